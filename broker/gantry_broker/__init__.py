@@ -1,0 +1,1 @@
+"""The broker: one member of a replication group; keeps messages and serves RocketMQ clients."""

@@ -1,0 +1,1 @@
+"""The kopf operator: reconciles ControllerGroup and BrokerGroup resources."""
