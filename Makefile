@@ -1,0 +1,94 @@
+# `make help` lists every target. Everything runs inside .venv, which the first target makes.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest -q
+RUNS ?= 20
+
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN {FS = ":.*## "} \
+	  /^## / {printf "\n%s\n", substr($$0, 4)} \
+	  /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2} \
+	  END {print ""}' $(MAKEFILE_LIST)
+
+## Try it
+.PHONY: demo
+demo: venv ## start a cluster, kill its master under load, show what happened
+	@$(BIN)/gantry demo
+
+.PHONY: bench
+bench: venv ## the client's write gap, RUNS times per kind of failure (default 20)
+	@$(BIN)/gantry bench failover --runs $(RUNS)
+
+## Work on it
+.PHONY: venv
+venv: ## make .venv, or bring it up to date
+	@PYTHON=$(PYTHON) .ci/venv
+
+.PHONY: check
+check: venv lint types imports generated layout ## everything that needs no running code
+
+.PHONY: test
+test: venv unit sim integration ## unit tests, simulator, integration tests
+
+.PHONY: unit
+unit: venv ## unit tests
+	@$(PYTEST) tests/unit
+
+.PHONY: sim
+sim: venv ## seeded simulation of controllers, replicas, network and disks
+	@$(PYTEST) tests/sim
+
+.PHONY: integration
+integration: venv ## real processes and sockets on loopback, one test after another
+	@$(PYTEST) tests/integration
+
+.PHONY: interop
+interop: venv ## unmodified Java clients against a local cluster (needs Java and Maven)
+	@$(PYTEST) tests/interop
+
+.PHONY: format
+format: venv ## rewrite the sources in the project's format
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+.PHONY: generate
+generate: venv ## write the generated files (crds/) anew
+	@$(BIN)/python -m gantry_operator.generate_crds
+
+.PHONY: constraints
+constraints: ## resolve the dependencies anew and rewrite constraints.txt
+	@PYTHON=$(PYTHON) .ci/venv --freeze
+
+.PHONY: clean
+clean: ## remove everything that make and the tools have made
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .gantry build dist
+	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+	@rm -rf tests/interop/java/target
+
+## Parts of `make check`
+.PHONY: lint
+lint: venv ## ruff: rules and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+.PHONY: types
+types: venv ## mypy --strict
+	@$(BIN)/mypy
+
+.PHONY: imports
+imports: venv ## who may import whom
+	@$(BIN)/lint-imports --no-cache
+
+.PHONY: generated
+generated: venv ## generated files are what their sources generate
+	@$(BIN)/python -m gantry_operator.generate_crds --check
+
+.PHONY: layout
+layout: venv ## folders, module sizes, dependencies, documents
+	@$(PYTEST) tests/unit/test_layout.py tests/unit/cli/test_docs.py

@@ -1,0 +1,127 @@
+"""The repository's layout, guarded: the rules that no linter knows.
+
+`operator` is both a folder here and a module of the standard library, so a stray `__init__.py` in
+a component folder breaks `python -m` and every process that is started from the root.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPONENTS = ("protocol", "controller", "broker", "operator", "cli")
+PACKAGES = [ROOT / folder / f"gantry_{folder}" for folder in COMPONENTS]
+TEST_FOLDERS = ("tests", "e2e")
+MODULE_LINES_MAX = 600
+README_LINES_MAX = 150
+
+
+def modules() -> list[Path]:
+    """Every Python file that ships."""
+    return sorted(path for package in PACKAGES for path in package.rglob("*.py"))
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("folder", COMPONENTS)
+def test_component_folder_holds_its_package_and_nothing_else(folder: str) -> None:
+    entries = {entry.name for entry in (ROOT / folder).iterdir()} - {"__pycache__"}
+    assert entries == {f"gantry_{folder}"}
+
+
+def test_no_package_marker_under_the_test_folders() -> None:
+    found = [
+        relative(path) for folder in TEST_FOLDERS for path in (ROOT / folder).rglob("__init__.py")
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("module", ["operator", "platform", "calendar"])
+def test_standard_library_is_found_from_the_root(module: str) -> None:
+    """`-S`: before any `.pth` file of an editable install can have imported it."""
+    script = f"import {module}; print({module}.__file__)"
+    found = subprocess.run(
+        [sys.executable, "-S", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    assert ROOT not in Path(found).parents
+
+
+@pytest.mark.parametrize("path", modules(), ids=relative)
+def test_module_fits_in_one_head_and_says_what_it_is_for(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    lines = text.count("\n")
+    assert lines <= MODULE_LINES_MAX, f"{lines} lines: split it"
+    if text.strip():
+        assert ast.get_docstring(ast.parse(text)), "the module docstring is missing"
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
+def test_package_has_a_docstring_and_is_typed(package: Path) -> None:
+    for init in package.rglob("__init__.py"):
+        tree = ast.parse(init.read_text(encoding="utf-8"))
+        assert ast.get_docstring(tree), f"{relative(init)} has no docstring"
+    assert (package / "py.typed").exists()
+
+
+def test_every_package_ships() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    shipped = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert sorted(shipped) == sorted(relative(package) for package in PACKAGES)
+
+
+def direct_dependencies() -> list[tuple[str, str]]:
+    """Lines of pyproject.toml that name a dependency of a shipped extra, with their comments."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    wanted = text[text.index("dependencies = [") : text.index("[project.scripts]")]
+    return re.findall(r'"([A-Za-z][\w.-]*(?:[<>=!~][^"]*)?)"[^#"\n]*(#.*)?$', wanted, re.MULTILINE)
+
+
+def test_dependencies_have_floors() -> None:
+    found = direct_dependencies()
+    assert {"click", "rich", "psutil"} <= {name.split(">")[0] for name, _ in found}
+    assert [name for name, _ in found if ">=" not in name] == []
+
+
+def test_runtime_dependencies_give_the_reason_for_their_floor() -> None:
+    """Each is explained once, where it first appears; development tools need no reason."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    tools = text[text.index("dev = [") : text.index("[project.scripts]")]
+    explained = {name.split(">")[0] for name, reason in direct_dependencies() if reason}
+    everything = {name.split(">")[0] for name, _ in direct_dependencies()}
+    unexplained = {name for name in everything - explained if f'"{name}' not in tools}
+    assert unexplained == set()
+
+
+def test_every_direct_dependency_is_pinned() -> None:
+    def canonical(name: str) -> str:
+        return re.sub(r"[-_.]+", "-", name).lower()
+
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = {canonical(line.split("==")[0]) for line in lines if "==" in line}
+    loose = [line for line in lines if line and not line.startswith("#") and "==" not in line]
+    assert loose == []
+    named = {canonical(re.split(r"[<>=]", name)[0]) for name, _ in direct_dependencies()}
+    assert named - pins == set()
+
+
+def test_readme_is_short_enough_to_be_read() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").count("\n")
+    assert 0 < lines <= README_LINES_MAX
+
+
+def test_no_machine_or_registry_is_named() -> None:
+    """A clone must work wherever it lands; only people's own settings may name a mirror."""
+    files = [ROOT / "pyproject.toml", ROOT / "constraints.txt", ROOT / "Makefile"]
+    files += [path for path in (ROOT / ".ci").iterdir() if path.is_file()]
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"https?://|index-url|find-links", text), relative(path)
