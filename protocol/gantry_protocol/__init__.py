@@ -1,1 +1,1 @@
-"""Everything that crosses a process boundary: frames, headers, records, admin models, data directories."""
+"""What crosses a process boundary: frames, headers, bodies, records, admin models, processes."""

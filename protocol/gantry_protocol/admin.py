@@ -1,0 +1,158 @@
+"""The controller's admin API: what its HTTP bodies look like, in both directions.
+
+JSON names are camelCase; the attributes here are snake_case. What people and operators send
+(``GroupDeclaration``, ``ElectRequest``, ``EvidenceRequest``) refuses unknown keys, so that a typing
+error cannot be mistaken for a default. What the controller answers may grow: an older reader
+ignores keys it does not know.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+MAX_REPLICAS = 9
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
+    )
+
+    def to_json(self) -> str:
+        """The wire form."""
+        return self.model_dump_json(by_alias=True)
+
+
+class _View(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True
+    )
+
+    def to_json(self) -> str:
+        """The wire form."""
+        return self.model_dump_json(by_alias=True)
+
+
+class GroupDeclaration(_Request):
+    """PUT /v1/groups/{cluster}/{name}: what the owner of a broker group wants it to be.
+
+    ``uid`` is the identity of the object behind it: a second object of the same name is another
+    group. ``route_address`` is the address clients are sent to as broker 0; None means the master's
+    own.
+    """
+
+    uid: Annotated[str, Field(min_length=1, max_length=128)]
+    replicas: Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
+    min_in_sync_replicas: Annotated[int, Field(ge=1, le=MAX_REPLICAS)]
+    route_address: str | None = None
+
+
+class ElectRequest(_Request):
+    """POST …/elect: make ``broker_id`` the master, if the group is still in ``master_epoch``."""
+
+    broker_id: Annotated[int, Field(ge=1)]
+    master_epoch: Annotated[int, Field(ge=0)]
+
+
+class EvidenceRequest(_Request):
+    """POST …/evidence: the pod with ``pod_uid`` is known to be gone (terminating is not gone)."""
+
+    pod_uid: Annotated[str, Field(min_length=1, max_length=128)]
+    gone: Literal[True] = True
+
+
+class MemberView(_View):
+    """One member of a broker group as the controller sees it.
+
+    ``epoch``, ``max_offset`` and ``confirm_offset`` are what its last heartbeat said, -1 when none
+    came; ``last_heartbeat_age_ms`` is None when none came.
+    """
+
+    broker_id: int
+    address: str
+    ha_address: str | None = None
+    pod_uid: str | None = None
+    pod_name: str | None = None
+    incarnation: str | None = None
+    alive: bool
+    draining: bool = False
+    epoch: int = -1
+    max_offset: int = -1
+    confirm_offset: int = -1
+    last_heartbeat_age_ms: int | None = None
+    in_sync: bool
+
+
+class GroupView(_View):
+    """One broker group. ``clean`` is False once an election had to leave the sync-state set."""
+
+    cluster: str
+    name: str
+    uid: str | None = None
+    replicas: int | None = None
+    min_in_sync_replicas: int | None = None
+    route_address: str | None = None
+    master_broker_id: int | None = None
+    master_address: str | None = None
+    master_epoch: int
+    sync_state_set: list[int]
+    sync_state_set_epoch: int
+    clean: bool = True
+    members: list[MemberView] = []
+
+
+class GroupList(_View):
+    """GET /v1/groups; ``index`` is the applied index the list was read at."""
+
+    index: int
+    groups: list[GroupView]
+
+
+class PeerView(_View):
+    """One voter of the quorum; the last two members are known to the leader only."""
+
+    id: int
+    name: str
+    address: str
+    match_index: int | None = None
+    last_contact_ms: int | None = None
+
+
+class QuorumView(_View):
+    """GET /v1/quorum, answered by every node about itself."""
+
+    cluster_uid: str
+    node_id: int
+    name: str
+    term: int
+    role: str
+    leader_id: int | None = None
+    leader_name: str | None = None
+    leader_http: str | None = None
+    commit_index: int
+    applied_index: int
+    peers: list[PeerView]
+
+
+class WatchEvent(_View):
+    """One line of GET /v1/watch; a line with ``heartbeat`` carries only ``index``."""
+
+    index: int
+    heartbeat: bool = False
+    cluster: str | None = None
+    group: str | None = None
+    master_broker_id: int | None = None
+    master_epoch: int = 0
+    sync_state_set: list[int] = []
+    sync_state_set_epoch: int = 0
+    members: list[MemberView] = []
+    deleted: bool = False
+
+
+class ErrorView(_View):
+    """Every refusal: ``error`` is a stable code, ``leader`` the leader's HTTP base URL if known."""
+
+    error: str
+    message: str
+    leader: str | None = None

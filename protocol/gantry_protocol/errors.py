@@ -1,0 +1,122 @@
+"""Operating errors: what a person or a peer can cause, each with one sentence that helps.
+
+``str(error)`` is one sentence saying what, where and what to do; nothing else is printed. A
+``FrameError`` is the peer's fault and ends its connection; a ``GantryError`` raised at start-up
+ends the process with ``exit_code``. Programmer errors are assertions and never appear here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gantry_protocol.command import RemotingCommand
+
+EXIT_OK = 0
+EXIT_BAD_INPUT = 2
+EXIT_INTERNAL = 70  # sysexits.h EX_SOFTWARE
+EXIT_TEMPORARY = 75  # sysexits.h EX_TEMPFAIL: the same command may work later
+
+
+class GantryError(Exception):
+    """An operating error shown to people as one sentence."""
+
+    exit_code = EXIT_BAD_INPUT
+
+
+class ConfigError(GantryError):
+    """A flag, variable or file key that is missing, unknown or wrong; the sentence names it."""
+
+
+class DataDirError(GantryError):
+    """A data directory that cannot be used: another owner, another kind, a newer format."""
+
+
+class LockHeldError(DataDirError):
+    """Another process holds the data directory, and kept it longer than we were told to wait."""
+
+    exit_code = EXIT_TEMPORARY
+
+
+class PortInUseError(GantryError):
+    """The address to listen on is taken."""
+
+    exit_code = EXIT_TEMPORARY
+
+
+class CorruptionError(GantryError):
+    """Stored bytes that cannot be what was written.
+
+    Attributes:
+        file: the damaged file.
+        offset: byte offset inside ``file`` where the damage begins.
+        reason: got and expected, in a few words.
+    """
+
+    def __init__(self, file: Path | str, offset: int, reason: str) -> None:
+        super().__init__(f"{file} is damaged at byte {offset}: {reason}.")
+        self.file = Path(file)
+        self.offset = offset
+        self.reason = reason
+
+
+class ResolveError(GantryError):
+    """A host name without an address."""
+
+
+class WireError(GantryError):
+    """Something a peer sent, or failed to send, broke the protocol."""
+
+
+class FrameError(WireError):
+    """Bytes that are no frame: the peer is at fault and its connection ends without an answer.
+
+    Attributes:
+        before: the whole frames that stood before the malformed bytes; they are still to be served.
+    """
+
+    def __init__(self, message: str, before: list[RemotingCommand] | None = None) -> None:
+        super().__init__(message)
+        self.before = [] if before is None else before
+
+
+class HeaderError(WireError):
+    """A custom header field is missing or unreadable; the text names field and value."""
+
+
+class BodyError(WireError):
+    """A JSON body that does not have the shape its code demands."""
+
+
+class RecordError(WireError):
+    """Bytes that are no message record, or a record that is too large to be one."""
+
+
+class RemotingError(GantryError):
+    """A call to another process did not end with an answer."""
+
+
+class ConnectError(RemotingError):
+    """No connection could be made.
+
+    Attributes:
+        refused: the other machine answered that nobody listens there. False for time-outs and
+            unreachable hosts, which prove nothing about the process.
+    """
+
+    def __init__(self, message: str, *, refused: bool) -> None:
+        super().__init__(message)
+        self.refused = refused
+
+
+class RequestTimeout(RemotingError):  # noqa: N818 - a plain word reads better where it is caught
+    """No answer came in time; whether the request took effect is unknown."""
+
+
+class ConnectionClosed(RemotingError):  # noqa: N818 - a plain word reads better where it is caught
+    """The connection ended before the answer; whether the request took effect is unknown."""
+
+
+class Busy(RemotingError):  # noqa: N818 - a plain word reads better where it is caught
+    """A local bound (calls in flight, bytes waiting) is full; the request was never sent."""

@@ -1,0 +1,158 @@
+"""The remoting frame: a ``RemotingCommand`` to bytes and back, in any chunking.
+
+A frame is ``length`` (int32, not counting itself) · serialize type (1 byte) · header length (3
+bytes) · header · body. The rule protected here: a reader never believes a length it has not
+bounded, never holds more than one frame beyond what is complete, and takes the first malformed byte
+as the end of the connection, as upstream's ``NettyDecoder`` does. It refuses TLS and everything
+else that starts neither like a frame nor like a PROXY preamble.
+"""
+
+import struct
+
+from gantry_protocol.command import RemotingCommand, SerializeType, reply, request
+from gantry_protocol.errors import FrameError
+from gantry_protocol.header_codec import (
+    decode_json_header,
+    decode_rocketmq_header,
+    encode_json_header,
+    encode_rocketmq_header,
+)
+from gantry_protocol.proxy_preamble import parse_preamble, starts_preamble
+
+__all__ = [
+    "MAX_FRAME_BYTES",
+    "FrameDecoder",
+    "RemotingCommand",
+    "SerializeType",
+    "encode",
+    "reply",
+    "request",
+]
+
+MAX_FRAME_BYTES = (
+    16 * 1024 * 1024
+)  # upstream's com.rocketmq.remoting.frameMaxLength, the length field included
+
+_PREFIX = struct.Struct(">iI")  # length; serialize type in the high byte, header length below
+_LENGTH_BYTES = 4
+_HEADER_LENGTH_MASK = 0xFFFFFF
+_TLS_HANDSHAKE = 0x16
+
+
+def encode(command: RemotingCommand) -> bytes:
+    """The frame of ``command``, in the codec it names.
+
+    Raises:
+        FrameError: it does not fit a frame; nothing may be sent.
+    """
+    if command.serialize_type is SerializeType.JSON:
+        header = encode_json_header(command)
+    else:
+        header = encode_rocketmq_header(command)
+    length = _LENGTH_BYTES + len(header) + len(command.body)
+    if length + _LENGTH_BYTES > MAX_FRAME_BYTES:
+        raise FrameError(
+            f"Command {command.code} takes {length} bytes; a frame holds {MAX_FRAME_BYTES}."
+        )
+    return (
+        _PREFIX.pack(length, (command.serialize_type << 24) | len(header)) + header + command.body
+    )
+
+
+class FrameDecoder:
+    """Bytes in, commands out; one per connection and direction.
+
+    Attributes:
+        proxied: a PROXY preamble came first.
+        proxied_from: the client's ``ip:port`` it named, if it did.
+    """
+
+    __slots__ = ("_fresh", "_needed", "_pending", "proxied", "proxied_from")
+
+    def __init__(self, *, expect_preamble: bool = True) -> None:
+        """Start at the first byte; ``expect_preamble`` is False on connections we opened."""
+        self._pending = bytearray()  # the start of one incomplete frame (or preamble)
+        self._needed = 1  # nothing can be decoded before ``_pending`` holds this many bytes
+        self._fresh = expect_preamble  # no frame byte has been seen yet
+        self.proxied = False
+        self.proxied_from: str | None = None
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes held of an incomplete frame; below ``MAX_FRAME_BYTES``."""
+        return len(self._pending)
+
+    def feed(self, data: bytes) -> list[RemotingCommand]:
+        """All commands completed by ``data``.
+
+        Raises:
+            FrameError: the stream is malformed from here on and must not be fed again; ``before``
+                holds the commands completed by this call.
+        """
+        if self._pending:
+            self._pending += data
+            if len(self._pending) < self._needed:
+                return []
+            data = bytes(self._pending)
+            self._pending.clear()
+        commands: list[RemotingCommand] = []
+        try:
+            position = self._strip_preamble(data) if self._fresh else 0
+            if position is None:
+                return commands
+            position = self._decode_frames(data, position, commands)
+        except FrameError as error:
+            raise FrameError(str(error), commands) from error
+        if position < len(data):
+            self._pending += data[position:]
+        return commands
+
+    def _strip_preamble(self, data: bytes) -> int | None:
+        """Where frames start in the connection's first bytes, or None while that is unknown."""
+        if not data:
+            return None
+        if data[0] == _TLS_HANDSHAKE:
+            raise FrameError("The peer speaks TLS, which is not served here.")
+        if not starts_preamble(data[0]):
+            self._fresh = False
+            return 0
+        preamble = parse_preamble(data)
+        if preamble is None:
+            self._pending += data
+            self._needed = len(data) + 1
+            return None
+        self._fresh = False
+        self.proxied = True
+        self.proxied_from = preamble.source
+        return preamble.size
+
+    def _decode_frames(self, data: bytes, position: int, commands: list[RemotingCommand]) -> int:
+        """Append every whole frame from ``position`` on; return where the rest starts."""
+        end = len(data)
+        self._needed = _PREFIX.size
+        while end - position >= _PREFIX.size:
+            length, word = _PREFIX.unpack_from(data, position)
+            serialize_type, header_size = word >> 24, word & _HEADER_LENGTH_MASK
+            if (
+                not header_size + _LENGTH_BYTES <= length <= MAX_FRAME_BYTES - _LENGTH_BYTES
+                or serialize_type > 1
+            ):
+                raise FrameError(
+                    f"The frame claims {length} bytes with {header_size} of header and "
+                    f"serialize type {serialize_type}."
+                )
+            frame_end = position + _LENGTH_BYTES + length
+            if frame_end > end:
+                self._needed = frame_end - position
+                break
+            header_start = position + _PREFIX.size
+            header_end = header_start + header_size
+            if serialize_type == SerializeType.JSON:
+                command = decode_json_header(data[header_start:header_end])
+                command.serialize_type = SerializeType.JSON
+            else:
+                command = decode_rocketmq_header(data[header_start:header_end])
+            command.body = data[header_end:frame_end]
+            commands.append(command)
+            position = frame_end
+        return position
