@@ -16,7 +16,22 @@ from gantry_protocol.errors import FrameError
 
 # org.apache.rocketmq.remoting.protocol.LanguageCode, codes 0 … 13 in this order.
 LANGUAGES = tuple(
-    ["JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST", "NODE_JS"]
+    [
+        "JAVA",
+        "CPP",
+        "DOTNET",
+        "PYTHON",
+        "DELPHI",
+        "ERLANG",
+        "RUBY",
+        "OTHER",
+        "HTTP",
+        "GO",
+        "PHP",
+        "OMS",
+        "RUST",
+        "NODE_JS",
+    ]
 )
 _LANGUAGE_CODES = {name: code for code, name in enumerate(LANGUAGES)}
 _UNKNOWN_LANGUAGE = "OTHER"

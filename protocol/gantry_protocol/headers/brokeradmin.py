@@ -1,0 +1,107 @@
+"""Headers of the admin tool's calls to brokers (and, for topics, to the controller).
+
+Upstream: ``org.apache.rocketmq.remoting.protocol.header``.
+"""
+
+import msgspec
+
+from gantry_protocol.command import Int32, Int64
+
+
+class CreateTopicRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """17. ``broker_name`` None means every group of the cluster (extension)."""
+
+    topic: str
+    read_queue_nums: Int32
+    write_queue_nums: Int32
+    perm: Int32
+    default_topic: str | None = None
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: Int32 = 0
+    order: bool = False
+    attributes: str | None = None
+    # extension
+    broker_name: str | None = None
+    cluster_name: str | None = None
+
+
+class CreateTopicResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """17 to the controller: the version of the topic table that holds the topic (extension)."""
+
+    topics_version: Int64 | None = None
+
+
+class GetAllTopicConfigRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """21; upstream sends no field, our brokers name their group (extension)."""
+
+    cluster_name: str | None = None
+    broker_name: str | None = None
+
+
+class DeleteTopicRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """215."""
+
+    topic: str
+    cluster_name: str | None = None
+    broker_name: str | None = None
+
+
+class TopicRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """202, 300 and 351."""
+
+    topic: str
+
+
+class GetConsumeStatsRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """208."""
+
+    consumer_group: str
+    topic: str | None = None
+
+
+class GetProducerConnectionListRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """204."""
+
+    producer_group: str
+
+
+class QueryTopicsByConsumerRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """343 and 352."""
+
+    group: str
+
+
+class QueryMessageRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """12."""
+
+    topic: str
+    key: str
+    max_num: Int32
+    begin_timestamp: Int64
+    end_timestamp: Int64
+    unique_key_query: bool = msgspec.field(name="_UNIQUE_KEY_QUERY", default=False)
+
+
+class QueryMessageResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """12; both always."""
+
+    index_last_update_timestamp: Int64
+    index_last_update_phyoffset: Int64
+
+
+class ResetOffsetRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """222. ``timestamp`` -1 is the end, ``queue_id`` -1 all queues."""
+
+    topic: str
+    group: str
+    timestamp: Int64
+    is_force: bool = False
+    queue_id: Int32 = -1
+    offset: Int64 | None = None
+
+
+class DeleteSubscriptionGroupRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """207."""
+
+    group_name: str
+    clean_offset: bool = False

@@ -1,0 +1,60 @@
+"""Custom headers to and from ``extFields``: every wire value is a string, every attribute has its
+type.
+
+A header class is a frozen struct whose encoded field names are upstream's Java field names. Reading
+is one call into a converter compiled per class; unknown keys are ignored, as extra fields (ACL,
+zones, tracing) may ride on any request. A field that is missing without a default, or does not read
+as its type, is refused by name.
+"""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
+
+from gantry_protocol.errors import HeaderError
+
+HeaderT = TypeVar("HeaderT", bound=msgspec.Struct)
+
+_MAX_SHOWN_CHARS = 64
+
+
+def to_ext(header: msgspec.Struct) -> dict[str, str]:
+    """The ``extFields`` of a header; None means absent, booleans are ``true`` and ``false``."""
+    ext: dict[str, str] = {}
+    kind = type(header)
+    for attribute, wire_name in zip(
+        kind.__struct_fields__, kind.__struct_encode_fields__, strict=True
+    ):
+        value = getattr(header, attribute)
+        if value is None:
+            continue
+        if value.__class__ is str:
+            ext[wire_name] = value
+        elif value.__class__ is bool:
+            ext[wire_name] = "true" if value else "false"
+        else:
+            ext[wire_name] = str(int(value))
+    return ext
+
+
+def from_ext(kind: type[HeaderT], ext: Mapping[str, str] | None) -> HeaderT:
+    """The header of class ``kind`` in ``ext``.
+
+    Raises:
+        HeaderError: a required field is missing, or a value does not read as its type; names field
+            and value.
+    """
+    try:
+        return msgspec.convert(ext if ext is not None else {}, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise HeaderError(_explain(kind, ext or {}, str(error))) from error
+
+
+def _explain(kind: type[msgspec.Struct], ext: Mapping[str, str], reason: str) -> str:
+    _, found, path = reason.rpartition("$.")
+    field = path.rstrip("`")
+    if not found or field not in ext:
+        return f"{kind.__name__}: {reason}."
+    shown = ext[field][:_MAX_SHOWN_CHARS]
+    return f"{kind.__name__}: the field {field!r} has the value {shown!r}: {reason.partition(' - at')[0]}."

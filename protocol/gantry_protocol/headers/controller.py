@@ -1,0 +1,216 @@
+"""Headers between brokers, the admin tool and the controller: codes 904 and 1001 … 1013.
+
+Upstream: ``org.apache.rocketmq.remoting.protocol.header.controller``. Fields after the comment
+"extension" are ours; they are optional in both directions, so Java brokers and Java controllers
+never miss them. An upstream field that Java leaves out at times is optional here as well
+(``invokeTime`` before 5.2).
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from gantry_protocol.command import Int32, Int64
+from gantry_protocol.types import BrokerId, Epoch, Offset
+
+WireBrokerId = Annotated[BrokerId, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+WireEpoch = Annotated[Epoch, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+WireOffset = Annotated[Offset, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+NO_BROKER = BrokerId(-1)
+DEFAULT_HEARTBEAT_TIMEOUT_MS = 10_000
+LOWEST_ELECTION_PRIORITY = 2**31 - 1
+
+
+class BrokerHeartbeatRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """904, oneway, to every controller. ``broker_id`` is None before the broker has one."""
+
+    cluster_name: str
+    broker_addr: str
+    broker_name: str
+    broker_id: WireBrokerId | None = None
+    epoch: WireEpoch = Epoch(-1)
+    max_offset: WireOffset = Offset(-1)
+    confirm_offset: WireOffset = Offset(-1)
+    heartbeat_timeout_ms: Int64 = msgspec.field(
+        name="heartbeatTimeoutMills", default=DEFAULT_HEARTBEAT_TIMEOUT_MS
+    )
+    election_priority: Int32 = LOWEST_ELECTION_PRIORITY
+    # extension
+    incarnation: str | None = None
+    draining: bool = False
+    pod_uid: str | None = None
+    log_start: WireOffset | None = None
+
+
+class AlterSyncStateSetRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """1001; the body is a ``SyncStateSetBody`` with the epoch the master holds."""
+
+    broker_name: str
+    master_broker_id: WireBrokerId
+    master_epoch: WireEpoch
+    invoke_time: Int64 = 0
+    # extension
+    cluster_name: str | None = None
+    incarnation: str | None = None
+
+
+class AlterSyncStateSetResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """The new epoch, or 0 on a refusal."""
+
+    new_sync_state_set_epoch: WireEpoch = Epoch(0)
+
+
+class ElectMasterRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """1002. ``master_epoch``, when given, is compared with the group's before anything is done."""
+
+    broker_name: str
+    cluster_name: str = ""
+    broker_id: WireBrokerId = NO_BROKER
+    designate_elect: bool = False
+    invoke_time: Int64 = 0
+    # extension
+    master_epoch: WireEpoch | None = None
+    incarnation: str | None = None
+
+
+class ElectMasterResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """On 0 and 2011; all four upstream fields or none, since Java reads the others unchecked."""
+
+    master_broker_id: WireBrokerId | None = None
+    master_address: str | None = None
+    master_epoch: WireEpoch | None = None
+    sync_state_set_epoch: WireEpoch | None = None
+    # extension
+    master_incarnation: str | None = None
+    master_ha_address: str | None = None
+    replicas: Int32 | None = None
+    min_in_sync_replicas: Int32 | None = None
+
+
+class RegisterBrokerToControllerRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """1003."""
+
+    broker_name: str
+    broker_id: WireBrokerId
+    broker_address: str
+    cluster_name: str | None = None
+    invoke_time: Int64 = 0
+    # extension
+    incarnation: str | None = None
+    pod_uid: str | None = None
+    ha_port: Int32 | None = None
+    last_epoch: WireEpoch | None = None
+    max_offset: WireOffset | None = None
+
+
+class RegisterBrokerToControllerResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """The four master fields are given together, and only while a master is recorded and alive."""
+
+    cluster_name: str | None = None
+    broker_name: str | None = None
+    master_broker_id: WireBrokerId | None = None
+    master_address: str | None = None
+    master_epoch: WireEpoch | None = None
+    sync_state_set_epoch: WireEpoch | None = None
+    # extension
+    master_incarnation: str | None = None
+    master_ha_address: str | None = None
+    replicas: Int32 | None = None
+    min_in_sync_replicas: Int32 | None = None
+    topics_version: Int64 | None = None
+    group_uid: str | None = None
+
+
+class GetReplicaInfoRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """1004."""
+
+    broker_name: str
+    # extension
+    cluster_name: str | None = None
+
+
+class GetReplicaInfoResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """``master_epoch`` is always there (0 before the first election); Java unboxes it.
+
+    ``draining_ids`` lists broker ids as ``1;2``.
+    """
+
+    master_epoch: WireEpoch
+    master_broker_id: WireBrokerId | None = None
+    master_address: str | None = None
+    # extension
+    master_incarnation: str | None = None
+    master_ha_address: str | None = None
+    replicas: Int32 | None = None
+    min_in_sync_replicas: Int32 | None = None
+    topics_version: Int64 | None = None
+    draining_ids: str | None = None
+    group_uid: str | None = None
+
+
+class GetMetadataResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """1005; both leader fields are absent while no leader is known."""
+
+    group: str
+    is_leader: bool
+    peers: str
+    controller_leader_id: str | None = None
+    controller_leader_address: str | None = None
+
+
+class GetNextBrokerIdRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """1012."""
+
+    broker_name: str
+    cluster_name: str | None = None
+
+
+class GetNextBrokerIdResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """The id to apply for; it is not reserved."""
+
+    cluster_name: str | None = None
+    broker_name: str | None = None
+    next_broker_id: WireBrokerId | None = None
+
+
+class ApplyBrokerIdRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """1013. ``register_check_code`` is ``<address>;<millis>``; equal codes make retries harmless."""
+
+    broker_name: str
+    applied_broker_id: WireBrokerId
+    register_check_code: str
+    cluster_name: str | None = None
+
+
+class ApplyBrokerIdResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """Echo, on success and on failure."""
+
+    cluster_name: str | None = None
+    broker_name: str | None = None
+
+
+class CleanBrokerDataRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """1011. ``broker_ids_to_clean`` is ``1;2;3``; None or blank means the whole group."""
+
+    broker_name: str
+    cluster_name: str | None = None
+    broker_ids_to_clean: str | None = msgspec.field(name="brokerControllerIdsToClean", default=None)
+    clean_living_broker: bool = msgspec.field(name="isCleanLivingBroker", default=False)
+    invoke_time: Int64 = 0
+
+
+class NotifyBrokerRoleChangedRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """1008, oneway to the address a broker registered; the body is a ``SyncStateSetBody``."""
+
+    master_epoch: WireEpoch
+    sync_state_set_epoch: WireEpoch
+    master_broker_id: WireBrokerId | None = None
+    master_address: str | None = None
+    # extension
+    master_incarnation: str | None = None
+    master_ha_address: str | None = None
+    cluster_name: str | None = None
+    broker_name: str | None = None
+    replicas: Int32 | None = None
+    min_in_sync_replicas: Int32 | None = None
