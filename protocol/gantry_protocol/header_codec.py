@@ -15,24 +15,8 @@ from gantry_protocol.command import RemotingCommand, SerializeType
 from gantry_protocol.errors import FrameError
 
 # org.apache.rocketmq.remoting.protocol.LanguageCode, codes 0 … 13 in this order.
-LANGUAGES = tuple(
-    [
-        "JAVA",
-        "CPP",
-        "DOTNET",
-        "PYTHON",
-        "DELPHI",
-        "ERLANG",
-        "RUBY",
-        "OTHER",
-        "HTTP",
-        "GO",
-        "PHP",
-        "OMS",
-        "RUST",
-        "NODE_JS",
-    ]
-)
+_LANGUAGE_WORDS = "JAVA CPP DOTNET PYTHON DELPHI ERLANG RUBY OTHER HTTP GO PHP OMS RUST NODE_JS"
+LANGUAGES = tuple(_LANGUAGE_WORDS.split())
 _LANGUAGE_CODES = {name: code for code, name in enumerate(LANGUAGES)}
 _UNKNOWN_LANGUAGE = "OTHER"
 

@@ -23,7 +23,7 @@ _V2_TCP4, _V2_TCP6 = 0x11, 0x21
 
 
 class Preamble(msgspec.Struct, frozen=True):
-    """A preamble that was read: the client's ``ip:port`` (None if it does not say), and its size."""
+    """A preamble that was read: the client's ``ip:port``, None if it does not say, and its size."""
 
     source: str | None
     size: int

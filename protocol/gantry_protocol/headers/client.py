@@ -10,8 +10,6 @@ import msgspec
 
 from gantry_protocol.command import Int32, Int64
 
-SUPPORTED_HEARTBEAT_V2_KEY = "IS_SUPPORT_HEART_BEAT_V2"
-
 
 class SendMessageRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     """10 (and 324): long names. ``queue_id`` -1 lets the broker choose."""
@@ -67,7 +65,10 @@ class SendMessageResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PullMessageRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """11 and 361. ``sys_flag``: 1 commit · 2 may suspend · 4 subscription included · 8 class filter · 16 lite."""
+    """11 and 361.
+
+    ``sys_flag`` bits: 1 commit, 2 may suspend, 4 subscription included, 8 class filter, 16 lite.
+    """
 
     consumer_group: str
     topic: str

@@ -1,5 +1,4 @@
-"""Custom headers to and from ``extFields``: every wire value is a string, every attribute has its
-type.
+"""Custom headers to and from ``extFields``: wire values are strings, attributes have their types.
 
 A header class is a frozen struct whose encoded field names are upstream's Java field names. Reading
 is one call into a converter compiled per class; unknown keys are ignored, as extra fields (ACL,
@@ -57,4 +56,5 @@ def _explain(kind: type[msgspec.Struct], ext: Mapping[str, str], reason: str) ->
     if not found or field not in ext:
         return f"{kind.__name__}: {reason}."
     shown = ext[field][:_MAX_SHOWN_CHARS]
-    return f"{kind.__name__}: the field {field!r} has the value {shown!r}: {reason.partition(' - at')[0]}."
+    wanted = reason.partition(" - at")[0]
+    return f"{kind.__name__}: the field {field!r} has the value {shown!r}: {wanted}."

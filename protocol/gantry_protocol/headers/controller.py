@@ -175,7 +175,7 @@ class GetNextBrokerIdResponseHeader(msgspec.Struct, frozen=True, rename="camel")
 
 
 class ApplyBrokerIdRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """1013. ``register_check_code`` is ``<address>;<millis>``; equal codes make retries harmless."""
+    """1013. ``register_check_code`` is ``<address>;<millis>``; an equal code is a harmless retry."""
 
     broker_name: str
     applied_broker_id: WireBrokerId

@@ -1,0 +1,1 @@
+"""What every Gantry process agrees on with its platform: settings, directories, probes, logs."""

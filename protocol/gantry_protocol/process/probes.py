@@ -1,0 +1,122 @@
+"""The HTTP side every process has: liveness, readiness, metrics, and routes of its own.
+
+``/livez`` and ``/readyz`` answer 200 or 503 with the reason as text; ``/metrics`` is Prometheus
+text from a registry that belongs to this server, never the global one, so that many processes'
+worth of objects can live in one test. The three need no token; everything else does when one is
+set.
+"""
+
+import hmac
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from gantry_protocol.admin import ErrorView
+from gantry_protocol.process.listening import bind
+
+Probe = Callable[[], tuple[bool, str]]
+HttpHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
+MAX_BODY_BYTES = 1024 * 1024
+_SHUTDOWN_S = 1.0
+
+
+def always_live() -> tuple[bool, str]:
+    """A probe that holds as long as the event loop turns."""
+    return True, "ok"
+
+
+class HttpServer:
+    """Probes, metrics and extra routes on one port.
+
+    Args:
+        live: whether the process should go on living; False makes the platform restart it.
+        ready: whether it should be given work.
+        registry: metrics of this process; None makes a new one.
+        token: what ``Authorization: Bearer`` must carry outside the open paths; a callable is asked
+            on each request, so a rotated token file takes effect at once; None asks for nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        live: Probe = always_live,
+        ready: Probe,
+        registry: CollectorRegistry | None = None,
+        token: str | Callable[[], str] | None = None,
+    ) -> None:
+        self.registry = CollectorRegistry() if registry is None else registry
+        middlewares = [] if token is None else [bearer_token(token)]
+        self.app = web.Application(middlewares=middlewares, client_max_size=MAX_BODY_BYTES)
+        self.app.router.add_get("/livez", _probe_handler(live))
+        self.app.router.add_get("/readyz", _probe_handler(ready))
+        self.app.router.add_get("/metrics", self._metrics)
+        self._runner: web.AppRunner | None = None
+
+    def add_route(self, method: str, path: str, handler: HttpHandler) -> None:
+        """Serve ``handler`` at ``path``; before :meth:`start`."""
+        self.app.router.add_route(method, path, handler)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen and return the port.
+
+        Raises:
+            PortInUseError: somebody listens there.
+        """
+        listener = bind(host, port, purpose="HTTP")
+        bound_port: int = listener.getsockname()[1]
+        runner = web.AppRunner(self.app, access_log=None, shutdown_timeout=_SHUTDOWN_S)
+        try:
+            await runner.setup()
+            await web.SockSite(runner, listener).start()
+        except BaseException:
+            listener.close()
+            await runner.cleanup()
+            raise
+        self._runner = runner
+        return bound_port
+
+    async def stop(self) -> None:
+        """Close the listener and every connection; stopping twice is harmless."""
+        if self._runner is not None:
+            runner, self._runner = self._runner, None
+            await runner.cleanup()
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        body = generate_latest(self.registry)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def bearer_token(token: str | Callable[[], str]) -> Middleware:
+    """Middleware that lets only holders of the token past the open paths.
+
+    An empty token on the server's side admits nobody.
+    """
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path in OPEN_PATHS:
+            return await handler(request)
+        expected = token if isinstance(token, str) else token()
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        matches = hmac.compare_digest(given.strip().encode(), expected.encode())
+        if scheme.lower() != "bearer" or not expected or not matches:
+            refusal = ErrorView(error="UNAUTHORIZED", message="A valid bearer token is needed.")
+            return web.json_response(
+                text=refusal.to_json(), status=401, headers={"WWW-Authenticate": "Bearer"}
+            )
+        return await handler(request)
+
+    return check
+
+
+def _probe_handler(probe: Probe) -> HttpHandler:
+    async def handle(request: web.Request) -> web.Response:
+        good, reason = probe()
+        return web.Response(text=reason + "\n", status=200 if good else 503)
+
+    return handle
