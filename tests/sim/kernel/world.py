@@ -1,0 +1,158 @@
+"""The simulated world: one event queue, one virtual clock, one seed.
+
+Everything that happens in a simulation is a callback on this queue. Two callbacks due at the same
+microsecond run in the order they were scheduled, every random choice comes from a stream derived
+from the seed, and nothing reads the real clock, so a seed *is* a run: the same seed gives the same
+events, the same trace and the same ``trace_hash``, in any process and under any PYTHONHASHSEED.
+(FoundationDB and TigerBeetle test this way; a failure found once can be looked at for ever.)
+
+A world is used like this:
+
+    world = World(seed)
+    network = Network(world, NetworkOptions())
+    machine = Machine(world, network, "node-1", factory=lambda host: MyActor(host, ...))
+    world.checks.append(my_invariants)      # run after every event
+    machine.boot()
+    world.run(for_us=10 * SECOND)
+
+Time is an integer number of microseconds. Invariants raise ``Violation``; ``World.run`` adds the
+seed, the time and the end of the trace to it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections import deque
+from random import Random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MS = 1_000
+SECOND = 1_000_000
+
+TRACE_LINES_KEPT = 60
+
+
+class Violation(AssertionError):  # noqa: N818 - read as a sentence: "raise Violation(...)"
+    """An invariant does not hold; the text says which, and ``World.run`` adds where."""
+
+
+class Timer:
+    """One scheduled callback; ``cancel`` makes it a no-op."""
+
+    __slots__ = ("action", "arguments", "cancelled", "time_us")
+
+    def __init__(
+        self, time_us: int, action: Callable[..., None], arguments: tuple[object, ...]
+    ) -> None:
+        self.time_us = time_us
+        self.action = action
+        self.arguments = arguments
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """Never run the callback; harmless once it has run."""
+        self.cancelled = True
+
+
+class World:
+    """Virtual time, the event queue, the streams of chance and the trace of one simulation.
+
+    Attributes:
+        seed: names the run.
+        now_us: virtual time, microseconds since the world began; never goes back.
+        checks: called after every event; raise ``Violation`` when something must not be so.
+        events_run: how many events have run.
+        counters: rare things that happened (``count``), so that a test can ask for them.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.now_us = 0
+        self.checks: list[Callable[[], None]] = []
+        self.events_run = 0
+        self.counters: dict[str, int] = {}
+        self._queue: list[tuple[int, int, Timer]] = []
+        self._sequence = 0
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._recent: deque[str] = deque(maxlen=TRACE_LINES_KEPT)
+
+    def stream(self, name: str) -> Random:
+        """A generator of its own for ``name``: drawing more in one place moves nothing elsewhere.
+
+        Seeding from a string hashes it with SHA-512, so the stream is equal in every process.
+        """
+        return Random(f"{self.seed}/{name}")
+
+    def at(self, time_us: int, action: Callable[..., None], *arguments: object) -> Timer:
+        """Run ``action(*arguments)`` at ``time_us``, or now if that has passed."""
+        timer = Timer(max(time_us, self.now_us), action, arguments)
+        self._sequence += 1
+        heapq.heappush(self._queue, (timer.time_us, self._sequence, timer))
+        return timer
+
+    def after(self, delay_us: int, action: Callable[..., None], *arguments: object) -> Timer:
+        """Run ``action(*arguments)`` ``delay_us`` from now."""
+        return self.at(self.now_us + delay_us, action, *arguments)
+
+    def note(self, *facts: object) -> None:
+        """Add one line to the trace. Facts must print the same in every process (no sets)."""
+        line = f"{self.now_us} {' '.join(map(str, facts))}"
+        self._hash.update(line.encode())
+        self._hash.update(b"\n")
+        self._recent.append(line)
+
+    def count(self, name: str) -> None:
+        """Count a rare event, so that tests can prove that runs reach it."""
+        self.counters[name] = self.counters.get(name, 0) + 1
+
+    @property
+    def trace_hash(self) -> str:
+        """Digest of all trace lines so far; equal for equal runs."""
+        return self._hash.hexdigest()
+
+    @property
+    def recent_trace(self) -> list[str]:
+        """The last lines of the trace, oldest first."""
+        return list(self._recent)
+
+    def step(self) -> bool:
+        """Run the next event and the checks. False if nothing is scheduled."""
+        while self._queue:
+            time_us, _, timer = heapq.heappop(self._queue)
+            if timer.cancelled:
+                continue
+            self.now_us = time_us
+            self.events_run += 1
+            timer.action(*timer.arguments)
+            for check in self.checks:
+                check()
+            return True
+        return False
+
+    def run(self, *, for_us: int, until: Callable[[], bool] | None = None) -> bool:
+        """Run for ``for_us`` of virtual time, or until ``until()`` holds after an event.
+
+        Returns:
+            True if ``until`` was met, or if there was none.
+
+        Raises:
+            Violation: an invariant broke; the text names seed, time and the last trace lines.
+        """
+        end_us = self.now_us + for_us
+        try:
+            while self._queue and self._queue[0][0] <= end_us:
+                self.step()
+                if until is not None and until():
+                    return True
+        except Violation as violation:
+            raise Violation(self._explain(violation)) from violation
+        self.now_us = max(self.now_us, end_us)
+        return until is None
+
+    def _explain(self, violation: Violation) -> str:
+        trace = "\n    ".join(self._recent)
+        return f"seed {self.seed} at {self.now_us} us: {violation}\n  trace:\n    {trace}"
