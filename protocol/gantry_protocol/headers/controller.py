@@ -175,7 +175,7 @@ class GetNextBrokerIdResponseHeader(msgspec.Struct, frozen=True, rename="camel")
 
 
 class ApplyBrokerIdRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """1013. ``register_check_code`` is ``<address>;<millis>``; an equal code is a harmless retry."""
+    """1013. ``register_check_code`` is ``<address>;<millis>``; repeating it is harmless."""
 
     broker_name: str
     applied_broker_id: WireBrokerId

@@ -1,0 +1,101 @@
+"""Message properties: ``name 0x01 value 0x02``, repeated, as one text.
+
+Upstream: ``MessageDecoder.messageProperties2String`` and ``string2messageProperties``. Two oddities
+of upstream are kept, because clients live with them: an empty value vanishes on reading, and 4.9
+clients leave out the last separator, so whoever appends must put it in.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from gantry_protocol.errors import RecordError
+
+NAME_VALUE_SEPARATOR = "\x01"
+PROPERTY_SEPARATOR = "\x02"
+
+# org.apache.rocketmq.common.message.MessageConst
+KEYS = "KEYS"
+TAGS = "TAGS"
+WAIT_STORE_MSG_OK = "WAIT"
+UNIQ_KEY = "UNIQ_KEY"
+MSG_REGION = "MSG_REGION"
+TRACE_ON = "TRACE_ON"
+CLUSTER = "CLUSTER"
+DELAY_TIME_LEVEL = "DELAY"
+RETRY_TOPIC = "RETRY_TOPIC"
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QUEUE_ID = "REAL_QID"
+ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+RECONSUME_TIME = "RECONSUME_TIME"
+MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+TRANSACTION_PREPARED = "TRAN_MSG"
+PRODUCER_GROUP = "PGROUP"
+POP_CK = "POP_CK"
+
+
+def encode_properties(properties: Mapping[str, str]) -> str:
+    """The text of ``properties``, with the last separator.
+
+    Raises:
+        RecordError: a name or value holds a separator, so that it would be read as something else.
+    """
+    parts = []
+    for name, value in properties.items():
+        if NAME_VALUE_SEPARATOR in name or PROPERTY_SEPARATOR in name + value:
+            raise RecordError(f"The property {name!r} holds a separator (byte 1 or 2).")
+        parts.append(f"{name}{NAME_VALUE_SEPARATOR}{value}{PROPERTY_SEPARATOR}")
+    return "".join(parts)
+
+
+def decode_properties(text: str) -> dict[str, str]:
+    """The properties in ``text``; malformed pieces are left out, later duplicates win."""
+    properties: dict[str, str] = {}
+    for piece in text.split(PROPERTY_SEPARATOR):
+        name, _, value = piece.partition(NAME_VALUE_SEPARATOR)
+        if name and value:
+            properties[name] = value
+    return properties
+
+
+def append_properties(text: str, additions: Mapping[str, str]) -> str:
+    """``text`` with ``additions`` after it, and between them the separator 4.9 clients omit."""
+    if text and not text.endswith(PROPERTY_SEPARATOR):
+        text += PROPERTY_SEPARATOR
+    return text + encode_properties(additions)
+
+
+def without_property(text: str, name: str) -> str:
+    """``text`` without any property called ``name``; the rest is kept as it is."""
+    start = name + NAME_VALUE_SEPARATOR
+    if start not in text:
+        return text
+    pieces = text.split(PROPERTY_SEPARATOR)
+    return PROPERTY_SEPARATOR.join(piece for piece in pieces if not piece.startswith(start))
+
+
+def find_property(encoded: bytes, name: str) -> str | None:
+    """The value :func:`decode_properties` would give ``name``, without building the others."""
+    needle = name.encode() + b"\x01"
+    at = len(encoded)
+    while (at := encoded.rfind(needle, 0, at + len(needle) - 1)) >= 0:
+        if at == 0 or encoded[at - 1] == 2:
+            start = at + len(needle)
+            end = encoded.find(b"\x02", start)
+            value = encoded[start:] if end < 0 else encoded[start:end]
+            if value:
+                return value.decode("utf-8", "replace")
+    return None
+
+
+@lru_cache(maxsize=4096)
+def tags_code(tags: str) -> int:
+    """Java's ``String.hashCode`` of the tag text, a signed int32; 0 without a tag.
+
+    Consume queues hold it as an int64. Consumers compare it with what Java computed, so it runs
+    over UTF-16 units.
+    """
+    units = tags.encode("utf-16-be", "surrogatepass")
+    code = 0
+    for at in range(0, len(units), 2):
+        code = (31 * code + (units[at] << 8) + units[at + 1]) & 0xFFFFFFFF
+    return code - (1 << 32) if code & 0x80000000 else code
