@@ -1,0 +1,31 @@
+"""The custom resources: what people write, what the operator reports, and the checks on both."""
+
+from gantry_operator.models.base import Condition, ConditionStatus, InvalidSpecError
+from gantry_operator.models.broker_group import (
+    BrokerGroup,
+    BrokerGroupSpec,
+    BrokerGroupStatus,
+    MasterStatus,
+    MemberStatus,
+    SwitchoverStatus,
+)
+from gantry_operator.models.controller_group import (
+    ControllerGroup,
+    ControllerGroupSpec,
+    ControllerGroupStatus,
+)
+
+__all__ = [
+    "BrokerGroup",
+    "BrokerGroupSpec",
+    "BrokerGroupStatus",
+    "Condition",
+    "ConditionStatus",
+    "ControllerGroup",
+    "ControllerGroupSpec",
+    "ControllerGroupStatus",
+    "InvalidSpecError",
+    "MasterStatus",
+    "MemberStatus",
+    "SwitchoverStatus",
+]

@@ -1,0 +1,281 @@
+"""BrokerGroup: one replication group of brokers, its wish and its observed state.
+
+Only fields that do something are here. Fields name replicas by ordinal (the number at the end of
+the pod's name), never by broker id: ids are the controller's and are never used twice.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from gantry_operator import names
+from gantry_operator.models.base import Condition, Model, Resource, Rule
+from gantry_operator.models.parts import (
+    NOT_NULLABLE,
+    Resources,
+    ShortMap,
+    Storage,
+    Template,
+    config_rules,
+)
+
+
+class ControllerRef(Model):
+    """The ControllerGroup in the same namespace that keeps this group's metadata."""
+
+    name: str = Field(
+        default="gantry",
+        min_length=1,
+        max_length=names.MAX_CONTROLLER_GROUP_NAME,
+        description=(
+            "Name of a ControllerGroup in the same namespace. It is also the cluster name that "
+            "clients see. Default gantry; cannot change after creation."
+        ),
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.name == oldSelf.name",
+            "controllerRef.name is fixed at creation, because epochs and broker ids belong to that "
+            "controller: set it back, and create a new BrokerGroup under the other controller",
+        ),
+    )
+
+
+class Replication(Model):
+    """When a message counts as stored."""
+
+    min_in_sync_replicas: int | None = Field(
+        default=None,
+        ge=1,
+        le=9,
+        description=(
+            "A send is acknowledged only while at least this many replicas, the master included, "
+            "are in sync. Range 1 to replicas; default the smaller of 2 and replicas. Equal to "
+            "replicas means that every restart of a replica pauses acknowledgements."
+        ),
+        json_schema_extra=NOT_NULLABLE,
+    )
+
+
+class Clients(Model):
+    """How clients reach the group."""
+
+    route: Literal["Group", "Master", "Pod"] = Field(
+        default="Group",
+        description=(
+            "The address that clients get as the master's. Group is the Service over all Ready "
+            "replicas, which pass connections on to the master: the address survives a failover. "
+            "Master is the Service that follows the role label. Pod is the master's own address, "
+            "which saves a hop but changes with every failover. Default Group."
+        ),
+    )
+
+
+class Switchover(Model):
+    """A request to move the mastership once."""
+
+    id: str = Field(
+        min_length=1,
+        max_length=63,
+        description="Identity of the request, for example a date; each id is carried out once.",
+    )
+    to: int | None = Field(
+        default=None,
+        ge=0,
+        le=8,
+        description=(
+            "Ordinal of the replica that is to become master; it must be in sync. Not set means "
+            "the in-sync replica that is furthest ahead."
+        ),
+    )
+
+
+class BrokerGroupSpec(Model):
+    """What the group is to be like."""
+
+    controller_ref: ControllerRef = Field(
+        default_factory=ControllerRef,
+        description="The ControllerGroup that keeps this group's metadata and elects its master.",
+    )
+    replicas: int = Field(
+        default=3,
+        ge=1,
+        le=9,
+        description=(
+            "Number of replicas, the master included. Range 1 to 9; default 3. Scaling down "
+            "removes the highest ordinals, one at a time, and never below minInSyncReplicas."
+        ),
+    )
+    image: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=512,
+        description=(
+            "Container image. Default: the operator's own. A change restarts the replicas one by "
+            "one, the master last."
+        ),
+    )
+    storage: Storage = Field(
+        default_factory=Storage, description="Where each replica keeps its commit log."
+    )
+    replication: Replication = Field(
+        default_factory=Replication, description="When a message counts as stored."
+    )
+    clients: Clients = Field(default_factory=Clients, description="How clients reach the group.")
+    resources: Resources = Field(
+        default_factory=Resources, description="CPU and memory of each replica."
+    )
+    config: ShortMap = Field(
+        default_factory=dict,
+        description=(
+            "Broker settings as in the configuration file, for example log_segment_bytes: "
+            '"67108864". At most 64; settings that the operator owns are refused. A change '
+            "restarts the replicas one by one."
+        ),
+    )
+    template: Template = Field(
+        default_factory=Template, description="Closed subset of the pod template."
+    )
+    switchover: Switchover | None = Field(
+        default=None, description="A request to move the mastership once. Default none."
+    )
+    paused: bool = Field(
+        default=False,
+        description=(
+            "true: the operator changes nothing and only reports. Failover still works, since the "
+            "controller decides it. Deletion goes on. Default false."
+        ),
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "!has(self.replication.minInSyncReplicas)"
+            " || self.replication.minInSyncReplicas <= self.replicas",
+            "replication.minInSyncReplicas must not be greater than replicas, or nothing could "
+            "ever be acknowledged: lower it or raise replicas",
+            lambda spec: (spec.replication.min_in_sync_replicas or 1) <= spec.replicas,
+        ),
+        Rule(
+            "self.storage.type != 'EmptyDir' || self.replicas == 1",
+            "storage.type EmptyDir is allowed with one replica only, since a replaced pod loses "
+            "its data: set replicas to 1 or storage.type to PersistentVolumeClaim",
+            lambda spec: spec.storage.type != "EmptyDir" or spec.replicas == 1,
+        ),
+        *config_rules(),
+    )
+
+    @property
+    def min_in_sync(self) -> int:
+        """The effective minimum of in-sync replicas."""
+        wanted = self.replication.min_in_sync_replicas
+        return min(2, self.replicas) if wanted is None else wanted
+
+
+class MasterStatus(Model):
+    """Who the controller says is master."""
+
+    replica: int | None = Field(
+        default=None, description="Ordinal of the master, where its pod is known."
+    )
+    pod: str | None = Field(default=None, description="Name of the master's pod, where known.")
+    broker_id: int = Field(description="The master's broker id.")
+    epoch: int = Field(description="Master epoch; each change of master raises it.")
+    since: str = Field(
+        description="When the operator first saw this epoch.",
+        json_schema_extra={"format": "date-time"},
+    )
+
+
+class MemberStatus(Model):
+    """One member of the group as the controller knows it."""
+
+    broker_id: int = Field(description="Broker id, kept on the replica's volume.")
+    replica: int | None = Field(
+        default=None, description="Ordinal, where the member's pod is known."
+    )
+    role: Literal["Master", "Replica"] = Field(description="Role by the controller's word.")
+    state: Literal["InSync", "CatchingUp", "Draining", "Lost"] = Field(
+        description=(
+            "InSync: in the sync-state set. CatchingUp: alive and not in it. Draining: shutting "
+            "down. Lost: no sign of life."
+        )
+    )
+    address: str | None = Field(default=None, description="Address that the member registered.")
+
+
+class SwitchoverStatus(Model):
+    """What became of the last switchover request."""
+
+    id: str = Field(description="Identity of the request.")
+    to: int | None = Field(default=None, description="Ordinal that was chosen.")
+    state: Literal["InProgress", "Completed", "Refused"] = Field(
+        description="InProgress, Completed or Refused; the last two are final for this id."
+    )
+    message: str = Field(description="What happened, for people.")
+
+
+class BrokerGroupStatus(Model):
+    """What the operator observes; it could be rebuilt from the world if it were lost."""
+
+    observed_generation: int = Field(
+        ge=0, description="The generation of the spec this status was concluded from."
+    )
+    replicas: int = Field(default=0, ge=0, description="Pods that exist.")
+    ready_replicas: int = Field(default=0, ge=0, description="Pods that are Ready.")
+    ready: str = Field(default="", description="Ready pods of wished pods, for example 3/3.")
+    in_sync: str = Field(
+        default="", description="Sync-state set of wished replicas, for example 3/3."
+    )
+    selector: str = Field(default="", description="Selector of the pods, for scaling by kubectl.")
+    master: MasterStatus | None = Field(
+        default=None, description="The master; absent before the first election."
+    )
+    in_sync_replicas: tuple[int, ...] = Field(
+        default=(), description="Ordinals in the sync-state set, as far as their pods are known."
+    )
+    members: tuple[MemberStatus, ...] = Field(
+        default=(),
+        description="All members that the controller knows, by broker id.",
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["brokerId"],
+        },
+    )
+    switchover: SwitchoverStatus | None = Field(
+        default=None, description="What became of the last switchover request."
+    )
+    conditions: tuple[Condition, ...] = Field(
+        default=(),
+        description=(
+            "Accepted, Available, InSync, FullyReplicated, Progressing and Paused; one entry each."
+        ),
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["type"],
+        },
+    )
+
+
+class BrokerGroup(Resource):
+    """A replication group of brokers that fails over by itself."""
+
+    spec: BrokerGroupSpec = Field(
+        default_factory=BrokerGroupSpec, description="What the group is to be like."
+    )
+    status: BrokerGroupStatus | None = Field(
+        default=None, description="What the operator observes; written by the operator only."
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')"
+            f" && self.metadata.name.size() <= {names.MAX_BROKER_GROUP_NAME}",
+            "metadata.name must start with a letter, have only lower-case letters, digits and "
+            f"hyphens, and at most {names.MAX_BROKER_GROUP_NAME} characters, because Services and "
+            "pods are named after it: choose another name",
+            lambda group: names.is_group_name(group.metadata.name, names.MAX_BROKER_GROUP_NAME),
+        ),
+    )

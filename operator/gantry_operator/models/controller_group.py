@@ -1,0 +1,122 @@
+"""ControllerGroup: one Raft quorum that keeps metadata and elects masters."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from gantry_operator import names
+from gantry_operator.models.base import Condition, Model, Resource, Rule
+from gantry_operator.models.parts import Resources, ShortMap, Storage, Template, config_rules
+
+
+class ControllerGroupSpec(Model):
+    """What the quorum is to be like."""
+
+    replicas: Literal[1, 3, 5] = Field(
+        default=3,
+        description=(
+            "Number of controllers: 1, 3 or 5. 3 survive the loss of one, 5 of two, 1 of none. "
+            "Default 3; cannot change after creation."
+        ),
+    )
+    image: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=512,
+        description=(
+            "Container image. Default: the operator's own. A change restarts the controllers one "
+            "by one, the leader last."
+        ),
+    )
+    storage: Storage = Field(
+        default_factory=Storage, description="Where each controller keeps its Raft log."
+    )
+    resources: Resources = Field(
+        default_factory=Resources, description="CPU and memory of each controller."
+    )
+    config: ShortMap = Field(
+        default_factory=dict,
+        description=(
+            "Controller settings as in the configuration file, for example election_timeout_ms: "
+            '"400". At most 64; settings that the operator owns are refused. A change restarts '
+            "the controllers one by one."
+        ),
+    )
+    template: Template = Field(
+        default_factory=Template, description="Closed subset of the pod template."
+    )
+    paused: bool = Field(
+        default=False,
+        description="true: the operator changes nothing and only reports. Default false.",
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.replicas == oldSelf.replicas",
+            "replicas is fixed at creation, because the members of the quorum are: set it back, "
+            "and create a new ControllerGroup for another size",
+        ),
+        Rule(
+            "self.storage.type != 'EmptyDir' || self.replicas == 1",
+            "storage.type EmptyDir is allowed with one replica only, since a controller that lost "
+            "its log must not vote: set replicas to 1 or storage.type to PersistentVolumeClaim",
+            lambda spec: spec.storage.type != "EmptyDir" or spec.replicas == 1,
+        ),
+        *config_rules(),
+    )
+
+
+class LeaderStatus(Model):
+    """Who leads the quorum."""
+
+    pod: str = Field(description="Name of the leader's pod.")
+    node_id: int = Field(description="Raft id of the leader.")
+    term: int = Field(description="Raft term in which it leads.")
+
+
+class ControllerGroupStatus(Model):
+    """What the operator observes; it could be rebuilt from the world if it were lost."""
+
+    observed_generation: int = Field(
+        ge=0, description="The generation of the spec this status was concluded from."
+    )
+    replicas: int = Field(default=0, ge=0, description="Pods that exist.")
+    ready_replicas: int = Field(default=0, ge=0, description="Pods that are Ready.")
+    ready: str = Field(default="", description="Ready pods of wished pods, for example 3/3.")
+    leader: LeaderStatus | None = Field(
+        default=None, description="The leader, as the quorum last reported it."
+    )
+    conditions: tuple[Condition, ...] = Field(
+        default=(),
+        description=(
+            "Accepted, Available, FullyReplicated, Progressing and Paused; one entry each."
+        ),
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["type"],
+        },
+    )
+
+
+class ControllerGroup(Resource):
+    """A Raft quorum that keeps the metadata of broker groups and elects their masters."""
+
+    spec: ControllerGroupSpec = Field(
+        default_factory=ControllerGroupSpec, description="What the quorum is to be like."
+    )
+    status: ControllerGroupStatus | None = Field(
+        default=None, description="What the operator observes; written by the operator only."
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')"
+            f" && self.metadata.name.size() <= {names.MAX_CONTROLLER_GROUP_NAME}",
+            "metadata.name must start with a letter, have only lower-case letters, digits and "
+            f"hyphens, and at most {names.MAX_CONTROLLER_GROUP_NAME} characters, because Services "
+            "and pods are named after it: choose another name",
+            lambda group: names.is_group_name(group.metadata.name, names.MAX_CONTROLLER_GROUP_NAME),
+        ),
+    )

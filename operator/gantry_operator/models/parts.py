@@ -1,0 +1,228 @@
+"""Parts that both resources use: storage, resources, the closed subset of a pod template."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from gantry_operator.models.base import Model, Rule
+
+if TYPE_CHECKING:
+    from pydantic.config import JsonDict
+
+SETTING_NAME = re.compile(r"[a-z][a-z0-9_]*")
+QUANTITY = r"^[1-9][0-9]*(\.[0-9]+)?(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?$"
+
+NOT_NULLABLE: JsonDict = {"nullable": False}
+"""For optional fields that a CEL rule reads: has() is true for a null, which then compares with
+nothing."""
+
+FreeObject = Annotated[
+    dict[str, Any],
+    Field(json_schema_extra={"type": "object", "x-kubernetes-preserve-unknown-fields": True}),
+]
+"""An object of Kubernetes' own, passed on as it is; its schema would triple the CRD."""
+
+FreeList = Annotated[
+    tuple[FreeObject, ...],
+    Field(max_length=32),
+]
+
+QuantityMap = Annotated[
+    dict[str, str | int],
+    Field(
+        max_length=16,
+        json_schema_extra={
+            "additionalProperties": {
+                "anyOf": [{"type": "integer"}, {"type": "string"}],
+                "x-kubernetes-int-or-string": True,
+            }
+        },
+    ),
+]
+ShortMap = Annotated[dict[str, Annotated[str, Field(max_length=1024)]], Field(max_length=64)]
+
+RESERVED_SETTINGS = (
+    "admin_token_file",
+    "advertise",
+    "bind",
+    "cluster",
+    "cluster_uid",
+    "controllers",
+    "data_dir",
+    "group",
+    "ha_port",
+    "http_port",
+    "name",
+    "nameserver_port",
+    "node_id",
+    "peers",
+    "pod_uid",
+    "raft_port",
+    "remoting_port",
+)
+"""Settings that the operator sets itself: identity, addresses and paths are no matter of taste."""
+
+
+class Storage(Model):
+    """Where the data of each replica lives."""
+
+    type: Literal["PersistentVolumeClaim", "EmptyDir"] = Field(
+        default="PersistentVolumeClaim",
+        description=(
+            "PersistentVolumeClaim keeps the data when a pod is replaced. EmptyDir loses it with "
+            "the pod and is for trying things out; it is allowed with one replica only. "
+            "Default PersistentVolumeClaim; cannot change after creation."
+        ),
+    )
+    size: str = Field(
+        default="10Gi",
+        max_length=20,
+        pattern=QUANTITY,
+        description=(
+            "Size of each replica's volume as a Kubernetes quantity, for example 200Gi. "
+            "Default 10Gi; cannot change after creation."
+        ),
+    )
+    class_name: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=253,
+        description=(
+            "StorageClass of the claims. Not set means the cluster's default class. "
+            "Cannot change after creation."
+        ),
+        json_schema_extra=NOT_NULLABLE,
+    )
+    when_deleted: Literal["Retain", "Delete"] = Field(
+        default="Retain",
+        description=(
+            "What happens to the claims when the resource is deleted. Retain keeps them, and a "
+            "resource of the same name takes them up again. Delete removes them. Default Retain."
+        ),
+    )
+    when_scaled: Literal["Retain", "Delete"] = Field(
+        default="Retain",
+        description=(
+            "What happens to the claim of a replica that scaling down removes: Retain or Delete. "
+            "Default Retain."
+        ),
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            "self.type == oldSelf.type && self.size == oldSelf.size"
+            " && has(self.className) == has(oldSelf.className)"
+            " && (!has(self.className) || self.className == oldSelf.className)",
+            "storage.type, storage.size and storage.className are fixed at creation, because claim "
+            "templates are immutable: set them back, and create a new resource for other storage",
+        ),
+    )
+
+
+class Resources(Model):
+    """CPU and memory of the main container."""
+
+    requests: QuantityMap | None = Field(
+        default=None,
+        description='Reserved per replica, for example {cpu: "1", memory: 2Gi}. Default none.',
+    )
+    limits: QuantityMap | None = Field(
+        default=None,
+        description="Upper bound per replica; keys as in requests. Default none.",
+    )
+
+
+class TemplateMetadata(Model):
+    """Extra metadata of the pods."""
+
+    labels: ShortMap = Field(
+        default_factory=dict,
+        description=(
+            "Extra labels of the pods; labels that Gantry sets itself win. "
+            "At most 64; a change restarts the pods one by one."
+        ),
+    )
+    annotations: ShortMap = Field(
+        default_factory=dict,
+        description=(
+            "Extra annotations of the pods. At most 64; a change restarts the pods one by one."
+        ),
+    )
+
+
+class TemplateSpec(Model):
+    """Where and with whose rights the pods run."""
+
+    node_selector: ShortMap = Field(
+        default_factory=dict, description="Labels a node must have to run a pod. Default none."
+    )
+    tolerations: FreeList = Field(
+        default=(),
+        description="Taints the pods tolerate, as in a Kubernetes pod. At most 32; default none.",
+    )
+    affinity: FreeObject | None = Field(
+        default=None,
+        description=(
+            "Node and pod affinity, as in a Kubernetes pod. Default none: the topology spread "
+            "below already keeps replicas apart where it can."
+        ),
+    )
+    topology_spread_constraints: FreeList | None = Field(
+        default=None,
+        description=(
+            "Replaces the default spread (over nodes and zones, maxSkew 1, ScheduleAnyway). "
+            "An empty list switches the spread off. At most 32."
+        ),
+    )
+    priority_class_name: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=253,
+        description="PriorityClass of the pods. Default: the cluster's.",
+    )
+    service_account_name: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=253,
+        description=(
+            "ServiceAccount of the pods; no token is mounted, since they never call the API "
+            "server. Default: the namespace's default account."
+        ),
+    )
+    image_pull_secrets: FreeList = Field(
+        default=(),
+        description="Secrets for pulling the image, as [{name: …}]. At most 32; default none.",
+    )
+
+
+class Template(Model):
+    """A closed subset of a pod template."""
+
+    metadata: TemplateMetadata = Field(
+        default_factory=TemplateMetadata, description="Extra labels and annotations of the pods."
+    )
+    spec: TemplateSpec = Field(
+        default_factory=TemplateSpec, description="Scheduling and rights of the pods."
+    )
+
+
+def config_rules() -> tuple[Rule, ...]:
+    """Rules of a `config` map: well-formed keys, none that the operator sets itself."""
+    names = ", ".join(f"'{name}'" for name in RESERVED_SETTINGS)
+    return (
+        Rule(
+            f"!has(self.config) || self.config.all(k, !(k in [{names}]))",
+            "config must not name a setting that the operator sets itself: remove "
+            + ", ".join(RESERVED_SETTINGS),
+            lambda spec: not set(spec.config) & set(RESERVED_SETTINGS),
+        ),
+        Rule(
+            None,  # keys have no length limit in a schema, so matches() is estimated too dear
+            "config takes setting names in lower case with underscores, such as "
+            "log_segment_bytes: rename the keys that are written otherwise",
+            lambda spec: all(SETTING_NAME.fullmatch(key) for key in spec.config),
+        ),
+    )

@@ -1,0 +1,153 @@
+"""Names, labels, annotations and ports: the words that every object of Gantry is found by.
+
+Everything that builds an object, selects one or reads one back uses these functions, so a name is
+spelled in one place. A label that a selector uses never changes after creation; the role label is
+written on pods only and is never part of a StatefulSet's selector or template.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+GROUP: Final = "mq.gantry.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+FIELD_MANAGER: Final = "gantry-operator"
+"""Owner of every field the operator applies; status has a manager of its own, so that an apply of
+one never releases fields of the other."""
+STATUS_FIELD_MANAGER: Final = "gantry-operator-status"
+
+# Standard labels: https://kubernetes.io/docs/concepts/overview/working-with-objects/common-labels/
+LABEL_NAME: Final = "app.kubernetes.io/name"
+LABEL_INSTANCE: Final = "app.kubernetes.io/instance"
+LABEL_COMPONENT: Final = "app.kubernetes.io/component"
+LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+LABEL_GROUP: Final = f"{GROUP}/group"
+LABEL_ROLE: Final = f"{GROUP}/role"
+LABEL_REVISION: Final = "controller-revision-hash"
+
+APP_NAME: Final = "gantry"
+MANAGED_BY: Final = "gantry-operator"
+MANAGED_SELECTOR: Final = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
+CONTROLLER: Final = "controller"
+BROKER: Final = "broker"
+ROLE_MASTER: Final = "master"
+ROLE_REPLICA: Final = "replica"
+
+ANNOTATION_APPLIED: Final = f"{GROUP}/applied-hash"
+"""Hash of what the operator last applied: notices a field that was taken out of the wish."""
+ANNOTATION_CONFIG: Final = f"{GROUP}/config-hash"
+"""On the pod template: a changed configuration makes a new revision, so a rolling update."""
+ANNOTATION_CONTROLLER_GROUP: Final = f"{GROUP}/controller-group"
+"""On a broker StatefulSet: the ControllerGroup it was created for."""
+FINALIZER: Final = f"{GROUP}/controller-metadata"
+"""Set only while storage.whenDeleted is Delete. Removing it by hand leaves the group's metadata in
+the controller, nothing else: `kubectl patch bg NAME --type=json -p
+'[{"op":"remove","path":"/metadata/finalizers"}]'`."""
+
+CONTROLLER_REMOTING_PORT: Final = 9878
+NAMESERVER_PORT: Final = 9876
+RAFT_PORT: Final = 9879
+CONTROLLER_HTTP_PORT: Final = 9880
+BROKER_REMOTING_PORT: Final = 10911
+BROKER_HA_PORT: Final = 10912
+BROKER_HTTP_PORT: Final = 10913
+OPERATOR_HTTP_PORT: Final = 8080
+
+DATA_DIR: Final = "/var/lib/gantry"
+ADMIN_DIR: Final = "/etc/gantry/admin"
+CONFIG_DIR: Final = "/etc/gantry/config"
+TOKEN_KEY: Final = "token"  # noqa: S105 -- the name of a key, not a secret
+CONFIG_KEY: Final = "gantry.toml"
+
+MAX_BROKER_GROUP_NAME: Final = 45
+"""`controller-revision-hash` is `<statefulset>-<10 characters>` and a label value has at most 63
+characters, which leaves 52 for the StatefulSet; `-broker` takes 7 and `-controller` 11 of them."""
+MAX_CONTROLLER_GROUP_NAME: Final = 41
+
+
+_DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+
+
+def is_group_name(name: str, max_length: int) -> bool:
+    """Whether a group may have this name: a DNS label (RFC 1035), since Services carry it."""
+    return len(name) <= max_length and _DNS_LABEL.fullmatch(name) is not None
+
+
+def controller_statefulset(group: str) -> str:
+    """StatefulSet, headless Service, ConfigMap and PodDisruptionBudget of a ControllerGroup."""
+    return f"{group}-controller"
+
+
+def nameserver_service(group: str) -> str:
+    """The Service that clients name as their name server."""
+    return f"{group}-nameserver"
+
+
+def admin_secret(group: str) -> str:
+    """The Secret with the bearer token of the controllers' admin API."""
+    return f"{group}-admin"
+
+
+def broker_statefulset(group: str) -> str:
+    """StatefulSet, headless Service, ConfigMap and PodDisruptionBudget of a BrokerGroup."""
+    return f"{group}-broker"
+
+
+def group_service(group: str) -> str:
+    """The Service over all Ready replicas; any of them passes a connection on to the master."""
+    return group
+
+
+def master_service(group: str) -> str:
+    """The Service that follows the role label."""
+    return f"{group}-master"
+
+
+def pod(statefulset: str, ordinal: int) -> str:
+    """Name of a StatefulSet's pod."""
+    return f"{statefulset}-{ordinal}"
+
+
+def ordinal(pod_name: str) -> int | None:
+    """The ordinal at the end of a StatefulSet pod's name; None if there is none."""
+    _, _, tail = pod_name.rpartition("-")
+    return int(tail) if tail.isascii() and tail.isdigit() else None
+
+
+def pod_host(statefulset: str, ordinal_: int, namespace: str) -> str:
+    """DNS name of a pod; the headless Service is named like its StatefulSet."""
+    return f"{pod(statefulset, ordinal_)}.{statefulset}.{namespace}.svc"
+
+
+def controllers(group: str, replicas: int, namespace: str) -> str:
+    """Remoting addresses of all controllers of a group, as brokers take them."""
+    name = controller_statefulset(group)
+    hosts = (pod_host(name, n, namespace) for n in range(replicas))
+    return ",".join(f"{host}:{CONTROLLER_REMOTING_PORT}" for host in hosts)
+
+
+def peers(group: str, replicas: int, namespace: str) -> str:
+    """`node id=host` of all controllers; node ids are ordinals plus one."""
+    name = controller_statefulset(group)
+    return ",".join(f"{n + 1}={pod_host(name, n, namespace)}" for n in range(replicas))
+
+
+def selector(component: str, instance: str) -> dict[str, str]:
+    """The immutable labels by which a group's pods are selected."""
+    return {LABEL_NAME: APP_NAME, LABEL_INSTANCE: instance, LABEL_COMPONENT: component}
+
+
+def labels(component: str, instance: str) -> dict[str, str]:
+    """All labels of an owned object."""
+    result = selector(component, instance) | {LABEL_MANAGED_BY: MANAGED_BY}
+    if component == BROKER:
+        result[LABEL_GROUP] = instance
+    return result
+
+
+def selector_text(component: str, instance: str) -> str:
+    """The selector as the scale subresource wants it."""
+    return ",".join(f"{key}={value}" for key, value in selector(component, instance).items())

@@ -1,0 +1,84 @@
+"""Reading resources: tolerant of the unknown, strict about the known, clear about what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from gantry_operator.models import BrokerGroup, ControllerGroup, InvalidSpecError
+
+
+def broker_group(name: str = "orders", **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "default", "generation": 1}, "spec": spec}
+
+
+def test_an_empty_spec_has_every_default() -> None:
+    spec = BrokerGroup.parse(broker_group()).spec
+    assert (spec.controller_ref.name, spec.replicas, spec.min_in_sync) == ("gantry", 3, 2)
+    assert (spec.storage.type, spec.storage.size) == ("PersistentVolumeClaim", "10Gi")
+    assert (spec.clients.route, spec.paused) == ("Group", False)
+
+
+def test_fields_of_a_newer_version_are_ignored_at_every_level() -> None:
+    body = broker_group(tier={"mode": "Enabled"}, storage={"size": "1Gi", "iops": 9})
+    body["status"] = {"observedGeneration": 1, "tier": {}, "conditions": []}
+    assert BrokerGroup.parse(body).spec.storage.size == "1Gi"
+
+
+@pytest.mark.parametrize(
+    ("replicas", "minimum", "effective"),
+    [(1, None, 1), (2, None, 2), (3, None, 2), (9, None, 2), (3, 3, 3), (3, 1, 1)],
+)
+def test_effective_minimum(replicas: int, minimum: int | None, effective: int) -> None:
+    body = broker_group(replicas=replicas, replication={"minInSyncReplicas": minimum})
+    assert BrokerGroup.parse(body).spec.min_in_sync == effective
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        pytest.param(
+            broker_group(replicas=3, replication={"minInSyncReplicas": 4}),
+            "lower it or raise replicas",
+            id="minimum-above-replicas",
+        ),
+        pytest.param(
+            broker_group(replicas=2, storage={"type": "EmptyDir"}),
+            "set replicas to 1 or storage.type to PersistentVolumeClaim",
+            id="emptydir-with-two",
+        ),
+        pytest.param(
+            broker_group(config={"data_dir": "/x"}), "remove admin_token_file", id="reserved"
+        ),
+        pytest.param(broker_group(config={"Log-Size": "1"}), "rename the keys", id="setting-name"),
+        pytest.param(broker_group(name="9lives"), "choose another name", id="name"),
+        pytest.param(broker_group(name="a" * 46), "at most 45 characters", id="long-name"),
+        pytest.param(broker_group(replicas=12), "spec.replicas: ", id="range"),
+        pytest.param(broker_group(storage={"size": "ten"}), "spec.storage.size: ", id="quantity"),
+        pytest.param(
+            broker_group(clients={"route": "Any"}), "'Group', 'Master' or 'Pod'", id="enum"
+        ),
+    ],
+)
+def test_an_invalid_broker_group_says_what_to_change(body: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidSpecError) as caught:
+        BrokerGroup.parse(body)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("replicas", [0, 2, 4, 6])
+def test_a_quorum_has_one_three_or_five_members(replicas: int) -> None:
+    body = {"metadata": {"name": "gantry"}, "spec": {"replicas": replicas}}
+    with pytest.raises(InvalidSpecError, match="1, 3 or 5"):
+        ControllerGroup.parse(body)
+    body["spec"] = {"replicas": 5}
+    assert ControllerGroup.parse(body).spec.replicas == 5
+
+
+def test_what_is_read_is_what_is_written() -> None:
+    body = broker_group(replicas=2, switchover={"id": "a", "to": 1})
+    written = BrokerGroup.parse(body).spec.to_object()
+    assert written["controllerRef"] == {"name": "gantry"}
+    assert written["switchover"] == {"id": "a", "to": 1}
+    assert "minInSyncReplicas" not in written["replication"]
