@@ -23,17 +23,23 @@ TYPES = {"object", "array", "string", "integer", "number", "boolean"}
 
 def breaches(node: dict[str, Any], path: str = "$") -> Iterator[str]:
     """Every way in which the schema is not structural."""
-    for key in FORBIDDEN & set(node):
-        yield f"{path}: {key}"
+    yield from (f"{path}: {key}" for key in FORBIDDEN & set(node))
     if node.get("x-kubernetes-int-or-string"):
         if "type" in node:
             yield f"{path}: int-or-string with a type"
         return
+    yield from _shape(node, path)
+    for name, child in node.get("properties", {}).items():
+        yield from breaches(child, f"{path}.{name}")
+    for key in ("items", "additionalProperties"):
+        if isinstance(node.get(key), dict):
+            yield from breaches(node[key], f"{path}.{key}")
+
+
+def _shape(node: dict[str, Any], path: str) -> Iterator[str]:
     if node.get("type") not in TYPES:
         yield f"{path}: type {node.get('type')!r}"
-    for key in ("anyOf", "oneOf", "allOf", "not"):
-        if key in node:
-            yield f"{path}: {key}"
+    yield from (f"{path}: {key}" for key in ("anyOf", "oneOf", "allOf", "not") if key in node)
     if isinstance(node.get("additionalProperties"), bool):
         yield f"{path}: additionalProperties is a boolean"
     if "properties" in node and "additionalProperties" in node:
@@ -41,11 +47,6 @@ def breaches(node: dict[str, Any], path: str = "$") -> Iterator[str]:
     if node.get("type") == "array" and "items" not in node:
         yield f"{path}: array without items"
     yield from _map_keys(node, path)
-    for name, child in node.get("properties", {}).items():
-        yield from breaches(child, f"{path}.{name}")
-    for key in ("items", "additionalProperties"):
-        if isinstance(node.get(key), dict):
-            yield from breaches(node[key], f"{path}.{key}")
 
 
 def _map_keys(node: dict[str, Any], path: str) -> Iterator[str]:

@@ -1,0 +1,7 @@
+"""Pure builders: from a resource to the Kubernetes objects that make it real."""
+
+from gantry_operator.builders.broker import broker_objects
+from gantry_operator.builders.controller import admin_secret, controller_objects
+from gantry_operator.builders.meta import Manifest, applied_hash
+
+__all__ = ["Manifest", "admin_secret", "applied_hash", "broker_objects", "controller_objects"]

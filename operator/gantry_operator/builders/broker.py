@@ -1,0 +1,81 @@
+"""Objects of a BrokerGroup."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gantry_operator import names
+from gantry_operator.builders import pods, services
+from gantry_operator.builders.config import config_map
+
+if TYPE_CHECKING:
+    from gantry_operator.builders.meta import Manifest
+    from gantry_operator.models import BrokerGroup, ControllerGroup
+
+PORTS = (
+    ("remoting", names.BROKER_REMOTING_PORT),
+    ("ha", names.BROKER_HA_PORT),
+    ("http", names.BROKER_HTTP_PORT),
+)
+CLIENT_PORTS = PORTS[:1]
+GRACE_PERIOD_S = 30
+"""A draining master needs about one second; the rest is for a slow disk."""
+
+
+def broker_objects(
+    group: BrokerGroup, controllers: ControllerGroup, *, image: str, replicas: int
+) -> list[Manifest]:
+    """All objects of a broker group, in the order in which they are applied.
+
+    Args:
+        group: the wish.
+        controllers: the quorum it refers to; brokers dial all of its pods.
+        image: the default image.
+        replicas: how many pods there are to be now. It differs from the wish while scaling down,
+            which is a decision of the plan and not of the builder.
+    """
+    name = names.broker_statefulset(group.metadata.name)
+    component = names.BROKER
+    return [
+        config_map(group, component, name, group.spec.config),
+        services.headless(group, component, name, PORTS),
+        services.cluster_ip(
+            group, component, names.group_service(group.metadata.name), CLIENT_PORTS
+        ),
+        services.cluster_ip(
+            group,
+            component,
+            names.master_service(group.metadata.name),
+            CLIENT_PORTS,
+            role=names.ROLE_MASTER,
+        ),
+        services.disruption_budget(group, component, name),
+        pods.statefulset(
+            group,
+            _workload(group, controllers, image),
+            replicas,
+            controller_group=group.spec.controller_ref.name,
+        ),
+    ]
+
+
+def _workload(group: BrokerGroup, controllers: ControllerGroup, image: str) -> pods.Workload:
+    addresses = names.controllers(
+        controllers.metadata.name, controllers.spec.replicas, controllers.metadata.namespace
+    )
+    return pods.Workload(
+        component=names.BROKER,
+        statefulset=names.broker_statefulset(group.metadata.name),
+        image=group.spec.image or image,
+        env=(
+            *pods.POD_ENV,
+            pods.field("GANTRY_POD_UID", "metadata.uid"),
+            pods.value("GANTRY_GROUP", group.metadata.name),
+            pods.value("GANTRY_CLUSTER", group.spec.controller_ref.name),
+            pods.value("GANTRY_CONTROLLERS", addresses),
+        ),
+        ports=PORTS,
+        http_port=names.BROKER_HTTP_PORT,
+        secret=None,
+        grace_period_s=GRACE_PERIOD_S,
+    )

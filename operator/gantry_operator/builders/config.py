@@ -1,0 +1,38 @@
+"""The configuration file of a group, as a ConfigMap.
+
+The file holds what people set in `spec.config`. What the operator sets itself, identity, addresses
+and paths, goes into the environment, which outranks the file.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from gantry_operator import names
+from gantry_operator.builders.meta import Manifest, owned, sealed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gantry_operator.models.base import Resource
+
+
+def toml(settings: Mapping[str, str]) -> str:
+    """Renders settings as TOML; values are strings, which the reader converts to its own types."""
+    lines = ["# Written by the Gantry operator from spec.config."]
+    # A JSON string is a valid TOML basic string once DEL is escaped (https://toml.io, "String").
+    lines += [
+        f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")
+        for key, value in sorted(settings.items())
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def config_map(
+    owner: Resource, component: str, name: str, settings: Mapping[str, str], **facts: str
+) -> Manifest:
+    """The ConfigMap: the file, and facts about the group for tools and applications."""
+    result = owned(owner, component, "v1", "ConfigMap", name)
+    result["data"] = {names.CONFIG_KEY: toml(settings)} | facts
+    return sealed(result)

@@ -1,0 +1,232 @@
+"""The pod template: environment, probes, volumes, rights, placement.
+
+The template never contains the role label, or a failover would be a new revision. Everything in it
+is a deterministic function of the resource, or every reconcile would be a new revision.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gantry_operator import names
+from gantry_operator.builders.config import toml
+from gantry_operator.builders.meta import Manifest, digest, owned, sealed
+
+if TYPE_CHECKING:
+    from gantry_operator.models import BrokerGroup, ControllerGroup
+    from gantry_operator.models.parts import Storage, Template
+
+USER_ID = 10001
+"""Of the image's user; a number, since `runAsNonRoot` cannot check a name."""
+
+
+class Workload(NamedTuple):
+    """What differs between the pods of a controller and those of a broker.
+
+    Attributes:
+        component: `controller` or `broker`; also the sub-command and the container's name.
+        statefulset: name of the StatefulSet, its headless Service and its ConfigMap.
+        image: container image.
+        env: settings, in the order in which they are written.
+        ports: named container ports.
+        http_port: where the probes ask.
+        secret: name of a Secret to mount at `/etc/gantry/admin`; None for none.
+        grace_period_s: seconds between SIGTERM and SIGKILL.
+    """
+
+    component: str
+    statefulset: str
+    image: str
+    env: tuple[Manifest, ...]
+    ports: tuple[tuple[str, int], ...]
+    http_port: int
+    secret: str | None
+    grace_period_s: int
+
+
+def value(name: str, text: str) -> Manifest:
+    """An environment variable with a value."""
+    return {"name": name, "value": text}
+
+
+def field(name: str, path: str) -> Manifest:
+    """An environment variable from the pod itself (downward API)."""
+    return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
+
+
+POD_ENV = (
+    field("GANTRY_NAME", "metadata.name"),
+    field("POD_IP", "status.podIP"),
+    value("GANTRY_BIND", "$(POD_IP)"),
+    value("GANTRY_ADVERTISE", "$(POD_IP)"),
+    value("GANTRY_DATA_DIR", names.DATA_DIR),
+    value("GANTRY_CONFIG", f"{names.CONFIG_DIR}/{names.CONFIG_KEY}"),
+)
+"""What every pod is told; `$(POD_IP)` is expanded by the kubelet from the variable above it."""
+
+
+def statefulset(
+    owner: BrokerGroup | ControllerGroup, load: Workload, replicas: int, **annotations: str
+) -> Manifest:
+    """The StatefulSet of a group.
+
+    Parallel, because Raft members cannot become Ready one after the other. OnDelete, because the
+    order of restarts is a decision about roles, which the StatefulSet controller knows nothing of.
+    """
+    result = owned(owner, load.component, "apps/v1", "StatefulSet", load.statefulset)
+    if annotations:
+        result["metadata"]["annotations"] = {
+            f"{names.GROUP}/{key.replace('_', '-')}": text for key, text in annotations.items()
+        }
+    storage = owner.spec.storage
+    spec: Manifest = {
+        "replicas": replicas,
+        "serviceName": load.statefulset,
+        "podManagementPolicy": "Parallel",
+        "updateStrategy": {"type": "OnDelete"},
+        "revisionHistoryLimit": 3,
+        "selector": {"matchLabels": names.selector(load.component, owner.metadata.name)},
+        "template": _template(owner, load),
+    }
+    if storage.type == "PersistentVolumeClaim":
+        spec["volumeClaimTemplates"] = [_claim(storage)]
+        spec["persistentVolumeClaimRetentionPolicy"] = {
+            "whenDeleted": storage.when_deleted,
+            "whenScaled": storage.when_scaled,
+        }
+    result["spec"] = spec
+    return sealed(result)
+
+
+def _claim(storage: Storage) -> Manifest:
+    spec: Manifest = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": storage.size}},
+    }
+    if storage.class_name:
+        spec["storageClassName"] = storage.class_name
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}} | {
+        "spec": spec
+    }
+
+
+def _template(owner: BrokerGroup | ControllerGroup, load: Workload) -> Manifest:
+    extra = owner.spec.template.metadata
+    # Labels of the operator win: a selector that no longer matched would orphan the pods.
+    labels = dict(extra.labels) | names.labels(load.component, owner.metadata.name)
+    labels.pop(names.LABEL_ROLE, None)
+    annotations = dict(extra.annotations) | {
+        names.ANNOTATION_CONFIG: digest(toml(owner.spec.config))
+    }
+    return {
+        "metadata": {"labels": labels, "annotations": annotations},
+        "spec": _pod_spec(owner, load),
+    }
+
+
+def _pod_spec(owner: BrokerGroup | ControllerGroup, load: Workload) -> Manifest:
+    spec: Manifest = {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": load.grace_period_s,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER_ID,
+            "runAsGroup": USER_ID,
+            "fsGroup": USER_ID,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(owner, load)],
+        "volumes": _volumes(owner.spec.storage, load),
+    }
+    return spec | _placement(owner.spec.template, load.component, owner.metadata.name)
+
+
+def _container(owner: BrokerGroup | ControllerGroup, load: Workload) -> Manifest:
+    mounts = [
+        {"name": "data", "mountPath": names.DATA_DIR},
+        {"name": "config", "mountPath": names.CONFIG_DIR, "readOnly": True},
+    ]
+    if load.secret:
+        mounts.append({"name": "admin", "mountPath": names.ADMIN_DIR, "readOnly": True})
+    container: Manifest = {
+        "name": load.component,
+        "image": load.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["gantry", load.component],
+        "env": list(load.env),
+        "ports": [
+            {"name": name, "containerPort": port, "protocol": "TCP"} for name, port in load.ports
+        ],
+        "volumeMounts": mounts,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    resources = owner.spec.resources.to_object()
+    if resources:
+        container["resources"] = resources
+    return container | _probes(load.http_port)
+
+
+def _probes(port: int) -> Manifest:
+    """Readiness decides about traffic, so it is quick; liveness restarts, so it is patient.
+
+    The startup probe allows ten minutes, since a large commit log is checked before serving.
+    """
+
+    def probe(path: str, period_s: int, timeout_s: int, failures: int) -> Manifest:
+        return {
+            "httpGet": {"path": path, "port": port, "scheme": "HTTP"},
+            "periodSeconds": period_s,
+            "timeoutSeconds": timeout_s,
+            "failureThreshold": failures,
+        }
+
+    return {
+        "startupProbe": probe("/livez", 1, 1, 600),
+        "readinessProbe": probe("/readyz", 1, 1, 2),
+        "livenessProbe": probe("/livez", 5, 5, 6),
+    }
+
+
+def _volumes(storage: Storage, load: Workload) -> list[Manifest]:
+    volumes: list[Manifest] = [{"name": "config", "configMap": {"name": load.statefulset}}]
+    if load.secret:
+        volumes.append({"name": "admin", "secret": {"secretName": load.secret}})
+    if storage.type == "EmptyDir":
+        volumes.append({"name": "data", "emptyDir": {"sizeLimit": storage.size}})
+    return volumes
+
+
+def _placement(template: Template, component: str, instance: str) -> Manifest:
+    wish = template.spec
+    spread: Any = wish.topology_spread_constraints
+    if spread is None:
+        spread = default_spread(component, instance)
+    fields: Manifest = {
+        "nodeSelector": dict(wish.node_selector),
+        "tolerations": list(wish.tolerations),
+        "affinity": wish.affinity,
+        "topologySpreadConstraints": list(spread),
+        "priorityClassName": wish.priority_class_name,
+        "serviceAccountName": wish.service_account_name,
+        "imagePullSecrets": list(wish.image_pull_secrets),
+    }
+    return {key: wanted for key, wanted in fields.items() if wanted}
+
+
+def default_spread(component: str, instance: str) -> list[Manifest]:
+    """Replicas on different nodes and zones where there are enough; never a reason not to start."""
+    return [
+        {
+            "maxSkew": 1,
+            "topologyKey": key,
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": names.selector(component, instance)},
+        }
+        for key in ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
+    ]

@@ -1,0 +1,274 @@
+"""Built objects: what other parts rely on by name, and what must never depend on anything else."""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+from typing import Any
+
+import pytest
+from gantry_operator import names
+from gantry_operator.builders import admin_secret, applied_hash, broker_objects, controller_objects
+from gantry_operator.builders.config import toml
+from gantry_operator.models import BrokerGroup, ControllerGroup
+
+Objects = dict[tuple[str, str], dict[str, Any]]
+
+
+def controllers(name: str = "gantry", **spec: Any) -> ControllerGroup:
+    meta = {"name": name, "namespace": "mq", "uid": "cg-uid"}
+    return ControllerGroup.parse({"metadata": meta, "spec": spec})
+
+
+def brokers(name: str = "orders", **spec: Any) -> BrokerGroup:
+    meta = {"name": name, "namespace": "mq", "uid": "bg-uid"}
+    return BrokerGroup.parse({"metadata": meta, "spec": spec})
+
+
+def by_name(manifests: list[dict[str, Any]]) -> Objects:
+    return {(m["kind"], m["metadata"]["name"]): m for m in manifests}
+
+
+def built(group: BrokerGroup | None = None, **changes: Any) -> Objects:
+    arguments = {"image": "gantry:1", "replicas": 3} | changes
+    return by_name(broker_objects(group or brokers(), controllers(), **arguments))
+
+
+def statefulset(group: BrokerGroup | None = None, **changes: Any) -> dict[str, Any]:
+    return built(group, **changes)["StatefulSet", "orders-broker"]
+
+
+def env(manifest: dict[str, Any]) -> dict[str, Any]:
+    container = manifest["spec"]["template"]["spec"]["containers"][0]
+    return {e["name"]: e.get("value", e.get("valueFrom")) for e in container["env"]}
+
+
+def test_a_broker_group_owns() -> None:
+    assert set(built()) == {
+        ("ConfigMap", "orders-broker"),
+        ("Service", "orders-broker"),
+        ("Service", "orders"),
+        ("Service", "orders-master"),
+        ("PodDisruptionBudget", "orders-broker"),
+        ("StatefulSet", "orders-broker"),
+    }
+
+
+def test_a_controller_group_owns() -> None:
+    assert set(by_name(controller_objects(controllers(), image="gantry:1"))) == {
+        ("ConfigMap", "gantry-controller"),
+        ("Service", "gantry-controller"),
+        ("Service", "gantry-nameserver"),
+        ("PodDisruptionBudget", "gantry-controller"),
+        ("StatefulSet", "gantry-controller"),
+    }
+
+
+def test_everything_goes_with_its_owner_and_says_who_manages_it() -> None:
+    manifests = list(built().values()) + controller_objects(controllers(), image="gantry:1")
+    for manifest in manifests:
+        (reference,) = manifest["metadata"]["ownerReferences"]
+        assert reference["controller"] is True
+        assert reference["uid"] in ("bg-uid", "cg-uid")
+        assert manifest["metadata"]["labels"][names.LABEL_MANAGED_BY] == "gantry-operator"
+        assert applied_hash(manifest)
+
+
+def test_environment_of_a_broker() -> None:
+    assert env(statefulset()) == {
+        "GANTRY_NAME": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}},
+        "GANTRY_POD_UID": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.uid"}},
+        "POD_IP": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}},
+        "GANTRY_BIND": "$(POD_IP)",
+        "GANTRY_ADVERTISE": "$(POD_IP)",
+        "GANTRY_DATA_DIR": "/var/lib/gantry",
+        "GANTRY_CONFIG": "/etc/gantry/config/gantry.toml",
+        "GANTRY_GROUP": "orders",
+        "GANTRY_CLUSTER": "gantry",
+        "GANTRY_CONTROLLERS": (
+            "gantry-controller-0.gantry-controller.mq.svc:9878,"
+            "gantry-controller-1.gantry-controller.mq.svc:9878,"
+            "gantry-controller-2.gantry-controller.mq.svc:9878"
+        ),
+    }
+
+
+def test_environment_of_a_controller() -> None:
+    objects = by_name(controller_objects(controllers(replicas=1), image="gantry:1"))
+    settings = env(objects["StatefulSet", "gantry-controller"])
+    assert settings["GANTRY_PEERS"] == "1=gantry-controller-0.gantry-controller.mq.svc"
+    assert settings["GANTRY_CLUSTER_UID"] == "cg-uid"
+    assert settings["GANTRY_ADMIN_TOKEN_FILE"] == "/etc/gantry/admin/token"
+
+
+def test_the_address_is_known_before_it_is_expanded() -> None:
+    order = list(env(statefulset()))
+    assert order.index("POD_IP") < order.index("GANTRY_BIND")
+
+
+def test_update_order_and_pod_order_are_ours() -> None:
+    spec = statefulset()["spec"]
+    assert spec["updateStrategy"] == {"type": "OnDelete"}
+    assert spec["podManagementPolicy"] == "Parallel"
+
+
+def test_a_failover_is_no_new_revision() -> None:
+    assert names.LABEL_ROLE not in str(statefulset())
+    assert names.LABEL_ROLE in str(built()["Service", "orders-master"]["spec"]["selector"])
+    assert names.LABEL_ROLE not in str(built()["Service", "orders"]["spec"]["selector"])
+
+
+def test_peers_find_each_other_before_they_are_ready() -> None:
+    objects = built() | by_name(controller_objects(controllers(), image="gantry:1"))
+    for name in ("orders-broker", "gantry-controller"):
+        assert objects["Service", name]["spec"]["publishNotReadyAddresses"] is True
+        assert objects["Service", name]["spec"]["clusterIP"] == "None"
+    assert "publishNotReadyAddresses" not in objects["Service", "orders"]["spec"]
+
+
+@pytest.mark.parametrize("kind", ["broker", "controller"])
+def test_pods_obey_the_restricted_pod_security_standard(kind: str) -> None:
+    """https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted."""
+    objects = built() | by_name(controller_objects(controllers(), image="gantry:1"))
+    name = {"broker": "orders-broker", "controller": "gantry-controller"}[kind]
+    pod = objects["StatefulSet", name]["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] > 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    (container,) = pod["containers"]
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    allowed = {"configMap", "emptyDir", "secret", "persistentVolumeClaim"}
+    assert {key for v in pod["volumes"] for key in v} - {"name"} <= allowed
+    assert pod["automountServiceAccountToken"] is False
+
+
+def test_probes_ask_what_the_processes_answer() -> None:
+    (container,) = statefulset()["spec"]["template"]["spec"]["containers"]
+    ready = container["readinessProbe"]
+    assert ready["httpGet"] == {"path": "/readyz", "port": 10913, "scheme": "HTTP"}
+    assert (ready["periodSeconds"], ready["timeoutSeconds"], ready["failureThreshold"]) == (1, 1, 2)
+    assert container["livenessProbe"]["httpGet"]["path"] == "/livez"
+    assert container["startupProbe"]["httpGet"]["path"] == "/livez"
+
+
+def test_storage() -> None:
+    claimed = statefulset(
+        brokers(storage={"size": "5Gi", "className": "fast", "whenDeleted": "Delete"})
+    )
+    (claim,) = claimed["spec"]["volumeClaimTemplates"]
+    assert claim["metadata"]["name"] == "data"
+    assert claim["spec"]["storageClassName"] == "fast"
+    assert claim["spec"]["resources"]["requests"]["storage"] == "5Gi"
+    assert claimed["spec"]["persistentVolumeClaimRetentionPolicy"] == {
+        "whenDeleted": "Delete",
+        "whenScaled": "Retain",
+    }
+    lost = statefulset(brokers(replicas=1, storage={"type": "EmptyDir"}), replicas=1)
+    assert "volumeClaimTemplates" not in lost["spec"]
+    assert {"name": "data", "emptyDir": {"sizeLimit": "10Gi"}} in (
+        lost["spec"]["template"]["spec"]["volumes"]
+    )
+
+
+def test_people_cannot_take_a_label_from_the_selector() -> None:
+    stolen = {names.LABEL_INSTANCE: "other", names.LABEL_ROLE: "master", "team": "a"}
+    manifest = statefulset(brokers(template={"metadata": {"labels": stolen}}))
+    labels = manifest["spec"]["template"]["metadata"]["labels"]
+    assert labels["team"] == "a"
+    assert names.LABEL_ROLE not in labels
+    assert manifest["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_spread_is_a_wish_until_people_replace_it() -> None:
+    def spread(group: BrokerGroup) -> Any:
+        return statefulset(group)["spec"]["template"]["spec"].get("topologySpreadConstraints")
+
+    assert {s["whenUnsatisfiable"] for s in spread(brokers())} == {"ScheduleAnyway"}
+    own = {"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
+    wish = {"spec": {"topologySpreadConstraints": [own]}}
+    assert spread(brokers(template=wish)) == [own]
+    assert spread(brokers(template={"spec": {"topologySpreadConstraints": []}})) is None
+
+
+def test_placement_is_passed_on() -> None:
+    wish = {
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"operator": "Exists"}],
+        "affinity": {"nodeAffinity": {"x": 1}},
+        "priorityClassName": "high",
+        "serviceAccountName": "mq",
+        "imagePullSecrets": [{"name": "hub"}],
+    }
+    pod = statefulset(brokers(template={"spec": wish}))["spec"]["template"]["spec"]
+    assert wish.items() <= pod.items()
+
+
+def test_changed_settings_make_a_new_revision_and_the_file() -> None:
+    plain, tuned = built(), built(brokers(config={"log_segment_bytes": "1024"}))
+    assert (
+        plain["StatefulSet", "orders-broker"]["spec"]["template"]["metadata"]["annotations"]
+        != tuned["StatefulSet", "orders-broker"]["spec"]["template"]["metadata"]["annotations"]
+    )
+    text = tuned["ConfigMap", "orders-broker"]["data"]["gantry.toml"]
+    assert tomllib.loads(text) == {"log_segment_bytes": "1024"}
+
+
+@pytest.mark.parametrize("value", ['a"b', "a\\b", "a\nb\tc", "\x00\x7f\x1b", "ünï→\U0001f600", ""])
+def test_any_text_survives_the_configuration_file(value: str) -> None:
+    assert tomllib.loads(toml({"key": value})) == {"key": value}
+
+
+def test_scaling_is_no_new_revision() -> None:
+    three, two = statefulset(), statefulset(replicas=2)
+    assert two["spec"]["replicas"] == 2
+    assert three["spec"]["template"] == two["spec"]["template"]
+
+
+def test_the_hash_tells_wishes_apart() -> None:
+    hashes = {
+        applied_hash(statefulset()),
+        applied_hash(statefulset(replicas=2)),
+        applied_hash(statefulset(image="gantry:2")),
+        applied_hash(statefulset(brokers(template={"spec": {"priorityClassName": "high"}}))),
+    }
+    assert len(hashes) == 4
+    assert None not in hashes
+
+
+def test_building_is_deterministic_and_leaves_the_wish_alone() -> None:
+    group = brokers(template={"metadata": {"labels": {"a": "b"}}}, config={"x": "1"})
+    before = copy.deepcopy(group)
+    assert built(group) == built(group)
+    assert group == before
+
+
+def test_the_controllers_of_the_group_and_the_file_agree() -> None:
+    objects = by_name(controller_objects(controllers(), image="gantry:1"))
+    data = objects["ConfigMap", "gantry-controller"]["data"]
+    assert data["controllers"] == env(statefulset())["GANTRY_CONTROLLERS"]
+    assert data["nameserver"] == "gantry-nameserver.mq.svc:9876"
+
+
+def test_the_secret_is_owned_and_is_not_applied_again() -> None:
+    secret = admin_secret(controllers(), "t0ken")
+    assert secret["metadata"]["name"] == "gantry-admin"
+    assert secret["stringData"] == {"token": "t0ken"}
+    assert secret["metadata"]["ownerReferences"][0]["uid"] == "cg-uid"
+    assert applied_hash(secret) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("a-broker-0", 0), ("a-12", 12), ("a", None), ("a-x", None), ("a-²", None)],
+)
+def test_ordinals(name: str, expected: int | None) -> None:
+    assert names.ordinal(name) == expected
+
+
+def test_the_longest_names_leave_room_for_the_revision_label() -> None:
+    revision = "-" + "0" * 10
+    longest = names.broker_statefulset("a" * names.MAX_BROKER_GROUP_NAME)
+    assert len(longest + revision) <= 63
+    longest = names.controller_statefulset("a" * names.MAX_CONTROLLER_GROUP_NAME)
+    assert len(longest + revision) <= 63
