@@ -1,0 +1,409 @@
+"""``ReplicaCore``: one replica of one broker group as a deterministic machine.
+
+Events in, effects out; no I/O, no clock, no randomness. The roles::
+
+    IDLE       a view names another master                   -> FOLLOWING
+    IDLE       a view names this start of this broker        -> PROMOTING
+    PROMOTING  (epoch, start) is durable                     -> MASTER
+    any        a view of a newer epoch                       -> IDLE, then as above
+    any        lineage newer than the group, or a cut below
+               confirm: a person must look                   -> STUCK
+
+Rules protected here:
+
+* One master per epoch (H1, incarnation): an epoch is served only by the start of the process it was
+  given to. A broker that restarts finds its old epoch still on record and does not serve under it.
+* Epochs never fall: a view of an older epoch is ignored, however late it arrives. At the first view
+  of all, an older epoch means that the controller has lost its memory: ``ControllerBehind``.
+* A master appends only after (epoch, start) is durable (H4): PROMOTING accepts no write.
+* A role change never overtakes a cut of the log; it waits for it.
+"""
+
+from enum import Enum
+
+from gantry_protocol.types import BrokerId, Epoch, EpochEntry
+
+from gantry_broker.replica import effects as fx
+from gantry_broker.replica import events as ev
+from gantry_broker.replica.facts import LogFacts
+from gantry_broker.replica.following import Following, Stage
+from gantry_broker.replica.master import Batch, Mastership
+from gantry_broker.replica.messages import Ack, Append, Farewell, Hello, Message, Truncate
+from gantry_broker.replica.saver import Saver
+from gantry_broker.replica.values import DEFAULT_LIMITS, ControllerView, Limits
+
+ASK_ELECTION_MS = 300
+WAITING_HELLOS_MAX = 16
+
+
+class Role(Enum):
+    """What this replica is doing."""
+
+    IDLE = "idle"
+    FOLLOWING = "following"
+    PROMOTING = "promoting"
+    MASTER = "master"
+    STUCK = "stuck"
+
+
+class ReplicaCore:
+    """One replica; see the module's description."""
+
+    def __init__(
+        self,
+        *,
+        me: BrokerId,
+        incarnation: str,
+        log: LogFacts,
+        now_ms: int,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        """A replica that knows its own log and nothing of the group yet."""
+        self.me = me
+        self.incarnation = incarnation
+        self.log = log
+        self.role = Role.IDLE
+        self.view: ControllerView | None = None
+        self.master: Mastership | None = None
+        self.following: Following | None = None
+        self.draining = False
+        self.stuck: fx.Stuck | None = None
+        self._limits = limits
+        self._saver = Saver()
+        self._promotion_token = 0
+        self._cutting: fx.CutLog | None = None
+        self._deferred: ControllerView | None = None
+        self._waiting: dict[int, Hello] = {}
+        self._links_opened = 0
+        self._now_ms = now_ms
+        self._ask_election_at_ms = now_ms
+        self._drain_since_ms: int | None = None
+        self._drain_ended = False
+
+    # ---- what others may read
+
+    @property
+    def epoch(self) -> Epoch:
+        """The newest epoch this replica has acted in."""
+        return self.log.epoch
+
+    @property
+    def serving(self) -> Mastership | None:
+        """The mastership under which clients are served; None while this is not the master."""
+        return self.master if self.role is Role.MASTER else None
+
+    @property
+    def streaming(self) -> bool:
+        """Whether this replica is attached to the master and receives its log."""
+        return self.following is not None and self.following.stage is Stage.STREAMING
+
+    def next_batch(self, link: int) -> Batch | None:
+        """The next range to send on ``link``; see ``Mastership.next_batch``."""
+        return None if self.master is None else self.master.next_batch(link)
+
+    def sent(self, link: int, batch: Batch, data: bytes) -> Append:
+        """The message that carries ``data``; see ``Mastership.sent``."""
+        assert self.master is not None
+        return self.master.sent(link, batch, data, self._now_ms)
+
+    # ---- the one input
+
+    def step(self, event: ev.Event, now_ms: int) -> list[fx.Effect]:
+        """Take one event at ``now_ms`` (milliseconds, never falling) and decide."""
+        gap_ms = now_ms - self._now_ms
+        self._now_ms = max(now_ms, self._now_ms)
+        if self.role is Role.STUCK:
+            return []
+        if gap_ms > self._limits.pause_ms:
+            self._excuse(gap_ms)
+        match event:
+            case ev.Received(link=link, message=message):
+                return self._received(link, message)
+            case ev.LogFlushed(flushed=flushed, cuts=cuts):
+                return self._flushed() if self.log.flush_done(flushed, cuts) else []
+            case ev.LogAppended(end=end):
+                self.log.appended(end)
+                return [fx.Feed()]
+            case ev.Tick():
+                return self._tick()
+            case ev.ViewLearned(view=view):
+                return self._learn(view)
+            case ev.StateSaved(token=token):
+                return self._saved(token)
+            case ev.LogCut():
+                return self._cut_done()
+            case ev.LinkOpened() | ev.LinkClosed():
+                return self._link_event(event)
+            case _:
+                return self._master_event(event)
+
+    def _master_event(self, event: ev.Event) -> list[fx.Effect]:
+        match event:
+            case ev.DrainRequested():
+                return self._begin_drain()
+            case ev.ProposalFinished():
+                master = self.master
+                return [] if master is None else master.proposal_finished(event, self._now_ms)
+            case ev.HandOverFinished(accepted=accepted):
+                if self.master is not None and self.master.drain is not None:
+                    self.master.drain.finished(accepted=accepted, now_ms=self._now_ms)
+                return []
+            case _:
+                raise AssertionError(f"unknown event {event!r}")
+
+    # ---- links
+
+    def _received(self, link: int, message: Message) -> list[fx.Effect]:
+        following = self.following
+        if following is not None and following.link == link:
+            match message:
+                case Append():
+                    return following.append(message, self._now_ms)
+                case Truncate():
+                    return self._remember_cut(following.truncate(message, self._now_ms))
+                case Farewell():
+                    return [fx.CloseLink(link, message.reason), *following.closed(self._now_ms)]
+                case _:
+                    return following.leave(
+                        f"a {type(message).__name__} from the master", self._now_ms
+                    )
+        match message:
+            case Hello():
+                return self._hello(link, message)
+            case Ack() if self.master is not None:
+                return self.master.ack(link, message, self._now_ms)
+            case _:
+                return self._forget_link(link, f"a {type(message).__name__} out of turn")
+
+    def _hello(self, link: int, hello: Hello) -> list[fx.Effect]:
+        """Serve it, let it wait for our own promotion, or send it back to ask the controller."""
+        if self.serving is not None and hello.epoch == self.epoch:
+            return self.serving.hello(link, hello, self._now_ms)
+        promoting = self.role is Role.PROMOTING and hello.epoch == self.epoch
+        if (promoting or hello.epoch > self.epoch) and len(self._waiting) < WAITING_HELLOS_MAX:
+            self._waiting[link] = hello
+            return [] if promoting else [fx.AskView(f"a replica knows of epoch {hello.epoch}")]
+        return self._forget_link(link, f"not the master of epoch {hello.epoch}")
+
+    def _forget_link(self, link: int, reason: str) -> list[fx.Effect]:
+        self._waiting.pop(link, None)
+        if self.master is not None:
+            self.master.closed(link, self._now_ms)
+        return [
+            fx.Send(link, Farewell(epoch=self.epoch, reason=reason)),
+            fx.CloseLink(link, reason),
+        ]
+
+    def _link_event(self, event: ev.LinkOpened | ev.LinkClosed) -> list[fx.Effect]:
+        following = self.following
+        mine = following is not None and following.link == event.link
+        if isinstance(event, ev.LinkOpened):
+            if following is None or not mine:
+                return [fx.CloseLink(event.link, "no longer wanted")]
+            return following.opened(self._now_ms)
+        self._waiting.pop(event.link, None)
+        if following is not None and mine:
+            return following.closed(self._now_ms)
+        if self.master is not None:
+            self.master.closed(event.link, self._now_ms)
+        return []
+
+    # ---- roles
+
+    def _learn(self, view: ControllerView) -> list[fx.Effect]:
+        if self._cutting is not None:
+            self._deferred = _newer(self._deferred, view)
+            return []
+        if view.master_epoch < self.epoch:
+            return self._behind(view) if self.view is None else []
+        known = self.view
+        if known is not None and _same_reign(known, view):
+            return self._learn_more(known, view)
+        self.view = view
+        effects = self._end_role("a newer epoch began")
+        self.log.epoch = view.master_epoch
+        if view.master_id is None:
+            return effects
+        if view.master_id != self.me:
+            return effects + self._follow(view)
+        if view.master_incarnation == self.incarnation:
+            return effects + self._promote(view)
+        return (
+            effects  # an earlier start of this broker won; it is gone, so nobody serves this epoch
+        )
+
+    def _learn_more(self, known: ControllerView, view: ControllerView) -> list[fx.Effect]:
+        """Another view of the same epoch: the set may have changed, the master may not."""
+        if view.sync_state_set_epoch < known.sync_state_set_epoch:
+            return []
+        self.view = view
+        if self.master is not None:
+            return self.master.learn(view, self._now_ms)
+        moved = view.master_ha_address != known.master_ha_address
+        if self.role is Role.FOLLOWING and moved:
+            return self._end_role("the master's address changed") + self._follow(view)
+        return []
+
+    def _behind(self, view: ControllerView) -> list[fx.Effect]:
+        return self._stick(
+            "ControllerBehind",
+            f"this replica has acted in epoch {self.epoch} but the controller knows the group only "
+            f"up to epoch {view.master_epoch}; restore the controller's data, or empty this volume "
+            f"if its records are not needed",
+        )
+
+    def _stick(self, code: str, sentence: str) -> list[fx.Effect]:
+        effects = self._end_role(sentence)
+        self.role = Role.STUCK
+        self.stuck = fx.Stuck(code, sentence)
+        return [*effects, self.stuck]
+
+    def _end_role(self, reason: str) -> list[fx.Effect]:
+        """Forget everything that belongs to the epoch that ends."""
+        links: list[int] = []
+        effects: list[fx.Effect] = []
+        if self.master is not None:
+            links += self.master.links()
+            if self.role is Role.MASTER:
+                effects.append(fx.Demoted(self.master.epoch))
+        if self.following is not None and self.following.link is not None:
+            links.append(self.following.link)
+        self.master = self.following = None
+        self._promotion_token = 0
+        self.role = Role.IDLE
+        return effects + [fx.CloseLink(link, reason) for link in links]
+
+    def _follow(self, view: ControllerView) -> list[fx.Effect]:
+        self.role = Role.FOLLOWING
+        self.following = Following(
+            self.me, self.incarnation, view, self.log, self._saver, self._limits, self._now_ms
+        )
+        self.following.draining = self.draining
+        self._drain_since_ms = self._now_ms if self.draining else None
+        waiting, self._waiting = self._waiting, {}
+        effects = [
+            effect
+            for link in waiting
+            for effect in self._forget_link(link, f"broker {view.master_id} is the master")
+        ]
+        return effects + self._reopen()
+
+    def _reopen(self) -> list[fx.Effect]:
+        if self.following is None or self._cutting is not None:
+            return []
+        effects = self.following.reopen(-self._links_opened - 1, self._now_ms)
+        if effects:
+            self._links_opened += 1
+        return effects
+
+    def _promote(self, view: ControllerView) -> list[fx.Effect]:
+        """Make (epoch, end) durable first; until then nothing is written and nobody is answered."""
+        self.role = Role.PROMOTING
+        self.log.begin_epoch(EpochEntry(view.master_epoch, self.log.end))
+        self.master = Mastership(
+            self.me, self.incarnation, view, self.log, self._limits, self._now_ms
+        )
+        save = self._saver.save(self.log.stored())
+        self._promotion_token = save.token
+        return [save]
+
+    # ---- what ends
+
+    def _saved(self, token: int) -> list[fx.Effect]:
+        if self.following is not None:
+            return self.following.saved(token, self._now_ms)
+        if self.master is None or token != self._promotion_token:
+            return []
+        self._promotion_token = 0
+        self.role = Role.MASTER
+        master = self.master
+        effects: list[fx.Effect] = [fx.Promoted(master.epoch, master.start)]
+        waiting, self._waiting = self._waiting, {}
+        for link, hello in waiting.items():
+            effects += self._hello(link, hello)
+        if self.draining:
+            effects += master.begin_drain(self._now_ms)
+        return effects + master.review(self._now_ms)
+
+    def _remember_cut(self, effects: list[fx.Effect]) -> list[fx.Effect]:
+        """Note an outgoing cut; a refusal that is dangerous to retry sticks."""
+        for effect in effects:
+            if isinstance(effect, fx.CutLog):
+                self._cutting = effect
+            elif isinstance(effect, fx.Stuck):
+                kept = [other for other in effects if other is not effect]
+                return kept + self._stick(effect.code, effect.sentence)
+        return effects
+
+    def _cut_done(self) -> list[fx.Effect]:
+        cut, self._cutting = self._cutting, None
+        if cut is None:
+            return []
+        self.log.cut(cut.point, reset=cut.reset)
+        effects = [] if self.following is None else self.following.cut_done()
+        deferred, self._deferred = self._deferred, None
+        return effects if deferred is None else effects + self._learn(deferred)
+
+    def _flushed(self) -> list[fx.Effect]:
+        if self.following is not None:
+            return self.following.flushed()
+        return [] if self.serving is None else self.serving.advance()
+
+    # ---- time and leaving
+
+    def _excuse(self, pause_ms: int) -> None:
+        """Ticks come every few milliseconds: so long a gap means that this process stood still."""
+        if self.master is not None:
+            self.master.excuse(pause_ms)
+        if self.following is not None:
+            self.following.excuse(pause_ms)
+
+    def _tick(self) -> list[fx.Effect]:
+        effects: list[fx.Effect] = []
+        if self.serving is not None:
+            effects += self.serving.tick(self._now_ms)
+        if self.following is not None:
+            effects += self.following.tick(self._now_ms)
+        return effects + self._reopen() + self._ask_election() + self._replica_drain()
+
+    def _ask_election(self) -> list[fx.Effect]:
+        if self.view is None or self.role is not Role.IDLE or self.draining:
+            return []
+        if self._now_ms < self._ask_election_at_ms or self._cutting is not None:
+            return []
+        self._ask_election_at_ms = self._now_ms + ASK_ELECTION_MS
+        return [fx.AskElection()]
+
+    def _begin_drain(self) -> list[fx.Effect]:
+        if self.draining:
+            return []
+        self.draining = True
+        self._drain_since_ms = self._now_ms
+        if self.serving is not None:
+            return self.serving.begin_drain(self._now_ms)
+        effects = [] if self.following is None else self.following.begin_drain()
+        return effects + self._replica_drain()
+
+    def _replica_drain(self) -> list[fx.Effect]:
+        """A leaving replica goes once the master no longer counts on it, or soon anyway."""
+        if self._drain_since_ms is None or self._drain_ended or self.master is not None:
+            return []
+        waited_ms = self._now_ms - self._drain_since_ms
+        counted_on = self.following is not None and self.following.in_sync is not False
+        if counted_on and waited_ms < self._limits.drain_wait_ms:
+            return []
+        self._drain_ended = True
+        return [fx.DrainEnded("the master does not wait for this replica")]
+
+
+def _same_reign(known: ControllerView, view: ControllerView) -> bool:
+    """Whether both describe the same master; an epoch without a master may still get one."""
+    return view.master_epoch == known.master_epoch and known.master_id is not None
+
+
+def _newer(one: ControllerView | None, other: ControllerView) -> ControllerView:
+    """The later of two descriptions of the group."""
+    if one is None:
+        return other
+    mine = (one.master_epoch, one.sync_state_set_epoch)
+    return other if (other.master_epoch, other.sync_state_set_epoch) >= mine else one

@@ -1,0 +1,74 @@
+"""Hand-over: how a master leaves on purpose without making anybody wait.
+
+Rules protected: a leaving master accepts no write any more, and never again in that epoch, so that
+whatever it still acknowledges was written before; it asks for one member of the set by designated
+election under compare on its own epoch, so that a late request cannot depose a later master.
+
+It waits a moment for a member that holds its whole log, because then every send in flight is
+acknowledged before the switch. After that it takes the member that holds most: every member of the
+set has all that was acknowledged; the rest is answered "stored, not replicated".
+"""
+
+from gantry_protocol.types import BrokerId, Epoch, Offset
+
+from gantry_broker.replica.effects import DrainEnded, Effect, HandOver
+from gantry_broker.replica.member import Member
+from gantry_broker.replica.values import Limits
+
+
+class Drain:
+    """The departure of one master in one epoch."""
+
+    __slots__ = ("_asked", "_ended", "_limits", "_not_before_ms", "_refused", "_since_ms")
+
+    def __init__(self, now_ms: int, limits: Limits) -> None:
+        """The wait begins now."""
+        self._limits = limits
+        self._since_ms = now_ms
+        self._not_before_ms = now_ms
+        self._asked: BrokerId | None = None
+        self._refused: set[BrokerId] = set()
+        self._ended = False
+
+    @property
+    def refused(self) -> frozenset[BrokerId]:
+        """Members that the controller would not elect."""
+        return frozenset(self._refused)
+
+    def step(self, best: Member | None, end: Offset, epoch: Epoch, now_ms: int) -> list[Effect]:
+        """Decide again; ``best`` is the member to hand over to, None when there is none."""
+        waited_ms = now_ms - self._since_ms
+        if self._ended:
+            return []
+        if waited_ms >= self._limits.drain_give_up_ms:
+            return self._end("no member took over in time")
+        if self._asked is not None:
+            return []
+        if best is None:
+            if waited_ms >= self._limits.drain_wait_ms or self._refused:
+                return self._end("no other member of the sync-state set stays")
+            return []
+        whole = best.acked >= end
+        if now_ms < self._not_before_ms or not (whole or waited_ms >= self._limits.drain_wait_ms):
+            return []
+        self._asked = best.broker_id
+        return [HandOver(target=best.broker_id, epoch=epoch)]
+
+    def nobody_else(self) -> list[Effect]:
+        """No other replica is even connected: there is nothing to wait for."""
+        return [] if self._ended else self._end("no other member is there to take over")
+
+    def finished(self, *, accepted: bool, now_ms: int) -> None:
+        """The controller answered. When it accepted, the new epoch ends this master anyway."""
+        target, self._asked = self._asked, None
+        if target is None:
+            return
+        if accepted:
+            self._asked = target
+        else:
+            self._refused.add(target)
+            self._not_before_ms = now_ms + self._limits.retry_first_ms
+
+    def _end(self, reason: str) -> list[Effect]:
+        self._ended = True
+        return [DrainEnded(reason)]

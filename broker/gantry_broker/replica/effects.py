@@ -1,0 +1,163 @@
+"""Everything a replica can want done: the only outputs of ``ReplicaCore.step``.
+
+Effects are carried out in order. Those that end (``SaveState``, ``CutLog``, ``OpenLink``,
+``Propose``, ``HandOver``) come back as an event; the others are final.
+"""
+
+import msgspec
+from gantry_protocol.types import BrokerId, Epoch, Offset
+
+from gantry_broker.replica.lineage import Lineage
+from gantry_broker.replica.messages import Message
+
+
+class StoredState(msgspec.Struct, frozen=True):
+    """What a replica must remember across a power cut, beside its log.
+
+    Attributes:
+        epoch: the newest epoch it has acted in; it never acts in an older one again.
+        confirm: a lower bound of the confirm offset; the log is never cut below it.
+    """
+
+    epoch: Epoch
+    lineage: Lineage
+    confirm: Offset
+
+
+class SaveState(msgspec.Struct, frozen=True):
+    """Make the state durable, after every earlier one, then say ``StateSaved``."""
+
+    token: int
+    state: StoredState
+
+
+class CutLog(msgspec.Struct, frozen=True):
+    """Cut the log and everything derived from it at ``point``, durably, then say ``LogCut``.
+
+    Attributes:
+        reset: throw the whole log away and start an empty one at ``point``.
+    """
+
+    point: Offset
+    reset: bool
+
+
+class AppendLog(msgspec.Struct, frozen=True):
+    """Append the master's bytes at ``offset``, which is the end of the log, and flush them soon."""
+
+    offset: Offset
+    data: bytes
+
+
+class OpenLink(msgspec.Struct, frozen=True):
+    """Connect to the master's replication listener."""
+
+    link: int
+    address: str
+
+
+class CloseLink(msgspec.Struct, frozen=True):
+    """End a link; the core has forgotten it already and wants no ``LinkClosed``."""
+
+    link: int
+    reason: str
+
+
+class Send(msgspec.Struct, frozen=True):
+    """Send a message on a link."""
+
+    link: int
+    message: Message
+
+
+class Feed(msgspec.Struct, frozen=True):
+    """There may be bytes to send: ask ``next_batch`` for every streaming link."""
+
+
+class ConfirmMoved(msgspec.Struct, frozen=True):
+    """The confirm offset rose to ``confirm``."""
+
+    confirm: Offset
+
+
+class Propose(msgspec.Struct, frozen=True):
+    """Ask the controller for another sync-state set, by compare on both epochs."""
+
+    attempt: int
+    master_epoch: Epoch
+    sync_state_set: frozenset[BrokerId]
+    sync_state_set_epoch: int
+
+
+class Promoted(msgspec.Struct, frozen=True):
+    """This replica serves as master from now on; its first record goes to ``start``."""
+
+    epoch: Epoch
+    start: Offset
+
+
+class Demoted(msgspec.Struct, frozen=True):
+    """This replica has stopped being the master of ``epoch``, for good."""
+
+    epoch: Epoch
+
+
+class SetChanged(msgspec.Struct, frozen=True):
+    """The sync-state set, as this master knows it, changed."""
+
+    sync_state_set: frozenset[BrokerId]
+
+
+class AskView(msgspec.Struct, frozen=True):
+    """Something does not fit what we know of the group: read it from the controller now."""
+
+    reason: str
+
+
+class AskElection(msgspec.Struct, frozen=True):
+    """Nobody can serve: ask the controller to see to it that there is a master."""
+
+
+class HandOver(msgspec.Struct, frozen=True):
+    """Ask the controller to make ``target`` the master, if ``epoch`` is still the current one."""
+
+    target: BrokerId
+    epoch: Epoch
+
+
+class DrainEnded(msgspec.Struct, frozen=True):
+    """Nothing more is gained by staying; the process may end."""
+
+    reason: str
+
+
+class Stuck(msgspec.Struct, frozen=True):
+    """This replica refuses to go on, because going on would lose records; a person must look.
+
+    Attributes:
+        code: ``ControllerBehind`` or ``DivergedBelowConfirm``.
+    """
+
+    code: str
+    sentence: str
+
+
+Effect = (
+    SaveState
+    | CutLog
+    | AppendLog
+    | OpenLink
+    | CloseLink
+    | Send
+    | Feed
+    | ConfirmMoved
+    | Propose
+    | Promoted
+    | Demoted
+    | SetChanged
+    | AskView
+    | AskElection
+    | HandOver
+    | DrainEnded
+    | Stuck
+)

@@ -1,0 +1,118 @@
+"""Everything that can happen to a replica: the only inputs of ``ReplicaCore.step``.
+
+Links are numbered by whoever opens them: incoming ones get positive numbers from the listener,
+outgoing ones negative numbers from the core. A number is never used twice in a process.
+"""
+
+import msgspec
+from gantry_protocol.types import BrokerId, Offset
+
+from gantry_broker.replica.messages import Message
+from gantry_broker.replica.values import ControllerView
+
+
+class ViewLearned(msgspec.Struct, frozen=True):
+    """The controller described the group; views may arrive late, twice and out of order."""
+
+    view: ControllerView
+
+
+class LinkOpened(msgspec.Struct, frozen=True):
+    """The link that ``OpenLink`` asked for is connected."""
+
+    link: int
+
+
+class LinkClosed(msgspec.Struct, frozen=True):
+    """A link, either way, is gone; also when it could not be opened."""
+
+    link: int
+
+
+class Received(msgspec.Struct, frozen=True):
+    """A message arrived on a link."""
+
+    link: int
+    message: Message
+
+
+class LogAppended(msgspec.Struct, frozen=True):
+    """The master's own appends moved the end of the log."""
+
+    end: Offset
+
+
+class LogFlushed(msgspec.Struct, frozen=True):
+    """Everything below ``flushed`` is on the disk.
+
+    Attributes:
+        cuts: ``LogFacts.cuts`` when this flush was asked for. A flush of bytes that have been cut
+            since says nothing about the bytes that took their place.
+    """
+
+    flushed: Offset
+    cuts: int
+
+
+class LogCut(msgspec.Struct, frozen=True):
+    """The cut that ``CutLog`` asked for is durable."""
+
+
+class StateSaved(msgspec.Struct, frozen=True):
+    """The state that ``SaveState`` carried under this token is durable."""
+
+    token: int
+
+
+class Adopted(msgspec.Struct, frozen=True):
+    """The controller accepted the proposal; this is the set now."""
+
+    sync_state_set: frozenset[BrokerId]
+    sync_state_set_epoch: int
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """The controller refused this very attempt: it has not changed and will not change anything."""
+
+    reason: str
+
+
+class Unknown(msgspec.Struct, frozen=True):
+    """No answer: the attempt may have been applied, or may be applied later."""
+
+
+class ProposalFinished(msgspec.Struct, frozen=True):
+    """The end of one ``Propose``; every attempt ends exactly once."""
+
+    attempt: int
+    outcome: Adopted | Refused | Unknown
+
+
+class DrainRequested(msgspec.Struct, frozen=True):
+    """This process is to leave."""
+
+
+class HandOverFinished(msgspec.Struct, frozen=True):
+    """The controller answered, or did not answer, the designated election."""
+
+    accepted: bool
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """Time has passed; comes about every 20 ms."""
+
+
+Event = (
+    ViewLearned
+    | LinkOpened
+    | LinkClosed
+    | Received
+    | LogAppended
+    | LogFlushed
+    | LogCut
+    | StateSaved
+    | ProposalFinished
+    | DrainRequested
+    | HandOverFinished
+    | Tick
+)

@@ -1,0 +1,284 @@
+"""One mastership: everything a master knows and does in one epoch, thrown away with the epoch.
+
+Rules protected:
+
+* Confirm (H5). ``confirm = min over counted members of what is on their disk``, the master's own
+  flushed end included; counted is the old set and every proposed one (``syncset``); a member that
+  has not acknowledged in this epoch counts as 0; and confirm never falls, because a lower minimum
+  is ignored: what was on every disk once is on every disk that may be elected since.
+* Acknowledgements of another epoch cannot be mixed in: a ``Mastership`` is made for one epoch, and
+  a link belongs to it only through a Hello of that epoch.
+* A batch never crosses an epoch boundary, so that one lineage entry describes all its bytes (H4).
+
+What it refuses: a Hello of an older epoch (the replica must first learn of this one), an
+acknowledgement of bytes that were never sent, and any write once it is leaving.
+"""
+
+import msgspec
+from gantry_protocol.types import BrokerId, Epoch, EpochEntry, Offset
+
+from gantry_broker.replica.drain import Drain
+from gantry_broker.replica.effects import (
+    AskView,
+    CloseLink,
+    ConfirmMoved,
+    Effect,
+    Feed,
+    Send,
+    SetChanged,
+)
+from gantry_broker.replica.events import ProposalFinished, Refused, Unknown
+from gantry_broker.replica.facts import LogFacts
+from gantry_broker.replica.handshake import answer_hello
+from gantry_broker.replica.member import Member
+from gantry_broker.replica.membership import in_sync_target, wanted_set
+from gantry_broker.replica.messages import Ack, Append, Farewell, Hello, Truncate
+from gantry_broker.replica.syncset import SyncStateSet
+from gantry_broker.replica.values import ControllerView, Limits
+
+HEARTBEAT_MS = 200
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """A range of the log that may be sent on one link now.
+
+    Attributes:
+        limit: end of the range; whole records up to here may go. Also bounds a single record that
+            is larger than ``size_hint``.
+        size_hint: bytes to aim at.
+    """
+
+    offset: Offset
+    limit: Offset
+    size_hint: int
+    entry: EpochEntry
+
+
+class Mastership:
+    """The master of one epoch."""
+
+    def __init__(
+        self,
+        me: BrokerId,
+        incarnation: str,
+        view: ControllerView,
+        log: LogFacts,
+        limits: Limits,
+        now_ms: int,
+    ) -> None:
+        """Begin the epoch of ``view`` at the current end of the log."""
+        self.me = me
+        self.epoch: Epoch = view.master_epoch
+        self.start = log.end
+        self.set = SyncStateSet(me, view, limits)
+        self.members: dict[BrokerId, Member] = {}
+        self.drain: Drain | None = None
+        self._incarnation = incarnation
+        self._view = view
+        self._log = log
+        self._limits = limits
+        self._by_link: dict[int, Member] = {}
+        self._track_members(now_ms)
+
+    # ---- the group's view
+
+    @property
+    def in_sync(self) -> int:
+        """Members of the set that the controller is known to hold."""
+        return len(self.set.members)
+
+    @property
+    def min_in_sync(self) -> int:
+        """Members the set must have for a write to be accepted."""
+        return max(self._view.min_in_sync, 1)
+
+    def learn(self, view: ControllerView, now_ms: int) -> list[Effect]:
+        """A newer description of the same epoch."""
+        self._view = view
+        if not self.set.adopt(view.sync_state_set, view.sync_state_set_epoch):
+            return []
+        return self._set_changed(now_ms)
+
+    def _set_changed(self, now_ms: int) -> list[Effect]:
+        """Every replica is told at once whether it is counted on."""
+        self._track_members(now_ms)
+        told: list[Effect] = [
+            Send(link, self._heartbeat(member, now_ms))
+            for link, member in self._by_link.items()
+            if member.streaming
+        ]
+        return [SetChanged(self.set.members), *told, *self.review(now_ms)]
+
+    def _track_members(self, now_ms: int) -> None:
+        for broker_id in self.set.members - {self.me}:
+            if broker_id not in self.members:
+                self.members[broker_id] = Member(broker_id, now_ms)
+
+    # ---- links
+
+    def hello(self, link: int, hello: Hello, now_ms: int) -> list[Effect]:
+        """A replica of this epoch asks to follow: tell it where to cut its log."""
+        if hello.broker_id == self.me:
+            reason = "a replica with our own id: two processes use copies of one volume"
+            return self._dismiss(link, reason, now_ms)
+        answer = answer_hello(hello, self._log, self.epoch, self._incarnation)
+        if not isinstance(answer, Truncate):
+            return self._dismiss(link, answer, now_ms)
+        member = self.members.setdefault(hello.broker_id, Member(hello.broker_id, now_ms))
+        effects: list[Effect] = []
+        if member.link is not None:
+            self._by_link.pop(member.link, None)
+            effects.append(CloseLink(member.link, "the replica opened another link"))
+        member.greeted(link, answer.point, draining=hello.draining)
+        self._by_link[link] = member
+        return [*effects, Send(link, answer), *self.review(now_ms)]
+
+    def _dismiss(self, link: int, reason: str, now_ms: int) -> list[Effect]:
+        self.closed(link, now_ms)
+        return [Send(link, Farewell(epoch=self.epoch, reason=reason)), CloseLink(link, reason)]
+
+    def ack(self, link: int, ack: Ack, now_ms: int) -> list[Effect]:
+        """A replica's flushed end; the first one of a link asks for the stream."""
+        member = self._by_link.get(link)
+        if member is None or ack.epoch != self.epoch:
+            reason = f"an acknowledgement of epoch {ack.epoch} without a Hello"
+            return self._dismiss(link, reason, now_ms)
+        begins = not member.streaming
+        wrong = member.acknowledged(ack.flushed_end, self._log.end, now_ms)
+        if wrong is not None:
+            return self._dismiss(link, wrong, now_ms)
+        member.draining = ack.draining
+        effects = self.advance()
+        if begins:
+            effects += [Send(link, self._heartbeat(member, now_ms)), Feed()]
+        elif member.sent < self._log.end:
+            effects.append(Feed())
+        return effects + self.review(now_ms)
+
+    def closed(self, link: int, now_ms: int) -> None:
+        """A link of a replica is gone."""
+        member = self._by_link.pop(link, None)
+        if member is not None:
+            member.lost(now_ms)
+
+    def links(self) -> list[int]:
+        """Every link of this mastership."""
+        return list(self._by_link)
+
+    # ---- the stream
+
+    def next_batch(self, link: int) -> Batch | None:
+        """The next range to send on ``link``; None when nothing may be sent now."""
+        member = self._by_link.get(link)
+        if member is None or not member.streaming or member.sent >= self._log.end:
+            return None
+        if member.sent - member.acked >= self._limits.window_bytes:
+            return None
+        entry = self._log.lineage.entry_at(member.sent)
+        assert entry is not None, f"no lineage entry covers {member.sent}"
+        boundary = self._log.lineage.boundary_after(member.sent)
+        limit = self._log.end if boundary is None else min(boundary, self._log.end)
+        return Batch(
+            offset=member.sent, limit=limit, size_hint=self._limits.batch_bytes, entry=entry
+        )
+
+    def sent(self, link: int, batch: Batch, data: bytes, now_ms: int) -> Append:
+        """The message for ``data``, which the caller sends at once."""
+        member = self._by_link[link]
+        assert batch.offset == member.sent, "batches are sent in order"
+        assert batch.offset + len(data) <= batch.limit, "a batch ends at its limit"
+        member.sent = Offset(batch.offset + len(data))
+        member.sent_ms = now_ms
+        return self._append(member, batch.entry, batch.offset, data)
+
+    def _append(self, member: Member, entry: EpochEntry, offset: Offset, data: bytes) -> Append:
+        return Append(
+            epoch=self.epoch,
+            entry=entry,
+            offset=offset,
+            confirm=self._log.confirm,
+            in_sync=member.broker_id in self.set.members,
+            data=data,
+        )
+
+    def _heartbeat(self, member: Member, now_ms: int) -> Append:
+        """An empty batch; it carries the epoch, confirm and membership while nothing is written."""
+        member.sent_ms = now_ms
+        entry = self._log.lineage.entry_at(member.sent)
+        assert entry is not None, f"no lineage entry covers {member.sent}"
+        return self._append(member, entry, member.sent, b"")
+
+    # ---- decisions
+
+    def advance(self) -> list[Effect]:
+        """Raise confirm to what every counted member has on its disk."""
+        lowest = self._log.flushed
+        for broker_id in self.set.counted - {self.me}:
+            member = self.members.get(broker_id)
+            lowest = min(lowest, Offset(0) if member is None else member.acked)
+        if not self._log.confirm_up_to(lowest):
+            return []
+        return [ConfirmMoved(self._log.confirm)]
+
+    def review(self, now_ms: int) -> list[Effect]:
+        """Decide again on the set and on leaving; cheap, and safe to call after anything."""
+        effects = self.advance()
+        wanted = wanted_set(
+            self.set.members,
+            self.members,
+            self._log,
+            me=self.me,
+            epoch_start=self.start,
+            min_in_sync=self.min_in_sync,
+            now_ms=now_ms,
+            limits=self._limits,
+        )
+        proposal = self.set.plan(wanted, now_ms)
+        if proposal is not None:
+            effects.append(proposal)
+        return effects + self._review_drain(now_ms)
+
+    def _review_drain(self, now_ms: int) -> list[Effect]:
+        if self.drain is None:
+            return []
+        if self.in_sync == 1 and not self._by_link:
+            return self.drain.nobody_else()
+        best = in_sync_target(
+            self.set.members,
+            self.members,
+            me=self.me,
+            draining=self._view.draining | self.drain.refused,
+        )
+        return self.drain.step(best, self._log.end, self.epoch, now_ms)
+
+    def proposal_finished(self, event: ProposalFinished, now_ms: int) -> list[Effect]:
+        """The controller answered a proposal, or did not."""
+        effects: list[Effect] = []
+        match event.outcome:
+            case Refused(reason=reason):
+                effects.append(AskView(f"the sync-state set was refused: {reason}"))
+            case Unknown():
+                effects.append(AskView("the outcome of a sync-state set change is unknown"))
+        if self.set.finished(event, now_ms):
+            effects += self._set_changed(now_ms)
+        return effects + self.advance()
+
+    def begin_drain(self, now_ms: int) -> list[Effect]:
+        """Stop accepting writes, for the rest of this epoch."""
+        if self.drain is None:
+            self.drain = Drain(now_ms, self._limits)
+        return self.review(now_ms)
+
+    def excuse(self, pause_ms: int) -> None:
+        """This process stood still for so long; that is no silence of the members."""
+        for member in self.members.values():
+            member.excuse(pause_ms)
+
+    def tick(self, now_ms: int) -> list[Effect]:
+        """Time passed."""
+        effects: list[Effect] = [
+            Send(link, self._heartbeat(member, now_ms))
+            for link, member in self._by_link.items()
+            if member.streaming and now_ms - member.sent_ms >= HEARTBEAT_MS
+        ]
+        return effects + self.review(now_ms)

@@ -1,0 +1,105 @@
+"""What the master knows of one other replica during one epoch.
+
+``acked <= sent <= the master's end``. ``acked`` counts only what the replica acknowledged *after*
+its handshake in this epoch: an acknowledgement vouches for equal bytes, and only the handshake
+makes them equal. Before it, ``acked`` is 0, so confirm cannot pass a member of the set that has
+not connected. (RocketMQ's ``AutoSwitchHAService`` skips members whose acknowledgement is unknown instead, and so
+confirms records that a member of the set does not have.)
+"""
+
+from gantry_protocol.types import BrokerId, Offset
+
+from gantry_broker.replica.values import Limits
+
+
+class Member:
+    """One replica, followed for the length of one mastership.
+
+    Attributes:
+        link: the link it speaks on; None while there is none.
+        streaming: it has acknowledged its truncation on this link, so bytes may flow.
+        point: where it was told to cut its log on this link.
+        acked: flushed there and equal to ours; 0 = unknown. Stays when the link closes, since
+            what is on its disk stays there.
+        sent: one past the last byte sent on this link.
+        absent_since_ms: when the link was lost, or the epoch began.
+        connected_once: whether it has had a link in this epoch.
+        caught_up_ms: the newest moment at which it is known to have held the whole log of that
+            moment.
+        draining: it said that it is about to leave.
+    """
+
+    __slots__ = (
+        "_mark_end",
+        "_mark_ms",
+        "absent_since_ms",
+        "acked",
+        "broker_id",
+        "caught_up_ms",
+        "connected_once",
+        "draining",
+        "link",
+        "point",
+        "sent",
+        "sent_ms",
+        "streaming",
+    )
+
+    def __init__(self, broker_id: BrokerId, now_ms: int) -> None:
+        """A replica that has not connected yet; the clock of its patience starts now."""
+        self.broker_id = broker_id
+        self.link: int | None = None
+        self.streaming = False
+        self.point = self.acked = self.sent = Offset(0)
+        self.sent_ms = now_ms
+        self.absent_since_ms = now_ms
+        self.connected_once = False
+        self.caught_up_ms = now_ms
+        self.draining = False
+        self._mark_end: Offset | None = None
+        self._mark_ms = now_ms
+
+    def greeted(self, link: int, point: Offset, *, draining: bool) -> None:
+        """The handshake has begun on a new link; nothing it acknowledged before counts for it."""
+        self.link, self.streaming = link, False
+        self.connected_once = True
+        self.point = self.sent = point
+        self.acked = Offset(0)
+        self.draining = draining
+        self._mark_end = None
+
+    def lost(self, now_ms: int) -> None:
+        """The link is gone."""
+        self.link, self.streaming = None, False
+        self.absent_since_ms = now_ms
+
+    def acknowledged(self, flushed_end: Offset, end: Offset, now_ms: int) -> str | None:
+        """Take an acknowledgement; returns what is wrong with it, None when nothing is.
+
+        The mark is the end of the log at an earlier acknowledgement: whoever passes it held, at
+        that moment's end, all there was (Kafka's ``lastCaughtUpTimeMs``).
+        """
+        limit = self.sent if self.streaming else self.point
+        if not self.acked <= flushed_end <= limit:
+            return f"it acknowledges {flushed_end}, expected {self.acked} to {limit}"
+        self.streaming = True
+        self.acked = flushed_end
+        if flushed_end >= end:
+            self.caught_up_ms = now_ms
+        elif self._mark_end is not None and flushed_end >= self._mark_end:
+            self.caught_up_ms = max(self.caught_up_ms, self._mark_ms)
+        if self._mark_end is None or flushed_end >= self._mark_end:
+            self._mark_end, self._mark_ms = end, now_ms
+        return None
+
+    def excuse(self, pause_ms: int) -> None:
+        """The master itself stood still for this long; its own silence is no evidence."""
+        self.absent_since_ms += pause_ms
+        self.caught_up_ms += pause_ms
+
+    def fell_behind(self, now_ms: int, limits: Limits) -> bool:
+        """Whether waiting for this member any longer would hold up everybody."""
+        if self.link is None:
+            patience = limits.link_closed_ms if self.connected_once else limits.connect_grace_ms
+            return now_ms - self.absent_since_ms >= patience
+        return now_ms - self.caught_up_ms >= limits.lag_ms

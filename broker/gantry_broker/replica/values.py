@@ -1,0 +1,70 @@
+"""Inputs that come from outside the group's own conversation: the controller's view, and limits."""
+
+import msgspec
+from gantry_protocol.types import BrokerId, Epoch
+
+
+class ControllerView(msgspec.Struct, frozen=True):
+    """The group as the controller described it in one answer or notification.
+
+    Attributes:
+        master_epoch: rises with every election; 0 before the first.
+        master_id: None while nobody is master.
+        master_incarnation: the start of the master's process that won; a later start of the same
+            broker has no claim to the epoch.
+        master_ha_address: ``ip:port`` of the master's replication listener.
+        sync_state_set_epoch: rises with every change of the set.
+        min_in_sync: members the set must have for a write to be accepted.
+        draining: members that are about to leave, as far as the controller knows.
+    """
+
+    master_epoch: Epoch
+    master_id: BrokerId | None = None
+    master_incarnation: str = ""
+    master_address: str = ""
+    master_ha_address: str = ""
+    sync_state_set: frozenset[BrokerId] = frozenset()
+    sync_state_set_epoch: int = 0
+    min_in_sync: int = 1
+    replicas: int = 0
+    draining: frozenset[BrokerId] = frozenset()
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How long to wait before acting. All in milliseconds unless said.
+
+    Attributes:
+        lag_ms: a member that has not been at the end of the log for this long leaves the set.
+            Shorter than the 3 s after which a waiting send is answered "not replicated", so that a
+            stopped replica costs latency and not an error.
+        link_closed_ms: a member without a link for this long leaves the set. Short, because writes
+            wait for it; a link that closes means a dead process far more often than a lost route,
+            and a wrong guess costs two small controller writes.
+        connect_grace_ms: the same for a member that has not connected in this epoch yet: it first
+            has to learn of the epoch.
+        pause_ms: a longer gap between two ticks means that this process itself stood still, which
+            is no evidence against anybody else.
+        retry_first_ms: wait before a proposal is repeated; doubles up to ``retry_last_ms``.
+        drain_wait_ms: how long a leaving master waits for a member to hold its whole log.
+        drain_give_up_ms: how long it tries to hand over at all.
+        silence_ms: a replica that has not heard its master for this long opens a new link.
+        window_bytes: sent and not yet acknowledged, per link.
+        batch_bytes: largest range in one message, except for a single larger record.
+        held_appends: messages a replica keeps while its lineage is being made durable.
+    """
+
+    lag_ms: int = 2_000
+    link_closed_ms: int = 300
+    connect_grace_ms: int = 800
+    pause_ms: int = 500
+    retry_first_ms: int = 50
+    retry_last_ms: int = 1_000
+    drain_wait_ms: int = 1_000
+    drain_give_up_ms: int = 3_000
+    silence_ms: int = 2_000
+    window_bytes: int = 16 * 1024 * 1024
+    batch_bytes: int = 256 * 1024
+    held_appends: int = 256
+
+
+DEFAULT_LIMITS = Limits()
