@@ -1,1 +1,4 @@
-"""The `gantry` command. The only package that imports all others, and only when a command needs them."""
+"""The `gantry` command: processes, local clusters, a client, the demonstration and the benchmarks.
+
+The only package that imports all components, and it imports each of them when its command runs.
+"""

@@ -1,0 +1,126 @@
+"""Entry point of the `gantry` command: the table of commands, and how errors reach people.
+
+Whatever a person can cause (a flag, a port, a file, a peer that is away) ends in one sentence on
+stderr and an exit code that is not 0. A traceback means a defect of Gantry itself.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from gantry_cli.lazy import Entry, LazyGroup
+
+TRY = "Try it"
+LOCAL = "A cluster on this machine"
+MESSAGES = "Messages"
+PROCESSES = "Processes (what the containers run)"
+
+COMMANDS = (
+    Entry(
+        "demo",
+        "gantry_cli.commands.demo:demo",
+        "Start a cluster, kill its master under load, show what a client saw.",
+        TRY,
+    ),
+    Entry("bench", "gantry_cli.commands.bench:bench", "Measure a cluster on this machine.", TRY),
+    Entry(
+        "local",
+        "gantry_cli.commands.local:local",
+        "Run a cluster without Docker: pods are processes.",
+        LOCAL,
+    ),
+    Entry(
+        "status",
+        "gantry_cli.commands.status:status",
+        "Show who leads, epochs, in-sync sets and offsets.",
+        LOCAL,
+    ),
+    Entry("produce", "gantry_cli.commands.produce:produce", "Send messages.", MESSAGES),
+    Entry("consume", "gantry_cli.commands.consume:consume", "Receive messages.", MESSAGES),
+    Entry(
+        "topics",
+        "gantry_cli.commands.topics:topics",
+        "List, create, describe and delete topics.",
+        MESSAGES,
+    ),
+    Entry(
+        "controller",
+        "gantry_cli.commands.processes:controller",
+        "Run one member of a controller quorum.",
+        PROCESSES,
+    ),
+    Entry(
+        "broker",
+        "gantry_cli.commands.processes:broker",
+        "Run one member of a broker group.",
+        PROCESSES,
+    ),
+    Entry(
+        "operator",
+        "gantry_cli.commands.processes:operator",
+        "Run the Kubernetes operator.",
+        PROCESSES,
+    ),
+)
+
+
+@click.group(
+    cls=LazyGroup,
+    entries=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""\b
+Examples:
+  gantry demo                                    see a failover, start to end, in a minute
+  gantry local up                                a cluster: operator, controllers, no Docker
+  gantry local apply -f examples/brokergroup.yaml
+  gantry status --watch                          who is master, who is in sync
+  gantry produce orders --count 1000
+  gantry consume orders --count 1000
+  gantry local kill orders-broker-0              then watch the status
+
+\b
+Each command has its own help: gantry local --help, gantry bench failover --help.
+Options may also come from GANTRY_* variables and a TOML file (--config); flags win.""",
+)
+@click.version_option(package_name="gantry", prog_name="gantry")
+def cli() -> None:
+    """RocketMQ-style messaging that fails over by itself."""
+
+
+def sentence(error: click.ClickException) -> str:
+    """One line that says what is wrong and where help is."""
+    text = error.format_message().strip()
+    text = text if text.endswith((".", "?", ")")) else f"{text}."
+    ctx = getattr(error, "ctx", None)
+    if isinstance(error, click.UsageError) and ctx is not None:
+        text = f"{text} See {ctx.command_path} --help."
+    return text
+
+
+def main() -> None:
+    """Run the command line and end the process with its exit code."""
+    from gantry_protocol.errors import GantryError
+
+    try:
+        code = cli.main(prog_name="gantry", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        click.echo(f"gantry: {sentence(error)}", err=True)
+        sys.exit(error.exit_code)
+    except GantryError as error:
+        click.echo(f"gantry: {error}", err=True)
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        sys.stderr.close()
+        sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()
