@@ -1,0 +1,487 @@
+"""The commit log of one replication group: an append-only run of bytes made of whole units.
+
+Rules: bytes are written where they will stay, so a reader sees an append at once; nothing is
+reported flushed before its sync returned; nothing below the confirm floor is ever cut; what was
+flushed is covered by checksums, and damage to it is refused, not repaired (``recovery``).
+
+Everything here runs on the event loop's thread and copies into the page cache only. Waiting for the
+disk happens in one writer thread (``writer``), except in ``open``, ``truncate``, ``reset`` and
+``close``, which block.
+"""
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import ParamSpec
+
+import google_crc32c
+from gantry_protocol.errors import CorruptionError, RecordError
+from gantry_protocol.process.files import make_directory
+from gantry_protocol.types import Offset
+
+from gantry_broker.log import checkpoint, cutting, recovery, sums
+from gantry_broker.log.errors import CutRefusedError, DiskFullError, LogFailedError
+from gantry_broker.log.segments import Segment, Segments, list_segments
+from gantry_broker.log.sums import RangeSum
+from gantry_broker.log.units import (
+    BLANK_HEAD_BYTES,
+    MAGIC_BLANK,
+    MAX_RECORD_BYTES,
+    SIZE_AND_MAGIC,
+    iter_units,
+    parse_unit,
+    unit_size,
+    whole_units,
+)
+from gantry_broker.log.writer import FlushJob, FlushRange, Writer
+
+OnFlushed = Callable[[Offset], None]
+P = ParamSpec("P")
+
+_ZERO = Offset(0)
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_MAX_SEGMENT_BYTES = 2**31  # RocketMQ's own files are mapped with 32-bit lengths
+_MAX_RANGE_BYTES = 1024 * 1024  # a sum is begun anew beyond this, so that damage is placed well
+
+
+class CommitLog:
+    """See the module. Open one with ``CommitLog.open``."""
+
+    def __init__(
+        self, segments: Segments, saved: checkpoint.CheckpointFile, segment_size_bytes: int
+    ) -> None:
+        self._segments = segments
+        self._saved = saved
+        self._segment_size_bytes = segment_size_bytes
+        self._writer = Writer(segments.directory, saved)
+        self._log_start = saved.current.log_start
+        last = segments.last
+        self._end = self._log_start if last is None else last.end
+        self._flushed = self._end  # recovery has synced everything
+        self._floor = saved.current.confirm_floor
+        self._unflushed: list[FlushRange] = []  # adjacent, from flushed or a running job's end on
+        self._job: FlushJob | None = None
+        self._waiting: list[OnFlushed] = []
+        self._failure: OSError | None = None
+        self._loop: asyncio.AbstractEventLoop  # set by the first flush_soon
+
+    @classmethod
+    def open(
+        cls, directory: Path, segment_size_bytes: int, *, confirm_floor: Offset = _ZERO
+    ) -> "CommitLog":
+        """Open or create the log in ``directory``; blocks while it reads and repairs.
+
+        Args:
+            directory: holds nothing else; created when missing.
+            segment_size_bytes: when the next file begins. May differ from earlier runs and between
+                replicas.
+            confirm_floor: an offset the caller knows to have been confirmed here; the log's own
+                checkpoint may know a higher one.
+
+        Raises:
+            CorruptionError: bytes that were on the disk are gone or different.
+            DataDirError: the directory holds something else.
+        """
+        assert 0 < segment_size_bytes <= _MAX_SEGMENT_BYTES
+        make_directory(directory)
+        path = directory / cutting.CHECKPOINT_NAME
+        if not path.exists():
+            if list_segments(directory):
+                raise CorruptionError(path, 0, "the log beside it is there and this file is not")
+            checkpoint.create(path, checkpoint.Checkpoint(0, _ZERO, _ZERO))
+        unfinished = cutting.read_marker(directory)
+        if unfinished is not None:
+            cutting.finish(directory, unfinished)
+        current = checkpoint.load(path)
+        floors = recovery.Floors(
+            synced=current.confirm_floor, durable=max(current.confirm_floor, confirm_floor)
+        )
+        found = list_segments(directory)
+        segments = Segments(
+            directory, recovery.recover(directory, found, current.log_start, floors)
+        )
+        return cls(segments, checkpoint.CheckpointFile(path, current), segment_size_bytes)
+
+    @property
+    def directory(self) -> Path:
+        """Where the files are."""
+        return self._segments.directory
+
+    @property
+    def log_start(self) -> Offset:
+        """Offset of the oldest byte."""
+        return self._log_start
+
+    @property
+    def end(self) -> Offset:
+        """Offset one past the newest byte; where the next append goes, unless it begins a file."""
+        return self._end
+
+    @property
+    def flushed(self) -> Offset:
+        """Everything below is on the disk. ``log_start <= confirm_floor <= flushed <= end``."""
+        return self._flushed
+
+    @property
+    def confirm_floor(self) -> Offset:
+        """Everything below was confirmed by the group and is here; never cut, never falls."""
+        return self._floor
+
+    def layout(self, sizes: Sequence[int]) -> list[Offset]:
+        """Where records of these sizes will stand when they are appended next, in this order."""
+        last = self._segments.last
+        at = self._end
+        start = at if last is None or last.is_sealed else last.start
+        positions: list[Offset] = []
+        for size in sizes:
+            if at != start and at - start + size + BLANK_HEAD_BYTES > self._segment_size_bytes:
+                start = at = Offset(at + self._blank_size(at - start))
+            positions.append(at)
+            at = Offset(at + size)
+        return positions
+
+    def position_for(self, size: int) -> Offset:
+        """Where a record of ``size`` bytes will stand when it is appended next."""
+        return self.layout((size,))[0]
+
+    def append(self, encoded: bytes | Sequence[bytes]) -> Offset:
+        """Append whole records, each patched for the position that ``layout`` gave it.
+
+        Returns:
+            The new end.
+
+        Raises:
+            DiskFullError: no record was appended; the log stays usable.
+            LogFailedError: the disk failed; the process has to end.
+        """
+        records = [encoded] if isinstance(encoded, bytes) else encoded
+        self._check_usable()
+        run: list[bytes] = []  # what goes into one file with one write
+        run_end = self._end
+        is_first_run = True
+        for record, position in zip(records, self.layout([len(r) for r in records]), strict=True):
+            assert int.from_bytes(record[28:36], "big") == position, "patched for another position"
+            if position != run_end:
+                self._write(b"".join(run), is_first=is_first_run)
+                is_first_run = is_first_run and not run
+                run = []
+                self._seal(position, is_first=is_first_run)
+            run.append(record)
+            run_end = Offset(position + len(record))
+        self._write(b"".join(run), is_first=is_first_run)
+        return self._end
+
+    def append_raw(self, offset: Offset, data: bytes) -> Offset:
+        """Append whole units as another log has them; a blank in them ends a file here too.
+
+        Args:
+            offset: where ``data`` stands there; must be the end of this log.
+            data: whole units, as ``read_units`` returns them.
+
+        Returns:
+            The new end.
+
+        Raises:
+            RecordError: ``data`` is not what belongs at ``offset``; nothing was appended.
+            DiskFullError: not all of it was appended; the log ends behind a whole unit.
+            LogFailedError: the disk failed; the process has to end.
+        """
+        self._check_usable()
+        if offset != self._end:
+            raise RecordError(f"bytes for log offset {offset}, and the log ends at {self._end}")
+        blank = None
+        for _, unit in iter_units(data, offset):
+            blank = unit if unit.is_blank else None
+        self._write(data, is_first=True)
+        last = self._segments.last
+        if blank is not None and last is not None:
+            last.is_sealed = True
+        return self._end
+
+    def read(self, offset: Offset, max_bytes: int) -> bytes:
+        """Bytes from ``offset`` on: never across a file, maybe fewer than asked, none at the end.
+
+        Raises:
+            ValueError: ``offset`` is not inside the log.
+        """
+        if not self._log_start <= offset <= self._end:
+            raise ValueError(f"offset {offset} is outside the log [{self._log_start}, {self._end}]")
+        if offset == self._end:
+            return b""
+        segment = self._segments.at(offset)
+        count = min(max_bytes, segment.end - offset)
+        return os.pread(segment.descriptor, count, offset - segment.start)
+
+    def read_units(self, offset: Offset, max_bytes: int, *, limit: Offset | None = None) -> bytes:
+        """Whole units from ``offset`` on, which is where one begins.
+
+        Args:
+            offset: where to begin.
+            max_bytes: kept unless the first unit alone is larger.
+            limit: a boundary of units not to read beyond; None is the end.
+
+        Raises:
+            CorruptionError: what stands there is no unit.
+        """
+        stop = self._end if limit is None else min(limit, self._end)
+        data = self.read(offset, min(max(max_bytes, BLANK_HEAD_BYTES), stop - offset))
+        try:
+            whole = whole_units(data)
+            if whole == 0 and data:
+                return self.read(offset, unit_size(data, 0))
+        except RecordError as error:
+            segment = self._segments.at(offset)
+            raise CorruptionError(segment.path, offset - segment.start, str(error)) from error
+        return data[:whole]
+
+    def locate(self, offset: Offset) -> tuple[Path, int]:
+        """File and position of a log offset, for messages to people."""
+        segment = self._segments.at(offset)
+        return segment.path, offset - segment.start
+
+    def flush_soon(self, on_flushed: OnFlushed) -> None:
+        """Call ``on_flushed(offset)`` on the running loop once everything below ``end`` is synced.
+
+        ``offset`` is at least the present end, unless the log is cut meanwhile: then it is the cut.
+        Callbacks run in the order they were given. If the disk fails none runs any more, and the
+        loop's exception handler gets a ``LogFailedError``.
+        """
+        self._check_usable()
+        self._loop = asyncio.get_running_loop()
+        self._waiting.append(on_flushed)
+        if self._job is None:
+            self._start_job()
+
+    def flush(self) -> None:
+        """Sync everything now, blocking; callbacks that wait run on the loop afterwards."""
+        self._check_usable()
+        self._settle_blocking()
+        if self._unflushed:
+            self._job = FlushJob(self._take_unflushed(), self._end, self._waiting, _ignore)
+            self._waiting = []
+            self._writer.submit(self._job)
+            self._settle_blocking()
+
+    def raise_confirm_floor(self, offset: Offset) -> None:
+        """Remember that everything below ``offset`` is confirmed; made durable within a second.
+
+        What is not flushed here cannot be promised, so the floor stops at ``flushed``.
+        """
+        reached = min(offset, self._flushed)
+        if reached > self._floor:
+            self._floor = reached
+            self._writer.raise_floor(reached)
+
+    def truncate(self, to: Offset) -> None:
+        """Drop everything from ``to`` on; durable on return, and whole or not at all after a crash.
+
+        Raises:
+            CutRefusedError: ``to`` lies below the confirm floor, beyond the end, or in a record.
+            CorruptionError: the kept bytes next to the cut are damaged; nothing was cut.
+        """
+        self._check_usable()
+        self._check_cut(to)
+        if to == self._end:
+            return
+        self.flush()
+        with self._writer.paused():
+            cutting.check_cut_sum(self._segments.at(to), to)
+            self._guard_disk(cutting.carry_out, self.directory, cutting.Cut(to))
+            self._forget_from(to)
+        self._end = self._flushed = to
+
+    def reset(self, to: Offset) -> None:
+        """Throw the whole log away and begin a new one at ``to``; durable on return.
+
+        Only for a replica that has confirmed nothing it could lose: the caller vouches for that.
+        """
+        self._check_usable()
+        self._settle_blocking()
+        self._unflushed = []
+        with self._writer.paused():
+            self._guard_disk(cutting.carry_out, self.directory, cutting.Cut(to, is_reset=True))
+            self._forget_from(_ZERO)
+            self._saved.reload()
+        self._log_start = self._end = self._flushed = self._floor = to
+        self._writer.raise_floor(to)
+
+    def verify(self) -> None:
+        """Read everything below the confirm floor and compare it with its sums; for a thread.
+
+        Raises:
+            CorruptionError: naming file and offset of the first damage.
+        """
+        floor = self._floor
+        for segment in list(self._segments):
+            copy = Segment(segment.path, segment.start, segment.size)  # descriptors of its own
+            try:
+                recovery.verify_segment(copy, limit=floor)
+            finally:
+                copy.close()
+
+    def close(self) -> None:
+        """Flush, write the checkpoint and give everything back; blocks."""
+        try:
+            if self._failure is None:
+                self.flush()
+        finally:
+            self._writer.close()
+            self._saved.close()
+            self._segments.close()
+
+    # Appending
+
+    def _blank_size(self, filled_bytes: int) -> int:
+        """How much of a file is left for the blank that ends it."""
+        return max(BLANK_HEAD_BYTES, self._segment_size_bytes - filled_bytes)
+
+    def _seal(self, next_start: Offset, *, is_first: bool) -> None:
+        """End the current file with a blank up to ``next_start``."""
+        size = next_start - self._end
+        self._write(SIZE_AND_MAGIC.pack(size, MAGIC_BLANK), is_first=is_first)
+        segment = self._segments.last
+        assert segment is not None
+        zeros = size - BLANK_HEAD_BYTES
+        self._guard_disk(segment.extend_with_zeros, zeros)
+        segment.is_sealed = True
+        self._wrote(segment, bytes(zeros))
+
+    def _write(self, data: bytes, *, is_first: bool) -> None:
+        """Append ``data`` to the current file, or to a new one when that is sealed."""
+        if not data:
+            return
+        try:
+            segment = self._segments.last
+            if segment is None or segment.is_sealed:
+                segment = self._segments.add(self._end)
+            segment.write(data)
+        except OSError as error:
+            if error.errno in _NO_ROOM and is_first:
+                raise DiskFullError(
+                    f"No room for {len(data)} bytes in {self.directory}: free some space there."
+                ) from error
+            raise self._failed(error) from error
+        self._wrote(segment, data)
+
+    def _wrote(self, segment: Segment, data: bytes) -> None:
+        """Extend the running sum by bytes that were just written."""
+        start = self._end
+        if self._unflushed:
+            owner, (begin, length, crc) = self._unflushed[-1]
+            if owner is segment and length < _MAX_RANGE_BYTES:
+                self._unflushed.pop()
+                data_crc = google_crc32c.extend(crc, data)
+                covered = RangeSum(begin, length + len(data), data_crc)
+                self._unflushed.append(FlushRange(segment, covered))
+                self._end = Offset(start + len(data))
+                return
+        covered = RangeSum(start, len(data), google_crc32c.value(data))
+        self._unflushed.append(FlushRange(segment, covered))
+        self._end = Offset(start + len(data))
+
+    # Flushing
+
+    def _take_unflushed(self) -> list[FlushRange]:
+        taken, self._unflushed = self._unflushed, []
+        return taken
+
+    def _start_job(self) -> None:
+        callbacks, self._waiting = self._waiting, []
+        job = FlushJob(self._take_unflushed(), self._end, callbacks, self._post)
+        self._job = job
+        if job.ranges:
+            self._writer.submit(job)
+        else:
+            self._loop.call_soon(self._settle, job)
+
+    def _post(self, job: FlushJob) -> None:
+        """In the writer thread: let the loop take notice."""
+        with suppress(RuntimeError):  # the loop was closed: nobody is left to be told
+            self._loop.call_soon_threadsafe(self._settle, job)
+
+    def _settle(self, job: FlushJob) -> None:
+        """On the loop: a job is done."""
+        if job.is_settled:
+            return
+        self._take_notice(job)
+        for callback in job.callbacks:
+            callback(self._flushed)
+        if self._waiting and self._job is None:
+            self._start_job()
+
+    def _settle_blocking(self) -> None:
+        """Wait for the job under way; its callbacks run on the loop later, not inside this call."""
+        job = self._job
+        if job is None:
+            return
+        self._writer.wait_idle()
+        self._take_notice(job)
+        if job.callbacks:
+            self._loop.call_soon(self._run_late, job.callbacks)
+
+    def _run_late(self, callbacks: list[OnFlushed]) -> None:
+        for callback in callbacks:
+            callback(self._flushed)
+
+    def _take_notice(self, job: FlushJob) -> None:
+        job.is_settled = True
+        self._job = None
+        if job.error is not None:
+            raise self._failed(job.error) from job.error
+        self._flushed = max(self._flushed, job.target)
+
+    # Cutting
+
+    def _check_cut(self, to: Offset) -> None:
+        if not self._floor <= to <= self._end:
+            raise CutRefusedError(
+                f"The commit log in {self.directory} is not cut at {to}: it is confirmed up to"
+                f" {self._floor} and ends at {self._end}."
+            )
+        if to == self._end:
+            return
+        try:
+            data = self.read(to, MAX_RECORD_BYTES)
+            parse_unit(data, 0, to)
+        except RecordError as error:
+            raise CutRefusedError(
+                f"The commit log in {self.directory} is not cut at {to}: {error}."
+            ) from error
+
+    def _forget_from(self, to: Offset) -> None:
+        """Make memory agree with what a cut left on the disk."""
+        while (last := self._segments.last) is not None and last.start >= to:
+            self._writer.forget(self._segments.pop())
+            last.close()
+        if last is not None and last.end > to:
+            last.size = to - last.start
+            last.is_sealed = False
+        if last is not None:
+            self._writer.forget(last)
+            last.sums_bytes = sums.sums_path(last.path).stat().st_size
+
+    # Failing
+
+    def _check_usable(self) -> None:
+        if self._failure is not None:
+            raise self._failed(self._failure)
+
+    def _guard_disk(self, action: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            action(*args, **kwargs)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: OSError) -> LogFailedError:
+        self._failure = error
+        return LogFailedError(
+            f"The disk under {self.directory} failed ({error.strerror}): what is flushed is kept,"
+            " check the volume and start again."
+        )
+
+
+def _ignore(job: FlushJob) -> None:
+    """Whoever submitted this job waits for it."""

@@ -1,0 +1,145 @@
+"""Cutting the end off a log so that a crash at any point ends in the cut, never beside it.
+
+A file ``cut`` holding the target is written first, durably; then newer segments go, newest first,
+then the sums and the bytes of the segment that holds the target. Only when all of that is durable
+does the marker go. Every step can be done twice, so opening a log with a marker simply does them
+again. Without the marker a crash could leave a whole newer segment behind a shortened older one.
+
+A *reset* throws everything away and lets the log begin at the target; it goes the same way.
+"""
+
+import os
+import struct
+from pathlib import Path
+
+import google_crc32c
+import msgspec
+from gantry_protocol.errors import CorruptionError
+from gantry_protocol.process.files import atomic_write, fsync_directory
+from gantry_protocol.types import Offset
+
+from gantry_broker.log import checkpoint, sums
+from gantry_broker.log.segments import Segment, list_segments
+
+_MARKER = struct.Struct(">4sIQI")  # magic, version, target, whether it is a reset
+_CRC = struct.Struct(">I")
+_MAGIC = b"GCUT"
+_VERSION = 1
+MARKER_NAME = "cut"
+CHECKPOINT_NAME = "checkpoint"
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """What is to be done: keep what is below ``target``, or nothing at all."""
+
+    target: Offset
+    is_reset: bool = False
+
+
+def write_marker(directory: Path, cut: Cut) -> None:
+    """Decide the cut, durably."""
+    head = _MARKER.pack(_MAGIC, _VERSION, cut.target, cut.is_reset)
+    atomic_write(directory / MARKER_NAME, head + _CRC.pack(google_crc32c.value(head)))
+
+
+def read_marker(directory: Path) -> Cut | None:
+    """The cut that was decided and not finished.
+
+    Raises:
+        CorruptionError: the marker is not what was written.
+    """
+    path = directory / MARKER_NAME
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    head = data[: _MARKER.size]
+    if len(head) != _MARKER.size or data != head + _CRC.pack(google_crc32c.value(head)):
+        raise CorruptionError(path, 0, "the record of an unfinished cut fails its checksum")
+    magic, version, target, is_reset = _MARKER.unpack(head)
+    if (magic, version) != (_MAGIC, _VERSION):
+        raise CorruptionError(path, 0, f"unknown kind {magic!r} version {version} of a cut")
+    return Cut(Offset(target), bool(is_reset))
+
+
+def check_cut_sum(segment: Segment, target: Offset) -> None:
+    """Refuse to cut inside a range whose bytes no longer match its sum.
+
+    Raises:
+        CorruptionError: the kept half of the range would get a new sum over damaged bytes.
+    """
+    for entry in sums.load(sums.sums_path(segment.path), segment.start).chain:
+        if entry.start < target < entry.end:
+            position = entry.start - segment.start
+            if sums.range_crc(segment.descriptor, position, entry.length) != entry.crc:
+                raise CorruptionError(
+                    segment.path,
+                    position,
+                    f"the {entry.length} bytes from here on do not match their checksum;"
+                    " nothing was cut",
+                )
+
+
+def carry_out(directory: Path, cut: Cut) -> None:
+    """Decide and finish a cut; durable on return."""
+    write_marker(directory, cut)
+    finish(directory, cut)
+
+
+def finish(directory: Path, cut: Cut) -> None:
+    """Carry out the cut that the marker decided; blocks until it is durable.
+
+    Raises:
+        CorruptionError: bytes below the target are missing; nothing more is cut.
+    """
+    kept = None
+    for segment in reversed(list_segments(directory)):
+        if not cut.is_reset and segment.start < cut.target:
+            kept = segment
+            break
+        segment.remove()
+    if kept is not None:
+        try:
+            _shorten(kept, cut.target)
+        finally:
+            kept.close()
+    if cut.is_reset:
+        _restart_checkpoint(directory / CHECKPOINT_NAME, cut.target)
+    fsync_directory(directory)
+    (directory / MARKER_NAME).unlink()
+    fsync_directory(directory)
+
+
+def _restart_checkpoint(path: Path, log_start: Offset) -> None:
+    generation = checkpoint.load(path).generation + 1
+    checkpoint.create(path, checkpoint.Checkpoint(generation, log_start, log_start))
+
+
+def _shorten(segment: Segment, target: Offset) -> None:
+    """Drop the segment's bytes from ``target`` on, and first the sums that cover them."""
+    if segment.end < target:
+        raise CorruptionError(
+            segment.path,
+            segment.size,
+            f"the log ends at offset {segment.end} and was to be cut at {target}; restore the"
+            " missing bytes from a copy or give this broker an empty volume",
+        )
+    path = sums.sums_path(segment.path)
+    loaded = sums.load(path, segment.start)
+    if not loaded.is_clean or loaded.durable > target:
+        sums.write_all(path, segment.start, _sums_below(segment, target, loaded.chain))
+    if segment.end > target:
+        segment.cut(target - segment.start)
+
+
+def _sums_below(
+    segment: Segment, target: Offset, chain: list[sums.RangeSum]
+) -> list[sums.RangeSum]:
+    """The entries that cover the segment up to ``target``; a straddling one is made anew."""
+    kept = [entry for entry in chain if entry.end <= target]
+    start = kept[-1].end if kept else segment.start
+    if start < target:
+        crc = sums.range_crc(segment.descriptor, start - segment.start, target - start)
+        os.fdatasync(segment.descriptor)
+        kept.append(sums.RangeSum(start, target - start, crc))
+    return kept

@@ -1,0 +1,22 @@
+"""What can go wrong with a log that is not damage (``CorruptionError``) or a peer's bad bytes."""
+
+from gantry_protocol.errors import EXIT_INTERNAL, GantryError
+
+
+class LogFailedError(GantryError):
+    """The disk refused a write or a sync; the process ends.
+
+    After a failed fsync the kernel may drop the dirty pages and report success the next time
+    (PostgreSQL's "fsyncgate", 2018), so nothing is retried: only a new start, which reads what is
+    really there, can tell.
+    """
+
+    exit_code = EXIT_INTERNAL
+
+
+class DiskFullError(GantryError):
+    """No room for the record; the log is as it was before the call and stays usable."""
+
+
+class CutRefusedError(GantryError):
+    """Somebody asked to cut records that were confirmed, or to cut inside a record."""

@@ -1,0 +1,242 @@
+"""Opening a log after any end of the process, and telling damage from a torn tail.
+
+Three pieces of evidence say how far the log was on the disk: the confirm floor of the checkpoint,
+the floor the caller knows, and every valid range sum. Their highest is the *durable* offset.
+
+* Below it, every byte must be there and match its sum. If not, that is damage: one sentence names
+  file and offset, nothing is changed, and the process ends. Cutting would turn one bad sector into
+  the silent loss of records that were acknowledged.
+* Above it, the units are judged one by one (``units``) and the log ends before the first that is
+  not whole. Nothing there was ever acknowledged, since an acknowledgement follows the sync.
+
+Everything is judged before anything is changed. Segments that end below the newest
+``VERIFY_AT_START_BYTES`` are not read at start; the log's ``verify`` reads them, in the background.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from gantry_protocol.errors import CorruptionError, RecordError
+from gantry_protocol.types import Offset
+
+from gantry_broker.log import sums
+from gantry_broker.log.segments import Segment, segment_path
+from gantry_broker.log.units import MAX_RECORD_BYTES, Unit, parse_unit
+
+VERIFY_AT_START_BYTES = 1024 * 1024 * 1024  # under a second from a warm cache, five from a disk
+_WINDOW_BYTES = MAX_RECORD_BYTES + 4 * 1024 * 1024
+_MAX_COVER_BYTES = 4 * 1024 * 1024
+_ADVICE = "nothing was changed, restore the file from a copy or give this broker an empty volume"
+
+
+class Floors:
+    """How far the log must be whole.
+
+    Attributes:
+        synced: the checkpoint's floor; the sums were on the disk before it was written.
+        durable: below this every byte of the log was on the disk.
+    """
+
+    __slots__ = ("durable", "synced")
+
+    def __init__(self, synced: Offset, durable: Offset) -> None:
+        self.synced = synced
+        self.durable = durable
+
+
+class _Found:
+    """What recovery will make of one segment; ``entries`` with CRC -1 are still to be computed."""
+
+    __slots__ = ("entries", "is_sealed", "loaded", "segment", "valid_end")
+
+    def __init__(self, segment: Segment, loaded: sums.LoadedSums) -> None:
+        self.segment = segment
+        self.loaded = loaded
+        self.entries = list(loaded.chain)
+        self.valid_end = loaded.covered or segment.start
+        self.is_sealed = False
+
+
+def recover(
+    directory: Path, segments: list[Segment], log_start: Offset, floors: Floors
+) -> list[Segment]:
+    """Judge ``segments``, repair them, and return those that make up the log.
+
+    On return all of it is flushed, covered by sums, and each segment knows whether it is sealed.
+
+    Args:
+        directory: where the segments stand.
+        segments: what the directory holds, oldest first.
+        log_start: where the log must begin.
+        floors: how far it must be whole; evidence found in the sums raises ``durable``.
+
+    Raises:
+        CorruptionError: damage below the durable offset.
+    """
+    loaded = [sums.load(sums.sums_path(segment.path), segment.start) for segment in segments]
+    floors.durable = Offset(max([floors.durable, *(found.durable for found in loaded)]))
+    kept: list[_Found] = []
+    end = log_start
+    for segment, found in zip(segments, loaded, strict=True):
+        if segment.start != end or (kept and not kept[-1].is_sealed):
+            break
+        kept.append(_judge(segment, found, floors))
+        end = Offset(kept[-1].valid_end)
+    if end < floors.durable:
+        raise _missing(directory, kept, end, floors.durable)
+    if segments and not kept:
+        raise CorruptionError(segment_path(directory, log_start), 0, f"it is missing; {_ADVICE}")
+    _verify_newest([judged.segment for judged in kept])
+    for segment in reversed(segments[len(kept) :]):
+        segment.remove()
+    for judged in kept:
+        _repair(judged)
+    return [judged.segment for judged in kept]
+
+
+def _missing(directory: Path, kept: list[_Found], end: Offset, durable: Offset) -> CorruptionError:
+    """Name the place where flushed bytes ought to be."""
+    if kept and not kept[-1].is_sealed:
+        path, position = kept[-1].segment.path, end - kept[-1].segment.start
+    else:
+        path, position = segment_path(directory, end), 0
+    return CorruptionError(
+        path, position, f"the log ends at {end} and was flushed up to {durable}; {_ADVICE}"
+    )
+
+
+def _judge(segment: Segment, loaded: sums.LoadedSums, floors: Floors) -> _Found:
+    """Find the valid end of one segment without changing anything."""
+    found = _Found(segment, loaded)
+    covered = found.valid_end
+    if covered > segment.end:
+        raise CorruptionError(
+            segment.path,
+            segment.size,
+            f"{covered - segment.end} flushed bytes are missing behind this one; {_ADVICE}",
+        )
+    must_cover = min(floors.synced, segment.end)
+    if covered < must_cover:
+        raise CorruptionError(
+            sums.sums_path(segment.path),
+            loaded.chain_bytes,
+            f"these checksums must reach log offset {must_cover}, the usable ones end at"
+            f" {covered}; {_ADVICE}",
+        )
+    if covered > segment.start:
+        found.is_sealed = _ends_in_blank(segment, loaded.chain[-1])
+    for start, unit in _tail_units(segment, Offset(covered), floors.durable):
+        found.valid_end = start + unit.size
+        found.is_sealed = unit.is_blank
+        _extend_cover(found.entries, start, found.valid_end)
+    return found
+
+
+def _extend_cover(entries: list[sums.RangeSum], start: int, end: int) -> None:
+    """Plan an entry for a unit, joined to the planned one before it while that stays small."""
+    if entries and entries[-1].crc < 0 and end - entries[-1].start <= _MAX_COVER_BYTES:
+        start = entries.pop().start
+    entries.append(sums.RangeSum(start, end - start, -1))
+
+
+def _repair(found: _Found) -> None:
+    """Cut the torn tail, flush what is kept, and make the sums say exactly that."""
+    segment, entries, covered_count = found.segment, found.entries, len(found.loaded.chain)
+    segment.is_sealed = found.is_sealed
+    segment.sums_bytes = found.loaded.chain_bytes
+    if found.valid_end < segment.end:
+        segment.cut(found.valid_end - segment.start)
+    if found.loaded.is_clean and len(entries) == covered_count:
+        return
+    os.fsync(segment.descriptor)
+    for index in range(covered_count, len(entries)):
+        start, length, _ = entries[index]
+        crc = sums.range_crc(segment.descriptor, start - segment.start, length)
+        entries[index] = sums.RangeSum(start, length, crc)
+    segment.sums_bytes = sums.write_all(sums.sums_path(segment.path), segment.start, entries)
+
+
+def _tail_units(segment: Segment, covered: Offset, durable: Offset) -> Iterator[tuple[int, Unit]]:
+    """Log offset and unit of the whole units behind the covered part.
+
+    Raises:
+        CorruptionError: one that begins below the durable offset is not whole.
+    """
+    position = covered - segment.start
+    window, window_at = b"", 0
+    while position < segment.size:
+        rest = window_at + len(window) - position
+        if rest < MAX_RECORD_BYTES and window_at + len(window) < segment.size:
+            window = os.pread(segment.descriptor, _WINDOW_BYTES, position)
+            window_at = position
+        offset = segment.start + position
+        try:
+            unit = parse_unit(window, position - window_at, offset)
+            if position + unit.size > segment.size:
+                raise RecordError("the blank that ends the file is cut short")
+        except RecordError as error:
+            if offset < durable:
+                raise CorruptionError(
+                    segment.path, position, f"{error} (log offset {offset}); {_ADVICE}"
+                ) from error
+            return
+        yield offset, unit
+        position += unit.size
+
+
+def _ends_in_blank(segment: Segment, last: sums.RangeSum) -> bool:
+    """Whether the covered part ends in a blank; entries begin and end where units do."""
+    position = last.start - segment.start
+    data = os.pread(segment.descriptor, last.length, position)
+    at = 0
+    is_blank = False
+    try:
+        while at < len(data):
+            unit = parse_unit(data, at, last.start + at, check_body=False)
+            is_blank = unit.is_blank
+            at += unit.size
+    except RecordError as error:
+        raise damage_in(segment, last) from error
+    if at != last.length:
+        raise damage_in(segment, last)
+    return is_blank
+
+
+def _verify_newest(segments: list[Segment]) -> None:
+    seen_bytes = 0
+    for segment in reversed(segments):
+        if seen_bytes >= VERIFY_AT_START_BYTES:
+            return
+        verify_segment(segment)
+        seen_bytes += segment.size
+
+
+def verify_segment(segment: Segment, *, limit: Offset | None = None) -> None:
+    """Compare all covered bytes of ``segment`` with their sums, or those below ``limit`` only.
+
+    Raises:
+        CorruptionError: naming the damaged record, or the range when every record looks whole.
+    """
+    loaded = sums.load(sums.sums_path(segment.path), segment.start)
+    entries = [entry for entry in loaded.chain if limit is None or entry.end <= limit]
+    bad = sums.find_mismatch(segment.descriptor, segment.start, entries)
+    if bad is not None:
+        raise damage_in(segment, bad)
+
+
+def damage_in(segment: Segment, entry: sums.RangeSum) -> CorruptionError:
+    """The damage in a range that does not match its sum, placed as exactly as it can be."""
+    position = entry.start - segment.start
+    data = os.pread(segment.descriptor, entry.length, position)
+    at = 0
+    reason = f"the {entry.length} bytes from here on do not match their checksum"
+    try:
+        while at < len(data):
+            at += parse_unit(data, at, entry.start + at).size
+        at = 0
+    except RecordError as error:
+        reason = str(error)
+    return CorruptionError(
+        segment.path, position + at, f"{reason} (log offset {entry.start + at}); {_ADVICE}"
+    )

@@ -1,0 +1,221 @@
+"""Segment files: named by the 20-digit log offset of their first byte, like RocketMQ's.
+
+A segment grows by appends and is never written below its size. Every segment but the newest is
+sealed: its last unit is a blank. Which file a byte stands in follows from the blanks alone, so a
+replica whose segment size is configured differently still has its master's files.
+"""
+
+import os
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+
+from gantry_protocol.errors import DataDirError
+from gantry_protocol.types import Offset
+
+from gantry_broker.log import sums
+
+_NAME_DIGITS = 20
+_MAX_OPEN = 64  # sealed segments whose descriptors stay open for readers
+
+
+class Segment:
+    """One file of the log and its sums file.
+
+    Attributes:
+        start: log offset of its first byte.
+        size: bytes written; the file is never longer, except while a write is failing.
+        sums_bytes: length of the valid part of its sums file.
+        is_sealed: its last unit is a blank; nothing more is appended.
+        is_new: its directory entry may not be durable yet.
+    """
+
+    __slots__ = ("_descriptor", "is_new", "is_sealed", "path", "size", "start", "sums_bytes")
+
+    def __init__(self, path: Path, start: Offset, size: int) -> None:
+        self.path = path
+        self.start = start
+        self.size = size
+        self.sums_bytes = 0
+        self.is_sealed = False
+        self.is_new = False
+        self._descriptor = -1
+
+    @classmethod
+    def create(cls, directory: Path, start: Offset) -> "Segment":
+        """A new empty segment; durable after ``fsync_directory``, which the next flush does."""
+        segment = cls(segment_path(directory, start), start, 0)
+        segment._descriptor = os.open(
+            segment.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o644
+        )
+        header = sums.encode_header(start)
+        sums.sums_path(segment.path).write_bytes(header)
+        segment.sums_bytes = len(header)
+        segment.is_new = True
+        return segment
+
+    @property
+    def end(self) -> Offset:
+        """Log offset one past its last byte."""
+        return Offset(self.start + self.size)
+
+    @property
+    def descriptor(self) -> int:
+        """An open descriptor; opened on first use."""
+        if self._descriptor < 0:
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        return self._descriptor
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it holds a descriptor."""
+        return self._descriptor >= 0
+
+    def write(self, data: bytes) -> None:
+        """Append ``data``; on an error the file is cut back to what it was.
+
+        Raises:
+            OSError: nothing of ``data`` stays.
+        """
+        view = memoryview(data)
+        position = self.size
+        try:
+            while view:
+                written = os.pwrite(self.descriptor, view, position)
+                view = view[written:]
+                position += written
+        except OSError:
+            os.ftruncate(self.descriptor, self.size)
+            raise
+        self.size = position
+
+    def extend_with_zeros(self, count: int) -> None:
+        """Append ``count`` zero bytes without writing them."""
+        os.ftruncate(self.descriptor, self.size + count)
+        self.size += count
+
+    def cut(self, size: int) -> None:
+        """Drop everything from ``size`` on; durable on return."""
+        os.ftruncate(self.descriptor, size)
+        os.fsync(self.descriptor)
+        self.size = size
+
+    def append_sum(self, entry: sums.RangeSum) -> None:
+        """Record that a range is flushed; itself not yet synced."""
+        descriptor = os.open(sums.sums_path(self.path), os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.pwrite(descriptor, sums.encode_entry(entry), self.sums_bytes)
+        finally:
+            os.close(descriptor)
+        self.sums_bytes += sums.ENTRY_BYTES
+
+    def sync_sums(self) -> None:
+        """Make the sums file durable."""
+        descriptor = os.open(sums.sums_path(self.path), os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def remove(self) -> None:
+        """Delete both files; durable after ``fsync_directory``.
+
+        The segment goes first: sums without a segment are leftovers, a segment without sums would
+        be damage.
+        """
+        self.close()
+        self.path.unlink(missing_ok=True)
+        sums.sums_path(self.path).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Give the descriptor back; the next use opens it again."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def segment_path(directory: Path, start: Offset) -> Path:
+    """Where the segment that begins at ``start`` stands."""
+    return directory / f"{start:0{_NAME_DIGITS}d}"
+
+
+def list_segments(directory: Path) -> list[Segment]:
+    """All segments in ``directory``, oldest first; sums files without a segment are removed.
+
+    Raises:
+        DataDirError: something there is no part of a log.
+    """
+    found: list[Segment] = []
+    orphans: list[Path] = []
+    for path in sorted(directory.iterdir()):
+        name = path.name
+        if name.isdecimal() and len(name) == _NAME_DIGITS:
+            found.append(Segment(path, Offset(int(name)), path.stat().st_size))
+        elif name.endswith(sums.SUFFIX):
+            if not path.with_suffix("").exists():
+                orphans.append(path)
+        elif not name.startswith(".") and name not in ("checkpoint", "cut"):
+            raise DataDirError(
+                f"{path} does not belong to a commit log: move it out of {directory}."
+            )
+    for path in orphans:
+        path.unlink()
+    return found
+
+
+class Segments:
+    """The segments of one log in order, with a bound on open descriptors."""
+
+    def __init__(self, directory: Path, segments: list[Segment]) -> None:
+        self.directory = directory
+        self._segments = segments
+        self._starts: list[int] = [segment.start for segment in segments]
+        self._recent: OrderedDict[int, Segment] = OrderedDict()  # open, sealed; newest use last
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    @property
+    def last(self) -> Segment | None:
+        """The newest segment; None when the log is empty."""
+        return self._segments[-1] if self._segments else None
+
+    def add(self, start: Offset) -> Segment:
+        """Begin a new segment."""
+        segment = Segment.create(self.directory, start)
+        self._segments.append(segment)
+        self._starts.append(start)
+        return segment
+
+    def pop(self) -> Segment:
+        """Forget the newest segment."""
+        self._starts.pop()
+        segment = self._segments.pop()
+        self._recent.pop(segment.start, None)
+        return segment
+
+    def at(self, offset: int) -> Segment:
+        """The segment that holds ``offset``, which lies inside the log."""
+        segment = self._segments[bisect_right(self._starts, offset) - 1]
+        if segment.is_sealed:
+            self._touch(segment)
+        return segment
+
+    def _touch(self, segment: Segment) -> None:
+        """Close what nobody has read for longest; the two newest may still be in use by a flush."""
+        recent = self._recent
+        recent[segment.start] = segment
+        recent.move_to_end(segment.start)
+        if len(recent) > _MAX_OPEN:
+            _, coldest = recent.popitem(last=False)
+            if coldest not in self._segments[-2:]:
+                coldest.close()
+
+    def close(self) -> None:
+        """Give all descriptors back."""
+        for segment in self._segments:
+            segment.close()

@@ -1,0 +1,157 @@
+"""Range sums: a CRC-32C over every byte that was flushed, headers included.
+
+RocketMQ's record has a CRC of its body only: in the middle of a log one flipped bit of a size or
+queue number would pass for a shorter log or another queue. So beside each segment stands a file
+``<segment>.sums``: a header and 20-byte entries (start, length, CRC-32C of the data, CRC-32C of the
+entry). An entry is written *after* the sync of the range it covers. Therefore an entry is also
+evidence: everything below its end was on the disk, and if it is not there now, that is damage and
+not a torn tail.
+
+The file itself is synced before a checkpoint is written, not with every flush: entries that a power
+cut takes away are made again from the records, whose own checks apply there.
+"""
+
+import os
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import google_crc32c
+from gantry_protocol.process.files import atomic_write
+
+_HEADER = struct.Struct(">4sIQ")  # magic, version, start of the segment
+_ENTRY = struct.Struct(">QII")  # start, length, CRC-32C of the data
+_CRC = struct.Struct(">I")
+_MAGIC = b"GSUM"
+_VERSION = 1
+_READ_BYTES = 4 * 1024 * 1024
+
+HEADER_BYTES = _HEADER.size + _CRC.size
+ENTRY_BYTES = _ENTRY.size + _CRC.size
+SUFFIX = ".sums"
+
+
+class RangeSum(NamedTuple):
+    """One covered range: log offsets [start, start + length) and their CRC-32C."""
+
+    start: int
+    length: int
+    crc: int
+
+    @property
+    def end(self) -> int:
+        """One past the last covered byte."""
+        return self.start + self.length
+
+
+class LoadedSums(NamedTuple):
+    """What a sums file says.
+
+    Attributes:
+        chain: the entries that follow each other without a gap from the segment's start.
+        chain_bytes: length of the file up to the end of the chain; 0 when the header is unusable.
+        durable: the highest end that any valid entry vouches for; the segment's start if none.
+        is_clean: nothing stands behind the chain.
+    """
+
+    chain: list[RangeSum]
+    chain_bytes: int
+    durable: int
+    is_clean: bool
+
+    @property
+    def covered(self) -> int | None:
+        """The end of the chain; None when nothing is covered."""
+        return self.chain[-1].end if self.chain else None
+
+
+def sums_path(segment: Path) -> Path:
+    """The sums file of a segment."""
+    return segment.with_name(segment.name + SUFFIX)
+
+
+def encode_header(start: int) -> bytes:
+    """The header of the sums of the segment that begins at ``start``."""
+    head = _HEADER.pack(_MAGIC, _VERSION, start)
+    return head + _CRC.pack(google_crc32c.value(head))
+
+
+def encode_entry(entry: RangeSum) -> bytes:
+    """One entry."""
+    head = _ENTRY.pack(*entry)
+    return head + _CRC.pack(google_crc32c.value(head))
+
+
+def load(path: Path, start: int) -> LoadedSums:
+    """The sums of the segment that begins at ``start``; a missing file covers nothing."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return LoadedSums([], 0, start, is_clean=False)
+    if data[:HEADER_BYTES] != encode_header(start):
+        return LoadedSums([], 0, start, is_clean=False)
+    chain: list[RangeSum] = []
+    durable = covered = start
+    is_chain = True
+    for at in range(HEADER_BYTES, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
+        entry = _decode_entry(data, at)
+        if entry is None:
+            is_chain = False
+            continue
+        durable = max(durable, entry.end)
+        is_chain = is_chain and entry.start == covered
+        if is_chain:
+            chain.append(entry)
+            covered = entry.end
+    chain_bytes = HEADER_BYTES + len(chain) * ENTRY_BYTES
+    return LoadedSums(chain, chain_bytes, durable, is_clean=chain_bytes == len(data))
+
+
+def _decode_entry(data: bytes, at: int) -> RangeSum | None:
+    head = data[at : at + _ENTRY.size]
+    if _CRC.unpack_from(data, at + _ENTRY.size)[0] != google_crc32c.value(head):
+        return None
+    entry = RangeSum(*_ENTRY.unpack(head))
+    return entry if entry.length > 0 else None
+
+
+def write_all(path: Path, start: int, entries: Iterable[RangeSum]) -> int:
+    """Replace the whole file, durably; returns its length."""
+    data = encode_header(start) + b"".join(encode_entry(entry) for entry in entries)
+    atomic_write(path, data)
+    return len(data)
+
+
+def range_crc(descriptor: int, position: int, length: int) -> int:
+    """CRC-32C of ``length`` bytes of a file; zeros are not assumed for missing bytes."""
+    crc = 0
+    end = position + length
+    while position < end:
+        chunk = os.pread(descriptor, min(_READ_BYTES, end - position), position)
+        if not chunk:
+            return -1  # equal to no CRC: the file is shorter than it was
+        crc = google_crc32c.extend(crc, chunk)
+        position += len(chunk)
+    return int(crc)
+
+
+def find_mismatch(
+    descriptor: int, segment_start: int, entries: Iterable[RangeSum]
+) -> RangeSum | None:
+    """The first entry that does not match the file, reading it in large pieces."""
+    window = b""
+    window_at = 0  # position in the file
+    for entry in entries:
+        position = entry.start - segment_start
+        if entry.length > _READ_BYTES:
+            if range_crc(descriptor, position, entry.length) != entry.crc:
+                return entry
+            continue
+        begin = position - window_at
+        if begin < 0 or begin + entry.length > len(window):
+            window, window_at, begin = os.pread(descriptor, _READ_BYTES, position), position, 0
+        piece = window[begin : begin + entry.length]
+        if len(piece) < entry.length or google_crc32c.value(piece) != entry.crc:
+            return entry
+    return None
