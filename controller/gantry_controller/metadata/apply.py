@@ -1,0 +1,71 @@
+"""One event onto the state: the only way anything changes.
+
+Deterministic: equal states and equal events give equal states and equal results, whatever the
+process, its hash seed or its clock. Each branch decides first and writes last, in assignments that
+cannot fail, so that no exception leaves half an update.
+"""
+
+from typing import assert_never
+
+from gantry_protocol.types import Index
+
+from gantry_controller.metadata.events import (
+    AlterSyncStateSet,
+    ApplyBrokerId,
+    CleanBrokerData,
+    CreateTopic,
+    DeclareGroup,
+    DeleteTopic,
+    ElectMaster,
+    Event,
+    ForgetImport,
+    ImportBroker,
+    RegisterBroker,
+    RemoveGroup,
+)
+from gantry_controller.metadata.groups import (
+    apply_broker_id,
+    clean_broker_data,
+    declare_group,
+    register_broker,
+    remove_group,
+)
+from gantry_controller.metadata.mastership import alter_sync_state_set, elect_master
+from gantry_controller.metadata.results import Result
+from gantry_controller.metadata.state import MetadataState
+from gantry_controller.metadata.topics import (
+    create_topic,
+    delete_topic,
+    forget_import,
+    import_broker,
+)
+
+
+def apply(state: MetadataState, index: Index, event: Event) -> Result:
+    """Changes ``state`` by the event at ``index`` and returns the answer."""
+    state.index = index
+    match event:
+        case AlterSyncStateSet():
+            return alter_sync_state_set(state, event)
+        case ElectMaster():
+            return elect_master(state, event)
+        case RegisterBroker():
+            return register_broker(state, event)
+        case ApplyBrokerId():
+            return apply_broker_id(state, event)
+        case CleanBrokerData():
+            return clean_broker_data(state, event)
+        case DeclareGroup():
+            return declare_group(state, event)
+        case RemoveGroup():
+            return remove_group(state, event)
+        case CreateTopic():
+            return create_topic(state, event)
+        case DeleteTopic():
+            return delete_topic(state, event)
+        case ImportBroker():
+            return import_broker(state, event)
+        case ForgetImport():
+            return forget_import(state, event)
+        case _:
+            assert_never(event)

@@ -1,0 +1,188 @@
+"""Who becomes master: the whole policy, as one decision about one group.
+
+Safety argument
+---------------
+*Acknowledged* means that the master's confirm offset covers the record, and confirm never passes
+the end of any member of the sync-state set (a member without a connection counts as 0). So at any
+time **every member of the set holds every acknowledged record**, and
+
+1. electing any member of the set loses nothing. Nobody outside it is ever eligible: not for being
+   further along, not when the set is dead, not when an administrator names it. (Upstream's
+   ``enableElectUncleanMaster`` does not exist here.)
+2. The new set is a subset of the old one that contains the winner, so the sentence above holds for
+   it too. It is the winner and those of the old set that are alive and stay: upstream's {winner}
+   leaves nobody to elect if the winner dies next (RIP-44 review), and dead or departing members
+   would hold confirm back until the new master had struck them out.
+3. The master epoch grows by one with each election, and the old master's acknowledgements need the
+   members of its set, which follow the newer epoch; so two masters never both acknowledge.
+4. The elected *process* is recorded. An epoch belongs to one incarnation: a broker that restarted
+   may have lost the unacknowledged end of its log, and must not write other records at the same
+   offsets under the same epoch. It is elected anew, under a new epoch, or another is.
+
+Before the first election nothing has been acknowledged, but retained volumes may hold records. So
+a declared group waits until all its members are there, or a majority is and the stated time is
+over, and takes the one with the newest (epoch, end). A group nobody declared (Java brokers) follows
+upstream: the first to ask is the first master.
+
+If an administrator has struck the *whole* set from the record while other members remain, what was
+acknowledged may be gone. Then only a designated election, by name, goes on; it marks the group as
+not clean for ever.
+
+What decides among the eligible: stays before draining, connected before merely not timed out, then
+upstream's order (epoch, end, priority), then the lowest id. Who is draining is not eligible at all
+while anybody who stays is.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.types import BrokerId
+
+from gantry_controller.metadata.events import ElectMaster, LiveMember
+from gantry_controller.metadata.state import BrokerGroup
+
+
+class Elected(msgspec.Struct, frozen=True, gc=False):
+    """``winner`` becomes master of ``sync_state_set`` (ascending)."""
+
+    winner: BrokerId
+    sync_state_set: tuple[BrokerId, ...]
+    clean: bool = True
+
+
+class Kept(msgspec.Struct, frozen=True, gc=False):
+    """The recorded master is alive: nothing changes (upstream 2011)."""
+
+
+class Refused(msgspec.Struct, frozen=True, gc=False):
+    """Nobody may be elected, or the request is out of date."""
+
+    code: ResponseCode
+    remark: str
+
+
+Decision = Elected | Kept | Refused
+
+
+def decide(group: BrokerGroup, request: ElectMaster) -> Decision:
+    """The outcome of ``request`` for ``group``; a pure function of the two."""
+    if request.expected_epoch is not None and request.expected_epoch != group.master_epoch:
+        return Refused(
+            ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
+            f"The group is in master epoch {group.master_epoch}, not {request.expected_epoch}",
+        )
+    live = believable(group, request.live)
+    if not group.had_master:
+        return _first_election(group, request, live)
+    if not group.sync_state_set:
+        return _election_without_a_set(group, request, live)
+    return _election_in_the_set(group, request, live)
+
+
+def believable(group: BrokerGroup, live: Iterable[LiveMember]) -> dict[BrokerId, LiveMember]:
+    """The evidence that is about registered processes, by id.
+
+    Evidence about an earlier process of a member that has since registered anew says nothing about
+    the new one.
+    """
+    found: dict[BrokerId, LiveMember] = {}
+    for evidence in sorted(live, key=lambda one: one.broker_id):
+        member = group.member(evidence.broker_id)
+        if member is not None and member.is_incarnation(evidence.incarnation):
+            found[evidence.broker_id] = evidence
+    return found
+
+
+def staying(pool: Iterable[LiveMember]) -> list[LiveMember]:
+    """Those of ``pool`` that do not drain; all of it if all drain."""
+    members = list(pool)
+    return [member for member in members if not member.draining] or members
+
+
+def best(pool: Iterable[LiveMember]) -> LiveMember:
+    """The preferred one of a pool that is not empty."""
+    return max(
+        pool,
+        key=lambda one: (
+            one.connected,
+            one.epoch,
+            one.max_offset,
+            -one.priority,
+            -one.broker_id,
+        ),
+    )
+
+
+def majority(replicas: int) -> int:
+    """The smallest number of members that is more than half."""
+    return replicas // 2 + 1
+
+
+def first_election_is_due(group: BrokerGroup, alive: int, *, first_wait_over: bool) -> bool:
+    """Whether a declared group has enough members for its first election."""
+    if group.declaration is None:
+        return False
+    replicas = group.declaration.replicas
+    return alive >= replicas or (first_wait_over and alive >= majority(replicas))
+
+
+def _first_election(
+    group: BrokerGroup, request: ElectMaster, live: dict[BrokerId, LiveMember]
+) -> Decision:
+    requester = request.requester
+    if group.declaration is None:
+        if requester is None:
+            return _nobody(request, "a group nobody declared elects who asks first")
+        member = group.member(requester)
+        if member is None or member.registrations == 0:
+            return _nobody(request, f"broker {requester} is not registered")
+        return Elected(requester, (requester,))
+    if not first_election_is_due(group, len(live), first_wait_over=request.first_wait_over):
+        return _nobody(
+            request,
+            f"the first election waits for {group.declaration.replicas} members, "
+            f"{len(live)} are alive",
+        )
+    winner = best(staying(live.values())).broker_id
+    if request.designate and winner != requester:
+        return _nobody(request, f"broker {winner} has the newest log")
+    return Elected(winner, (winner,))
+
+
+def _election_without_a_set(
+    group: BrokerGroup, request: ElectMaster, live: dict[BrokerId, LiveMember]
+) -> Decision:
+    if not request.designate or request.requester not in live:
+        return _nobody(
+            request, "the sync-state set was cleaned away; designate a live member by its id"
+        )
+    return Elected(request.requester, (request.requester,), clean=False)
+
+
+def _election_in_the_set(
+    group: BrokerGroup, request: ElectMaster, live: dict[BrokerId, LiveMember]
+) -> Decision:
+    pool = [live[broker_id] for broker_id in group.sync_state_set if broker_id in live]
+    master_lives = group.master_is_current and group.master_id in live
+    if master_lives and (not request.designate or request.requester == group.master_id):
+        return Kept()
+    candidates = staying(pool)
+    if request.designate:
+        candidates = [one for one in candidates if one.broker_id == request.requester]
+    if not candidates:
+        return _nobody(request, "no eligible member of the sync-state set is alive")
+    winner = best(candidates)
+    heirs = [one for one in pool if one is winner or not one.draining]
+    return Elected(winner.broker_id, tuple(one.broker_id for one in heirs))
+
+
+def _nobody(request: ElectMaster, reason: str) -> Refused:
+    if request.requester is None:
+        return Refused(
+            ResponseCode.CONTROLLER_MASTER_NOT_AVAILABLE,
+            f"Old master has down and failed to elect a new broker master: {reason}",
+        )
+    return Refused(
+        ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, f"Failed to elect a new master: {reason}"
+    )

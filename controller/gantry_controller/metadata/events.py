@@ -1,0 +1,198 @@
+"""The events of the log, and their bytes.
+
+Each event carries the request *and the evidence it is judged by* (rocketmq #7163, #7165), so that
+applying it needs nothing but the state. The classes form a union told apart by ``type``, which ends
+in the version of that class's layout: a changed layout is a new class with a new number, and the
+old one stays readable for as long as logs may hold it. A reader that meets a type or a field it
+does not know stops: to skip an event would be to disagree with the quorum in silence.
+"""
+
+import msgspec
+from gantry_protocol.errors import GantryError
+from gantry_protocol.types import BrokerId, Epoch, Offset
+
+from gantry_controller.metadata.state import Topic
+
+LOWEST_PRIORITY = 2**31 - 1
+
+
+class UnknownEventError(GantryError):
+    """The log holds an event that this version cannot read."""
+
+
+class LiveMember(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """What the leader knew of one member it held to be alive when it made the event.
+
+    Attributes:
+        incarnation: of the process that said so; empty for brokers that announce none.
+        epoch: the newest epoch of its lineage, -1 if unknown.
+        max_offset: the end of its log, -1 if unknown.
+        confirm_offset: up to where it knows its log to be acknowledged, -1 if unknown.
+        priority: smaller wins among equals (``brokerElectionPriority``).
+        draining: it is about to stop.
+        connected: it has an open connection to the leader, so it is surely no corpse whose
+            heartbeat has not timed out yet.
+    """
+
+    broker_id: BrokerId
+    incarnation: str = ""
+    epoch: Epoch = Epoch(-1)
+    max_offset: Offset = Offset(-1)
+    confirm_offset: Offset = Offset(-1)
+    priority: int = LOWEST_PRIORITY
+    draining: bool = False
+    connected: bool = True
+
+
+class _Event(
+    msgspec.Struct,
+    frozen=True,
+    gc=False,
+    kw_only=True,
+    tag_field="type",
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+):
+    """``cluster`` may be empty where Java's request names none."""
+
+    cluster: str
+    name: str
+
+
+class DeclareGroup(_Event, frozen=True, tag="DeclareGroup/1"):
+    """The owner's wish for a group; creates it, or revives a tombstone above its old epochs."""
+
+    uid: str
+    replicas: int
+    min_in_sync_replicas: int
+    route_address: str | None = None
+
+
+class RemoveGroup(_Event, frozen=True, tag="RemoveGroup/1"):
+    """The owner ``uid`` gives the group up; a tombstone stays."""
+
+    uid: str
+
+
+class ApplyBrokerId(_Event, frozen=True, tag="ApplyBrokerId/1"):
+    """A broker takes an id (code 1013)."""
+
+    broker_id: BrokerId
+    check_code: str
+
+
+class RegisterBroker(_Event, frozen=True, tag="RegisterBroker/1"):
+    """A started broker makes itself known (code 1003)."""
+
+    broker_id: BrokerId
+    address: str
+    incarnation: str = ""
+    pod_uid: str | None = None
+    ha_port: int | None = None
+    last_epoch: Epoch = Epoch(0)
+
+
+class ElectMaster(_Event, frozen=True, tag="ElectMaster/1"):
+    """Make sure that there is a master (code 1002, or the controller's own wish).
+
+    Attributes:
+        requester: the asking broker, the designated one, or None for the controller itself.
+        designate: ``requester`` or nobody.
+        incarnation: of the asking broker, if it said so.
+        expected_epoch: refuse unless the group is still in this epoch; None: do not compare.
+        live: the members held to be alive.
+        first_wait_over: the leader has known of the group's first registration for as long as the
+            first election waits for the last members.
+    """
+
+    requester: BrokerId | None = None
+    designate: bool = False
+    incarnation: str = ""
+    expected_epoch: Epoch | None = None
+    live: tuple[LiveMember, ...] = ()
+    first_wait_over: bool = False
+
+
+class AlterSyncStateSet(_Event, frozen=True, tag="AlterSyncStateSet/1"):
+    """The master changes its set, by comparison with both epochs (code 1001)."""
+
+    master_id: BrokerId
+    master_epoch: Epoch
+    new_set: tuple[BrokerId, ...]
+    expected_set_epoch: int
+    incarnation: str = ""
+    live: tuple[LiveMember, ...] = ()
+
+
+class CleanBrokerData(_Event, frozen=True, tag="CleanBrokerData/1"):
+    """An administrator strikes members, or a whole group, from the record (code 1011)."""
+
+    broker_ids: tuple[BrokerId, ...] | None = None
+    clean_living: bool = False
+    live: tuple[LiveMember, ...] = ()
+
+
+class CreateTopic(_Event, frozen=True, tag="CreateTopic/1"):
+    """Creates or changes a topic (code 17); an empty ``name`` means every group of the cluster."""
+
+    topic: str
+    config: Topic
+
+
+class DeleteTopic(_Event, frozen=True, tag="DeleteTopic/1"):
+    """Deletes a topic (codes 215, 216); empty ``cluster`` or ``name`` mean all."""
+
+    topic: str
+
+
+class ImportBroker(_Event, frozen=True, tag="ImportBroker/1"):
+    """A broker of the old kind reports itself and its topics (code 103)."""
+
+    broker_id: int
+    address: str
+    ha_address: str | None = None
+    topics: dict[str, Topic] = {}
+
+
+class ForgetImport(_Event, frozen=True, tag="ForgetImport/1"):
+    """A broker of the old kind is gone (code 104, or silent for too long)."""
+
+    address: str
+
+
+Event = (
+    DeclareGroup
+    | RemoveGroup
+    | ApplyBrokerId
+    | RegisterBroker
+    | ElectMaster
+    | AlterSyncStateSet
+    | CleanBrokerData
+    | CreateTopic
+    | DeleteTopic
+    | ImportBroker
+    | ForgetImport
+)
+
+_encoder = msgspec.msgpack.Encoder(order="deterministic")
+_decoder: msgspec.msgpack.Decoder[Event] = msgspec.msgpack.Decoder(Event)
+
+
+def encode_event(event: Event) -> bytes:
+    """The bytes that go into the log."""
+    return _encoder.encode(event)
+
+
+def decode_event(data: bytes) -> Event:
+    """The event of ``data``.
+
+    Raises:
+        UnknownEventError: the bytes are no event of a layout known here.
+    """
+    try:
+        return _decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise UnknownEventError(
+            f"The replicated log holds an event that this version cannot read ({error}); "
+            "run at least the version that the rest of the quorum runs."
+        ) from error

@@ -1,0 +1,244 @@
+"""The life of a group: declared, populated, cleaned, removed.
+
+Ids are never issued twice and epochs never fall, not even across a removal: what stays of a removed
+group is a tombstone with both. Upstream starts again at id 1 and epoch 0, which lets a forgotten
+volume come back as somebody else.
+"""
+
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.types import BrokerId
+from msgspec.structs import replace
+
+from gantry_controller.metadata.election import believable
+from gantry_controller.metadata.events import (
+    ApplyBrokerId,
+    CleanBrokerData,
+    DeclareGroup,
+    RegisterBroker,
+    RemoveGroup,
+)
+from gantry_controller.metadata.results import Result, refuse
+from gantry_controller.metadata.state import (
+    FIRST_BROKER_ID,
+    BrokerGroup,
+    Declaration,
+    Member,
+    MetadataState,
+    TopicTable,
+)
+
+MEMBERS_MAX = 128
+"""A group of nine leaks an id now and then (a Java broker whose 1013 reply was lost asks for the
+next one); beyond this the ghosts must be cleaned first."""
+
+BROKER_ID_MAX = 2**53 - 1  # exact in every JSON reader
+
+
+def declare_group(state: MetadataState, event: DeclareGroup) -> Result:
+    """Creates, adopts, changes or revives a group; commits nothing if nothing differs."""
+    if not 1 <= event.min_in_sync_replicas <= event.replicas:
+        return refuse(
+            ResponseCode.CONTROLLER_INVALID_REQUEST,
+            f"minInSyncReplicas is {event.min_in_sync_replicas} "
+            f"and must be between 1 and replicas, {event.replicas}",
+        )
+    wish = Declaration(event.uid, event.replicas, event.min_in_sync_replicas, event.route_address)
+    group = state.groups.get((event.cluster, event.name))
+    if group is None:
+        group = BrokerGroup(event.cluster, event.name)
+    elif group.removed:
+        if event.uid == group.removed_uid:
+            return refuse(
+                ResponseCode.CONTROLLER_INVALID_REQUEST,
+                f"The owner {event.uid} has removed this group; declare it with a new uid",
+            )
+        group = _revive(group)
+    elif group.declaration == wish:
+        return Result(group=group)
+    return Result(group=state.put(replace(group, declaration=wish)), changed=True)
+
+
+def remove_group(state: MetadataState, event: RemoveGroup) -> Result:
+    """Leaves a tombstone; a repeated or late removal changes nothing."""
+    group = state.find(event.cluster, event.name)
+    if group is None:
+        return Result()
+    if group.declaration is None or group.declaration.uid != event.uid:
+        owner = "nobody" if group.declaration is None else group.declaration.uid
+        return refuse(
+            ResponseCode.CONTROLLER_INVALID_REQUEST,
+            f"The group belongs to {owner}, not to {event.uid}",
+            group,
+        )
+    return Result(group=_bury(state, group, event.uid), changed=True)
+
+
+def apply_broker_id(state: MetadataState, event: ApplyBrokerId) -> Result:
+    """Hands out ``event.broker_id``, once; the same check code may ask again."""
+    group = state.groups.get((event.cluster, event.name))
+    if group is None or group.removed:
+        next_id = FIRST_BROKER_ID if group is None else group.next_broker_id
+        if event.broker_id != next_id:
+            return refuse(
+                ResponseCode.CONTROLLER_BROKER_ID_INVALID,
+                f"Broker-set: {event.name} hasn't been registered in controller, "
+                f"but broker try to apply brokerId: {event.broker_id}",
+            )
+        group = BrokerGroup(event.cluster, event.name) if group is None else _revive(group)
+    holder = group.member(event.broker_id)
+    if holder is not None and holder.check_code == event.check_code:
+        return Result(group=group)
+    if holder is not None or not group.next_broker_id <= event.broker_id <= BROKER_ID_MAX:
+        return refuse(
+            ResponseCode.CONTROLLER_BROKER_ID_INVALID,
+            f"Fail to apply brokerId: {event.broker_id} in broker-set: {event.name}",
+            group,
+        )
+    if len(group.members) >= MEMBERS_MAX:
+        return refuse(
+            ResponseCode.CONTROLLER_BROKER_ID_INVALID,
+            f"Fail to apply brokerId: {event.broker_id} in broker-set: {event.name}: it has "
+            f"{MEMBERS_MAX} members; clean those that are gone",
+            group,
+        )
+    newcomer = Member(
+        broker_id=event.broker_id,
+        address=event.check_code.partition(";")[0],
+        check_code=event.check_code,
+    )
+    return Result(
+        group=state.put(
+            replace(
+                group,
+                members=(*group.members, newcomer),  # its id is the highest: still ascending
+                next_broker_id=BrokerId(event.broker_id + 1),
+            )
+        ),
+        changed=True,
+    )
+
+
+def register_broker(state: MetadataState, event: RegisterBroker) -> Result:
+    """Takes note of a started process: where it listens, and that its predecessor is gone."""
+    group = state.find(event.cluster, event.name)
+    if group is None:
+        return refuse(
+            ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
+            f"Broker-set: {event.name} hasn't been registered in controller",
+        )
+    member = group.member(event.broker_id)
+    if member is None:
+        return refuse(
+            ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
+            f"BrokerId: {event.broker_id} hasn't been registered in broker-set: {event.name}",
+            group,
+        )
+    if event.last_epoch > group.master_epoch:
+        return refuse(
+            ResponseCode.CONTROLLER_INVALID_REQUEST,
+            f"ControllerBehind: broker {event.broker_id} has written in epoch {event.last_epoch}, "
+            f"the controller knows {event.name} only up to epoch {group.master_epoch}",
+            group,
+        )
+    registrations = member.registrations + 1
+    known = replace(
+        member,
+        address=event.address,
+        incarnation=event.incarnation or f"#{registrations}",
+        registrations=registrations,
+        pod_uid=event.pod_uid,
+        ha_address=_ha_address(event.address, event.ha_port),
+    )
+    if event.incarnation and event.incarnation == member.incarnation:
+        known = replace(known, registrations=member.registrations)
+    if known == member:
+        return Result(group=group)
+    return Result(group=state.put(_with_member(group, known)), changed=True)
+
+
+def clean_broker_data(state: MetadataState, event: CleanBrokerData) -> Result:
+    """Strikes members that are gone, or the whole group; checks in upstream's order."""
+    group = state.find(event.cluster, event.name)
+    refusal = None if event.clean_living else _refuse_to_clean_the_living(group, event)
+    if refusal is not None:
+        return refusal
+    if group is None:
+        return refuse(
+            ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA,
+            f"Broker {event.name} is not existed,clean broker data failure.",
+        )
+    struck = set(event.broker_ids or ())
+    if event.clean_living or not struck:
+        struck = {member.broker_id for member in group.members}
+    members = tuple(one for one in group.members if one.broker_id not in struck)
+    if members == group.members:
+        return Result(group=group)
+    if not members and group.declaration is None:
+        return Result(group=_bury(state, group, None), changed=True)
+    kept = tuple(one for one in group.sync_state_set if one not in struck)
+    lost_master = group.master_id in struck
+    cleaned = replace(
+        group,
+        members=members,
+        master_id=None if lost_master else group.master_id,
+        master_incarnation="" if lost_master else group.master_incarnation,
+        sync_state_set=kept,
+        sync_state_set_epoch=group.sync_state_set_epoch + (kept != group.sync_state_set),
+    )
+    if not members:  # nothing is left to protect: the group starts again, above its epochs
+        cleaned = replace(cleaned, base_epoch=group.master_epoch)
+    return Result(group=state.put(cleaned), changed=True)
+
+
+def _refuse_to_clean_the_living(group: BrokerGroup | None, event: CleanBrokerData) -> Result | None:
+    if not event.broker_ids and group is not None and group.master_id is not None:
+        return refuse(
+            ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA,
+            f"Broker {event.name} is still alive, clean up failure",
+            group,
+        )
+    live = {} if group is None else believable(group, event.live)
+    for broker_id in sorted(event.broker_ids or ()):
+        if broker_id in live:
+            return refuse(
+                ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA,
+                f"Broker [{event.name},  {broker_id}] is still alive, clean up failure",
+                group,
+            )
+    return None
+
+
+def _bury(state: MetadataState, group: BrokerGroup, uid: str | None) -> BrokerGroup:
+    table = state.topic_table(group.key)
+    if table.topics:
+        state.put_topics(group.key, TopicTable(version=table.version + 1))
+    return state.put(
+        replace(
+            group,
+            declaration=None,
+            members=(),
+            master_id=None,
+            master_incarnation="",
+            sync_state_set=(),
+            sync_state_set_epoch=group.sync_state_set_epoch + bool(group.sync_state_set),
+            removed=True,
+            removed_uid=uid,
+        )
+    )
+
+
+def _revive(tombstone: BrokerGroup) -> BrokerGroup:
+    return replace(
+        tombstone, removed=False, removed_uid=None, clean=True, base_epoch=tombstone.master_epoch
+    )
+
+
+def _with_member(group: BrokerGroup, member: Member) -> BrokerGroup:
+    members = tuple(member if one.broker_id == member.broker_id else one for one in group.members)
+    return replace(group, members=members)
+
+
+def _ha_address(address: str, ha_port: int | None) -> str | None:
+    if ha_port is None:
+        return None
+    return f"{address.rpartition(':')[0]}:{ha_port}"

@@ -1,0 +1,260 @@
+"""What the quorum agrees on, as values.
+
+A ``BrokerGroup`` is one immutable value: an event replaces it by another in a single assignment
+(``MetadataState.put``), so no reader and no exception ever sees half an update. Every field states
+its invariant, and ``put`` asserts them.
+"""
+
+import hashlib
+from collections.abc import Iterator
+
+import msgspec
+from gantry_protocol.types import BrokerId, Epoch, Index
+
+GroupKey = tuple[str, str]
+"""(cluster name, broker name): the identity of a broker group."""
+
+DEFAULT_TOPIC = "TBW102"
+"""The template that clients ask for before a topic exists; every group has it without saying so."""
+
+FIRST_BROKER_ID = BrokerId(1)  # MixAll.FIRST_SLAVE_ID
+
+
+class Topic(msgspec.Struct, frozen=True, gc=False):
+    """The configuration of one topic on one group (RocketMQ ``TopicConfig``)."""
+
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_sys_flag: int = 0
+    order: bool = False
+
+
+DEFAULT_TOPIC_CONFIG = Topic(read_queue_nums=8, write_queue_nums=8, perm=7)
+
+
+class TopicTable(msgspec.Struct, frozen=True):
+    """The topics of one group. ``version`` grows by one with each change and never falls."""
+
+    version: int = 0
+    topics: dict[str, Topic] = {}
+
+
+class Member(msgspec.Struct, frozen=True, gc=False):
+    """One broker of a group.
+
+    Attributes:
+        broker_id: handed out once, kept on the broker's volume, never issued again.
+        address: where its remoting service listens; replaced at each registration.
+        check_code: what it applied for its id with; makes a repeated application harmless.
+        incarnation: the process that registered last: the nonce it announced, or ``#n`` for the
+            n-th registration of a broker that announces none; empty before the first.
+        registrations: how often it has registered.
+        pod_uid: the pod that incarnation runs in, if it said so.
+        ha_address: where its replication service listens, if it said so.
+    """
+
+    broker_id: BrokerId
+    address: str
+    check_code: str
+    incarnation: str = ""
+    registrations: int = 0
+    pod_uid: str | None = None
+    ha_address: str | None = None
+
+    @property
+    def announces(self) -> bool:
+        """Whether its processes name themselves, so that two of them can be told apart."""
+        return bool(self.incarnation) and not self.incarnation.startswith("#")
+
+    def is_incarnation(self, incarnation: str) -> bool:
+        """Whether a message signed ``incarnation`` (empty: unsigned) is of this process."""
+        if self.registrations == 0:
+            return False
+        return incarnation == self.incarnation or (incarnation == "" and not self.announces)
+
+
+class Declaration(msgspec.Struct, frozen=True, gc=False):
+    """What the owner of a group wants it to be; ``uid`` tells owners of one name apart."""
+
+    uid: str
+    replicas: int
+    min_in_sync_replicas: int
+    route_address: str | None = None
+
+
+class BrokerGroup(msgspec.Struct, frozen=True, gc=False):
+    """One broker group.
+
+    Attributes:
+        members: ascending by id.
+        next_broker_id: above every id ever issued, across removals.
+        master_id: None, or a member of ``sync_state_set``.
+        master_incarnation: the process that was elected; only it may serve in ``master_epoch``.
+        master_epoch: grows by one with each election and never falls, across removals.
+        base_epoch: ``master_epoch`` when the group came (back) to life; equal to it until the first
+            election.
+        sync_state_set: ascending, a subset of the members. Each holds every acknowledged record.
+        sync_state_set_epoch: grows by one with each change of the set and never falls.
+        clean: False once an election had to leave the sync-state set because an administrator had
+            cleaned all of it away.
+        removed: a tombstone, kept for its epochs and ids; it has no members, master or set.
+        removed_uid: whose removal left the tombstone; a late declaration of that uid is refused.
+        changed_index: the log index of the last change; what watchers compare.
+    """
+
+    cluster: str
+    name: str
+    declaration: Declaration | None = None
+    members: tuple[Member, ...] = ()
+    next_broker_id: BrokerId = FIRST_BROKER_ID
+    master_id: BrokerId | None = None
+    master_incarnation: str = ""
+    master_epoch: Epoch = Epoch(0)
+    base_epoch: Epoch = Epoch(0)
+    sync_state_set: tuple[BrokerId, ...] = ()
+    sync_state_set_epoch: int = 0
+    clean: bool = True
+    removed: bool = False
+    removed_uid: str | None = None
+    changed_index: Index = Index(0)
+
+    @property
+    def key(self) -> GroupKey:
+        """The group's identity."""
+        return self.cluster, self.name
+
+    @property
+    def had_master(self) -> bool:
+        """Whether the first election is over; from then on only the sync-state set matters."""
+        return self.master_epoch > self.base_epoch
+
+    @property
+    def master(self) -> Member | None:
+        """The recorded master, dead or alive."""
+        return None if self.master_id is None else self.member(self.master_id)
+
+    @property
+    def master_is_current(self) -> bool:
+        """Whether the elected process is still the one registered under the master's id."""
+        master = self.master
+        return master is not None and master.incarnation == self.master_incarnation
+
+    def member(self, broker_id: BrokerId) -> Member | None:
+        """The member with ``broker_id``."""
+        for member in self.members:
+            if member.broker_id == broker_id:
+                return member
+        return None
+
+
+class ImportedBroker(msgspec.Struct, frozen=True, gc=False):
+    """A broker of the old kind, which reports itself to the name service (code 103)."""
+
+    broker_id: int
+    address: str
+    ha_address: str | None = None
+
+
+class MetadataState:
+    """All groups, topics and imported brokers, with the indexes that look-ups need.
+
+    Only ``apply`` writes here, between two reads; readers may keep the values they were given.
+    ``index`` is the log index of the event being applied, or of the last one applied.
+    """
+
+    __slots__ = ("_names", "_topic_groups", "groups", "imports", "index", "topics")
+
+    def __init__(self) -> None:
+        self.index: Index = Index(0)
+        self.groups: dict[GroupKey, BrokerGroup] = {}
+        self.topics: dict[GroupKey, TopicTable] = {}
+        self.imports: dict[GroupKey, tuple[ImportedBroker, ...]] = {}
+        self._names: dict[str, tuple[GroupKey, ...]] = {}
+        self._topic_groups: dict[str, dict[GroupKey, None]] = {}
+
+    def find(self, cluster: str | None, name: str) -> BrokerGroup | None:
+        """The living group; without ``cluster`` the only one of that name.
+
+        Java's requests 1001 and 1004 name no cluster. Two groups of one name in two clusters are
+        then no match: a guess could change the wrong one.
+        """
+        if cluster:
+            group = self.groups.get((cluster, name))
+            return None if group is None or group.removed else group
+        keys = self._names.get(name, ())
+        return self.groups[keys[0]] if len(keys) == 1 else None
+
+    def living(self, cluster: str | None = None) -> Iterator[BrokerGroup]:
+        """The groups that are no tombstones, of one cluster or of all."""
+        for group in self.groups.values():
+            if not group.removed and (cluster is None or group.cluster == cluster):
+                yield group
+
+    def put(self, group: BrokerGroup) -> BrokerGroup:
+        """Makes ``group`` the truth about its key and returns it, stamped with the index."""
+        group = msgspec.structs.replace(group, changed_index=self.index)
+        _check(group, self.groups.get(group.key))
+        self.groups[group.key] = group
+        others = tuple(key for key in self._names.get(group.name, ()) if key != group.key)
+        self._names[group.name] = others if group.removed else tuple(sorted((*others, group.key)))
+        return group
+
+    def put_topics(self, key: GroupKey, table: TopicTable) -> TopicTable:
+        """Makes ``table`` the topics of the group ``key``."""
+        old = self.topics.get(key, TopicTable())
+        assert table.version > old.version, (key, old.version, table.version)
+        for topic in old.topics.keys() - table.topics.keys():
+            self._topic_groups[topic].pop(key)
+            if not self._topic_groups[topic]:
+                del self._topic_groups[topic]
+        for topic in table.topics.keys() - old.topics.keys():
+            self._topic_groups.setdefault(topic, {})[key] = None
+        self.topics[key] = table
+        return table
+
+    def topic_table(self, key: GroupKey) -> TopicTable:
+        """The topics of the group ``key``; empty for a group that never had one."""
+        return self.topics.get(key, TopicTable())
+
+    def groups_with(self, topic: str) -> list[GroupKey]:
+        """The groups that have ``topic``, sorted."""
+        return sorted(self._topic_groups.get(topic, ()))
+
+    def topic_names(self) -> list[str]:
+        """Every topic of every group, sorted."""
+        return sorted(self._topic_groups)
+
+    def digest(self) -> str:
+        """A hash of everything replicated; equal on replicas that applied the same events.
+
+        Written from sorted keys, so it depends on no insertion order and on no hash seed.
+        """
+        content = (
+            [group for _, group in sorted(self.groups.items())],
+            [
+                (key, table.version, sorted(table.topics.items()))
+                for key, table in sorted(self.topics.items())
+            ],
+            sorted(self.imports.items()),
+        )
+        return hashlib.sha256(msgspec.msgpack.encode(content)).hexdigest()
+
+
+def _check(new: BrokerGroup, old: BrokerGroup | None) -> None:
+    """The invariants of one group and of one step; a failure is a bug, and ends the process."""
+    ids = [member.broker_id for member in new.members]
+    assert ids == sorted(set(ids)), new
+    assert all(broker_id < new.next_broker_id for broker_id in ids), new
+    assert list(new.sync_state_set) == sorted(set(new.sync_state_set)), new
+    assert set(new.sync_state_set) <= set(ids), new
+    assert new.master_id is None or new.master_id in new.sync_state_set, new
+    assert not new.removed or (not new.members and new.declaration is None), new
+    if old is None:
+        return
+    assert new.master_epoch >= old.master_epoch, (old, new)
+    assert new.next_broker_id >= old.next_broker_id, (old, new)
+    set_changed = new.sync_state_set != old.sync_state_set
+    assert new.sync_state_set_epoch >= old.sync_state_set_epoch + set_changed, (old, new)
+    elected = (new.master_id, new.master_incarnation) != (old.master_id, old.master_incarnation)
+    assert new.master_id is None or new.master_epoch > old.master_epoch or not elected, (old, new)

@@ -1,0 +1,147 @@
+"""Topics, and brokers of the old kind that report theirs.
+
+The controller commits a topic first; a group's brokers learn of it by the version of the group's
+table and write it into their log. Absent topics of an imported report are not removed: a report may
+be an increment (upstream's ``deleteTopicWithBrokerRegistration`` is false).
+"""
+
+from gantry_protocol.codes import ResponseCode
+
+from gantry_controller.metadata.events import CreateTopic, DeleteTopic, ForgetImport, ImportBroker
+from gantry_controller.metadata.results import Result, refuse
+from gantry_controller.metadata.state import (
+    DEFAULT_TOPIC,
+    GroupKey,
+    ImportedBroker,
+    MetadataState,
+    Topic,
+    TopicTable,
+)
+
+TOPIC_LENGTH_MAX = 127  # TopicValidator.TOPIC_MAX_LENGTH
+QUEUES_MAX = 4096  # per topic and group; a typing error must not create a million queues
+PERM_MAX = 7  # PermName: inherit 1, write 2, read 4
+TOPICS_PER_GROUP_MAX = 100_000
+IMPORTED_BROKERS_MAX = 64  # of one group name
+
+_TOPIC_CHARS = frozenset("%|-_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+
+
+def create_topic(state: MetadataState, event: CreateTopic) -> Result:
+    """Creates or changes one topic on one group, or on every group of a cluster."""
+    problem = topic_problem(event.topic, event.config)
+    if problem is not None:
+        return refuse(ResponseCode.INVALID_PARAMETER, problem)
+    keys = _addressed(state, event.cluster, event.name)
+    if not keys:
+        return refuse(
+            ResponseCode.SYSTEM_ERROR,
+            f"There is no broker group {event.name or 'at all'} in cluster {event.cluster}",
+        )
+    full = [key for key in keys if len(state.topic_table(key).topics) >= TOPICS_PER_GROUP_MAX]
+    if full:
+        return refuse(
+            ResponseCode.SYSTEM_ERROR,
+            f"Group {full[0][1]} has {TOPICS_PER_GROUP_MAX} topics, the most it may have",
+        )
+    changed = False
+    for key in keys:
+        changed |= _merge_topics(state, key, {event.topic: event.config})
+    version = state.topic_table(keys[0]).version if len(keys) == 1 else None
+    return Result(topics_version=version, changed=changed)
+
+
+def delete_topic(state: MetadataState, event: DeleteTopic) -> Result:
+    """Deletes a topic; deleting what is not there succeeds, as upstream's does."""
+    changed = False
+    for key in state.groups_with(event.topic):
+        cluster, name = key
+        if event.cluster not in ("", cluster) or event.name not in ("", name):
+            continue
+        table = state.topic_table(key)
+        rest = {topic: config for topic, config in table.topics.items() if topic != event.topic}
+        state.put_topics(key, TopicTable(version=table.version + 1, topics=rest))
+        changed = True
+    key = (event.cluster, event.name)
+    return Result(topics_version=state.topic_table(key).version, changed=changed)
+
+
+def import_broker(state: MetadataState, event: ImportBroker) -> Result:
+    """Records a broker of the old kind and merges its topics."""
+    key = (event.cluster, event.name)
+    known = state.imports.get(key, ())
+    # An address is kept under one id only: the same broker may come back in another role.
+    others = tuple(
+        one for one in known if one.address != event.address and one.broker_id != event.broker_id
+    )
+    if len(others) >= IMPORTED_BROKERS_MAX:
+        return refuse(
+            ResponseCode.SYSTEM_ERROR,
+            f"register broker failed: {event.name} has {IMPORTED_BROKERS_MAX} brokers already",
+        )
+    reported = ImportedBroker(event.broker_id, event.address, event.ha_address)
+    brokers = tuple(sorted((*others, reported), key=lambda one: one.broker_id))
+    changed = brokers != known
+    if changed:
+        state.imports[key] = brokers
+    fit = {
+        topic: config
+        for topic, config in sorted(event.topics.items())
+        if topic == DEFAULT_TOPIC or topic_problem(topic, config) is None
+    }
+    room = TOPICS_PER_GROUP_MAX - len(state.topic_table(key).topics)
+    if len(fit) <= room:
+        changed |= _merge_topics(state, key, fit)
+    return Result(changed=changed)
+
+
+def forget_import(state: MetadataState, event: ForgetImport) -> Result:
+    """Strikes an imported broker; the last one takes its group's topics with it."""
+    key = (event.cluster, event.name)
+    known = state.imports.get(key, ())
+    rest = tuple(one for one in known if one.address != event.address)
+    if len(rest) == len(known):
+        return Result()
+    if rest:
+        state.imports[key] = rest
+        return Result(changed=True)
+    del state.imports[key]
+    table = state.topic_table(key)
+    if table.topics and state.find(*key) is None:
+        state.put_topics(key, TopicTable(version=table.version + 1))
+    return Result(changed=True)
+
+
+def topic_problem(topic: str, config: Topic) -> str | None:
+    """What is wrong with a topic, or None (RocketMQ ``TopicValidator``)."""
+    if not topic:
+        return "The specified topic is blank."
+    if not set(topic) <= _TOPIC_CHARS:
+        return "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+    if len(topic) > TOPIC_LENGTH_MAX:
+        return f"The specified topic is longer than topic max length {TOPIC_LENGTH_MAX}."
+    if topic == DEFAULT_TOPIC:
+        return f"The topic[{topic}] is conflict with system topic."
+    for count in (config.read_queue_nums, config.write_queue_nums):
+        if not 1 <= count <= QUEUES_MAX:
+            return f"The topic {topic} must have 1 to {QUEUES_MAX} queues, not {count}."
+    if not 0 <= config.perm <= PERM_MAX:
+        return f"The topic {topic} must have a perm from 0 to {PERM_MAX}, not {config.perm}."
+    return None
+
+
+def _addressed(state: MetadataState, cluster: str, name: str) -> list[GroupKey]:
+    if name:
+        group = state.find(cluster, name)
+        return [] if group is None else [group.key]
+    return sorted(group.key for group in state.living(cluster))
+
+
+def _merge_topics(state: MetadataState, key: GroupKey, topics: dict[str, Topic]) -> bool:
+    table = state.topic_table(key)
+    news = {topic: config for topic, config in topics.items() if table.topics.get(topic) != config}
+    if not news:
+        return False
+    merged = {**table.topics, **news}
+    state.put_topics(key, TopicTable(version=table.version + 1, topics=merged))
+    return True

@@ -1,0 +1,100 @@
+"""The bytes of events: every kind survives them, and what is not understood stops the reader."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from gantry_controller.metadata import events
+from gantry_controller.metadata.events import (
+    DeclareGroup,
+    ElectMaster,
+    Event,
+    LiveMember,
+    UnknownEventError,
+    decode_event,
+    encode_event,
+)
+from gantry_controller.metadata.machine import MetadataStateMachine
+from gantry_controller.metadata.results import Result
+from gantry_controller.metadata.state import Topic
+from gantry_protocol.types import BrokerId, Epoch, Index, Offset, Term
+
+LIVE = (LiveMember(broker_id=BrokerId(2), epoch=Epoch(3), max_offset=Offset(2**60)),)
+GROUP: dict[str, Any] = {"cluster": "c", "name": "b"}
+TOPIC = Topic(4, 4, 6, 0, True)
+
+SAMPLES: list[Event] = [
+    DeclareGroup(**GROUP, uid="u", replicas=3, min_in_sync_replicas=2, route_address="r:1"),
+    events.RemoveGroup(**GROUP, uid="u"),
+    events.ApplyBrokerId(**GROUP, broker_id=BrokerId(1), check_code="h:1;2"),
+    events.RegisterBroker(**GROUP, broker_id=BrokerId(1), address="h:1", ha_port=10912),
+    ElectMaster(**GROUP, requester=BrokerId(1), designate=True, live=LIVE, first_wait_over=True),
+    events.AlterSyncStateSet(
+        **GROUP,
+        master_id=BrokerId(1),
+        master_epoch=Epoch(2),
+        new_set=(BrokerId(1), BrokerId(2)),
+        expected_set_epoch=3,
+        live=LIVE,
+    ),
+    events.CleanBrokerData(**GROUP, broker_ids=(BrokerId(1),), clean_living=True),
+    events.CreateTopic(**GROUP, topic="t", config=TOPIC),
+    events.DeleteTopic(**GROUP, topic="t"),
+    events.ImportBroker(**GROUP, broker_id=0, address="h:1", topics={"t": TOPIC}),
+    events.ForgetImport(**GROUP, address="h:1"),
+]
+
+
+@pytest.mark.parametrize("event", SAMPLES, ids=lambda event: type(event).__name__)
+def test_round_trip(event: Event) -> None:
+    assert decode_event(encode_event(event)) == event
+
+
+def test_every_event_has_a_sample() -> None:
+    assert {type(sample) for sample in SAMPLES} == set(Event.__args__)
+
+
+@pytest.mark.parametrize("event", SAMPLES, ids=lambda event: type(event).__name__)
+def test_type_carries_a_version(event: Event) -> None:
+    name = type(event).__name__
+    assert msgspec.msgpack.decode(encode_event(event))["type"] == f"{name}/1"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"\xc1", id="no msgpack"),
+        pytest.param(
+            msgspec.msgpack.encode({"type": "ElectMaster/2", "cluster": "c", "name": "b"}),
+            id="newer layout",
+        ),
+        pytest.param(
+            msgspec.msgpack.encode({"type": "ElectMaster/1", "cluster": "c", "name": "b", "x": 1}),
+            id="unknown field",
+        ),
+        pytest.param(msgspec.msgpack.encode({"type": "ElectMaster/1"}), id="missing field"),
+    ],
+)
+def test_what_is_not_understood_stops_the_machine(data: bytes) -> None:
+    machine = MetadataStateMachine()
+    before = machine.state.digest()
+    with pytest.raises(UnknownEventError, match="cannot read"):
+        machine.apply(Index(1), Term(1), data)
+    assert machine.state.digest() == before
+
+
+def test_listeners_hear_of_changes_only_and_in_order() -> None:
+    machine = MetadataStateMachine()
+    heard: list[Index] = []
+
+    def listen(_event: Event, result: Result) -> None:
+        assert result.group is not None
+        heard.append(result.group.changed_index)
+
+    machine.add_listener(listen)
+    command = encode_event(SAMPLES[0])
+    machine.apply(Index(5), Term(1), command)
+    machine.apply(Index(6), Term(1), command)
+    machine.apply(Index(7), Term(1), encode_event(SAMPLES[2]))
+    assert heard == [5, 7]
