@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Brings the test cluster up: Docker, node image, kind cluster, pod network. Does nothing where it already runs.
+source "$(dirname "$0")/lib.sh"
+
+FREE_GIB_MIN=12 # node image, its build cache and three nodes take about 8
+free_gib=$(df --output=avail -BG "$CACHE_DIR" | tail -n 1 | tr -dc 0-9)
+(( free_gib >= FREE_GIB_MIN )) || die "the test cluster needs $FREE_GIB_MIN GiB of free disk, $CACHE_DIR has $free_gib GiB"
+
+say "test cluster $CLUSTER_NAME:"
+"$CLUSTER_DIR/docker-up.sh"
+"$CLUSTER_DIR/binaries.sh" tools
+"$CLUSTER_DIR/node-image.sh"
+if ! command -v kubectl >/dev/null; then "$CLUSTER_DIR/binaries.sh" node; fi
+
+if ! kind get clusters 2>/dev/null | grep -qx "$CLUSTER_NAME"; then
+    step "create cluster" kind create cluster --name "$CLUSTER_NAME" --image "$NODE_IMAGE" --config "$CLUSTER_DIR/kind.yaml" --kubeconfig "$KUBECONFIG"
+else
+    kind export kubeconfig --name "$CLUSTER_NAME" --kubeconfig "$KUBECONFIG" >/dev/null 2>&1
+fi
+step "guard against stray traffic" "$CLUSTER_DIR/guard.sh" on
+step "pod network" "$CLUSTER_DIR/network.sh"
+step "nodes ready" kubectl wait --for=condition=Ready nodes --all --timeout=120s
+step "system pods ready" kubectl wait --for=condition=Ready pods --all -n kube-system --timeout=180s
+step "storage ready" kubectl -n local-path-storage rollout status deployment local-path-provisioner --timeout=120s
