@@ -67,10 +67,27 @@ class FrameDecoder:
         proxied_from: the client's ``ip:port`` it named, if it did.
     """
 
-    __slots__ = ("_fresh", "_needed", "_pending", "proxied", "proxied_from")
+    __slots__ = (
+        "_chunk",
+        "_fresh",
+        "_needed",
+        "_pending",
+        "_remember",
+        "_starts",
+        "proxied",
+        "proxied_from",
+    )
 
-    def __init__(self, *, expect_preamble: bool = True) -> None:
-        """Start at the first byte; ``expect_preamble`` is False on connections we opened."""
+    def __init__(self, *, expect_preamble: bool = True, remember: bool = False) -> None:
+        """Start at the first byte of a connection.
+
+        Args:
+            expect_preamble: False on connections we opened.
+            remember: keep the bytes of the last ``feed`` for :meth:`take_back`, until ``forget``.
+        """
+        self._remember = remember
+        self._chunk = b""
+        self._starts: list[int] = []  # where in ``_chunk`` each command of the last feed starts
         self._pending = bytearray()  # the start of one incomplete frame (or preamble)
         self._needed = 1  # nothing can be decoded before ``_pending`` holds this many bytes
         self._fresh = expect_preamble  # no frame byte has been seen yet
@@ -96,6 +113,9 @@ class FrameDecoder:
             data = bytes(self._pending)
             self._pending.clear()
         commands: list[RemotingCommand] = []
+        self._starts = []
+        if self._remember:
+            self._chunk = data
         try:
             position = self._strip_preamble(data) if self._fresh else 0
             if position is None:
@@ -154,5 +174,23 @@ class FrameDecoder:
                 command = decode_rocketmq_header(data[header_start:header_end])
             command.body = data[header_end:frame_end]
             commands.append(command)
+            self._starts.append(position)
             position = frame_end
         return position
+
+    def take_back(self, index: int) -> bytes:
+        """Undo decoding: the raw bytes from command ``index`` of the last feed to its very end.
+
+        The incomplete frame after them is included, so the decoder is empty afterwards.
+        """
+        assert self._remember
+        raw = self._chunk[self._starts[index] :]
+        self._pending.clear()
+        self._needed = _PREFIX.size
+        self.forget()
+        return raw
+
+    def forget(self) -> None:
+        """Let go of the bytes kept for :meth:`take_back`."""
+        self._chunk = b""
+        self._starts = []

@@ -13,6 +13,8 @@ import msgspec
 
 from gantry_protocol.errors import FrameError
 
+UNKNOWN_V1 = b"PROXY UNKNOWN\r\n"
+
 _V1_START = b"PROXY "
 _V1_MAX_BYTES = 107  # "a 108-byte buffer is always enough" including the terminating zero
 _V2_START = b"\r\n\r\n\x00\r\nQUIT\n"
@@ -49,7 +51,7 @@ def build_v1(source: tuple[str, int], destination: tuple[str, int]) -> bytes:
     """The version 1 line for a connection from ``source`` to ``destination``, both IP addresses."""
     ips = ipaddress.ip_address(source[0]), ipaddress.ip_address(destination[0])
     if ips[0].version != ips[1].version:
-        return b"PROXY UNKNOWN\r\n"
+        return UNKNOWN_V1
     family = "TCP4" if ips[0].version == 4 else "TCP6"
     return f"PROXY {family} {ips[0]} {ips[1]} {source[1]} {destination[1]}\r\n".encode()
 

@@ -172,8 +172,8 @@ def peek(buffer: bytes | bytearray | memoryview, position: int = 0) -> RecordPee
     (sys_flag,) = _INT32.unpack_from(buffer, position + SYS_FLAG_OFFSET)
     fixed = FIXED[sys_flag & HOST_FAMILIES]
     (
-        size, magic, _crc, queue_id, _flag, queue_offset, physical_offset, _sys_flag, born_timestamp,
-        _born, store_timestamp, _store, _reconsumed, _prepared, body_size,
+        size, magic, _crc, queue_id, _flag, queue_offset, physical_offset, _sys_flag,
+        born_timestamp, _born, store_timestamp, _store, _reconsumed, _prepared, body_size,
     ) = fixed.unpack_from(buffer, position)  # fmt: skip
     body_start = position + fixed.size
     topic_at = body_start + body_size

@@ -1,0 +1,386 @@
+"""One client's connection to a remoting server.
+
+All frames of one wake-up are decoded together and served in order; the replies that are ready leave
+in one write. There is no task per request: a handler answers at once, or returns None and calls
+:meth:`Connection.reply` later. Everything is bounded. A peer that does not read is not read from,
+one that asks too much at once hears ``SYSTEM_BUSY``, one whose unread answers pile up is cut off.
+
+A connection can be *held* at a request: the bytes from that request on are kept undecoded until the
+holder lets the server serve them after all (:meth:`Connection.release`) or hands the connection
+over to another process (:mod:`gantry_protocol.remoting.splice`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.command import FLAG_RESPONSE, RemotingCommand, reply
+from gantry_protocol.errors import FrameError
+from gantry_protocol.frame import FrameDecoder, encode
+from gantry_protocol.hosts import join_address
+from gantry_protocol.process import log
+
+if TYPE_CHECKING:
+    from gantry_protocol.remoting.server import RemotingServer
+
+HIGH_WATER_BYTES = 1024 * 1024  # unsent bytes from which on a peer is no longer read from
+_CLOSE_GRACE_S = 1.0  # how long a closing connection may take to deliver what was written
+
+_log = log.get("remoting")
+
+
+class Pipe(Protocol):
+    """What takes a connection's raw bytes once it is no longer served here."""
+
+    def from_client(self, data: bytes) -> None:
+        """Bytes arrived."""
+
+    def client_congested(self, congested: bool) -> None:
+        """The client stopped (or resumed) reading."""
+
+    def client_lost(self) -> None:
+        """The connection is gone."""
+
+
+class Connection(asyncio.Protocol):
+    """A connected peer.
+
+    Attributes:
+        id: unique within the process.
+        peer: ``ip:port`` of the client; a PROXY preamble's source, when one was given.
+        local: ``ip:port`` the client connected to.
+        proxied: whether a PROXY preamble came first.
+        attrs: whatever the owner of the handler keeps about the peer.
+        closed: no more replies leave; true from the first :meth:`close` on.
+    """
+
+    def __init__(self, server: RemotingServer, number: int) -> None:
+        self.id = number
+        self.peer = ""
+        self.local = ""
+        self.proxied = False
+        self.attrs: dict[str, Any] = {}
+        self.closed = False
+        self.last_active_s = 0.0  # loop time of the last byte in either direction
+        self._server = server
+        self._stats = server.stats
+        self._transport: asyncio.Transport | None = None
+        self._decoder = FrameDecoder(remember=True)
+        self._introduced = False  # ``peer`` and ``proxied`` are final
+        self._partial_bytes = 0  # this connection's share of ``stats.partial_bytes``
+        self._batch: list[
+            RemotingCommand
+        ] = []  # decoded and not all served; ``_next`` is the first
+        self._next = 0
+        self._broken: FrameError | None = None  # what followed the batch; ends the connection
+        self._serving: RemotingCommand | None = None  # with the handler, unanswered
+        self._dispatching = False
+        self._unanswered: dict[int, RemotingCommand] = {}  # by identity: opaques may repeat
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._congested = False  # the transport asked us to stop writing
+        self._held: bytearray | None = None  # undecoded bytes from the held request on
+        self._deferred = bytearray()  # arrived while the batch was stalled
+        self._pipe: Pipe | None = None
+
+    # What the owner calls, always on the loop's thread.
+
+    def send(self, command: RemotingCommand) -> None:
+        """Send a request of ours (40, 39, …) to the client; dropped when closed."""
+        if not self.closed and self._pipe is None:
+            self._enqueue(encode(command))
+
+    def reply(self, request: RemotingCommand, response: RemotingCommand) -> None:
+        """Answer ``request``; a second answer, or one to a oneway request, is dropped."""
+        if request is self._serving:
+            self._serving = None
+        elif self._unanswered.pop(id(request), None) is not None:
+            self._stats.in_flight -= 1
+            self._server.note_answered()
+        else:
+            return
+        self._send_reply(request, response)
+
+    def close(self) -> None:
+        """Deliver what was written, then end the connection."""
+        if self.closed:
+            return
+        self.flush()
+        self.closed = True
+        transport = self._transport
+        if transport is not None:
+            transport.close()
+            if transport.get_write_buffer_size():
+                asyncio.get_running_loop().call_later(_CLOSE_GRACE_S, transport.abort)
+
+    def abort(self) -> None:
+        """End the connection at once, dropping what was not sent."""
+        self.closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def hold(self, first: RemotingCommand) -> None:
+        """Stop serving at ``first``: keep it and all that follows undecoded, and read no more.
+
+        Only from within the handler that was given ``first``, which then returns None. The holder
+        must end it with :meth:`release`, a splice, or :meth:`close`.
+        """
+        assert self._dispatching, "a connection is held from within its handler"
+        assert self._serving is first
+        self._serving = None
+        self._held = bytearray(self._decoder.take_back(self._next) + self._deferred)
+        self._deferred.clear()
+        self._batch, self._next, self._broken = [], 0, None
+        self._count_partial()
+        self._pause_reading()
+
+    @property
+    def held(self) -> bool:
+        """Whether the connection waits for its holder."""
+        return self._held is not None
+
+    def release(self) -> None:
+        """Serve the held requests here after all."""
+        assert self._held is not None
+        assert not self._dispatching
+        data, self._held = bytes(self._held), None
+        if self.closed:
+            return
+        self._consume(data)
+        if not self._congested and self._held is None:
+            self._resume_reading()
+
+    # What the splice calls.
+
+    def attach(self, pipe: Pipe) -> bytes:
+        """Give the bytes from the held request on to ``pipe``; returns those already here."""
+        assert self._held is not None
+        data, self._held = bytes(self._held), None
+        self._pipe = pipe
+        self._stats.spliced += 1
+        if self._congested:
+            pipe.client_congested(True)
+        return data
+
+    def write_raw(self, data: bytes) -> None:
+        """Hand bytes of the other side to the client, as they are."""
+        if self._transport is not None and not self.closed:
+            self.last_active_s = asyncio.get_running_loop().time()
+            self._stats.bytes_out += len(data)
+            self._transport.write(data)
+
+    def pause_client(self, paused: bool) -> None:
+        """Stop or go on reading from the client, as the other side can take it."""
+        if paused:
+            self._pause_reading()
+        else:
+            self._resume_reading()
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client connected."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
+        self.peer = _address(transport.get_extra_info("peername"))
+        self.local = _address(transport.get_extra_info("sockname"))
+        self.last_active_s = asyncio.get_running_loop().time()
+        self._server.connection_opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone, whoever ended it."""
+        self.closed = True
+        self._transport = None
+        self._stats.in_flight -= len(self._unanswered)
+        self._unanswered.clear()
+        self._batch, self._next = [], 0
+        self._held = None
+        self._out.clear()
+        self._decoder = FrameDecoder()
+        self._count_partial()
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            pipe.client_lost()
+        self._server.connection_closed(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes arrived."""
+        self.last_active_s = asyncio.get_running_loop().time()
+        self._stats.bytes_in += len(data)
+        if self.closed:
+            return
+        if self._pipe is not None:
+            self._pipe.from_client(data)
+        elif self._held is not None:
+            self._held += data
+        elif self._batch:
+            self._deferred += data
+        else:
+            self._consume(data)
+
+    def pause_writing(self) -> None:
+        """The client does not read fast enough."""
+        self._congested = True
+        if self._pipe is not None:
+            self._pipe.client_congested(True)
+        else:
+            self._pause_reading()
+
+    def resume_writing(self) -> None:
+        """The client caught up."""
+        self._congested = False
+        if self._pipe is not None:
+            self._pipe.client_congested(False)
+            return
+        if self._batch:
+            self._dispatch()
+        if not self._congested and self._held is None:
+            self._resume_reading()
+
+    # Inside.
+
+    def _consume(self, data: bytes) -> None:
+        try:
+            self._batch = self._decoder.feed(data)
+        except FrameError as error:
+            self._batch, self._broken = error.before, error
+        self._next = 0
+        if not self._introduced:
+            self._introduce()
+        self._count_partial()
+        if self._stats.partial_bytes > self._server.max_partial_bytes:
+            self._broken = FrameError("Incomplete frames of all connections take too much memory.")
+        self._dispatch()
+
+    def _introduce(self) -> None:
+        """The first bytes tell whether somebody forwards for the client."""
+        self.proxied = self._decoder.proxied
+        if self._decoder.proxied_from is not None:
+            self.peer = self._decoder.proxied_from
+        self._introduced = self.proxied or bool(self._batch)
+
+    def _count_partial(self) -> None:
+        now = self._decoder.pending_bytes
+        self._stats.partial_bytes += now - self._partial_bytes
+        self._partial_bytes = now
+
+    def _dispatch(self) -> None:
+        """Serve the batch, until it ends, the client stops reading, or somebody holds the rest."""
+        self._dispatching = True
+        try:
+            while self._next < len(self._batch) and not (self.closed or self._congested):
+                self._serve(self._batch[self._next])
+                self._next += 1
+        finally:
+            self._dispatching = False
+        if self._held is not None or self.closed:
+            self._next = len(self._batch)
+        self.flush()
+        if self._next < len(self._batch):
+            return  # congested; ``resume_writing`` goes on here
+        self._batch, self._next = [], 0
+        self._decoder.forget()
+        if self._broken is not None:
+            self._end_malformed(self._broken)
+        elif self._deferred and self._held is None:
+            data = bytes(self._deferred)
+            self._deferred.clear()
+            self._consume(data)
+
+    def _end_malformed(self, error: FrameError) -> None:
+        self._broken = None
+        self._stats.malformed += 1
+        _log.warning("connection ended by a malformed frame", peer=self.peer, reason=error)
+        self.close()
+
+    def _serve(self, request: RemotingCommand) -> None:
+        server = self._server
+        if request.flag & FLAG_RESPONSE:
+            self._stats.stray_responses += 1
+            return
+        if request.is_oneway:
+            self._stats.oneways += 1
+        else:
+            self._stats.requests += 1
+            if (
+                len(self._unanswered) >= server.max_in_flight
+                or self._stats.in_flight >= server.max_in_flight_total
+            ):
+                self._stats.busy += 1
+                self._send_reply(request, _BUSY)
+                return
+        self._serving = request
+        try:
+            response = server.handler(self, request)
+        except Exception as error:  # noqa: BLE001 - upstream answers code 1 whatever a processor raises
+            response = server.failed(self, request, error)
+        if self._serving is None:  # answered or held from within the handler
+            return
+        self._serving = None
+        if request.is_oneway or self.closed:
+            return
+        if response is not None:
+            self._send_reply(request, response)
+        else:
+            self._unanswered[id(request)] = request
+            self._stats.in_flight += 1
+
+    def _send_reply(self, request: RemotingCommand, response: RemotingCommand) -> None:
+        if request.is_oneway or self.closed or self._pipe is not None:
+            return
+        response.opaque = request.opaque
+        response.flag |= FLAG_RESPONSE
+        try:
+            data = encode(response)
+        except FrameError as error:
+            data = encode(reply(request, ResponseCode.SYSTEM_ERROR, str(error)))
+        self._stats.replies += 1
+        self._enqueue(data)
+
+    def _enqueue(self, data: bytes) -> None:
+        self._out.append(data)
+        self._out_bytes += len(data)
+        if self._out_bytes >= HIGH_WATER_BYTES:
+            self.flush()
+        elif not self._dispatching:
+            self._server.flush_soon(self)
+
+    def flush(self) -> None:
+        """Write what is ready, in one piece."""
+        transport = self._transport
+        if not self._out or transport is None or self.closed:
+            return
+        data = b"".join(self._out) if len(self._out) > 1 else self._out[0]
+        self._out.clear()
+        self._out_bytes = 0
+        self.last_active_s = asyncio.get_running_loop().time()
+        self._stats.bytes_out += len(data)
+        transport.write(data)
+        if transport.get_write_buffer_size() > self._server.max_write_buffer_bytes:
+            self._stats.slow_closed += 1
+            _log.warning("connection ended, its peer does not read", peer=self.peer)
+            self.abort()
+
+    def _pause_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+
+_BUSY = RemotingCommand(
+    code=ResponseCode.SYSTEM_BUSY,
+    flag=FLAG_RESPONSE,
+    remark="[OVERLOAD]system busy, start flow control for a while",
+)
+
+
+def _address(name: object) -> str:
+    if isinstance(name, tuple) and len(name) >= 2:
+        return join_address(str(name[0]), int(name[1]))
+    return "unknown"

@@ -1,0 +1,191 @@
+"""A remoting server: listens, bounds what comes in, and hands requests to one handler.
+
+The handler is a plain function called on the loop's thread. Listening, limits, idle time-outs and
+the orderly end are here; what happens on one connection is in
+:mod:`gantry_protocol.remoting.connection`.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from contextlib import suppress
+
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.errors import GantryError
+from gantry_protocol.process import log
+from gantry_protocol.process.listening import BACKLOG, bind
+from gantry_protocol.remoting.connection import Connection
+from gantry_protocol.remoting.stats import ServerStats
+
+__all__ = ["Connection", "Handler", "RemotingServer", "not_supported"]
+
+Handler = Callable[[Connection, RemotingCommand], RemotingCommand | None]
+
+IDLE_TIMEOUT_S = 120.0  # upstream's serverChannelMaxIdleTimeSeconds
+MAX_CONNECTIONS = 10_000
+MAX_IN_FLIGHT = 4096  # per connection: a consumer parks one pull per queue, thousands are normal
+MAX_IN_FLIGHT_TOTAL = 200_000
+MAX_WRITE_BUFFER_BYTES = 32 * 1024 * 1024  # two of the largest frames
+MAX_PARTIAL_BYTES = 256 * 1024 * 1024
+_LOG_ERRORS_EVERY_S = 1.0
+_CLOSE_WAIT_S = 1.0
+
+_log = log.get("remoting")
+_connection_numbers = itertools.count(1)
+
+
+def not_supported(request: RemotingCommand) -> RemotingCommand:
+    """The answer to a code nobody handles; the leading blank is upstream's."""
+    remark = f" request type {request.code} not supported"
+    return reply(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+
+
+class RemotingServer:
+    """Serves remoting requests on one address.
+
+    Args:
+        handler: returns the answer, or None to answer later by ``connection.reply``; what it raises
+            is answered with code 1 and its text.
+        on_close: told once about every connection that ends.
+        idle_timeout_s: a connection on which nothing moves for so long is closed.
+        max_connections: further ones are closed as they come.
+        max_in_flight: unanswered requests per connection; further ones hear ``SYSTEM_BUSY``.
+        max_in_flight_total: the same over all connections.
+        max_write_buffer_bytes: unread answers per connection; beyond it the connection is cut.
+        max_partial_bytes: bytes of incomplete frames over all connections; whoever exceeds it goes.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        on_close: Callable[[Connection], None] | None = None,
+        idle_timeout_s: float = IDLE_TIMEOUT_S,
+        max_connections: int = MAX_CONNECTIONS,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        max_in_flight_total: int = MAX_IN_FLIGHT_TOTAL,
+        max_write_buffer_bytes: int = MAX_WRITE_BUFFER_BYTES,
+        max_partial_bytes: int = MAX_PARTIAL_BYTES,
+    ) -> None:
+        self.handler = handler
+        self.max_in_flight = max_in_flight
+        self.max_in_flight_total = max_in_flight_total
+        self.max_write_buffer_bytes = max_write_buffer_bytes
+        self.max_partial_bytes = max_partial_bytes
+        self.stats = ServerStats()
+        self.connections: dict[int, Connection] = {}
+        self._on_close = on_close
+        self._idle_timeout_s = idle_timeout_s
+        self._max_connections = max_connections
+        self._listener: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._dirty: list[Connection] = []  # have output to flush at the end of this loop turn
+        self._answered = asyncio.Event()  # set when the last unanswered request is answered
+        self._quiet_until_s = 0.0  # handler errors are not logged before
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port, which is the given one unless that was 0.
+
+        Raises:
+            PortInUseError: somebody listens there.
+        """
+        assert self._listener is None
+        loop = asyncio.get_running_loop()
+        socket = bind(host, port, purpose="remoting")
+        bound_port: int = socket.getsockname()[1]
+        self._listener = await loop.create_server(
+            lambda: Connection(self, next(_connection_numbers)), sock=socket, backlog=BACKLOG
+        )
+        self._sweeper = loop.call_later(self._sweep_interval_s(), self._sweep)
+        return bound_port
+
+    async def stop(self, grace_s: float = 1.0) -> None:
+        """Stop listening, give unanswered requests ``grace_s`` to be answered, close everything.
+
+        Stopping twice, or before ``start``, is harmless.
+        """
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        if self.stats.in_flight and grace_s > 0:
+            self._answered.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._answered.wait(), grace_s)
+        for connection in list(self.connections.values()):
+            connection.close()
+        await self._wait_closed()
+
+    async def _wait_closed(self) -> None:
+        """Until the event loop has let go of every connection; stubborn ones are aborted."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + _CLOSE_WAIT_S
+        while self.connections:
+            if loop.time() >= deadline_s:
+                for connection in list(self.connections.values()):
+                    connection.abort()
+            await asyncio.sleep(0 if loop.time() >= deadline_s else 0.001)
+
+    # What connections call.
+
+    def connection_opened(self, connection: Connection) -> None:
+        """Count a new connection, or turn it away."""
+        if len(self.connections) >= self._max_connections or self._listener is None:
+            self.stats.refused += 1
+            connection.abort()
+            return
+        self.stats.accepted += 1
+        self.connections[connection.id] = connection
+        self.stats.connections = len(self.connections)
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Forget a connection and tell the owner; one that was turned away is nobody's business."""
+        if self.connections.pop(connection.id, None) is None:
+            return
+        self.stats.connections = len(self.connections)
+        self.note_answered()
+        if self._on_close is not None:
+            self._on_close(connection)
+
+    def note_answered(self) -> None:
+        """A request is no longer in flight."""
+        if not self.stats.in_flight:
+            self._answered.set()
+
+    def flush_soon(self, connection: Connection) -> None:
+        """Write the connection's output once everything of this loop turn is ready."""
+        if not self._dirty:
+            asyncio.get_running_loop().call_soon(self._flush_dirty)
+        self._dirty.append(connection)
+
+    def _flush_dirty(self) -> None:
+        dirty, self._dirty = self._dirty, []
+        for connection in dirty:
+            connection.flush()
+
+    def failed(
+        self, connection: Connection, request: RemotingCommand, error: Exception
+    ) -> RemotingCommand:
+        """The answer when the handler raised."""
+        self.stats.handler_errors += 1
+        now_s = asyncio.get_running_loop().time()
+        if not isinstance(error, GantryError) and now_s >= self._quiet_until_s:
+            self._quiet_until_s = now_s + _LOG_ERRORS_EVERY_S
+            _log.exception("handler failed", error, code=request.code, peer=connection.peer)
+        return reply(request, ResponseCode.SYSTEM_ERROR, str(error) or type(error).__name__)
+
+    def _sweep_interval_s(self) -> float:
+        return self._idle_timeout_s / 4
+
+    def _sweep(self) -> None:
+        """Close connections on which nothing moved for the idle time-out."""
+        loop = asyncio.get_running_loop()
+        oldest_s = loop.time() - self._idle_timeout_s
+        for connection in list(self.connections.values()):
+            if connection.last_active_s <= oldest_s:
+                self.stats.idle_closed += 1
+                connection.close()
+        self._sweeper = loop.call_later(self._sweep_interval_s(), self._sweep)

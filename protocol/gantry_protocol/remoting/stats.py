@@ -1,0 +1,79 @@
+"""Plain counters of a remoting endpoint; whoever exports metrics reads them."""
+
+
+class ServerStats:
+    """What a server did; everything but the first three only grows.
+
+    Attributes:
+        connections: open now.
+        in_flight: requests handed to the handler and not answered yet, oneway ones excluded.
+        partial_bytes: bytes held of incomplete frames, over all connections.
+        refused: connections closed at once because there were too many.
+        busy: requests answered ``SYSTEM_BUSY`` without asking the handler.
+        malformed: connections ended by a malformed frame.
+        idle_closed: connections ended because nothing moved.
+        slow_closed: connections ended because the peer did not read what it asked for.
+        stray_responses: response frames nobody waited for.
+    """
+
+    __slots__ = (
+        "accepted",
+        "busy",
+        "bytes_in",
+        "bytes_out",
+        "connections",
+        "handler_errors",
+        "idle_closed",
+        "in_flight",
+        "malformed",
+        "oneways",
+        "partial_bytes",
+        "refused",
+        "replies",
+        "requests",
+        "slow_closed",
+        "spliced",
+        "stray_responses",
+    )
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.in_flight = 0
+        self.partial_bytes = 0
+        self.accepted = 0
+        self.refused = 0
+        self.requests = 0
+        self.oneways = 0
+        self.replies = 0
+        self.busy = 0
+        self.handler_errors = 0
+        self.malformed = 0
+        self.idle_closed = 0
+        self.slow_closed = 0
+        self.spliced = 0
+        self.stray_responses = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+
+    def as_dict(self) -> dict[str, int]:
+        """All counters by name."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class ClientStats:
+    """What a client (or a pool of them) did; ``in_flight`` is the number of calls open now."""
+
+    __slots__ = ("busy", "calls", "closed", "connects", "in_flight", "late_replies", "timeouts")
+
+    def __init__(self) -> None:
+        self.in_flight = 0
+        self.calls = 0
+        self.timeouts = 0
+        self.late_replies = 0
+        self.busy = 0
+        self.connects = 0
+        self.closed = 0
+
+    def as_dict(self) -> dict[str, int]:
+        """All counters by name."""
+        return {name: getattr(self, name) for name in self.__slots__}
