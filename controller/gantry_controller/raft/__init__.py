@@ -1,0 +1,20 @@
+"""Raft as pure functions of inputs: ticks, messages, proposals and reads in, one ``Ready`` out.
+
+The theory is Diego Ongaro's thesis, *Consensus: Bridging Theory and Practice* (2014), cited below
+as "thesis §"; the shape is etcd-io/raft's. Nothing in this package does I/O, knows a clock or draws
+chance except from the generator it is given, so one seed replays a run exactly.
+
+    messages   entries, hard state, and what peers say to each other      (thesis fig. 3.1)
+    codec      messages as bytes
+    log        the log in memory, and how much of it is durable           (thesis §3.5, §10.2.1)
+    progress   the leader's view of one peer                              (thesis §10.2.1)
+    state      everything a node knows, and the four roles it can take    (thesis §3.3)
+    election   pre-vote, vote, check-quorum, the hint that a leader died  (thesis §3.4, §9.6, §6.2)
+    replication  appends and heartbeats, both sides; what is committed    (thesis §3.5, §3.6)
+    reads      linearizable reads without the log                         (thesis §6.4)
+    admission  a node with an empty disk: when may it vote?
+    core       the interface
+
+The rule that holds it together: whatever a peer may count (a vote, an acknowledgement) is sent only
+after it is durable here (``Ready.messages_after_persist``); everything else leaves at once.
+"""

@@ -1,0 +1,99 @@
+"""When may a node with an empty disk vote, and be counted?
+
+A node that lost its disk has forgotten votes it cast and entries it acknowledged; counted again at
+once it could elect a leader without a committed entry, or let two leaders commit (thesis §3.8 rests
+on stable storage). So a node that starts without a stored ``voting`` mark is *blank*: it follows
+and stores, but it neither votes, asks for votes, nor takes a heartbeat's commit index, and all its
+replies say so with ``blank``, a nonce drawn at every start. There are two ways out.
+
+**Founding.** A blank node asks all initial peers whether they are pristine (never in a term, no
+entry); the answer must repeat the nonce, so it was given during this life. When *all* have said
+yes, it may vote. Whatever an earlier life may have promised, it promised to nodes that have since
+been pristine themselves: nothing that was committed with it is left anywhere. A pristine voter
+still says "pristine", and before a quorum votes no term is entered, so the first nodes to finish
+do not lock the others out.
+
+**Admission.** A leader that hears ``blank`` from a peer forgets everything that peer confirmed,
+does not count it, keeps replicating to it, and appends a no-op *x*. When x is committed by a quorum
+without the peer, and the peer holds x, the leader's next append carries ``admit`` = nonce, and the
+peer votes from then on. Why that is enough, for leader L of term T:
+
+- An entry committed before T is in L's log (leader completeness); one committed in T lies before x
+  or was counted without the peer. The peer holds both.
+- Suppose an earlier life of the peer voted for X in T' > T. The quorum Q that stored x did so in
+  term T, after the peer's loss. X, being in T', is not in Q, and its log ends before x. A member of
+  Q that is asked for T' later refuses X, one that had voted in T' would not have stored x in T. So
+  X gets no vote from Q, and without Q there is no majority.
+- A confirmation of an earlier life that arrives late cannot name x or anything behind it; while the
+  peer is not counted, only a reply from a voter that confirms x or more turns it back on.
+
+So one lost volume of three heals by itself, and two need a person: nobody may count them.
+"""
+
+from gantry_controller.raft.messages import Census, CensusReply, EntryKind
+from gantry_controller.raft.progress import Progress
+from gantry_controller.raft.state import RaftState
+
+
+def tick(state: RaftState) -> None:
+    """Ask, at every heartbeat's pace, those who have not said that they are new."""
+    if state.blank == 0 or not state.is_pristine:
+        return
+    state.heartbeat_elapsed += 1
+    if state.heartbeat_elapsed >= state.config.heartbeat_ticks:
+        state.heartbeat_elapsed = 0
+        state.now.extend(
+            Census(state.node_id, node, state.blank)
+            for node in state.others
+            if node not in state.founders
+        )
+
+
+def on_census(state: RaftState, census: Census) -> None:
+    """Say whether this node is new, as of now."""
+    reply = CensusReply(state.node_id, census.source, census.nonce, state.is_pristine)
+    state.now.append(reply)
+
+
+def on_census_reply(state: RaftState, reply: CensusReply) -> None:
+    """Note a founder; with all of them this node may vote."""
+    if state.blank == 0 or reply.nonce != state.blank or not state.is_pristine:
+        return
+    if reply.pristine and reply.source not in state.founders:
+        state.founders.append(reply.source)
+        if len(state.founders) == len(state.others):
+            become_voter(state, "founding")
+
+
+def become_voter(state: RaftState, why: str) -> None:
+    """This node may vote; the mark becomes durable before anything that relies on it leaves."""
+    state.trace("voter", why=why)
+    state.blank = 0
+    state.restart_election_timer()
+
+
+def believe(state: RaftState, progress: Progress, blank: int, index: int) -> bool:
+    """Whether the leader may use a reply with this ``blank``, which confirms up to ``index``.
+
+    A reply of a peer that has become blank changes how the peer is treated, then may be used.
+    """
+    if blank == progress.blank:
+        return True
+    if blank != 0:
+        progress.forget()
+        progress.blank = blank
+        progress.admit_index = state.append_own(EntryKind.NOOP, [b""])
+        state.trace("uncounted", admit_index=progress.admit_index)
+        return True
+    if index >= progress.admit_index:
+        progress.blank = 0
+        state.trace("counted", index=index)
+        return True
+    progress.nudge = True  # perhaps it was admitted and its word was lost: let it confirm again
+    return False
+
+
+def nonce_to_admit(state: RaftState, progress: Progress) -> int:
+    """The nonce an append to this peer shall carry: its own if it may vote from now on, else 0."""
+    ready = min(progress.match_index, state.log.commit_index) >= progress.admit_index
+    return progress.blank if ready else 0

@@ -1,0 +1,51 @@
+"""The knobs of the core: counts and bytes, never seconds; the driver turns ticks into time."""
+
+import msgspec
+from gantry_protocol.errors import ConfigError
+from gantry_protocol.types import NodeId
+
+
+class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Who takes part and within which bounds.
+
+    Attributes:
+        node_id: this node.
+        voters: all initial members, this node included.
+        election_ticks: a follower that hears no leader campaigns after 1x to 2x this; a leader
+            that hears no quorum for this long steps down.
+        heartbeat_ticks: pause between heartbeats.
+        hurry_ticks: once the leader's process is known to be gone, campaign within this.
+        append_bytes_max: entries in one message stop at this size (one entry always fits).
+        inflight_max: appends on their way to one peer.
+        uncommitted_bytes_max: proposals are refused beyond this, so memory is bounded while no
+            quorum answers.
+        apply_entries_max: entries handed out and not yet reported as applied.
+    """
+
+    node_id: NodeId
+    voters: tuple[NodeId, ...]
+    election_ticks: int = 20
+    heartbeat_ticks: int = 3
+    hurry_ticks: int = 6
+    append_bytes_max: int = 256 * 1024
+    inflight_max: int = 64
+    uncommitted_bytes_max: int = 16 * 1024 * 1024
+    apply_entries_max: int = 1024
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work.
+
+        Raises:
+            ConfigError: names the setting.
+        """
+        if self.node_id not in self.voters:
+            raise ConfigError(f"Node {self.node_id} is not among the peers {list(self.voters)}.")
+        if len(set(self.voters)) != len(self.voters):
+            raise ConfigError(f"The peers {list(self.voters)} name a node twice.")
+        if any(node < 1 for node in self.voters):
+            raise ConfigError(f"The peers {list(self.voters)} must be numbered from 1.")
+        if not 0 < self.heartbeat_ticks < self.election_ticks:
+            raise ConfigError(
+                f"The heartbeat ({self.heartbeat_ticks} ticks) must be shorter than the election "
+                f"time-out ({self.election_ticks} ticks)."
+            )

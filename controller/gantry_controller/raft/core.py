@@ -1,0 +1,386 @@
+"""``RaftCore``: the interface of the consensus core, in the shape of etcd's Ready.
+
+A driver does this, forever:
+
+    core.tick() / core.step(message) / core.propose(commands) / core.read_index(contexts)
+    ready = core.ready()
+    send ready.messages_now
+    write ready.hard_state and ready.entries; when durable, and in this order:
+        core.persisted(ready.batch); send ready.messages_after_persist
+    apply ready.committed; core.applied(index)
+    answer ready.reads once their index is applied; refuse ready.reads_dropped
+
+``ready()`` may be called again while earlier batches are still being written; batches must become
+durable, and be reported, in order. ``messages_after_persist`` of a Ready that has nothing to write
+wait for the batch before it (``Ready.batch`` then names that one).
+"""
+
+from collections import deque
+
+import msgspec
+from gantry_protocol.types import Index, NodeId, Term
+
+from gantry_controller.raft import admission, election, replication
+from gantry_controller.raft.config import RaftConfig
+from gantry_controller.raft.errors import MessageError, NotLeader, Overloaded
+from gantry_controller.raft.messages import (
+    Append,
+    AppendReply,
+    Census,
+    CensusReply,
+    Entry,
+    EntryKind,
+    HardState,
+    Heartbeat,
+    HeartbeatReply,
+    Message,
+    VoteReply,
+    VoteRequest,
+)
+from gantry_controller.raft.progress import Progress
+from gantry_controller.raft.reads import ReadState
+from gantry_controller.raft.state import RaftState, Randomness, Role, Tracer
+
+
+class SoftState(msgspec.Struct, frozen=True):
+    """What need not survive a crash but interests the node's surroundings."""
+
+    role: Role
+    term: Term
+    leader: NodeId | None
+
+
+class Ready(msgspec.Struct):
+    """What a pass produced; see the module for the order in which to handle it.
+
+    Attributes:
+        batch: number of the batch that must be durable for ``messages_after_persist``.
+        hard_state: to write, or None.
+        entries: to write; the first may overwrite what was written at its index and behind it.
+        messages_now: to send at once.
+        messages_after_persist: to send when ``batch`` is durable.
+        committed: to apply, in order.
+        reads: may be answered once their index is applied.
+        reads_dropped: contexts of reads this node cannot answer any more.
+        soft_state: the new role, term or leader, or None if all are as before.
+    """
+
+    batch: int
+    hard_state: HardState | None
+    entries: list[Entry]
+    messages_now: list[Message]
+    messages_after_persist: list[Message]
+    committed: list[Entry]
+    reads: list[ReadState]
+    reads_dropped: list[object]
+    soft_state: SoftState | None
+
+    @property
+    def must_persist(self) -> bool:
+        """Whether there is anything to write."""
+        return self.hard_state is not None or bool(self.entries)
+
+
+class RaftCore:
+    """One node of a quorum. Not thread-safe; every call returns at once."""
+
+    def __init__(
+        self,
+        config: RaftConfig,
+        rng: Randomness,
+        *,
+        hard_state: HardState | None = None,
+        entries: list[Entry] | None = None,
+        tracer: Tracer | None = None,
+    ) -> None:
+        """Start as a follower with what recovery found.
+
+        Args:
+            config: who takes part and within which bounds.
+            rng: seeds time-outs and nonces; the only chance there is.
+            hard_state: None for an empty disk.
+            entries: the recovered log, all of it durable; taken over, not copied.
+            tracer: gets each event's name and facts.
+        """
+        hard = HardState() if hard_state is None else hard_state
+        self._state = RaftState(config, rng, hard, entries or [], tracer)
+        self._batch = 0
+        self._under_way: deque[tuple[int, HardState]] = deque()
+        self._last_hard = hard
+        self._durable_hard = hard
+        self._last_soft = self._soft_state()
+
+    # ---- what a driver may look at ---------------------------------------------------------------
+
+    @property
+    def node_id(self) -> NodeId:
+        """This node."""
+        return self._state.node_id
+
+    @property
+    def role(self) -> Role:
+        """The role in the present term."""
+        return self._state.role
+
+    @property
+    def term(self) -> Term:
+        """The newest term seen."""
+        return self._state.term
+
+    @property
+    def leader(self) -> NodeId | None:
+        """Who leads the present term, as far as is known."""
+        return self._state.leader
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this node may vote (``admission``)."""
+        return self._state.blank == 0
+
+    @property
+    def commit_index(self) -> Index:
+        """Entries up to here will never change."""
+        return self._state.log.commit_index
+
+    @property
+    def applied_index(self) -> Index:
+        """Entries up to here have been reported as applied."""
+        return self._state.log.applied_index
+
+    @property
+    def last_index(self) -> Index:
+        """End of the log."""
+        return self._state.log.last_index
+
+    @property
+    def term_is_committed(self) -> bool:
+        """Whether an entry of the present term is committed."""
+        return self._state.term_is_committed
+
+    @property
+    def peers(self) -> dict[NodeId, Progress]:
+        """The leader's view of the others; empty on a node that does not lead."""
+        return self._state.peers
+
+    # ---- inputs ----------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """One unit of time has passed."""
+        state = self._state
+        if state.role is Role.LEADER:
+            replication.tick_leader(state)
+            election.tick_leader(state)
+        else:
+            admission.tick(state)
+            election.tick(state)
+
+    def leader_lost(self, node: NodeId) -> None:
+        """Hint: the process of ``node`` has closed its connections and refuses new ones."""
+        election.leader_lost(self._state, node)
+
+    def propose(self, commands: list[bytes]) -> Index:
+        """Append commands to the log.
+
+        Returns:
+            The index of the first; the others follow it. They take effect if and when an entry
+            with this index *and the present term* is committed.
+
+        Raises:
+            NotLeader: with the leader, if one is known.
+            Overloaded: too many bytes wait for a quorum; nothing was appended.
+        """
+        state = self._state
+        if state.role is not Role.LEADER:
+            raise NotLeader(state.leader)
+        size = sum(map(len, commands))
+        limit = state.config.uncommitted_bytes_max
+        if state.uncommitted_bytes and state.uncommitted_bytes + size > limit:
+            raise Overloaded(
+                f"{state.uncommitted_bytes} bytes of commands already wait for a quorum (limit "
+                f"{limit}); try again when it has answered."
+            )
+        return state.append_own(EntryKind.COMMAND, commands)
+
+    def read_index(self, contexts: list[object]) -> None:
+        """Begin linearizable reads; each context comes back in ``reads`` or ``reads_dropped``.
+
+        Raises:
+            NotLeader: with the leader, if one is known.
+        """
+        state = self._state
+        if state.role is not Role.LEADER:
+            raise NotLeader(state.leader)
+        state.reads.add(contexts, state.log.commit_index if state.term_is_committed else None)
+        replication.confirm_reads(state)
+
+    def step(self, message: Message) -> None:
+        """Take a peer's message.
+
+        Raises:
+            MessageError: no honest peer of this quorum sends that; nothing was changed.
+            LogLostError: the own disk has lost what this node acknowledged.
+        """
+        state = self._state
+        if message.target != state.node_id or message.source not in state.others:
+            raise MessageError(
+                f"a message from node {message.source} to node {message.target} reached node "
+                f"{state.node_id} of {list(state.config.voters)}"
+            )
+        match message:
+            case Census():
+                admission.on_census(state, message)
+            case CensusReply():
+                admission.on_census_reply(state, message)
+            case VoteRequest():
+                self._step_vote_request(message)
+            case _:
+                self._step_in_term(message)
+
+    def persisted(self, batch: int) -> None:
+        """``batch`` is durable. Batches must be reported in order."""
+        expected, self._durable_hard = self._under_way.popleft()
+        assert batch == expected, "batches become durable in order"
+        state = self._state
+        state.log.batch_persisted()
+        durable = self._durable_hard
+        if state.role is Role.LEADER:
+            replication.update_commit(state)
+        elif (durable.term, durable.vote) == (state.term, state.node_id):
+            election.own_vote_is_durable(state)
+
+    def applied(self, index: Index) -> None:
+        """Entries up to ``index`` have been applied."""
+        log = self._state.log
+        assert log.applied_index <= index <= log.handed_index
+        log.applied_index = index
+
+    # ---- output ----------------------------------------------------------------------------------
+
+    def ready(self) -> Ready:
+        """Everything that has to happen now; may be empty."""
+        state = self._state
+        if state.role is Role.LEADER:
+            replication.send_all(state)
+        entries = state.log.submit()
+        hard_state = self._hard_state_to_write(entries)
+        now, state.now = state.now, []
+        after_persist, state.after_persist = state.after_persist, []
+        reads, state.reads_confirmed = state.reads_confirmed, []
+        dropped, state.reads_dropped = state.reads_dropped, []
+        return Ready(
+            batch=self._batch,
+            hard_state=hard_state,
+            entries=entries,
+            messages_now=now,
+            messages_after_persist=after_persist,
+            committed=state.log.hand_out(state.config.apply_entries_max),
+            reads=reads,
+            reads_dropped=dropped,
+            soft_state=self._changed_soft_state(),
+        )
+
+    def _hard_state_to_write(self, entries: list[Entry]) -> HardState | None:
+        """The hard state, if it changed or comes with entries; commit alone is not worth a sync."""
+        hard = self._state.hard_state
+        last = self._last_hard
+        changed = (hard.term, hard.vote, hard.voting) != (last.term, last.vote, last.voting)
+        if not changed and not entries:
+            return None
+        self._batch += 1
+        self._last_hard = hard
+        self._under_way.append((self._batch, hard))
+        self._state.log.batch_submitted()
+        return hard
+
+    def _soft_state(self) -> SoftState:
+        return SoftState(self._state.role, self._state.term, self._state.leader)
+
+    def _changed_soft_state(self) -> SoftState | None:
+        soft = self._soft_state()
+        if soft == self._last_soft:
+            return None
+        self._last_soft = soft
+        return soft
+
+    # ---- messages --------------------------------------------------------------------------------
+
+    def _step_vote_request(self, request: VoteRequest) -> None:
+        """Voting is refused by silence while a leader is heard, and by a blank node always."""
+        state = self._state
+        if state.blank != 0:
+            return
+        if request.term < state.term:
+            reply = VoteReply(state.node_id, request.source, state.term, False, request.pre)
+            state.now.append(reply)
+            return
+        if state.hears_leader:
+            return
+        if request.pre:
+            election.on_pre_vote_request(state, request)
+            return
+        if request.term > state.term:
+            state.become_follower(request.term, None)
+        election.on_vote_request(state, request)
+
+    def _step_in_term(
+        self, message: Append | AppendReply | Heartbeat | HeartbeatReply | VoteReply
+    ) -> None:
+        """Adopt a higher term, refuse a lower one (thesis §3.3), then handle the message."""
+        state = self._state
+        if isinstance(message, VoteReply) and message.pre and message.granted:
+            if message.term == state.term + 1:  # about a term that nobody has entered
+                election.on_vote_reply(state, message)
+            return
+        if message.term > state.term:
+            state.become_follower(message.term, None)
+        elif message.term < state.term:
+            self._answer_old_term(message)
+            return
+        match message:
+            case Append():
+                self._follow(message.source)
+                replication.on_append(state, message)
+            case Heartbeat():
+                self._follow(message.source)
+                replication.on_heartbeat(state, message)
+            case VoteReply():
+                election.on_vote_reply(state, message)
+            case _:
+                self._step_reply(message)
+
+    def _step_reply(self, message: AppendReply | HeartbeatReply) -> None:
+        state = self._state
+        if state.role is not Role.LEADER:
+            return
+        if isinstance(message, HeartbeatReply):
+            replication.on_heartbeat_reply(state, message)
+            return
+        if message.index > state.log.last_index:
+            raise MessageError(
+                f"node {message.source} answers for entry {message.index} of term {message.term}, "
+                f"but this leader has sent no more than {state.log.last_index}"
+            )
+        replication.on_append_reply(state, message)
+
+    def _follow(self, leader: NodeId) -> None:
+        """A leader of the present term speaks (thesis §3.4: candidates give way)."""
+        state = self._state
+        assert state.role is not Role.LEADER, "two leaders in one term"
+        if state.role is not Role.FOLLOWER or state.leader is None:
+            state.become_follower(state.term, leader)
+        assert state.leader == leader, "two leaders in one term"
+        state.restart_election_timer()
+
+    def _answer_old_term(
+        self, message: Append | AppendReply | Heartbeat | HeartbeatReply | VoteReply
+    ) -> None:
+        """Tell a leader of an older term; with pre-vote it may not learn otherwise (etcd #8517).
+
+        This node's term is higher although somebody leads an older one, so no vote will raise the
+        others; the answer makes that leader step down and the election settles the term.
+        """
+        state = self._state
+        if isinstance(message, (Append, Heartbeat)):
+            state.now.append(
+                HeartbeatReply(state.node_id, message.source, state.term, 0, state.blank)
+            )

@@ -1,0 +1,40 @@
+"""What the core refuses, and why; each is an operating error that a caller handles or shows."""
+
+from gantry_protocol.errors import GantryError, WireError
+from gantry_protocol.types import Index, NodeId
+
+
+class NotLeader(GantryError):  # noqa: N818 - a plain word reads better where it is caught
+    """This node cannot order a command or confirm a read.
+
+    Attributes:
+        leader: who can, as far as this node knows; None while there is nobody.
+    """
+
+    def __init__(self, leader: NodeId | None) -> None:
+        hint = "no leader is known; try again" if leader is None else f"the leader is node {leader}"
+        super().__init__(f"This controller node is not the leader; {hint}.")
+        self.leader = leader
+
+
+class Overloaded(GantryError):  # noqa: N818 - a plain word reads better where it is caught
+    """A bound is full. The command was not taken; trying again later is safe."""
+
+
+class LogLostError(GantryError):
+    """The disk no longer holds what this node had acknowledged (thesis §3.8 forbids that).
+
+    Going on would let a committed entry vanish, so the node must not take part.
+    """
+
+    def __init__(self, committed: Index, last: Index) -> None:
+        super().__init__(
+            f"The leader has committed entry {committed} with this node's word, but its log ends "
+            f"at {last}: the data directory is older than the node's last acknowledgement "
+            "(restored from a copy?); give the node an empty data directory and the others will "
+            "fill it."
+        )
+
+
+class MessageError(WireError):
+    """Bytes from a peer, or from disk, that are no message or no entry."""

@@ -1,0 +1,192 @@
+"""Entries, hard state, and what peers say to each other (thesis figure 3.1, extended).
+
+An entry is encoded once, by the leader that makes it: the same bytes go to its own disk, to every
+peer, and from there to the peer's disk. Messages are frozen values, so a simulator or a transport
+may hold, repeat and reorder them.
+
+Three fields go beyond the thesis:
+
+``round``   the leader's read counter when the message was sent; a reply echoes it. A quorum of
+            echoes proves that nobody else led when the counter was raised (``reads``).
+``blank``   in replies: 0 from a voter, else the nonce of a node that may not be counted
+            (``admission``).
+``admit``   in appends: the nonce of such a node that may vote from now on.
+"""
+
+import struct
+from enum import IntEnum
+
+import msgspec
+from gantry_protocol.types import Index, NodeId, Term
+
+from gantry_controller.raft.errors import MessageError
+
+ENTRY_HEADER = struct.Struct(">BQQ")  # kind, term, index; the command follows
+
+
+class EntryKind(IntEnum):
+    """What an entry is for. The values are the first byte of its encoding, on disk and wire."""
+
+    COMMAND = 1  # for the state machine
+    NOOP = 2  # a leader's first entry, or the mark of an admission; applies as nothing
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One entry of the log.
+
+    Attributes:
+        encoded: kind, term, index and command; what is stored and sent.
+    """
+
+    index: Index
+    term: Term
+    kind: EntryKind
+    encoded: bytes
+
+    @property
+    def command(self) -> bytes:
+        """The bytes the state machine gets; empty for a no-op."""
+        return self.encoded[ENTRY_HEADER.size :]
+
+
+def make_entry(kind: EntryKind, term: Term, index: Index, command: bytes = b"") -> Entry:
+    """Encode a new entry."""
+    return Entry(index, term, kind, ENTRY_HEADER.pack(kind, term, index) + command)
+
+
+_KINDS = {int(kind): kind for kind in EntryKind}
+
+
+def parse_entry(encoded: bytes) -> Entry:
+    """The entry that ``encoded`` holds.
+
+    Raises:
+        MessageError: too short, or of a kind this program does not know.
+    """
+    if len(encoded) < ENTRY_HEADER.size:
+        raise MessageError(f"an entry of {len(encoded)} bytes is shorter than its header")
+    kind, term, index = ENTRY_HEADER.unpack_from(encoded)
+    if kind not in _KINDS:
+        raise MessageError(f"entry {index} is of the unknown kind {kind}")
+    return Entry(index, term, _KINDS[kind], encoded)
+
+
+class HardState(msgspec.Struct, frozen=True, gc=False):
+    """What must survive a crash beside the log (thesis §3.8).
+
+    Attributes:
+        term: the newest term this node has seen.
+        vote: whom it voted for in ``term``; None for nobody.
+        commit: a lower bound of what is committed; spares a restart the wait, proves nothing new.
+        voting: whether the node may vote and be counted (``admission``).
+    """
+
+    term: Term = Term(0)
+    vote: NodeId | None = None
+    commit: Index = Index(0)
+    voting: bool = False
+
+
+class Append(msgspec.Struct, frozen=True):
+    """AppendEntries: ``entries`` follow the entry (``prev_index``, ``prev_term``)."""
+
+    source: NodeId
+    target: NodeId
+    term: Term
+    prev_index: Index
+    prev_term: Term
+    commit: Index
+    round: int
+    admit: int
+    entries: tuple[Entry, ...]
+
+
+class AppendReply(msgspec.Struct, frozen=True, gc=False):
+    """Answer to an Append.
+
+    Attributes:
+        index: accepted: the log matches the leader's, durably, up to here.
+            rejected: the ``prev_index`` that did not match.
+        hint_index: rejected: where the follower's log may match at the earliest look.
+        hint_term: rejected: the follower's term there.
+    """
+
+    source: NodeId
+    target: NodeId
+    term: Term
+    index: Index
+    rejected: bool
+    hint_index: Index
+    hint_term: Term
+    round: int
+    blank: int
+
+
+class Heartbeat(msgspec.Struct, frozen=True, gc=False):
+    """The leader lives. ``commit`` never exceeds what this peer is known to hold."""
+
+    source: NodeId
+    target: NodeId
+    term: Term
+    commit: Index
+    round: int
+
+
+class HeartbeatReply(msgspec.Struct, frozen=True, gc=False):
+    """Answer to a Heartbeat; with a higher term also to messages of a leader that was replaced."""
+
+    source: NodeId
+    target: NodeId
+    term: Term
+    round: int
+    blank: int
+
+
+class VoteRequest(msgspec.Struct, frozen=True, gc=False):
+    """RequestVote; with ``pre`` a question about a term that nobody has entered (thesis §9.6)."""
+
+    source: NodeId
+    target: NodeId
+    term: Term
+    last_index: Index
+    last_term: Term
+    pre: bool
+
+
+class VoteReply(msgspec.Struct, frozen=True, gc=False):
+    """Answer to a VoteRequest. A granted pre-vote carries the asked term, all else the own."""
+
+    source: NodeId
+    target: NodeId
+    term: Term
+    granted: bool
+    pre: bool
+
+
+class Census(msgspec.Struct, frozen=True, gc=False):
+    """A node with an empty disk asks whether the peer is new as well (``admission``)."""
+
+    source: NodeId
+    target: NodeId
+    nonce: int
+
+
+class CensusReply(msgspec.Struct, frozen=True, gc=False):
+    """Answer to a Census: whether this node has never been in a term and holds no entry."""
+
+    source: NodeId
+    target: NodeId
+    nonce: int
+    pristine: bool
+
+
+Message = (
+    Append
+    | AppendReply
+    | Heartbeat
+    | HeartbeatReply
+    | VoteRequest
+    | VoteReply
+    | Census
+    | CensusReply
+)

@@ -1,0 +1,224 @@
+"""Appends and heartbeats, both sides, and what is committed (thesis §3.5, §3.6, §10.2.1).
+
+Leader: ``send_all`` runs once per pass and sends each peer everything its window allows, so entries
+proposed together travel together. Entries leave before they are on the leader's own disk; the
+leader counts itself only for what is (``log.persisted_index``).
+
+Follower: an append is answered when its entries are durable, a rejection at once. Commit follows
+the leader's, but never beyond the last entry *this message* covers: what stands behind it may be
+the rest of an older leader's log.
+
+Commit: only an entry of the leader's own term is committed by counting; older ones follow with it
+(§3.6.2, figure 3.7, known as Figure 8 of the paper).
+"""
+
+from gantry_protocol.types import Index, NodeId
+
+from gantry_controller.raft import admission
+from gantry_controller.raft.errors import LogLostError
+from gantry_controller.raft.messages import Append, AppendReply, Heartbeat, HeartbeatReply
+from gantry_controller.raft.progress import Progress
+from gantry_controller.raft.quorum import reached_by_quorum
+from gantry_controller.raft.state import RaftState
+
+# ---- leader ------------------------------------------------------------------------------------
+
+
+def tick_leader(state: RaftState) -> None:
+    """Make heartbeats due."""
+    state.heartbeat_elapsed += 1
+    if state.heartbeat_elapsed >= state.config.heartbeat_ticks:
+        state.heartbeat_elapsed = 0
+        for progress in state.peers.values():
+            progress.heartbeat_due = True
+
+
+def send_all(state: RaftState) -> None:
+    """Send each peer what it may get now."""
+    for node, progress in state.peers.items():
+        _send_entries(state, node, progress)
+        committed = min(progress.match_index, state.log.commit_index)
+        news = progress.commit_sent < committed or progress.round_sent < state.reads.round
+        if progress.heartbeat_due or news:
+            progress.heartbeat_due = False
+            progress.commit_sent = committed
+            progress.round_sent = state.reads.round
+            state.now.append(
+                Heartbeat(state.node_id, node, state.term, committed, state.reads.round)
+            )
+
+
+def _send_entries(state: RaftState, node: NodeId, progress: Progress) -> None:
+    """Fill the peer's window; while probing, and when nudged, an empty append will do."""
+    must = progress.nudge or not progress.streaming
+    progress.nudge = False
+    while progress.may_send(state.config.inflight_max):
+        if progress.next_index > state.log.last_index and not must:
+            return
+        _send_append(state, progress, node, state.config.append_bytes_max)
+        must = False
+    if must and progress.streaming:  # the window is full and perhaps lost: ask, without entries
+        _send_append(state, progress, node, 0)
+
+
+def _send_append(state: RaftState, progress: Progress, node: NodeId, bytes_max: int) -> None:
+    log = state.log
+    prev_index = Index(progress.next_index - 1)
+    prev_term = log.term_at(prev_index)
+    assert prev_term is not None
+    entries = log.entries_from(progress.next_index, bytes_max) if bytes_max else ()
+    last = Index(prev_index + len(entries))
+    progress.sent(last)
+    progress.commit_sent = min(last, log.commit_index)
+    progress.round_sent = state.reads.round
+    admit = admission.nonce_to_admit(state, progress)
+    state.now.append(
+        Append(
+            state.node_id,
+            node,
+            state.term,
+            prev_index,
+            prev_term,
+            log.commit_index,
+            state.reads.round,
+            admit,
+            entries,
+        )
+    )
+
+
+def on_append_reply(state: RaftState, reply: AppendReply) -> None:
+    """A follower has stored entries, or could not match them."""
+    progress = state.peers[reply.source]
+    confirmed = Index(0) if reply.rejected else reply.index
+    if not admission.believe(state, progress, reply.blank, confirmed):
+        return
+    _heard(state, progress, reply.round)
+    if reply.rejected:
+        hint = state.log.conflict_hint(reply.hint_index, reply.hint_term)
+        if progress.rejected(reply.index, hint):
+            state.trace("rejected", source=reply.source, index=reply.index, hint=hint)
+    elif progress.accepted(reply.index):
+        update_commit(state)
+
+
+def on_heartbeat_reply(state: RaftState, reply: HeartbeatReply) -> None:
+    """A follower lives; if it still lacks entries, something on the way to it may be lost."""
+    progress = state.peers[reply.source]
+    if not admission.believe(state, progress, reply.blank, 0):
+        return
+    _heard(state, progress, reply.round)
+    if progress.match_index < state.log.last_index or not progress.counts:
+        progress.nudge = True
+        progress.probe_sent = False
+
+
+def _heard(state: RaftState, progress: Progress, acked_round: int) -> None:
+    progress.recently_active = True
+    progress.silent_ticks = 0
+    if acked_round > progress.round_acked:
+        progress.round_acked = acked_round
+        confirm_reads(state)
+
+
+def update_commit(state: RaftState) -> None:
+    """Commit what a quorum holds durably, if it is of this term."""
+    matches = [progress.match_index for progress in state.peers.values() if progress.counts]
+    matches.append(state.log.persisted_index)
+    index = Index(reached_by_quorum(matches, len(state.config.voters)))
+    before = state.log.commit_index
+    if index <= before or not may_commit_by_counting(state, index):
+        return
+    state.log.commit_to(index)
+    state.uncommitted_bytes -= state.log.bytes_between(before, index)
+    state.reads.term_committed(index)
+    confirm_reads(state)
+
+
+def may_commit_by_counting(state: RaftState, index: Index) -> bool:
+    """An older term's entry may still be overwritten, however many hold it (§3.6.2)."""
+    return state.log.term_at(index) == state.term
+
+
+def confirm_reads(state: RaftState) -> None:
+    """Release the reads whose round a quorum has echoed; the leader's own word is the newest."""
+    rounds = [progress.round_acked for progress in state.peers.values() if progress.counts]
+    rounds.append(state.reads.round)
+    acked = reached_by_quorum(rounds, len(state.config.voters))
+    state.reads_confirmed += state.reads.confirmed(acked)
+
+
+# ---- follower ----------------------------------------------------------------------------------
+
+
+def on_append(state: RaftState, message: Append) -> None:
+    """Store a leader's entries, or say where the logs may match."""
+    log = state.log
+    if message.prev_index < log.commit_index:
+        _accept(state, message, log.commit_index)  # old news: committed entries match for sure
+    elif log.term_at(message.prev_index) == message.prev_term:
+        cut = log.merge(message.prev_index, message.entries)
+        if cut is not None:
+            state.trace("cut", first=cut)
+        last = Index(message.prev_index + len(message.entries))
+        log.commit_to(commit_covered(message.commit, last))
+        if message.admit and message.admit == state.blank:
+            admission.become_voter(state, "admission")
+        _accept(state, message, last)
+    else:
+        _reject(state, message)
+
+
+def commit_covered(leader_commit: Index, last: Index) -> Index:
+    """What the leader has committed, as far as this message vouches for it (§3.5)."""
+    return min(leader_commit, last)
+
+
+def _accept(state: RaftState, message: Append, index: Index) -> None:
+    state.after_persist.append(
+        AppendReply(
+            source=state.node_id,
+            target=message.source,
+            term=state.term,
+            index=index,
+            rejected=False,
+            hint_index=Index(0),
+            hint_term=message.term,
+            round=message.round,
+            blank=state.blank,
+        )
+    )
+
+
+def _reject(state: RaftState, message: Append) -> None:
+    hint = state.log.conflict_hint(message.prev_index, message.prev_term)
+    hint_term = state.log.term_at(hint)
+    assert hint_term is not None
+    state.now.append(
+        AppendReply(
+            source=state.node_id,
+            target=message.source,
+            term=state.term,
+            index=message.prev_index,
+            rejected=True,
+            hint_index=hint,
+            hint_term=hint_term,
+            round=message.round,
+            blank=state.blank,
+        )
+    )
+
+
+def on_heartbeat(state: RaftState, message: Heartbeat) -> None:
+    """The leader lives. A blank node takes no commit from it: it may be meant for its past life.
+
+    Raises:
+        LogLostError: this node confirmed entries that its log does not hold.
+    """
+    if state.blank == 0:
+        if message.commit > state.log.last_index:
+            raise LogLostError(message.commit, state.log.last_index)
+        state.log.commit_to(message.commit)
+    state.now.append(
+        HeartbeatReply(state.node_id, message.source, state.term, message.round, state.blank)
+    )

@@ -1,0 +1,201 @@
+"""Everything one node knows, and the roles it can take (thesis §3.3, figure 3.3).
+
+                   hears nothing           quorum would vote        quorum voted
+      FOLLOWER ──────────────▶ PRE_CANDIDATE ──────────▶ CANDIDATE ──────────▶ LEADER
+          ▲                        │                         │                   │
+          └────────────────────────┴──── a leader, or a higher term ────────────┘
+                                          (a leader also: no quorum heard)
+
+The functions of the other modules read and change this state; the transitions are here, because
+each must leave everything consistent in one step. State is changed by one caller at a time and no
+callback leaves the package, so there is nothing to lock.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Protocol
+
+from gantry_protocol.types import Index, NodeId, Term
+
+from gantry_controller.raft.config import RaftConfig
+from gantry_controller.raft.log import RaftLog
+from gantry_controller.raft.messages import Entry, EntryKind, HardState, Message, make_entry
+from gantry_controller.raft.progress import Progress
+from gantry_controller.raft.quorum import quorum_size
+from gantry_controller.raft.reads import ReadQueue, ReadState
+
+
+class Role(Enum):
+    """What a node is in its present term."""
+
+    FOLLOWER = "follower"
+    PRE_CANDIDATE = "pre-candidate"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+
+
+class Randomness(Protocol):
+    """Where chance comes from; ``random.Random`` is one."""
+
+    def randrange(self, start: int, stop: int) -> int:
+        """A number in [start, stop)."""
+
+    def getrandbits(self, k: int, /) -> int:
+        """A number in [0, 2**k)."""
+
+
+Tracer = Callable[[str, dict[str, object]], None]
+"""Gets an event's name and facts, for tests and diagnosis; must not call back."""
+
+
+class RaftState:
+    """One node's state.
+
+    Attributes:
+        term: the newest term seen; persisted before anything that depends on it is sent.
+        vote: whom this node voted for in ``term``.
+        leader: who leads ``term`` as far as is known.
+        blank: 0 if this node may vote; else the nonce of its present life (``admission``).
+        founders: while blank: peers that have said they are new as well.
+        peers: the leader's view of each other voter, by id; rebuilt at every election.
+        votes: answers to the present campaign.
+        election_elapsed: ticks since a leader was heard, or since the campaign began.
+        election_timeout: ticks after which to campaign; drawn anew for every wait.
+        uncommitted_bytes: encoded size of the entries beyond commit (leader only).
+        now, after_persist: messages of this pass (see ``core.Ready``).
+        reads_confirmed, reads_dropped: reads that ended in this pass.
+    """
+
+    def __init__(
+        self,
+        config: RaftConfig,
+        rng: Randomness,
+        hard: HardState,
+        entries: list[Entry],
+        tracer: Tracer | None,
+    ) -> None:
+        self.config = config
+        self.rng = rng
+        self.tracer = tracer
+        self.others = sorted(node for node in config.voters if node != config.node_id)
+        self.log = RaftLog(entries, hard.commit)
+        self.role = Role.FOLLOWER
+        self.term = hard.term
+        self.vote = hard.vote
+        self.leader: NodeId | None = None
+        self.blank = 0 if hard.voting or not self.others else (rng.getrandbits(63) | 1)
+        self.founders: list[NodeId] = []
+        self.peers: dict[NodeId, Progress] = {}
+        self.votes: dict[NodeId, bool] = {}
+        self.election_elapsed = 0
+        self.heartbeat_elapsed = 0
+        self.election_timeout = 0
+        self.uncommitted_bytes = 0
+        self.reads = ReadQueue()
+        self.now: list[Message] = []
+        self.after_persist: list[Message] = []
+        self.reads_confirmed: list[ReadState] = []
+        self.reads_dropped: list[object] = []
+        self.restart_election_timer()
+
+    @property
+    def node_id(self) -> NodeId:
+        """This node."""
+        return self.config.node_id
+
+    @property
+    def quorum(self) -> int:
+        """Votes or acknowledgements that decide."""
+        return quorum_size(len(self.config.voters))
+
+    @property
+    def hard_state(self) -> HardState:
+        """What must be durable before this pass's ``after_persist`` messages leave."""
+        return HardState(self.term, self.vote, self.log.commit_index, self.blank == 0)
+
+    @property
+    def is_pristine(self) -> bool:
+        """Whether this node has never been in a term and holds no entry."""
+        return self.term == 0 and self.log.last_index == 0
+
+    @property
+    def hears_leader(self) -> bool:
+        """Whether a leader was heard within the shortest election time-out (thesis §6.2)."""
+        return self.leader is not None and self.election_elapsed < self.config.election_ticks
+
+    @property
+    def term_is_committed(self) -> bool:
+        """Whether an entry of the present term is committed (thesis §3.6.2, §6.4)."""
+        return self.log.term_at(self.log.commit_index) == self.term
+
+    def trace(self, event: str, **facts: object) -> None:
+        """Report an event to the tracer, if there is one."""
+        if self.tracer is not None:
+            self.tracer(event, facts)
+
+    def restart_election_timer(self) -> None:
+        """Wait anew, for a newly drawn time, so that split votes do not repeat (thesis §3.4)."""
+        self.election_elapsed = 0
+        ticks = self.config.election_ticks
+        self.election_timeout = self.rng.randrange(ticks, 2 * ticks)
+
+    def become_follower(self, term: Term, leader: NodeId | None) -> None:
+        """Enter ``term`` (or stay in it) without claims."""
+        assert term >= self.term
+        if (term, leader, Role.FOLLOWER) != (self.term, self.leader, self.role):
+            self.trace("follower", term=term, leader=leader)
+        if term > self.term:
+            self.term = term
+            self.vote = None
+        self.role = Role.FOLLOWER
+        self.leader = leader
+        self.peers = {}
+        self.votes = {}
+        self.reads_dropped += self.reads.drop()
+        self.restart_election_timer()
+
+    def become_pre_candidate(self) -> None:
+        """Ask whether a campaign could succeed; the term stays (thesis §9.6)."""
+        assert self.role is not Role.LEADER
+        self.trace("pre-candidate", term=self.term)
+        self.role = Role.PRE_CANDIDATE
+        self.leader = None
+        self.votes = {self.node_id: True}
+        self.restart_election_timer()
+
+    def become_candidate(self) -> None:
+        """Enter the next term and vote for oneself; the vote counts once it is durable."""
+        assert self.role is Role.PRE_CANDIDATE
+        assert self.blank == 0
+        self.term = Term(self.term + 1)
+        self.trace("candidate", term=self.term)
+        self.role = Role.CANDIDATE
+        self.vote = self.node_id
+        self.leader = None
+        self.votes = {}
+        self.restart_election_timer()
+
+    def become_leader(self) -> None:
+        """Lead ``term``: nothing is known of the peers; a no-op will settle what is committed."""
+        assert self.role is Role.CANDIDATE
+        self.trace("leader", term=self.term)
+        self.role = Role.LEADER
+        self.leader = self.node_id
+        self.votes = {}
+        self.election_elapsed = 0
+        self.heartbeat_elapsed = 0
+        following = Index(self.log.last_index + 1)
+        self.peers = {node: Progress(following) for node in self.others}
+        self.uncommitted_bytes = self.log.bytes_between(self.log.commit_index, self.log.last_index)
+        self.append_own(EntryKind.NOOP, [b""])
+
+    def append_own(self, kind: EntryKind, commands: list[bytes]) -> Index:
+        """Append entries of the own term; returns the index of the first."""
+        first = self.log.last_index + 1
+        entries = [
+            make_entry(kind, self.term, Index(first + position), command)
+            for position, command in enumerate(commands)
+        ]
+        self.log.append(entries)
+        self.uncommitted_bytes += sum(len(entry.encoded) for entry in entries)
+        return Index(first)
