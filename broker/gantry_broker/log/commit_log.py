@@ -20,6 +20,7 @@ from typing import ParamSpec
 import google_crc32c
 from gantry_protocol.errors import CorruptionError, RecordError
 from gantry_protocol.process.files import make_directory
+from gantry_protocol.records import BLANK_HEADER_BYTES, MAX_RECORD_BYTES
 from gantry_protocol.types import Offset
 
 from gantry_broker.log import checkpoint, cutting, recovery, sums
@@ -27,12 +28,9 @@ from gantry_broker.log.errors import CutRefusedError, DiskFullError, LogFailedEr
 from gantry_broker.log.segments import Segment, Segments, list_segments
 from gantry_broker.log.sums import RangeSum
 from gantry_broker.log.units import (
-    BLANK_HEAD_BYTES,
-    MAGIC_BLANK,
-    MAX_RECORD_BYTES,
-    SIZE_AND_MAGIC,
-    iter_units,
+    blank_head,
     parse_unit,
+    parse_units,
     unit_size,
     whole_units,
 )
@@ -137,7 +135,7 @@ class CommitLog:
         start = at if last is None or last.is_sealed else last.start
         positions: list[Offset] = []
         for size in sizes:
-            if at != start and at - start + size + BLANK_HEAD_BYTES > self._segment_size_bytes:
+            if at != start and at - start + size + BLANK_HEADER_BYTES > self._segment_size_bytes:
                 start = at = Offset(at + self._blank_size(at - start))
             positions.append(at)
             at = Offset(at + size)
@@ -192,12 +190,10 @@ class CommitLog:
         self._check_usable()
         if offset != self._end:
             raise RecordError(f"bytes for log offset {offset}, and the log ends at {self._end}")
-        blank = None
-        for _, unit in iter_units(data, offset):
-            blank = unit if unit.is_blank else None
+        units = parse_units(data, offset)
         self._write(data, is_first=True)
         last = self._segments.last
-        if blank is not None and last is not None:
+        if last is not None and units and units[-1][1].is_blank:
             last.is_sealed = True
         return self._end
 
@@ -227,7 +223,7 @@ class CommitLog:
             CorruptionError: what stands there is no unit.
         """
         stop = self._end if limit is None else min(limit, self._end)
-        data = self.read(offset, min(max(max_bytes, BLANK_HEAD_BYTES), stop - offset))
+        data = self.read(offset, min(max(max_bytes, BLANK_HEADER_BYTES), stop - offset))
         try:
             whole = whole_units(data)
             if whole == 0 and data:
@@ -336,15 +332,15 @@ class CommitLog:
 
     def _blank_size(self, filled_bytes: int) -> int:
         """How much of a file is left for the blank that ends it."""
-        return max(BLANK_HEAD_BYTES, self._segment_size_bytes - filled_bytes)
+        return max(BLANK_HEADER_BYTES, self._segment_size_bytes - filled_bytes)
 
     def _seal(self, next_start: Offset, *, is_first: bool) -> None:
         """End the current file with a blank up to ``next_start``."""
         size = next_start - self._end
-        self._write(SIZE_AND_MAGIC.pack(size, MAGIC_BLANK), is_first=is_first)
+        self._write(blank_head(size), is_first=is_first)
         segment = self._segments.last
         assert segment is not None
-        zeros = size - BLANK_HEAD_BYTES
+        zeros = size - BLANK_HEADER_BYTES
         self._guard_disk(segment.extend_with_zeros, zeros)
         segment.is_sealed = True
         self._wrote(segment, bytes(zeros))

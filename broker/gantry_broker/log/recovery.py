@@ -18,11 +18,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gantry_protocol.errors import CorruptionError, RecordError
+from gantry_protocol.records import MAX_RECORD_BYTES
 from gantry_protocol.types import Offset
 
 from gantry_broker.log import sums
 from gantry_broker.log.segments import Segment, segment_path
-from gantry_broker.log.units import MAX_RECORD_BYTES, Unit, parse_unit
+from gantry_broker.log.units import Unit, parse_unit
 
 VERIFY_AT_START_BYTES = 1024 * 1024 * 1024  # under a second from a warm cache, five from a disk
 _WINDOW_BYTES = MAX_RECORD_BYTES + 4 * 1024 * 1024
