@@ -12,7 +12,7 @@ since a peer that moved to another address never resets the old one.
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Self, TypeAlias
+from typing import Self, TypeAlias, cast
 
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, reply
@@ -178,9 +178,8 @@ class RemotingClient(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is there."""
-        assert isinstance(transport, asyncio.Transport)
         loop = asyncio.get_running_loop()
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         self.closed = False
         self._last_active_s = loop.time()
         self._idle_timer = loop.call_later(self._idle_timeout_s, self._check_idle)

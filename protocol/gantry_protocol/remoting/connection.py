@@ -13,7 +13,7 @@ over to another process (:mod:`gantry_protocol.remoting.splice`).
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import FLAG_RESPONSE, RemotingCommand, reply
@@ -182,11 +182,10 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client connected."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
-        self.peer = _address(transport.get_extra_info("peername"))
-        self.local = _address(transport.get_extra_info("sockname"))
+        self._transport = tcp = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        tcp.set_write_buffer_limits(high=HIGH_WATER_BYTES)
+        self.peer = _address(tcp.get_extra_info("peername"))
+        self.local = _address(tcp.get_extra_info("sockname"))
         self.last_active_s = asyncio.get_running_loop().time()
         self._server.connection_opened(self)
 

@@ -10,6 +10,7 @@ none any more.
 
 import asyncio
 from collections.abc import Callable
+from typing import cast
 
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import ConnectError, RemotingError, ResolveError
@@ -181,10 +182,9 @@ class _Upstream(asyncio.Protocol):
                 asyncio.get_running_loop().call_later(_CUT_GRACE_S, transport.abort)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
-        self._owner.connected(transport)
+        self._transport = tcp = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        tcp.set_write_buffer_limits(high=HIGH_WATER_BYTES)
+        self._owner.connected(tcp)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
