@@ -1,0 +1,67 @@
+"""JSON bodies to and from structs: compact out, tolerant in.
+
+Out: no blanks (Go clients split route text by hand), string keys, no nulls; a field with a default
+of None is left out while it is None. In: the fast way is a prebuilt decoder per class; what it
+refuses is read again with Java's bare keys, nulls as absent, and numbers in strings. Both ways
+validate.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from gantry_protocol.bodies.javajson import quote_keys
+from gantry_protocol.errors import BodyError
+
+BodyT = TypeVar("BodyT")
+
+_encoder = msgspec.json.Encoder(order="sorted")  # as fastjson writes
+_any_decoder = msgspec.json.Decoder()
+
+
+class Body(msgspec.Struct, frozen=True, rename="camel"):
+    """Base of all bodies: attributes in snake_case, upstream's camelCase on the wire."""
+
+
+def encode_body(body: msgspec.Struct | Mapping[str, Any] | list[Any] | int) -> bytes:
+    """The compact JSON of a body, keys sorted."""
+    return _encoder.encode(body)
+
+
+def decode_body(kind: type[BodyT], data: bytes) -> BodyT:
+    """The body of class ``kind`` in ``data``.
+
+    Raises:
+        BodyError: it is missing, no JSON, or lacks what the class demands.
+    """
+    try:
+        body: BodyT = _decoder(cast(Any, kind)).decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return _decode_tolerantly(kind, data)
+    return body
+
+
+@lru_cache(maxsize=256)
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def _decode_tolerantly(kind: type[BodyT], data: bytes) -> BodyT:
+    name = getattr(kind, "__name__", str(kind))
+    if not data:
+        raise BodyError(f"The request needs a {name} as its body, which is empty.")
+    try:
+        value = _any_decoder.decode(quote_keys(data))
+        return msgspec.convert(_without_nulls(value), kind, strict=False)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise BodyError(f"The body is no {name}: {str(error).removesuffix('.')}.") from error
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value if item is not None]
+    return value
