@@ -17,7 +17,7 @@ from gantry_protocol.errors import BodyError
 
 BodyT = TypeVar("BodyT")
 
-_encoder = msgspec.json.Encoder(order="sorted")  # as fastjson writes
+_encoder = msgspec.json.Encoder()
 _any_decoder = msgspec.json.Decoder()
 
 
@@ -26,7 +26,7 @@ class Body(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def encode_body(body: msgspec.Struct | Mapping[str, Any] | list[Any] | int) -> bytes:
-    """The compact JSON of a body, keys sorted."""
+    """The compact JSON of a body."""
     return _encoder.encode(body)
 
 
