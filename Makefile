@@ -59,7 +59,7 @@ format: venv ## rewrite the sources in the project's format
 
 .PHONY: generate
 generate: venv ## write the generated files (crds/) anew
-	@$(BIN)/python -m gantry_operator.generate_crds
+	@$(BIN)/python -m gantry_operator.models.generate
 
 .PHONY: constraints
 constraints: ## resolve the dependencies anew and rewrite constraints.txt
@@ -87,7 +87,7 @@ imports: venv ## who may import whom
 
 .PHONY: generated
 generated: venv ## generated files are what their sources generate
-	@$(BIN)/python -m gantry_operator.generate_crds --check
+	@$(BIN)/python -m gantry_operator.models.generate --check
 
 .PHONY: layout
 layout: venv ## folders, module sizes, dependencies, documents

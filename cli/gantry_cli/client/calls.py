@@ -1,0 +1,56 @@
+"""Calls to addresses over one connection each, as the producer and the consumer need them.
+
+The rule protected here: a connection on which an answer did not come in time is never used again.
+It may lead to a stopped process, or through one, and TCP alone would not say so for minutes. What
+it refuses: more than one connection per address, as every RocketMQ client does it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from gantry_protocol.errors import RequestTimeout
+from gantry_protocol.remoting.pool import ClientPool
+
+if TYPE_CHECKING:
+    from gantry_protocol.command import RemotingCommand
+
+
+class Caller(Protocol):
+    """What the rest of the client knows of the network."""
+
+    async def call(
+        self, address: str, command: RemotingCommand, timeout_s: float
+    ) -> RemotingCommand:
+        """Send `command` to `address` and return the answer, whatever its code.
+
+        Raises:
+            ConnectError: nothing was sent.
+            RequestTimeout, ConnectionClosed: the outcome is unknown.
+            Busy: a local bound is full; nothing was sent.
+            ResolveError: `address` has no IP address now.
+        """
+        ...
+
+
+class Connections:
+    """A `Caller` over the protocol's pool of clients."""
+
+    def __init__(self, *, connect_timeout_s: float = 1.0) -> None:
+        self._connect_timeout_s = connect_timeout_s
+        self._pool = ClientPool()
+
+    async def call(
+        self, address: str, command: RemotingCommand, timeout_s: float
+    ) -> RemotingCommand:
+        """See `Caller.call`; a time-out ends the connection for everybody who uses it."""
+        client = await self._pool.get(address, self._connect_timeout_s)
+        try:
+            return await client.call(command, timeout_s)
+        except RequestTimeout:
+            client.abort()
+            raise
+
+    async def close(self) -> None:
+        """Close every connection; calls in flight end with `ConnectionClosed`."""
+        await self._pool.close()

@@ -1,0 +1,231 @@
+"""The client against a group in memory: retries, what they report, and reading exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from gantry_cli.client.consumer import Consumer, Received, Start
+from gantry_cli.client.ledger import Ledger
+from gantry_cli.client.producer import Producer, SendFailedError
+from gantry_cli.client.routes import NameServiceError, Routes, TopicNotFoundError
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.command import RemotingCommand, reply
+from support.fake_group import (
+    ADDRESS,
+    NAME_SERVER,
+    FakeGroup,
+    Fault,
+    lose_answer,
+    lose_request,
+    nobody_listens,
+    refuse,
+    stored_only,
+    time_out,
+)
+
+SEND = RequestCode.SEND_MESSAGE_V2
+
+
+class Scene:
+    """A group, a producer and a ledger that hears of both."""
+
+    def __init__(self, group: FakeGroup, *, give_up_after_s: float = 10.0) -> None:
+        self.group = group
+        self.ledger = Ledger()
+        self.routes = Routes([NAME_SERVER], group)
+        self.producer = Producer(
+            self.routes,
+            group,
+            give_up_after_s=give_up_after_s,
+            on_answer_lost=self.ledger.answer_lost,
+        )
+
+    async def send(self, body: bytes = b"hello") -> None:
+        message = self.producer.message("t", body)
+        self.ledger.sent(message.key)
+        try:
+            result = await self.producer.send(message)
+        except SendFailedError:
+            self.ledger.give_up(message.key)
+            raise
+        self.ledger.acknowledge(message.key, result.position)
+
+    @asynccontextmanager
+    async def consuming(self, **options: object) -> AsyncIterator[Consumer]:
+        def received(item: Received) -> None:
+            self.ledger.consume(item.key, item.position)
+
+        consumer = Consumer(
+            self.routes,
+            self.group,
+            "t",
+            received,
+            start=options.pop("start", Start.EARLIEST),  # type: ignore[arg-type]  # test shorthand
+            suspend_s=0.05,
+            route_interval_s=0.01,
+            commit_interval_s=0.01,
+            **options,  # type: ignore[arg-type]  # test shorthand
+        )
+        task = asyncio.create_task(consumer.run())
+        try:
+            yield consumer
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await self.routes.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize(
+    ("fault", "stored", "lost_answers"),
+    [
+        pytest.param(refuse(ResponseCode.SYSTEM_ERROR), 1, 0, id="1 in-sync set too small"),
+        pytest.param(refuse(ResponseCode.SYSTEM_BUSY), 1, 0, id="2 busy"),
+        pytest.param(refuse(ResponseCode.SERVICE_NOT_AVAILABLE), 1, 0, id="14 not the master"),
+        pytest.param(refuse(ResponseCode.TOPIC_NOT_EXIST), 1, 0, id="17 topic not there yet"),
+        pytest.param(nobody_listens, 1, 0, id="connection refused"),
+        pytest.param(lose_request, 1, 1, id="request lost"),
+        pytest.param(lose_answer, 2, 1, id="answer lost"),
+        pytest.param(time_out, 1, 1, id="time-out"),
+        pytest.param(stored_only, 2, 1, id="12 stored, not acknowledged"),
+    ],
+)
+async def test_send_is_retried_until_acknowledged(
+    fault: Fault, stored: int, lost_answers: int
+) -> None:
+    scene = Scene(FakeGroup(queues=1))
+    scene.group.fail(SEND, fault)
+    message = scene.producer.message("t", b"hello")
+    scene.ledger.sent(message.key)
+    result = await scene.producer.send(message)
+    await scene.routes.close()
+    assert (result.attempts, result.lost_answers) == (2, lost_answers)
+    assert len(scene.group.logs["t", 0]) == stored
+    assert result.position.queue_offset == stored - 1
+    assert {record.properties for record in scene.group.logs["t", 0]} == {message.properties()}
+
+
+@pytest.mark.parametrize("code", [13, 29, 3, 999])
+async def test_what_can_only_be_refused_again_is_not_retried(code: int) -> None:
+    scene = Scene(FakeGroup())
+    scene.group.fail(SEND, refuse(code, "the message is illegal"))
+    with pytest.raises(SendFailedError, match="the message is illegal"):
+        await scene.send()
+    assert [asked for _, asked in scene.group.asked].count(SEND) == 1
+
+
+async def test_giving_up_says_how_many_answers_were_lost() -> None:
+    scene = Scene(FakeGroup(), give_up_after_s=0.02)
+    scene.group.fail(SEND, lose_answer, *[nobody_listens] * 100)
+    with pytest.raises(SendFailedError, match="nobody listens") as caught:
+        await scene.send()
+    await scene.routes.close()
+    assert caught.value.lost_answers == 1
+    assert scene.ledger.verdict().unknown == 1
+
+
+async def test_name_servers_are_asked_in_turn_and_the_good_one_first_next_time() -> None:
+    group = FakeGroup()
+    group.fail(RequestCode.GET_ROUTEINFO_BY_TOPIC, nobody_listens)
+    routes = Routes(["bad:9876", "good:9876"], group)
+    await routes.fetch("t")
+    await routes.fetch("t")
+    assert [address for address, _ in group.asked] == ["bad:9876", "good:9876", "good:9876"]
+
+
+async def test_no_name_server_is_one_sentence_with_all_addresses() -> None:
+    group = FakeGroup()
+    group.fail(RequestCode.GET_ROUTEINFO_BY_TOPIC, nobody_listens, time_out)
+    with pytest.raises(NameServiceError, match="at a:9876, b:9876"):
+        await Routes(["a:9876", "b:9876"], group).fetch("t")
+
+
+async def test_unknown_topic_says_how_to_make_it() -> None:
+    with pytest.raises(TopicNotFoundError, match="gantry topics create missing"):
+        await Routes([NAME_SERVER], FakeGroup()).find("missing")
+
+
+async def test_failed_refresh_keeps_the_route_that_is_known() -> None:
+    group = FakeGroup()
+    routes = Routes([NAME_SERVER], group)
+    before = await routes.find("t")
+    group.fail(RequestCode.GET_ROUTEINFO_BY_TOPIC, refuse(1))
+    routes.refresh_soon("t")
+    await until(lambda: len(group.asked) == 2)
+    assert await routes.find("t") == before
+    await routes.close()
+
+
+async def test_everything_sent_is_consumed_once_and_committed() -> None:
+    scene = Scene(FakeGroup())
+    async with scene.consuming() as consumer:
+        for _ in range(50):
+            await scene.send()
+        await until(lambda: scene.ledger.consumed == 50)
+        assert await consumer.commit()
+    verdict = scene.ledger.verdict()
+    assert (verdict.acknowledged, verdict.consumed, verdict.duplicated) == (50, 50, 0)
+    assert verdict.clean
+    assert scene.group.committed == {("gantry", "t", 0): 25, ("gantry", "t", 1): 25}
+
+
+async def test_consumer_continues_where_the_group_committed() -> None:
+    scene = Scene(FakeGroup(queues=1))
+    for _ in range(5):
+        await scene.send()
+    scene.group.committed["gantry", "t", 0] = 3
+    async with scene.consuming(start=Start.COMMITTED):
+        await until(lambda: scene.ledger.consumed == 2)
+    assert scene.ledger.verdict().lost == 3
+
+
+async def test_consumer_without_committed_offset_starts_at_the_beginning() -> None:
+    scene = Scene(FakeGroup(queues=1))
+    await scene.send()
+    async with scene.consuming(start=Start.COMMITTED):
+        await until(lambda: scene.ledger.consumed == 1)
+
+
+async def test_pull_errors_neither_lose_nor_repeat_records() -> None:
+    scene = Scene(FakeGroup(queues=1))
+    scene.group.fail(
+        RequestCode.PULL_MESSAGE, time_out, lose_request, refuse(1), nobody_listens, refuse(19)
+    )
+    async with scene.consuming() as consumer:
+        for _ in range(10):
+            await scene.send()
+        await until(lambda: scene.ledger.consumed == 10)
+        assert consumer.errors == 5
+        assert consumer.illegal_offsets == 0
+    assert scene.ledger.verdict().clean
+
+
+async def test_moved_offset_is_followed_and_counted() -> None:
+    def moved(group: FakeGroup, command: RemotingCommand) -> RemotingCommand:
+        ext = {"suggestWhichBrokerId": "0", "nextBeginOffset": "1"}
+        return reply(
+            command, ResponseCode.PULL_OFFSET_MOVED, ext=ext | {"minOffset": "1", "maxOffset": "2"}
+        )
+
+    scene = Scene(FakeGroup(queues=1))
+    await scene.send()
+    await scene.send()
+    scene.group.fail(RequestCode.PULL_MESSAGE, moved)
+    async with scene.consuming() as consumer:
+        await until(lambda: scene.ledger.consumed == 1)
+        assert consumer.illegal_offsets == 1
+    assert scene.ledger.verdict().lost == 1
+
+
+async def test_sends_go_to_the_address_in_the_route() -> None:
+    scene = Scene(FakeGroup())
+    await scene.send()
+    assert (ADDRESS, SEND) in scene.group.asked
