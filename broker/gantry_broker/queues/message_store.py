@@ -1,0 +1,379 @@
+"""The store of one replication group: a commit log and everything derived from it.
+
+For the group's master: ``take_mastership``, then ``put`` for every send; both roles: ``dispatch``
+whenever the confirm offset rises, before anybody else hears of it. Nothing that is not confirmed
+can be read here, because it has not been dispatched. All state that replicates is in records of the
+log (topics, consumer offsets, queue positions); the rest of the directory can be deleted.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from gantry_protocol.errors import CorruptionError, RecordError
+from gantry_protocol.process import log as logs
+from gantry_protocol.process.files import fsync_directory, make_directory
+from gantry_protocol.records import (
+    MAX_RECORD_BYTES,
+    MessageRecord,
+    RecordPeek,
+    encode_record,
+)
+from gantry_protocol.types import Offset
+
+from gantry_broker.log import CommitLog, CutRefusedError, LogFailedError
+from gantry_broker.log.units import parse_unit
+from gantry_broker.queues import reads, state_file
+from gantry_broker.queues.dispatcher import Dispatcher
+from gantry_broker.queues.offsets import OFFSETS_TOPIC, ConsumerOffsets, decode_rows
+from gantry_broker.queues.queue_set import QueueKey, QueueSet, sync_files
+from gantry_broker.queues.topics import TopicTable
+
+CHECKPOINT_BYTES = 32 * 1024 * 1024  # of log between checkpoints: about a second of replay
+CHECKPOINT_INTERVAL_S = 30.0
+OnArrival = Callable[[Collection[QueueKey]], None]
+
+_ZERO = Offset(0)
+
+_log = logs.get("store")
+
+
+class StoredAt(NamedTuple):
+    """Where ``put`` placed a record."""
+
+    queue_id: int
+    queue_offset: int
+    offset: Offset
+    size: int
+
+    @property
+    def end(self) -> Offset:
+        """The log offset behind it: confirmed once the confirm offset reaches this."""
+        return Offset(self.offset + self.size)
+
+
+class MessageStore:
+    """See the module. Open one with ``MessageStore.open``."""
+
+    def __init__(self, directory: Path, log: CommitLog) -> None:
+        self.log = log
+        self._directory = directory
+        self._queues_directory = directory / "queues"
+        self._state_path = directory / "derived"
+        self._queues = QueueSet(self._queues_directory)
+        self._dispatcher = Dispatcher(log, self._queues)
+        self._next: dict[QueueKey, int] | None = None  # next queue offsets; None: not the master
+        self._put_timestamp = 0
+        self._listeners: list[OnArrival] = []
+        self._saved_offset = self._dispatcher.offset
+        self._saved_at = time.monotonic()
+        self._saver: threading.Thread | None = None
+        self._save_failure: OSError | None = None
+
+    @classmethod
+    def open(
+        cls, directory: Path, segment_size_bytes: int, *, confirm_floor: Offset = _ZERO
+    ) -> "MessageStore":
+        """Open or create the store in ``directory``; blocks while it reads, repairs and replays.
+
+        Raises:
+            CorruptionError: the log is damaged.
+            DataDirError: the directory holds something else, or a newer format.
+        """
+        make_directory(directory)
+        state, damage = _load_state(directory / "derived")
+        floor = max(confirm_floor, state.offset if state is not None else _ZERO)
+        log = CommitLog.open(directory / "commitlog", segment_size_bytes, confirm_floor=floor)
+        store = cls(directory, log)
+        if state is not None and state.offset >= log.log_start:
+            damage = store._queues.restore(state.queues)
+            if damage is None:
+                store._dispatcher.restart(state)
+                store._saved_offset = state.offset
+        if store.dispatched == log.log_start:
+            store._start_over(damage)
+        store.dispatch(max(log.confirm_floor, floor))
+        return store
+
+    # What is known
+
+    @property
+    def topics(self) -> TopicTable:
+        """The topics, as of ``dispatched``."""
+        return self._dispatcher.topics
+
+    @property
+    def offsets(self) -> ConsumerOffsets:
+        """The consumer offsets, as of ``dispatched`` and, on a master, its own commits."""
+        return self._dispatcher.offsets
+
+    @property
+    def dispatched(self) -> Offset:
+        """Everything below is confirmed and can be read; rises with ``dispatch`` only."""
+        return self._dispatcher.offset
+
+    @property
+    def is_master(self) -> bool:
+        """Whether ``put`` may be called."""
+        return self._next is not None
+
+    def add_listener(self, on_arrival: OnArrival) -> None:
+        """Call ``on_arrival(queues)`` at the end of every dispatch that gave them records."""
+        self._listeners.append(on_arrival)
+
+    def remove_listener(self, on_arrival: OnArrival) -> None:
+        """The reverse of ``add_listener``."""
+        self._listeners.remove(on_arrival)
+
+    # Writing
+
+    def take_mastership(self) -> None:
+        """Get ready to ``put``: learn queue positions and offsets of what is not confirmed yet."""
+        self._next = {}
+        self._put_timestamp = self._dispatcher.store_timestamp
+        self._dispatcher.look_ahead(self._foresee)
+
+    def drop_mastership(self) -> None:
+        """Forget what only a master may know: unconfirmed positions and commits."""
+        self._next = None
+        self.offsets.forget_pending()
+
+    def put(self, records: Sequence[MessageRecord], *, now_ms: int) -> list[StoredAt]:
+        """Give records their positions and append them, in one write per file; not flushed.
+
+        Fills ``queue_offset``, ``physical_offset`` and ``store_timestamp`` of each record; store
+        times never fall from record to record.
+
+        Raises:
+            RecordError: a record cannot be stored; none was.
+            DiskFullError: there is no room; none was stored.
+            LogFailedError: the disk failed.
+        """
+        assert self._next is not None, "only a master puts"
+        timestamp = max(now_ms, self._put_timestamp)
+        numbers: dict[QueueKey, int] = {}
+        encoded: list[bytes] = []
+        at = self.log.end
+        for record in records:
+            key = (record.topic, record.queue_id)
+            number = numbers.get(key)
+            record.queue_offset = self._next_offset(key) if number is None else number
+            record.physical_offset = at
+            record.store_timestamp = timestamp
+            data = _encode(record)
+            encoded.append(data)
+            numbers[key] = record.queue_offset + 1
+            at = Offset(at + len(data))
+        for index, offset in enumerate(self.log.layout([len(data) for data in encoded])):
+            if records[index].physical_offset != offset:  # a file ends in between
+                records[index].physical_offset = offset
+                encoded[index] = _encode(records[index])
+        self.log.append(encoded)
+        self._next.update(numbers)
+        self._put_timestamp = timestamp
+        return [
+            StoredAt(
+                record.queue_id, record.queue_offset, Offset(record.physical_offset), len(data)
+            )
+            for record, data in zip(records, encoded, strict=True)
+        ]
+
+    def dispatch(self, upto: Offset) -> None:
+        """Make everything below ``upto``, the confirm offset, visible; lower values do nothing.
+
+        Raises:
+            CorruptionError: the log does not fit what is derived from it.
+            LogFailedError: the disk failed.
+        """
+        if upto <= self._dispatcher.offset:
+            return
+        self.log.raise_confirm_floor(upto)
+        try:
+            touched = self._dispatcher.dispatch(upto)
+            self._save_sometimes()
+        except OSError as error:
+            raise self._failed(error) from error
+        for listener in list(self._listeners):
+            listener(touched)
+
+    def truncate(self, to: Offset) -> None:
+        """Cut the log; nothing derived is affected, since only confirmed records led to it.
+
+        Raises:
+            CutRefusedError: ``to`` lies below what is confirmed here.
+        """
+        assert self._next is None, "a master's log is never cut"
+        if to < self.dispatched:
+            raise CutRefusedError(
+                f"The store in {self._directory} is not cut at {to}: it has served everything up to"
+                f" {self.dispatched} as confirmed."
+            )
+        self.log.truncate(to)
+
+    def reset(self, to: Offset) -> None:
+        """Throw everything away and begin an empty log at ``to``; durable on return."""
+        assert self._next is None, "a master's log is never cut"
+        self._join_saver()
+        # First, and durably: its offset would be evidence for a log that is gone.
+        self._state_path.unlink(missing_ok=True)
+        fsync_directory(self._directory)
+        self.log.reset(to)
+        self._start_over(None)
+
+    # Reading
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        limits: reads.Limits,
+        codes: frozenset[int] | None = None,
+    ) -> reads.GetResult:
+        """Confirmed records of a queue from ``offset`` on; see ``reads.get``."""
+        return reads.get(self.log, self._queues.get((topic, queue_id)), offset, limits, codes)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """The first queue offset that is served; 0 without any record."""
+        queue = self._queues.get((topic, queue_id))
+        return 0 if queue is None else queue.min_offset
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """One past the last confirmed queue offset; 0 without any record."""
+        queue = self._queues.get((topic, queue_id))
+        return 0 if queue is None else queue.max_offset
+
+    def offset_at_time(
+        self, topic: str, queue_id: int, timestamp: int, *, upper: bool = False
+    ) -> int:
+        """The queue offset for a store time in ms; see ``reads.offset_at_time``."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            return 0
+        return reads.offset_at_time(self.log, queue, timestamp, upper=upper)
+
+    def store_time(self, topic: str, queue_id: int, offset: int) -> int | None:
+        """When the record with this queue offset was stored, ms; None when there is none."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None or not queue.min_offset <= offset < queue.max_offset:
+            return None
+        return reads.store_time(self.log, queue, offset)
+
+    def view(self, offset: int) -> bytes | None:
+        """The confirmed record at a log offset; None when no record begins there."""
+        if not self.log.log_start <= offset < self.dispatched:
+            return None
+        data = self.log.read(Offset(offset), MAX_RECORD_BYTES)
+        try:
+            unit = parse_unit(data, 0, offset)
+        except RecordError:
+            return None
+        return None if unit.is_blank else data[: unit.size]
+
+    # Keeping
+
+    def verify(self) -> None:
+        """Compare everything confirmed with its checksums; for a thread, takes as long as a read.
+
+        Raises:
+            CorruptionError: naming file and offset.
+        """
+        self.log.verify()
+
+    def save(self) -> None:
+        """Write a checkpoint of the derived state, blocking."""
+        self._join_saver()
+        self._begin_save()
+        self._join_saver()
+
+    def close(self) -> None:
+        """Write a last checkpoint and close the log; blocks."""
+        try:
+            if self._save_failure is None:
+                self.save()
+        finally:
+            self.log.close()
+
+    def _next_offset(self, key: QueueKey) -> int:
+        assert self._next is not None
+        number = self._next.get(key)
+        if number is not None:
+            return number
+        queue = self._queues.get(key)
+        return 0 if queue is None else queue.max_offset
+
+    def _foresee(self, data: bytes, record: RecordPeek) -> None:
+        assert self._next is not None
+        self._next[(record.topic, record.queue_id)] = record.queue_offset + 1
+        self._put_timestamp = max(self._put_timestamp, record.store_timestamp)
+        if record.topic == OFFSETS_TOPIC:
+            body = data[record.body_start : record.body_start + record.body_size]
+            self.offsets.foresee(decode_rows(body))
+
+    def _start_over(self, damage: Path | None) -> None:
+        """Derive everything again from the start of the log."""
+        if damage is not None:
+            _log.warning("derived state is damaged, making it again from the log", file=damage)
+        self._queues.clear()
+        self._dispatcher.restart(state_file.DerivedState(self.log.log_start))
+        self._saved_offset = self.log.log_start
+
+    def _save_sometimes(self) -> None:
+        grown_bytes = self._dispatcher.offset - self._saved_offset
+        waited_s = time.monotonic() - self._saved_at
+        if grown_bytes >= CHECKPOINT_BYTES or waited_s >= CHECKPOINT_INTERVAL_S:
+            if self._save_failure is not None:
+                raise self._save_failure
+            if self._saver is None or not self._saver.is_alive():
+                self._begin_save()
+
+    def _begin_save(self) -> None:
+        """Take the state of now; a thread writes it, so that nobody waits for many syncs."""
+        self._queues.write_out()
+        files = self._queues.take_dirty()
+        data = state_file.encode(self._dispatcher.snapshot())
+        self._saved_offset = self._dispatcher.offset
+        self._saved_at = time.monotonic()
+        self._saver = threading.Thread(
+            target=self._save, args=(files, data), name="store-saver", daemon=True
+        )
+        self._saver.start()
+
+    def _save(self, files: set[Path], data: bytes) -> None:
+        try:
+            sync_files(self._directory, files)
+            state_file.save(self._state_path, data)
+        except OSError as error:
+            self._save_failure = error
+
+    def _join_saver(self) -> None:
+        if self._saver is not None:
+            self._saver.join()
+            self._saver = None
+        if self._save_failure is not None:
+            raise self._failed(self._save_failure) from self._save_failure
+
+    def _failed(self, error: OSError) -> LogFailedError:
+        return LogFailedError(
+            f"The disk under {self._directory} failed ({error.strerror}): what is flushed is kept,"
+            " check the volume and start again."
+        )
+
+
+def _encode(record: MessageRecord) -> bytes:
+    if "\0" in record.properties or "\0" in record.topic:
+        raise RecordError("A topic or property holds a zero byte, which the log does not allow.")
+    data = encode_record(record)
+    if len(data) > MAX_RECORD_BYTES:
+        raise RecordError(f"The record takes {len(data)} bytes; {MAX_RECORD_BYTES} are allowed.")
+    return data
+
+
+def _load_state(path: Path) -> tuple[state_file.DerivedState | None, Path | None]:
+    """The checkpoint and None, or None and what is damaged."""
+    try:
+        return state_file.load(path), None
+    except CorruptionError as error:
+        return None, error.file

@@ -1,0 +1,106 @@
+"""How far each consumer group has come in each queue.
+
+A commit takes effect on the master at once (``pending``) and goes to the system topic
+``GANTRY_SYS_OFFSETS`` a little later, many at a time. Every replica applies those records when
+they are confirmed (``applied``). Whoever becomes master also takes in the records that are in its
+log and not confirmed yet: its log is never cut in its own epoch, and an offset that was once known
+must not turn into "not found", which makes clients jump to the end of the queue. Lower offsets are
+as good as higher ones: clients go back that way.
+"""
+
+import msgspec
+from gantry_protocol.errors import BodyError
+from gantry_protocol.records import MessageRecord
+
+OFFSETS_TOPIC = "GANTRY_SYS_OFFSETS"
+
+OffsetKey = tuple[str, str, int]  # group, topic, queue id
+OffsetRow = tuple[str, str, int, int]  # the key and the offset
+
+_MAX_ROWS = 500  # in one record: about 40 KB, far below a record's limit whatever the names
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(list[OffsetRow])
+
+
+def decode_rows(body: bytes) -> list[OffsetRow]:
+    """The rows in a record of the system topic.
+
+    Raises:
+        BodyError: there are none.
+    """
+    try:
+        return _decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise BodyError(f"consumer offsets do not read: {error}") from error
+
+
+class ConsumerOffsets:
+    """The offsets of one broker group."""
+
+    def __init__(self, rows: list[OffsetRow] | None = None) -> None:
+        self._applied: dict[OffsetKey, int] = {row[:3]: row[3] for row in rows or []}
+        self._pending: dict[OffsetKey, int] = {}  # newer than applied; masters only
+        self._dirty: set[OffsetKey] = set()  # pending and in no record yet
+
+    @property
+    def is_dirty(self) -> bool:
+        """Whether some commit is in no record yet."""
+        return bool(self._dirty)
+
+    def query(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The committed offset; None when there was never one."""
+        key = (group, topic, queue_id)
+        found = self._pending.get(key)
+        return self._applied.get(key) if found is None else found
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """A consumer has come to ``offset``; may be lower than before."""
+        key = (group, topic, queue_id)
+        if self.query(*key) != offset:
+            self._pending[key] = offset
+            self._dirty.add(key)
+
+    def of_group(self, group: str) -> list[OffsetRow]:
+        """All offsets of one group."""
+        merged = {**self._applied, **self._pending}
+        return [(*key, offset) for key, offset in merged.items() if key[0] == group]
+
+    def take_records(self) -> tuple[list[MessageRecord], list[OffsetKey]]:
+        """Records of everything that is dirty, and the keys in them; those are clean then.
+
+        When the records do not get confirmed, ``put_back`` the keys.
+        """
+        keys = sorted(self._dirty)
+        self._dirty.clear()
+        rows = [(*key, self._pending[key]) for key in keys if key in self._pending]
+        bodies = (rows[at : at + _MAX_ROWS] for at in range(0, len(rows), _MAX_ROWS))
+        records = [
+            MessageRecord(topic=OFFSETS_TOPIC, body=_encoder.encode(part)) for part in bodies
+        ]
+        return records, keys
+
+    def put_back(self, keys: list[OffsetKey]) -> None:
+        """Write these again: nobody knows whether the last record of them stays."""
+        self._dirty.update(key for key in keys if key in self._pending)
+
+    def apply(self, rows: list[OffsetRow]) -> None:
+        """Take confirmed rows in."""
+        for row in rows:
+            key = row[:3]
+            self._applied[key] = row[3]
+            if key not in self._dirty and self._pending.get(key) == row[3]:
+                del self._pending[key]
+
+    def foresee(self, rows: list[OffsetRow]) -> None:
+        """Take rows in that this new master has in its log, unconfirmed."""
+        for row in rows:
+            self._pending[row[:3]] = row[3]
+
+    def forget_pending(self) -> None:
+        """Back to what is confirmed: this broker is not the master any more."""
+        self._pending.clear()
+        self._dirty.clear()
+
+    def applied_rows(self) -> list[OffsetRow]:
+        """What a checkpoint must hold."""
+        return [(*key, offset) for key, offset in self._applied.items()]

@@ -1,0 +1,181 @@
+"""Reading queues: by position with a tag filter, by time, and the statuses a pull can end with.
+
+Everything that is read is checked against its queue entry, so a damaged queue file can make a read
+fail and never deliver a wrong record.
+"""
+
+import struct
+from enum import Enum, auto
+
+import msgspec
+from gantry_protocol.errors import CorruptionError
+from gantry_protocol.records.layout import BORN_HOST_OFFSET, BORN_HOST_V6, SYS_FLAG_OFFSET
+from gantry_protocol.types import Offset
+
+from gantry_broker.log import CommitLog
+from gantry_broker.queues.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
+
+# Upstream examines 16,000 bytes of consume queue per pull, or 20 entries per wanted message.
+_SCAN_ENTRIES = 800
+_SCAN_PER_MESSAGE = 20
+_HEAD = struct.Struct(">i16xqq")  # size, queue offset, physical offset
+_HEAD_BYTES = BORN_HOST_OFFSET + 20 + 8  # up to the store timestamp, whatever the born host
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+
+
+class GetStatus(Enum):
+    """How a read ended; names as in upstream's ``GetMessageStatus``."""
+
+    FOUND = auto()
+    NO_MATCHED_MESSAGE = auto()  # entries were examined, none passes the filter
+    NO_MESSAGE_IN_QUEUE = auto()
+    OFFSET_OVERFLOW_ONE = auto()  # at the end: wait
+    OFFSET_OVERFLOW_BADLY = auto()
+    OFFSET_TOO_SMALL = auto()
+
+
+class GetResult(msgspec.Struct, frozen=True):
+    """The outcome of one read.
+
+    Attributes:
+        status: how it ended.
+        next_offset: where the reader goes on.
+        min_offset: first queue offset that is served.
+        max_offset: one past the last confirmed one.
+        body: whole records, one after the other.
+        count: how many.
+    """
+
+    status: GetStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    body: bytes = b""
+    count: int = 0
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How much one read may return; the first record always goes out."""
+
+    max_count: int
+    max_bytes: int
+
+
+def get(
+    log: CommitLog,
+    queue: ConsumeQueue | None,
+    offset: int,
+    limits: Limits,
+    codes: frozenset[int] | None,
+) -> GetResult:
+    """Records of ``queue`` from ``offset`` on.
+
+    Args:
+        log: holds them.
+        queue: None when no record ever came.
+        offset: queue offset to begin at.
+        limits: how much to return.
+        codes: tag codes to deliver; None delivers everything.
+
+    Raises:
+        CorruptionError: the queue's file does not fit the log.
+    """
+    low, high = (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
+    refusal = _position(offset, low, high)
+    if refusal is not None:
+        return GetResult(*refusal, low, high)
+    assert queue is not None
+    scan_entries = max(_SCAN_ENTRIES, limits.max_count * _SCAN_PER_MESSAGE)
+    entries = _entries(queue, offset, min(scan_entries, high - offset))
+    parts: list[bytes] = []
+    total_bytes = 0
+    at = offset
+    for physical, size, code in ENTRY.iter_unpack(entries):
+        if codes is None or code in codes:
+            too_much = len(parts) >= limits.max_count or total_bytes + size > limits.max_bytes
+            if parts and too_much:
+                break
+            parts.append(_record(log, queue, at, physical, size))
+            total_bytes += size
+        at += 1
+    status = GetStatus.FOUND if parts else GetStatus.NO_MATCHED_MESSAGE
+    return GetResult(status, at, low, high, b"".join(parts), len(parts))
+
+
+def _position(offset: int, low: int, high: int) -> tuple[GetStatus, int] | None:
+    """Status and correction for an offset that has no record; the order is upstream's."""
+    if high == 0:
+        return GetStatus.NO_MESSAGE_IN_QUEUE, 0
+    if offset < low:
+        return GetStatus.OFFSET_TOO_SMALL, low
+    if offset == high:
+        return GetStatus.OFFSET_OVERFLOW_ONE, offset
+    if offset > high:
+        return GetStatus.OFFSET_OVERFLOW_BADLY, high
+    return None
+
+
+def offset_at_time(log: CommitLog, queue: ConsumeQueue, timestamp: int, *, upper: bool) -> int:
+    """The queue offset for a store time in ms.
+
+    Args:
+        log: holds the records.
+        queue: the queue to search.
+        timestamp: the time looked for.
+        upper: the last record at or before it (before all: the first); otherwise the first at or
+            after it (after all: the end).
+    """
+    low, high = queue.min_offset, queue.max_offset
+    while low < high:
+        middle = (low + high) // 2
+        stored_at = store_time(log, queue, middle)
+        if stored_at > timestamp or (stored_at == timestamp and not upper):
+            high = middle
+        else:
+            low = middle + 1
+    return max(low - 1, queue.min_offset) if upper else low
+
+
+def store_time(log: CommitLog, queue: ConsumeQueue, offset: int) -> int:
+    """When the record at ``offset`` was stored, ms."""
+    physical, size, _ = ENTRY.unpack(_entries(queue, offset, 1))
+    head = _record(log, queue, offset, physical, size, max_bytes=_HEAD_BYTES)
+    (sys_flag,) = _INT32.unpack_from(head, SYS_FLAG_OFFSET)
+    at = BORN_HOST_OFFSET + (20 if sys_flag & BORN_HOST_V6 else 8)
+    return int(_INT64.unpack_from(head, at)[0])
+
+
+def _entries(queue: ConsumeQueue, offset: int, count: int) -> bytes:
+    data = queue.entries(offset, count)
+    if len(data) != count * ENTRY_BYTES:
+        raise _damaged(queue, offset)
+    return data
+
+
+def _record(
+    log: CommitLog,
+    queue: ConsumeQueue,
+    offset: int,
+    physical: int,
+    size: int,
+    *,
+    max_bytes: int | None = None,
+) -> bytes:
+    """The record an entry points to, or its first ``max_bytes``."""
+    if not (log.log_start <= physical < log.end and size >= _HEAD_BYTES):
+        raise _damaged(queue, offset)
+    length = size if max_bytes is None else min(size, max_bytes)
+    data = log.read(Offset(physical), length)
+    if len(data) != length or _HEAD.unpack_from(data) != (size, offset, physical):
+        raise _damaged(queue, offset)
+    return data
+
+
+def _damaged(queue: ConsumeQueue, offset: int) -> CorruptionError:
+    return CorruptionError(
+        queue.file_of(offset),
+        offset % 300_000 * ENTRY_BYTES,
+        "the entry does not fit the commit log; stop this broker and delete the directory that"
+        " holds all queues, they are made again from the log",
+    )
