@@ -5,7 +5,6 @@ from gantry_broker.queues.offsets import OFFSETS_TOPIC, ConsumerOffsets
 from gantry_broker.queues.reads import GetResult, GetStatus, Limits
 from gantry_broker.queues.topics import (
     TOPICS_TOPIC,
-    Topic,
     TopicChange,
     TopicTable,
     change_record,
@@ -20,7 +19,6 @@ __all__ = [
     "Limits",
     "MessageStore",
     "StoredAt",
-    "Topic",
     "TopicChange",
     "TopicTable",
     "change_record",

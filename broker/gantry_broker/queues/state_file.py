@@ -11,13 +11,13 @@ from pathlib import Path
 
 import google_crc32c
 import msgspec
+from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.errors import CorruptionError, DataDirError
 from gantry_protocol.process.files import atomic_write
 from gantry_protocol.types import Offset
 
 from gantry_broker.queues.consume_queue import QueueState
 from gantry_broker.queues.offsets import OffsetRow
-from gantry_broker.queues.topics import Topic
 
 _HEAD = struct.Struct(">4sII")  # magic, version, CRC-32C of the rest
 _MAGIC = b"GQST"
@@ -40,7 +40,7 @@ class DerivedState(msgspec.Struct, frozen=True):
     store_timestamp: int = 0
     queues: list[QueueState] = []
     topics_version: int = 0
-    topics: list[Topic] = []
+    topics: list[TopicConfig] = []
     consumer_offsets: list[OffsetRow] = []
 
 

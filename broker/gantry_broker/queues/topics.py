@@ -9,39 +9,11 @@ idempotent: one whose version is not newer is skipped.
 import re
 
 import msgspec
+from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.errors import BodyError
 from gantry_protocol.records import MessageRecord
 
 TOPICS_TOPIC = "GANTRY_SYS_TOPICS"
-
-PERM_READ = 4
-PERM_WRITE = 2
-
-
-class Topic(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One topic on this group, with the wire names of upstream's ``TopicConfig``."""
-
-    name: str = msgspec.field(name="topicName")
-    read_queues: int = msgspec.field(name="readQueueNums")
-    write_queues: int = msgspec.field(name="writeQueueNums")
-    perm: int = PERM_READ | PERM_WRITE
-    sys_flag: int = msgspec.field(name="topicSysFlag", default=0)
-    order: bool = False
-
-    @property
-    def readable(self) -> bool:
-        """Whether consumers may pull."""
-        return bool(self.perm & PERM_READ)
-
-    @property
-    def writable(self) -> bool:
-        """Whether producers may send."""
-        return bool(self.perm & PERM_WRITE)
-
-    @property
-    def queues(self) -> int:
-        """One past the highest queue id that exists for either side."""
-        return max(self.read_queues, self.write_queues)
 
 
 class TopicChange(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -54,7 +26,7 @@ class TopicChange(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     version: int
-    put: list[Topic] = []
+    put: list[TopicConfig] = []
     removed: list[str] = []
 
 
@@ -92,18 +64,18 @@ class TopicTable:
         version: the controller's version of what has been applied; 0 before the first change.
     """
 
-    def __init__(self, version: int = 0, topics: list[Topic] | None = None) -> None:
+    def __init__(self, version: int = 0, topics: list[TopicConfig] | None = None) -> None:
         self.version = version
-        self._topics = {topic.name: topic for topic in topics or []}
+        self._topics = {topic.topic_name: topic for topic in topics or []}
 
     def __len__(self) -> int:
         return len(self._topics)
 
-    def lookup(self, name: str) -> Topic | None:
+    def lookup(self, name: str) -> TopicConfig | None:
         """The topic, or None when it does not exist (yet)."""
         return self._topics.get(name)
 
-    def all(self) -> list[Topic]:
+    def all(self) -> list[TopicConfig]:
         """Every topic."""
         return list(self._topics.values())
 
@@ -113,14 +85,14 @@ class TopicTable:
             return []
         self.version = change.version
         for topic in change.put:
-            self._topics[topic.name] = topic
+            self._topics[topic.topic_name] = topic
         return [name for name in change.removed if self._topics.pop(name, None) is not None]
 
-    def difference(self, version: int, wanted: list[Topic]) -> TopicChange | None:
+    def difference(self, version: int, wanted: list[TopicConfig]) -> TopicChange | None:
         """The change that makes this table ``wanted``; None when the version is not newer."""
         if version <= self.version:
             return None
-        names = {topic.name for topic in wanted}
-        put = [topic for topic in wanted if self._topics.get(topic.name) != topic]
+        names = {topic.topic_name for topic in wanted}
+        put = [topic for topic in wanted if self._topics.get(topic.topic_name) != topic]
         removed = sorted(name for name in self._topics if name not in names)
         return TopicChange(version, put, removed)
