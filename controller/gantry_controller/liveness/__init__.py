@@ -1,0 +1,7 @@
+"""Who is alive, by this node's own clock, and when that calls for an election.
+
+Nothing here is replicated: every controller hears every broker's heartbeats and judges for itself,
+and only the leader acts, by proposing an ordinary election event that carries what it knew.
+``table``, ``rules``, ``probes`` and ``overseer`` know no clock and do no I/O: times (float seconds
+of any monotonic clock) come in as arguments. ``prober`` and ``watchman`` are their shells.
+"""

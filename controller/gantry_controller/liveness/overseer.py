@@ -1,0 +1,205 @@
+"""Which groups need an election now, by what this node has heard and what the log says.
+
+The leader's overseer looks at a group when something about it may have changed: an event about it
+was applied, evidence came in, its master's time-out is due, or a member of a group that waits for
+somebody eligible was heard. It asks the election policy first and proposes only what would succeed
+on the state it sees, so a group without anybody to elect costs no log entries. A proposal carries
+the master epoch it was made in and is refused if another came first; one is under way per group.
+"""
+
+import heapq
+
+import msgspec
+from gantry_protocol.types import Epoch
+
+from gantry_controller.liveness.rules import (
+    Clock,
+    live_members,
+    master_suspicion,
+    silent_from,
+)
+from gantry_controller.liveness.table import HeartbeatTable
+from gantry_controller.metadata.election import Elected, decide
+from gantry_controller.metadata.events import ElectMaster, Event, RegisterBroker
+from gantry_controller.metadata.results import Result
+from gantry_controller.metadata.state import BrokerGroup, GroupKey, MetadataState
+
+FIRST_WAIT_S = 3.0
+"""How long the first election of a declared group waits for members beyond a majority."""
+
+RETRY_S = 0.2
+"""Before a group is looked at again after a proposal of ours came to nothing."""
+
+_NEVER = (Epoch(-1), 0.0)
+_EPSILON_S = 0.001  # time-outs are "later than", timers fire "not earlier than"
+
+
+class Trigger(msgspec.Struct, frozen=True, gc=False):
+    """An election to propose, and why."""
+
+    key: GroupKey
+    event: ElectMaster
+    reason: str
+
+
+class Overseer:
+    """One controller's judgement about all groups; silent unless told to ``lead``.
+
+    Args:
+        state: the applied metadata.
+        table: what this node has heard.
+        default_timeout_s: of brokers that have not told their own.
+    """
+
+    def __init__(
+        self, state: MetadataState, table: HeartbeatTable, *, default_timeout_s: float
+    ) -> None:
+        self._state = state
+        self._table = table
+        self._default_timeout_s = default_timeout_s
+        self._watching_since_s: float | None = None  # None: not leading
+        self._due: list[tuple[float, GroupKey]] = []  # heap; stale entries are skipped
+        self._due_at: dict[GroupKey, float] = {}
+        self._proposing: set[GroupKey] = set()
+        self._waiting: set[GroupKey] = set()  # for somebody eligible
+        self._first_heard_s: dict[GroupKey, tuple[Epoch, float]] = {}
+
+    @property
+    def leading(self) -> bool:
+        """Whether this node acts on what it sees."""
+        return self._watching_since_s is not None
+
+    def clock(self, now_s: float) -> Clock:
+        """The rules' view of time; to a node that does not lead, silence means nothing."""
+        since_s = now_s if self._watching_since_s is None else self._watching_since_s
+        return Clock(
+            now_s=now_s, watching_since_s=since_s, default_timeout_s=self._default_timeout_s
+        )
+
+    def lead(self, now_s: float) -> None:
+        """Begins to act, with a grace of one time-out for everybody."""
+        self._watching_since_s = now_s
+        for group in self._state.living():
+            self._schedule(group.key, now_s)
+
+    def follow(self) -> None:
+        """Stops acting."""
+        self._watching_since_s = None
+        self._due.clear()
+        self._due_at.clear()
+        self._proposing.clear()
+        self._waiting.clear()
+
+    def did_not_listen(self, now_s: float) -> None:
+        """The process stood still: the silence until now is its own fault."""
+        if self._watching_since_s is not None:
+            self._watching_since_s = now_s
+
+    def applied(self, event: Event, result: Result, now_s: float) -> None:
+        """Takes note of a change of the metadata."""
+        group = result.group
+        if group is None:
+            return
+        key = group.key
+        if isinstance(event, RegisterBroker):
+            self._table.registered(key, event.broker_id, now_s)
+            base, _ = self._first_heard_s.get(key, _NEVER)
+            if base != group.base_epoch:
+                self._first_heard_s[key] = (group.base_epoch, now_s)
+        self._table.keep_only(key, (member.broker_id for member in group.members))
+        if group.removed:
+            self._first_heard_s.pop(key, None)
+        self.look(key, now_s)
+
+    def heard(self, key: GroupKey, now_s: float) -> None:
+        """A member of ``key`` was heard."""
+        if key in self._waiting:
+            self.look(key, now_s)
+
+    def look(self, key: GroupKey, now_s: float) -> None:
+        """There may be news about ``key`` at ``now_s``."""
+        if self.leading:
+            self._schedule(key, now_s)
+
+    def first_wait_over(self, group: BrokerGroup, now_s: float) -> bool:
+        """Whether the group's first election has waited long enough for the last members."""
+        ends_s = self._first_wait_ends(group)
+        return ends_s is not None and now_s >= ends_s
+
+    def next_due(self) -> float | None:
+        """When ``take`` has something to look at."""
+        while self._due and self._due_at.get(self._due[0][1]) != self._due[0][0]:
+            heapq.heappop(self._due)
+        return self._due[0][0] if self._due else None
+
+    def take(self, now_s: float, limit: int) -> list[Trigger]:
+        """Looks at up to ``limit`` groups that are due and returns the elections to propose.
+
+        Each returned trigger must be answered by ``settled``.
+        """
+        triggers: list[Trigger] = []
+        for _ in range(limit):
+            due_s = self.next_due()
+            if due_s is None or due_s > now_s:
+                break
+            _, key = heapq.heappop(self._due)
+            del self._due_at[key]
+            trigger = self._judge(key, now_s)
+            if trigger is not None:
+                triggers.append(trigger)
+        return triggers
+
+    def settled(self, key: GroupKey, now_s: float, *, ok: bool) -> None:
+        """The proposal for ``key`` ended; look at the group again, at once or after a while."""
+        self._proposing.discard(key)
+        self.look(key, now_s if ok else now_s + RETRY_S)
+
+    def _judge(self, key: GroupKey, now_s: float) -> Trigger | None:
+        group = self._state.groups.get(key)
+        if group is None or group.removed or key in self._proposing:
+            return None
+        clock = self.clock(now_s)
+        reason = self._reason(group, clock)
+        self._waiting.discard(key)
+        if reason is None:
+            self._schedule_time_out(group, clock)
+            return None
+        event = ElectMaster(
+            cluster=group.cluster,
+            name=group.name,
+            expected_epoch=group.master_epoch,
+            live=live_members(self._table, group, clock),
+            first_wait_over=self.first_wait_over(group, now_s),
+        )
+        if isinstance(decide(group, event), Elected):
+            self._proposing.add(key)
+            return Trigger(key, event, reason)
+        self._waiting.add(key)
+        first_wait_ends_s = self._first_wait_ends(group)
+        if not group.had_master and first_wait_ends_s is not None and first_wait_ends_s > now_s:
+            self._schedule(key, first_wait_ends_s)
+        return None
+
+    def _reason(self, group: BrokerGroup, clock: Clock) -> str | None:
+        if not group.had_master:
+            return "first election" if group.declaration is not None else None
+        if group.master_id is None:
+            return "no master" if group.sync_state_set else None
+        suspicion = master_suspicion(self._table, group, clock)
+        return None if suspicion is None else suspicion.value
+
+    def _schedule_time_out(self, group: BrokerGroup, clock: Clock) -> None:
+        master = group.master
+        if master is not None:
+            silent_s = silent_from(self._table, group, master, clock)
+            self._schedule(group.key, max(silent_s, clock.now_s) + _EPSILON_S)
+
+    def _first_wait_ends(self, group: BrokerGroup) -> float | None:
+        base, heard_s = self._first_heard_s.get(group.key, _NEVER)
+        return heard_s + FIRST_WAIT_S if base == group.base_epoch else None
+
+    def _schedule(self, key: GroupKey, due_s: float) -> None:
+        known_s = self._due_at.get(key)
+        if known_s is None or due_s < known_s:
+            self._due_at[key] = due_s
+            heapq.heappush(self._due, (due_s, key))

@@ -1,0 +1,141 @@
+"""From evidence to suspicion: when a broker's process is held to be gone.
+
+Four kinds of evidence count, in order of speed. Each leads to nothing but an ordinary election
+inside the sync-state set, so a wrong suspicion costs one needless switch and never data.
+
+``REFUSED``  the connection that carried its heartbeats closed, *and* its own address has since
+             refused two connections, at least 50 ms apart. One refusal may be a listener that is
+             just restarting; a time-out or an unreachable host proves nothing about the process.
+``POD_GONE`` the operator said that the pod with this uid is gone (terminating is not gone), and no
+             newer heartbeat came from it.
+``SILENT``   nothing was heard of the registered process for its heartbeat time-out. The time it
+             registered counts as a sign, and so does the time this node began to watch: a new
+             leader has heard nothing of many a living broker, and a stalled one has not listened.
+``REPLACED`` another process of the same broker registered. Both hold the lock on one volume in
+             turn, so the earlier one is gone.
+
+A row about another incarnation than the registered one says nothing.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+from gantry_protocol.types import BrokerId
+
+from gantry_controller.liveness.table import HeartbeatTable, Row
+from gantry_controller.metadata.events import LiveMember
+from gantry_controller.metadata.state import BrokerGroup, Member
+
+
+class Suspicion(StrEnum):
+    """Why a process is held to be gone."""
+
+    REFUSED = "refused"
+    POD_GONE = "pod gone"
+    SILENT = "silent"
+    REPLACED = "replaced"
+
+
+class Clock:
+    """What the rules need to know about time.
+
+    Attributes:
+        now_s: the present.
+        watching_since_s: since when silence means something to this node.
+        default_timeout_s: for brokers that have not told their own.
+    """
+
+    __slots__ = ("default_timeout_s", "now_s", "watching_since_s")
+
+    def __init__(self, *, now_s: float, watching_since_s: float, default_timeout_s: float) -> None:
+        self.now_s = now_s
+        self.watching_since_s = watching_since_s
+        self.default_timeout_s = default_timeout_s
+
+
+def row_of(table: HeartbeatTable, group: BrokerGroup, member: Member) -> Row | None:
+    """What is known of the member's registered process."""
+    row = table.row(group.key, member.broker_id)
+    return row if row is not None and member.is_incarnation(row.beat.incarnation) else None
+
+
+def suspicion(
+    table: HeartbeatTable, group: BrokerGroup, member: Member, clock: Clock
+) -> Suspicion | None:
+    """Why the member's registered process is held to be gone, if it is."""
+    row = row_of(table, group, member)
+    gone_s = table.gone_since(member.pod_uid)
+    if gone_s is not None and (row is None or row.seen_s <= gone_s):
+        return Suspicion.POD_GONE
+    if row is not None and row.refused:
+        return Suspicion.REFUSED
+    if clock.now_s > silent_from(table, group, member, clock):
+        return Suspicion.SILENT
+    return None
+
+
+def silent_from(table: HeartbeatTable, group: BrokerGroup, member: Member, clock: Clock) -> float:
+    """The time after which the member, if nothing is heard of it until then, counts as silent."""
+    row = row_of(table, group, member)
+    last_s = max(
+        clock.watching_since_s,
+        table.registered_at(group.key, member.broker_id) or clock.watching_since_s,
+        clock.watching_since_s if row is None else row.seen_s,
+    )
+    return last_s + (clock.default_timeout_s if row is None else row.beat.timeout_s)
+
+
+def is_alive(table: HeartbeatTable, group: BrokerGroup, member: Member, clock: Clock) -> bool:
+    """Whether the registered process was heard within its time-out and nothing speaks against it.
+
+    Stricter than "not suspected": somebody never heard of is no candidate.
+    """
+    row = row_of(table, group, member)
+    return (
+        row is not None
+        and clock.now_s <= row.seen_s + row.beat.timeout_s
+        and suspicion(table, group, member, clock) is None
+    )
+
+
+def live_members(
+    table: HeartbeatTable, group: BrokerGroup, clock: Clock, *, asking: BrokerId | None = None
+) -> tuple[LiveMember, ...]:
+    """The evidence for an event about ``group``, ascending by id.
+
+    ``asking`` is a member that has just spoken for itself: it is alive, even if its first heartbeat
+    has not overtaken its request (the sole survivor of a group starts this way).
+    """
+    return tuple(_live_members(table, group, clock, asking))
+
+
+def _live_members(
+    table: HeartbeatTable, group: BrokerGroup, clock: Clock, asking: BrokerId | None
+) -> Iterator[LiveMember]:
+    for member in group.members:
+        row = row_of(table, group, member)
+        if row is not None and is_alive(table, group, member, clock):
+            beat = row.beat
+            yield LiveMember(
+                broker_id=member.broker_id,
+                incarnation=beat.incarnation,
+                epoch=beat.epoch,
+                max_offset=beat.max_offset,
+                confirm_offset=beat.confirm_offset,
+                priority=beat.priority,
+                draining=beat.draining,
+                connected=row.connected,
+            )
+        elif member.broker_id == asking and member.registrations:
+            incarnation = member.incarnation if member.announces else ""
+            yield LiveMember(broker_id=member.broker_id, incarnation=incarnation)
+
+
+def master_suspicion(table: HeartbeatTable, group: BrokerGroup, clock: Clock) -> Suspicion | None:
+    """Why the group's elected process is held to be gone; None also if there is no master."""
+    master = group.master
+    if master is None:
+        return None
+    if not group.master_is_current:
+        return Suspicion.REPLACED
+    return suspicion(table, group, master, clock)

@@ -1,0 +1,203 @@
+"""What this node has heard of each broker: heartbeats, closed connections, pods that are gone.
+
+Local memory, never in the log. The table only records; ``rules`` draws the conclusions. Two details
+matter to them. A row belongs to the *newest* connection that carried the broker's heartbeats, so
+that neither a straggler on an older connection nor the late close of one says anything about the
+process on the newer one. And every heartbeat overwrites the one before, offsets included: a broker
+that truncated its log must not be believed to be as far as it was.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from gantry_protocol.types import BrokerId, Epoch, Offset
+
+from gantry_controller.metadata.events import LOWEST_PRIORITY
+from gantry_controller.metadata.state import GroupKey
+
+MemberKey = tuple[str, str, BrokerId]
+"""(cluster name, broker name, broker id)."""
+
+GONE_PODS_MAX = 4096
+ROWS_MAX = 100_000
+ROWS_PER_GROUP_MAX = 256
+
+
+class Heartbeat(msgspec.Struct, frozen=True, gc=False):
+    """One heartbeat, or the registration of a process, which says as much."""
+
+    broker_id: BrokerId
+    timeout_s: float
+    incarnation: str = ""
+    epoch: Epoch = Epoch(-1)
+    max_offset: Offset = Offset(-1)
+    confirm_offset: Offset = Offset(-1)
+    priority: int = LOWEST_PRIORITY
+    draining: bool = False
+    pod_uid: str | None = None
+
+
+class Row:
+    """What is known of one broker id.
+
+    Attributes:
+        beat: the last heartbeat.
+        seen_s: when it came.
+        connection: the connection it came on; None for what another controller passed on.
+        closed: that connection is gone.
+        refused: since then its address has twice refused to be connected to.
+    """
+
+    __slots__ = ("beat", "closed", "connection", "refused", "seen_s")
+
+    def __init__(self, beat: Heartbeat, seen_s: float, connection: int | None) -> None:
+        self.beat = beat
+        self.seen_s = seen_s
+        self.connection = connection
+        self.closed = False
+        self.refused = False
+
+    @property
+    def connected(self) -> bool:
+        """Whether the broker holds a connection to this node right now."""
+        return self.connection is not None and not self.closed
+
+
+class HeartbeatTable:
+    """All rows of one controller node."""
+
+    def __init__(self) -> None:
+        self._groups: dict[GroupKey, dict[BrokerId, Row]] = {}
+        self._by_connection: dict[int, set[MemberKey]] = {}
+        self._gone_pods: dict[str, float] = {}  # oldest word first
+        self._registered: dict[GroupKey, dict[BrokerId, float]] = {}
+        self._rows = 0
+        self.refused_rows = 0  # heartbeats dropped because the table was full
+
+    def row(self, key: GroupKey, broker_id: BrokerId) -> Row | None:
+        """The row of one broker id."""
+        return self._groups.get(key, {}).get(broker_id)
+
+    def rows(self) -> Iterator[tuple[MemberKey, Row]]:
+        """Every row."""
+        for (cluster, name), rows in self._groups.items():
+            for broker_id, row in rows.items():
+                yield (cluster, name, broker_id), row
+
+    def heard(
+        self, key: GroupKey, beat: Heartbeat, *, now_s: float, connection: int | None
+    ) -> bool:
+        """Records ``beat``; False if it says nothing new, or the table is full.
+
+        ``connection`` numbers grow in the order connections were accepted. None is for what another
+        controller passed on, which counts only if it comes from a process not heard of before.
+        """
+        rows = self._groups.get(key)
+        row = None if rows is None else rows.get(beat.broker_id)
+        if row is None:
+            return self._first(key, beat, now_s, connection)
+        if connection != row.connection:
+            if not _is_newer(row, beat, connection):
+                return False
+            if row.connection is not None:
+                self._unlink(row.connection, (*key, beat.broker_id))
+            if connection is not None:
+                self._link(connection, (*key, beat.broker_id))
+        row.beat = beat
+        row.seen_s = now_s
+        row.connection = connection
+        row.closed = False
+        row.refused = False
+        return True
+
+    def _first(self, key: GroupKey, beat: Heartbeat, now_s: float, connection: int | None) -> bool:
+        rows = self._groups.get(key, {})
+        if self._rows >= ROWS_MAX or len(rows) >= ROWS_PER_GROUP_MAX:
+            self.refused_rows += 1
+            return False
+        rows[beat.broker_id] = Row(beat, now_s, connection)
+        self._groups[key] = rows
+        self._rows += 1
+        if connection is not None:
+            self._link(connection, (*key, beat.broker_id))
+        return True
+
+    def closed(self, connection: int) -> list[MemberKey]:
+        """Records that ``connection`` is gone; returns the brokers whose newest it was, sorted."""
+        members = sorted(self._by_connection.pop(connection, ()))
+        for cluster, name, broker_id in members:
+            row = self._groups[cluster, name][broker_id]
+            assert row.connection == connection, (connection, row.connection)
+            row.closed = True
+        return members
+
+    def refuse(self, member: MemberKey, connection: int) -> bool:
+        """Records two refused re-connections; False if the broker has been heard since."""
+        cluster, name, broker_id = member
+        row = self.row((cluster, name), broker_id)
+        if row is None or not row.closed or row.connection != connection:
+            return False
+        row.refused = True
+        return True
+
+    def pod_is_gone(self, pod_uid: str, now_s: float) -> None:
+        """Records the operator's word; a later heartbeat of that pod overrides it."""
+        self._gone_pods.pop(pod_uid, None)
+        self._gone_pods[pod_uid] = now_s
+        while len(self._gone_pods) > GONE_PODS_MAX:
+            self._gone_pods.pop(next(iter(self._gone_pods)))
+
+    def gone_since(self, pod_uid: str | None) -> float | None:
+        """When the operator said that the pod is gone."""
+        return None if pod_uid is None else self._gone_pods.get(pod_uid)
+
+    def registered(self, key: GroupKey, broker_id: BrokerId, now_s: float) -> None:
+        """Records when this node learnt that a process registered under ``broker_id``."""
+        self._registered.setdefault(key, {})[broker_id] = now_s
+
+    def registered_at(self, key: GroupKey, broker_id: BrokerId) -> float | None:
+        """When this node learnt of the member's last registration."""
+        return self._registered.get(key, {}).get(broker_id)
+
+    def keep_only(self, key: GroupKey, broker_ids: Iterable[BrokerId]) -> None:
+        """Forgets what is known of ids that are not members of the group any more."""
+        kept = set(broker_ids)
+        for broker_id in [one for one in self._groups.get(key, {}) if one not in kept]:
+            self._forget(key, broker_id)
+        times = self._registered.get(key, {})
+        for broker_id in [one for one in times if one not in kept]:
+            del times[broker_id]
+        if not times:
+            self._registered.pop(key, None)
+
+    def sweep(self, before_s: float) -> None:
+        """Forgets brokers not heard since ``before_s``: strangers must not fill the table."""
+        silent = [member for member, row in self.rows() if row.seen_s < before_s]
+        for cluster, name, broker_id in silent:
+            self._forget((cluster, name), broker_id)
+
+    def _forget(self, key: GroupKey, broker_id: BrokerId) -> None:
+        rows = self._groups[key]
+        row = rows.pop(broker_id)
+        self._rows -= 1
+        if not rows:
+            del self._groups[key]
+        if row.connection is not None:
+            self._unlink(row.connection, (*key, broker_id))
+
+    def _link(self, connection: int, member: MemberKey) -> None:
+        self._by_connection.setdefault(connection, set()).add(member)
+
+    def _unlink(self, connection: int, member: MemberKey) -> None:
+        members = self._by_connection.get(connection)
+        if members is not None:
+            members.discard(member)
+            if not members:
+                del self._by_connection[connection]
+
+
+def _is_newer(row: Row, beat: Heartbeat, connection: int | None) -> bool:
+    """Whether a beat on another connection than the row's is about a later time."""
+    if connection is None or row.connection is None:
+        return connection is not None or beat.incarnation != row.beat.incarnation
+    return connection > row.connection or row.closed
