@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from yarl import URL
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncGenerator, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -92,7 +92,7 @@ class AdminClient:
             (view for view in found if isinstance(view, QuorumView)), key=lambda view: view.node_id
         )
 
-    async def watch(self) -> AsyncIterator[WatchEvent]:
+    async def watch(self) -> AsyncGenerator[WatchEvent]:
         """Group changes as they happen, from whichever member leads, until cancelled.
 
         Begins anew with the state of every group whenever the connection is lost.
@@ -153,7 +153,7 @@ class AdminClient:
                 f"The controller at {address} answers {path} in a form this version cannot read."
             ) from error
 
-    async def _watch_one(self, address: str) -> AsyncIterator[WatchEvent]:
+    async def _watch_one(self, address: str) -> AsyncGenerator[WatchEvent]:
         session = self._open_session()
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=TIMEOUT_S, sock_read=WATCH_SILENCE_S
