@@ -1,0 +1,124 @@
+"""One write-ahead log on disk: recover it, then append batches durably.
+
+Not thread-safe: ``writer`` calls ``append`` from its one thread. An error while writing or syncing
+leaves the page cache in an unknown state (a later fsync may succeed without having written: LWN,
+"PostgreSQL's fsync() surprise", 2018), so the log refuses everything after it.
+"""
+
+import errno
+import os
+from pathlib import Path
+
+from gantry_controller.wal.format import (
+    HEADER_SIZE,
+    Head,
+    Header,
+    Write,
+    batch_size,
+    encode_batch,
+)
+from gantry_controller.wal.recovery import Recovered, recover
+from gantry_controller.wal.segments import (
+    create_segment,
+    list_segments,
+    open_segment,
+    read_segments,
+    segment_path,
+    sync_directory,
+    zero,
+)
+
+SEGMENT_SIZE_BYTES = 16 * 1024 * 1024  # metadata is small; recovery reads one segment at a time
+
+
+class Wal:
+    """An open log; see the module."""
+
+    def __init__(self, directory: Path, segment_size_bytes: int, head: Head, fd: int) -> None:
+        """Use ``open``."""
+        self._directory = directory
+        self._segment_size_bytes = segment_size_bytes
+        self._head = head
+        self._fd = fd
+        self._failed: OSError | None = None
+
+    @classmethod
+    def open(
+        cls, directory: Path, *, segment_size_bytes: int = SEGMENT_SIZE_BYTES
+    ) -> "tuple[Wal, Recovered]":
+        """Recover the log in ``directory``, which is made if it is not there.
+
+        Raises:
+            CorruptionError: stored bytes changed or are missing; nothing was modified.
+            DataDirError: a segment was written by a newer program.
+        """
+        if not directory.is_dir():
+            directory.mkdir(parents=True)
+            sync_directory(directory.parent)
+        found = recover(read_segments(list_segments(directory)))
+        if found.head is None:
+            full = Head(sequence=0, size=0, offset=0, chain=0, batch=1, last_index=0)
+            return cls(directory, segment_size_bytes, full, -1), found
+        fd = open_segment(segment_path(directory, found.head.sequence))
+        if found.torn_bytes:
+            zero(fd, found.head.offset, found.torn_bytes)
+        return cls(directory, segment_size_bytes, found.head, fd), found
+
+    def append(self, writes: list[Write]) -> None:
+        """Make ``writes`` durable, as one batch: all of it survives a crash, or nothing.
+
+        Raises:
+            OSError: the disk failed, now or before. What is durable is unknown: end the process.
+        """
+        if self._failed is not None:
+            raise self._failed
+        try:
+            self._append(writes)
+        except OSError as error:
+            self._failed = error
+            raise
+
+    def close(self) -> None:
+        """Close the file; everything appended is durable already."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _append(self, writes: list[Write]) -> None:
+        needed = batch_size(writes)
+        if self._head.offset + needed > self._head.size:
+            self._roll(needed)
+        offset = self._head.offset
+        batch = encode_batch(self._head, writes)
+        write_durably(self._fd, batch, offset)
+
+    def _roll(self, needed: int) -> None:
+        """Go on in a new segment; the old one is durable as far as it is used."""
+        header = Header(
+            sequence=self._head.sequence + 1,
+            size=max(self._segment_size_bytes, HEADER_SIZE + needed),
+            chain=self._head.chain,
+            batch=self._head.batch,
+        )
+        fd = create_segment(self._directory, header)
+        self.close()
+        self._fd = fd
+        self._head.sequence = header.sequence
+        self._head.size = header.size
+        self._head.offset = HEADER_SIZE
+        self._head.chain = header.seed
+
+
+def write_durably(fd: int, data: bytes, offset: int) -> None:
+    """Write and sync; one system call where Linux offers it, so the thread waits for the GIL once.
+
+    Raises:
+        OSError: the write failed or fell short.
+    """
+    if hasattr(os, "RWF_DSYNC"):
+        written = os.pwritev(fd, [data], offset, os.RWF_DSYNC)
+    else:  # pragma: no cover - not Linux
+        written = os.pwrite(fd, data, offset)
+        os.fsync(fd)
+    if written != len(data):
+        raise OSError(errno.EIO, f"wrote {written} of {len(data)} bytes")
