@@ -1,0 +1,141 @@
+"""From a decoded body to an object that may be stored: prune, default, derive, validate.
+
+The order is the API server's: decode and prune, default, strategy, schema, rules of the kind, CEL
+rules last and only when everything before passed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gantry_operator.local.apiserver import crds, names, strategies, structural
+from gantry_operator.local.apiserver.cel import rules
+from gantry_operator.local.apiserver.errors import bad_request, invalid
+from gantry_operator.local.apiserver.validation import forbidden, validate
+
+if TYPE_CHECKING:
+    from gantry_operator.local.apiserver.kinds import ResourceType
+    from gantry_operator.local.apiserver.validation import Cause
+
+CRD_KEY = ("apiextensions.k8s.io", "customresourcedefinitions")
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """Query parameters of a write."""
+
+    manager: str = "unknown"
+    force: bool = False
+    dry_run: bool = False
+    field_validation: str = "Warn"
+
+
+def check_identity(resource: ResourceType, namespace: str, name: str, obj: dict[str, Any]) -> None:
+    """The body must be of the URL's kind, namespace and (if given) name."""
+    if obj.get("apiVersion", resource.api_version) != resource.api_version:
+        raise bad_request(
+            f"the API version in the data ({obj['apiVersion']}) does not match the expected API "
+            f"version ({resource.api_version})"
+        )
+    if obj.get("kind", resource.kind) != resource.kind:
+        raise bad_request(
+            f"{resource.kind} in version {resource.version!r} cannot be handled as a "
+            f"{resource.kind}: the kind in the data is {obj['kind']!r}"
+        )
+    metadata = obj.setdefault("metadata", {})
+    if not isinstance(metadata, dict):
+        raise bad_request("metadata must be an object")
+    obj["apiVersion"], obj["kind"] = resource.api_version, resource.kind
+    given = metadata.get("namespace") or namespace
+    if given != namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    if resource.namespaced:
+        metadata["namespace"] = namespace
+    else:
+        metadata.pop("namespace", None)
+    if name and metadata.setdefault("name", name) != name:
+        raise bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL "
+            f"({name})"
+        )
+
+
+def prune(resource: ResourceType, obj: dict[str, Any], options: Options) -> list[str]:
+    """Drop unknown fields in place; returns warnings, or refuses under ``Strict``."""
+    dropped = structural.prune(obj, resource.schema)
+    if not dropped:
+        return []
+    texts = [f'unknown field "{path}"' for path in dropped]
+    if options.field_validation == "Strict":
+        kind, version = resource.kind, resource.version
+        raise bad_request(
+            f'{kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: '
+            + ", ".join(texts)
+        )
+    return texts if options.field_validation == "Warn" else []
+
+
+def complete(
+    resource: ResourceType, obj: dict[str, Any], old: dict[str, Any] | None, now: str
+) -> None:
+    """Defaults and derived fields, in place on a private copy."""
+    if resource.key == ("", "services") and not obj.get("spec"):
+        obj["spec"] = {}
+    try:
+        structural.apply_defaults(obj, resource.schema)
+        if resource.key == CRD_KEY:
+            crds.prepare(obj, old, now)
+        else:
+            strategies.prepare(resource, obj, old)
+    except (AttributeError, KeyError, TypeError):
+        # Derivation met a shape the schema check below is about to name; only that text helps.
+        return
+
+
+def validate_object(
+    resource: ResourceType, obj: dict[str, Any], old: dict[str, Any] | None
+) -> None:
+    """Raise 422 with every violation."""
+    causes = names.check_metadata(resource, obj["metadata"])
+    causes += _check_finalizers(obj, old)
+    shape = validate(obj, resource.schema)
+    causes += shape
+    if not shape:
+        causes += (
+            crds.check(obj, old)
+            if resource.key == CRD_KEY
+            else strategies.check(resource, obj, old)
+        )
+    if not causes:
+        causes = rules.run(obj, old, resource.schema)
+    if causes:
+        raise invalid(resource, obj["metadata"].get("name", ""), causes)
+
+
+def _check_finalizers(obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
+    if old is None or not old["metadata"].get("deletionTimestamp"):
+        return []
+    before = old["metadata"].get("finalizers") or []
+    added = [f for f in obj["metadata"].get("finalizers") or [] if f not in before]
+    if not added:
+        return []
+    why = (
+        "no new finalizers can be added if the object is being deleted, found new finalizers "
+        f"{added}"
+    )
+    return [forbidden("metadata.finalizers", why)]
+
+
+def spec_changed(resource: ResourceType, old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Whether ``metadata.generation`` must move: never for metadata or an isolated status."""
+    if not resource.custom:
+        return bool(old.get("spec") != new.get("spec"))
+    hidden = {"metadata", "status"} if resource.status else {"metadata"}
+
+    def wish(obj: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in obj.items() if key not in hidden}
+
+    return wish(old) != wish(new)
