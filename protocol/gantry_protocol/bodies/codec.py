@@ -17,6 +17,8 @@ from gantry_protocol.errors import BodyError
 
 BodyT = TypeVar("BodyT")
 
+_MAX_BARE_KEY_BYTES = 1024 * 1024  # re-reading takes about a second per MiB at worst
+
 _encoder = msgspec.json.Encoder()
 _any_decoder = msgspec.json.Decoder()
 
@@ -53,10 +55,19 @@ def _decode_tolerantly(kind: type[BodyT], data: bytes) -> BodyT:
     if not data:
         raise BodyError(f"The request needs a {name} as its body, which is empty.")
     try:
-        value = _any_decoder.decode(quote_keys(data))
+        value = _decode_any(data)
         return msgspec.convert(_without_nulls(value), kind, strict=False)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise BodyError(f"The body is no {name}: {str(error).removesuffix('.')}.") from error
+
+
+def _decode_any(data: bytes) -> Any:
+    try:
+        return _any_decoder.decode(data)
+    except msgspec.DecodeError:
+        if len(data) > _MAX_BARE_KEY_BYTES:
+            raise
+        return _any_decoder.decode(quote_keys(data))
 
 
 def _without_nulls(value: Any) -> Any:

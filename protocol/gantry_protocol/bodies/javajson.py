@@ -9,7 +9,7 @@ refuses; this module judges nothing itself.
 import json
 import re
 
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _BARE_KEY = re.compile(rb"-?[0-9]+(?=\s*:)")
 _UNINTERESTING = re.compile(rb'[^"{}\[\],]+')
 

@@ -27,7 +27,6 @@ offset size field (IPv4 hosts; each IPv6 host adds 12 bytes)
 """
 
 import ipaddress
-import socket
 import struct
 from functools import lru_cache
 
@@ -91,8 +90,7 @@ def pack_host(host: Host) -> bytes:
 @lru_cache(maxsize=4096)
 def unpack_host(data: bytes) -> Host:
     """The reverse of :func:`pack_host`."""
-    family = socket.AF_INET if len(data) == 8 else socket.AF_INET6
-    return socket.inet_ntop(family, data[:-4]), _PORT.unpack(data[-4:])[0]
+    return str(ipaddress.ip_address(data[:-4])), _PORT.unpack(data[-4:])[0]
 
 
 def blank(size: int) -> bytes:
