@@ -17,8 +17,8 @@ Rules protected:
 * ``confirm`` here is at most what is flushed here, so that whoever is promoted starts from a
   confirm offset its own disk can vouch for.
 
-What it refuses: messages of another epoch or another start of the master, bytes that do not begin at
-the end of the log, and a cut below confirm.
+What it refuses: messages of another epoch or another start of the master, bytes that do not begin
+at the end of the log, and a cut below confirm.
 """
 
 from collections import deque

@@ -31,7 +31,7 @@ from gantry_broker.replica.events import ProposalFinished, Refused, Unknown
 from gantry_broker.replica.facts import LogFacts
 from gantry_broker.replica.handshake import answer_hello
 from gantry_broker.replica.member import Member
-from gantry_broker.replica.membership import in_sync_target, wanted_set
+from gantry_broker.replica.membership import Joiner, in_sync_target, wanted_set
 from gantry_broker.replica.messages import Ack, Append, Farewell, Hello, Truncate
 from gantry_broker.replica.syncset import SyncStateSet
 from gantry_broker.replica.values import ControllerView, Limits
@@ -78,6 +78,7 @@ class Mastership:
         self._log = log
         self._limits = limits
         self._by_link: dict[int, Member] = {}
+        self._joiner = Joiner(limits)
         self._track_members(now_ms)
 
     # ---- the group's view
@@ -86,6 +87,12 @@ class Mastership:
     def in_sync(self) -> int:
         """Members of the set that the controller is known to hold."""
         return len(self.set.members)
+
+    @property
+    def counted(self) -> frozenset[BrokerId]:
+        """Everybody confirm waits for."""
+        joiner = self._joiner.broker_id
+        return self.set.counted if joiner is None else self.set.counted | {joiner}
 
     @property
     def min_in_sync(self) -> int:
@@ -213,7 +220,7 @@ class Mastership:
     def advance(self) -> list[Effect]:
         """Raise confirm to what every counted member has on its disk."""
         lowest = self._log.flushed
-        for broker_id in self.set.counted - {self.me}:
+        for broker_id in self.counted - {self.me}:
             member = self.members.get(broker_id)
             lowest = min(lowest, Offset(0) if member is None else member.acked)
         if not self._log.confirm_up_to(lowest):
@@ -236,6 +243,8 @@ class Mastership:
         proposal = self.set.plan(wanted, now_ms)
         if proposal is not None:
             effects.append(proposal)
+        joins_at = max(self._log.confirm, self.start)
+        self._joiner.review(self.set.counted, self.members, joins_at, now_ms)
         return effects + self._review_drain(now_ms)
 
     def _review_drain(self, now_ms: int) -> list[Effect]:

@@ -3,8 +3,8 @@
 ``acked <= sent <= the master's end``. ``acked`` counts only what the replica acknowledged *after*
 its handshake in this epoch: an acknowledgement vouches for equal bytes, and only the handshake
 makes them equal. Before it, ``acked`` is 0, so confirm cannot pass a member of the set that has
-not connected. (RocketMQ's ``AutoSwitchHAService`` skips members whose acknowledgement is unknown instead, and so
-confirms records that a member of the set does not have.)
+not connected. (RocketMQ's ``AutoSwitchHAService`` skips members whose acknowledgement is unknown
+instead, and so confirms records that a member of the set does not have.)
 """
 
 from gantry_protocol.types import BrokerId, Offset

@@ -4,6 +4,10 @@ Rule protected (H7): a replica joins only when it has acknowledged, in this epoc
 ``max(confirm, epoch_start)``: then it lacks no confirmed record, and it holds the whole log with
 which the master began its epoch, including records that are not confirmed yet.
 
+Under steady load a replica with a slower disk is always a few records behind confirm and would
+never join. So confirm waits for it: a replica that is close is *counted* first, for a bounded
+time; once it has passed confirm, which now stands still, it is proposed.
+
 The set may shrink below the minimum, down to the master alone: the minimum refuses writes (H11), it
 does not keep a dead member in the set. A leaving member is let go at once while enough others stay,
 so that nobody waits for its acknowledgement; when all members leave together the set stays as it
@@ -53,6 +57,56 @@ def may_join(member: Member, joins_at: Offset, now_ms: int, limits: Limits) -> b
         and member.acked >= joins_at
         and not member.fell_behind(now_ms, limits)
     )
+
+
+class Joiner:
+    """The one replica, if any, that confirm waits for before it is proposed.
+
+    Attributes:
+        broker_id: counted like a member of the set; None most of the time.
+    """
+
+    __slots__ = ("_limits", "_not_before_ms", "_until_ms", "broker_id")
+
+    def __init__(self, limits: Limits) -> None:
+        """Nobody yet."""
+        self._limits = limits
+        self._not_before_ms = 0
+        self._until_ms = 0
+        self.broker_id: BrokerId | None = None
+
+    def review(
+        self,
+        counted: frozenset[BrokerId],
+        members: Mapping[BrokerId, Member],
+        joins_at: Offset,
+        now_ms: int,
+    ) -> None:
+        """Choose, keep or give up; ``counted`` are those confirm waits for anyway."""
+        if self.broker_id is not None:
+            self._keep_or_end(counted, members[self.broker_id], now_ms)
+        elif now_ms >= self._not_before_ms:
+            for broker_id, member in members.items():
+                if broker_id not in counted and self._is_close(member, joins_at, now_ms):
+                    self.broker_id = broker_id
+                    self._until_ms = now_ms + self._limits.join_wait_ms
+                    return
+
+    def _is_close(self, member: Member, joins_at: Offset, now_ms: int) -> bool:
+        behind_ms = now_ms - member.caught_up_ms
+        return (
+            member.streaming
+            and not member.draining
+            and 0 < member.acked < joins_at
+            and behind_ms <= self._limits.join_wait_ms
+        )
+
+    def _keep_or_end(self, counted: frozenset[BrokerId], member: Member, now_ms: int) -> None:
+        if member.broker_id in counted:
+            self.broker_id = None
+        elif not member.streaming or member.draining or now_ms >= self._until_ms:
+            self.broker_id = None
+            self._not_before_ms = now_ms + self._limits.lag_ms
 
 
 def in_sync_target(

@@ -42,6 +42,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             and a wrong guess costs two small controller writes.
         connect_grace_ms: the same for a member that has not connected in this epoch yet: it first
             has to learn of the epoch.
+        join_wait_ms: how long confirm waits for a replica that is about to join, and how far
+            behind such a replica may be.
         pause_ms: a longer gap between two ticks means that this process itself stood still, which
             is no evidence against anybody else.
         retry_first_ms: wait before a proposal is repeated; doubles up to ``retry_last_ms``.
@@ -56,6 +58,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     lag_ms: int = 2_000
     link_closed_ms: int = 300
     connect_grace_ms: int = 800
+    join_wait_ms: int = 400
     pause_ms: int = 500
     retry_first_ms: int = 50
     retry_last_ms: int = 1_000

@@ -1,0 +1,296 @@
+"""A broker group in the simulated world, and everything that must never be so.
+
+Checked where it happens, so that a violation is found at the step that causes it:
+
+======  ==========================================================================================
+H1      one process serves an epoch; what a replica acts in never falls
+H2, H3  same (epoch, offset) on two replicas: same bytes up to there (scanned now and then)
+H4      a record carries the epoch of its master, and (epoch, start) was durable before it
+H5      every confirmed record is the same on everybody who ever confirmed that offset, and every
+        member of the controller's set holds all of them on its disk
+H7      the same, at the moment the controller's set changes
+H8      nobody cuts its log below what it knows to be confirmed
+ack     every acknowledged record is in the log of every master that is promoted afterwards
+======  ==========================================================================================
+
+``checks`` may be narrowed by a test that plants a bug and wants to see one certain check fail.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gantry_broker.replica import ReplicaCore, Role
+from gantry_broker.replica import effects as fx
+from sim.controller_stub import Controller, Durable
+from sim.kernel.disk import DiskOptions
+from sim.kernel.machine import Machine
+from sim.kernel.nemesis import Nemesis, NemesisOptions
+from sim.kernel.network import Network, NetworkOptions
+from sim.kernel.world import MS, SECOND, Violation, World
+from sim.replica_disk import (
+    RECORD,
+    SIZE,
+    broker_id_of,
+    durable_log,
+    durable_state,
+    epoch_at,
+    sound_size,
+)
+from sim.replicas import Broker
+
+if TYPE_CHECKING:
+    from gantry_controller.metadata.state import BrokerGroup
+    from gantry_protocol.types import Offset
+    from sim.kernel.machine import Actor, Host
+
+EXTRA_FAULTS = ("wipe", "drain")
+SCAN_US = 400 * MS
+
+
+class ReplicaWorld:
+    """Three brokers, one controller, and the ghost of everything that was confirmed.
+
+    Attributes:
+        history: the confirmed log: the bytes that some replica has reported as confirmed.
+        acknowledged_end: the end of the newest acknowledged record.
+        acknowledgements: how many records were acknowledged.
+    """
+
+    def __init__(
+        self, seed: int, *, replicas: int = 3, min_in_sync: int = 2, swarm: bool = True
+    ) -> None:
+        self.world = World(seed)
+        rng = self.world.stream("swarm")
+        self.network = Network(self.world, NetworkOptions.swarm(rng) if swarm else NetworkOptions())
+        self.min_in_sync = min_in_sync
+        self.durable = Durable(replicas, min_in_sync)
+        self.durable.listeners.append(self._group_changed)
+        self.history = bytearray()
+        self.acknowledged_end = 0
+        self.acknowledgements = 0
+        self._numbers = 0
+        self._serving: dict[int, str] = {}
+        self._acted: dict[str, int] = {}
+        names = [f"broker-{number}" for number in range(replicas)]
+        self.brokers = [self._machine(name, rng if swarm else None) for name in names]
+        self.controller = Machine(
+            self.world,
+            self.network,
+            "controller",
+            factory=lambda host: Controller(host, self.durable),
+        )
+        options = NemesisOptions.swarm(rng, EXTRA_FAULTS)
+        self.nemesis = Nemesis(
+            self.world,
+            self.network,
+            [*self.brokers, self.controller],
+            options,
+            {"wipe": self.wipe, "drain": self.drain},
+        )
+        self._rng = self.world.stream("replica-world")
+        self.world.after(SCAN_US, self._scan)
+
+    def _machine(self, name: str, rng: object) -> Machine:
+        disk = DiskOptions() if rng is None else DiskOptions.swarm(self.world.stream(f"d/{name}"))
+        return Machine(
+            self.world,
+            self.network,
+            name,
+            factory=self._broker,
+            disk_options=disk,
+            clock_drift=0.0 if rng is None else 0.02,
+        )
+
+    def _broker(self, host: Host) -> Actor:
+        return Broker(host, self, ["controller"])
+
+    # ---- running
+
+    def boot(self) -> None:
+        self.controller.boot()
+        for machine in self.brokers:
+            machine.boot()
+
+    def run(self, seconds: float) -> None:
+        self.world.run(for_us=int(seconds * SECOND))
+
+    def broker(self, machine: Machine) -> Broker | None:
+        actor = machine.actor
+        return actor if isinstance(actor, Broker) else None
+
+    def master(self) -> Broker | None:
+        """The serving master of the newest epoch."""
+        serving = [
+            broker
+            for broker in map(self.broker, self.brokers)
+            if broker is not None and broker.core is not None and broker.core.serving is not None
+        ]
+        return max(serving, key=lambda one: one.core.epoch if one.core else 0, default=None)
+
+    def settled(self) -> bool:
+        """Everybody is in the set, the master serves, and all it wrote is confirmed."""
+        master = self.master()
+        if master is None or master.core is None or not master.accepts_writes():
+            return False
+        ids = {broker_id_of(machine.disk) for machine in self.brokers}
+        return set(self.durable.group.sync_state_set) == ids
+
+    def require_progress(self, seconds: float = 30) -> None:
+        """What the system owes once the faults have stopped."""
+        if not self.world.run(for_us=int(seconds * SECOND), until=self.settled):
+            raise Violation(f"no progress: the set is {self.durable.group.sync_state_set}")
+        before = self.acknowledgements
+
+        def written() -> bool:
+            return self.acknowledgements > before + 3
+
+        if not self.world.run(for_us=int(5 * SECOND), until=written):
+            raise Violation("no write is acknowledged after the faults have stopped")
+
+    # ---- faults
+
+    def wipe(self) -> None:
+        """The volume of a replica is lost, while the master and its volume are there.
+
+        The controller is told (as the operator would tell it), so that it does not elect the dead
+        on the strength of an old heartbeat and drop the living from the set.
+        """
+        machine = self._rng.choice(self.brokers)
+        broker_id = broker_id_of(machine.disk)
+        group = self.durable.group
+        if broker_id is None or not group.had_master or broker_id == group.master_id:
+            return
+        if group.master_id in self.durable.gone:
+            return
+        self.durable.gone.add(broker_id)
+        self._acted.pop(machine.name, None)
+        machine.wipe()
+        self.nemesis.boot_later(machine)
+
+    def drain(self) -> None:
+        """SIGTERM; the process ends when it has nothing more to do here."""
+        broker = self.broker(self._rng.choice(self.brokers))
+        if broker is not None:
+            broker.drain()
+
+    def left(self, name: str) -> None:
+        machine = self.network.machines[name]
+        self.world.after(0, machine.kill)
+        self.world.after(self._rng.randint(10, 500) * MS, machine.boot)
+
+    # ---- what brokers report
+
+    def next_number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def promoted(self, name: str, core: ReplicaCore, effect: fx.Promoted) -> None:
+        owner = self._serving.setdefault(effect.epoch, core.incarnation)
+        if owner != core.incarnation:
+            raise Violation(f"H1: {owner} and {core.incarnation} both serve epoch {effect.epoch}")
+        log = self.network.machines[name].disk.file("log").data
+        if log[: self.acknowledged_end] != self.history[: self.acknowledged_end]:
+            raise Violation(f"ack: {name} was promoted without an acknowledged record")
+
+    def appended(self, name: str, core: ReplicaCore, first: Offset) -> None:
+        stored = durable_state(self.network.machines[name].disk)
+        entry = stored.lineage.entry_at(first)
+        if entry is None or entry.epoch != core.epoch:
+            raise Violation(f"H4: {name} writes at {first} but its disk says {stored.lineage}")
+        log = self.network.machines[name].disk.file("log").data
+        if epoch_at(log, first) != core.epoch or core.view is None:
+            raise Violation(f"H4: {name} wrote a record of another epoch")
+        if core.view.master_incarnation != core.incarnation:
+            raise Violation(f"H1: {core.incarnation} writes in the epoch of another start")
+
+    def confirmed(self, name: str, core: ReplicaCore, old: Offset, log: bytearray) -> None:
+        new = core.log.confirm
+        if new < old:
+            raise Violation(f"H5: confirm fell from {old} to {new} on {name}")
+        known = min(new, len(self.history))
+        if log[old:known] != self.history[old:known]:
+            raise Violation(f"H5: {name} confirms other records in [{old}, {known})")
+        if new > len(self.history):
+            self.history += log[len(self.history) : new]
+            self._everybody_holds(self.durable.group, f"confirm {new} on {name}")
+
+    def acknowledged(self, name: str, end: Offset, number: int) -> None:
+        if RECORD.unpack_from(self.history, end - SIZE)[1] != number:
+            raise Violation(f"ack: {name} acknowledges {number}, which is not what was confirmed")
+        self.acknowledged_end = max(self.acknowledged_end, end)
+        self.acknowledgements += 1
+
+    def cut(self, name: str, core: ReplicaCore, point: Offset) -> None:
+        self.world.count("cut")
+        if point < core.log.confirm:
+            raise Violation(f"H8: {name} cuts at {point}, below its confirm {core.log.confirm}")
+
+    def stuck(self, name: str, effect: fx.Stuck) -> None:
+        raise Violation(f"{name} is stuck: {effect.sentence}")
+
+    # ---- what the controller does
+
+    def _group_changed(self, before: BrokerGroup, after: BrokerGroup) -> None:
+        if after.sync_state_set != before.sync_state_set:
+            self.world.note("set", after.sync_state_set, after.sync_state_set_epoch)
+            self._everybody_holds(after, f"the set became {after.sync_state_set}")
+
+    def _everybody_holds(self, group: BrokerGroup, when: str) -> None:
+        """H5 and H7: whoever may be elected has every confirmed record on its disk."""
+        for machine in self.brokers:
+            broker_id = broker_id_of(machine.disk)
+            if broker_id not in group.sync_state_set:
+                continue
+            held = durable_log(machine.disk)[: len(self.history)]
+            if held != self.history:
+                raise Violation(
+                    f"H5: {when}, but {machine.name} has {len(held)} of {len(self.history)} bytes"
+                )
+
+    # ---- now and then
+
+    def _scan(self) -> None:
+        self.world.after(SCAN_US, self._scan)
+        for machine in self.brokers:
+            broker = self.broker(machine)
+            if broker is not None and broker.core is not None:
+                self._epoch_never_falls(machine.name, broker.core)
+        logs = [self._sound_log(machine) for machine in self.brokers]
+        for index, mine in enumerate(logs):
+            for theirs in logs[index + 1 :]:
+                log_matching(mine, theirs)
+
+    def _sound_log(self, machine: Machine) -> bytes:
+        """The log without what recovery will cut off."""
+        log = bytes(machine.disk.file("log").data)
+        broker = self.broker(machine)
+        recovered = broker is not None and broker.core is not None
+        return log if recovered else log[: sound_size(log)]
+
+    def _epoch_never_falls(self, name: str, core: ReplicaCore) -> None:
+        if core.role is Role.IDLE:
+            return
+        if core.epoch < self._acted.get(name, 0):
+            raise Violation(f"H1: {name} went back from {self._acted[name]} to {core.epoch}")
+        self._acted[name] = core.epoch
+
+
+def log_matching(mine: bytes, theirs: bytes) -> None:
+    """H3. A shared epoch at one offset means equal bytes up to there."""
+    size = min(len(mine), len(theirs)) // SIZE * SIZE
+    if mine[:size] == theirs[:size]:
+        return
+    low, high = 0, size // SIZE  # the first `low` records are equal, the first `high` are not
+    while high - low > 1:
+        middle = (low + high) // 2
+        if mine[: middle * SIZE] == theirs[: middle * SIZE]:
+            low = middle
+        else:
+            high = middle
+    for offset in range(low * SIZE, size, SIZE):
+        if epoch_at(mine, offset) == epoch_at(theirs, offset):
+            raise Violation(
+                f"H3: two logs have epoch {epoch_at(mine, offset)} at {offset}, "
+                f"and differ at {low * SIZE}"
+            )

@@ -1,0 +1,410 @@
+"""A simulated broker: the real replica core over a simulated disk, links, and a controller.
+
+Everything the shell of a broker does (carry out effects, keep an identity, register, heartbeat,
+poll, feed links, answer clients) is done here in the simplest way that keeps the shell's promises;
+what is tested is the core and the promises. Clients are a timer of the broker itself: whenever it
+serves and accepts writes, it appends a few records and notes which of them it acknowledges.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from gantry_broker.replica import ControllerView, Limits, LogFacts, ReplicaCore, Role
+from gantry_broker.replica import effects as fx
+from gantry_broker.replica import events as ev
+from gantry_controller.metadata.events import (
+    AlterSyncStateSet,
+    ApplyBrokerId,
+    ElectMaster,
+    Event,
+    RegisterBroker,
+)
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.types import BrokerId, Offset
+from sim.controller_stub import CLUSTER, NAME, Heartbeat, Notice, Reply, Request
+from sim.kernel.world import MS, SECOND
+from sim.replica_disk import SIZE, Identity, ReplicaDisk, record
+from sim.tcp import Tcp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sim.kernel.machine import Host
+
+TICK_US = 20 * MS
+HEARTBEAT_US = 300 * MS
+POLL_US = SECOND
+CALL_TIMEOUT_US = 500 * MS
+CONTROL_LINK_BASE = -1_000_000  # below every number the core uses for its own links
+SIM_LIMITS = Limits(window_bytes=1_000 * SIZE, batch_bytes=40 * SIZE, held_appends=64)
+DEFINITE = {
+    ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
+    ResponseCode.CONTROLLER_INVALID_MASTER,
+    ResponseCode.CONTROLLER_INVALID_REPLICAS,
+    ResponseCode.CONTROLLER_BROKER_NOT_ALIVE,
+}
+
+
+class Observer(Protocol):
+    """Who checks what brokers do; see ``sim.replica_world``."""
+
+    min_in_sync: int
+
+    def promoted(self, name: str, core: ReplicaCore, effect: fx.Promoted) -> None: ...
+    def appended(self, name: str, core: ReplicaCore, first: Offset) -> None: ...
+    def confirmed(self, name: str, core: ReplicaCore, old: Offset, data: bytearray) -> None: ...
+    def acknowledged(self, name: str, end: Offset, number: int) -> None: ...
+    def next_number(self) -> int: ...
+    def cut(self, name: str, core: ReplicaCore, point: Offset) -> None: ...
+    def stuck(self, name: str, effect: fx.Stuck) -> None: ...
+    def left(self, name: str) -> None: ...
+
+
+class Broker:
+    """One life of a broker's process."""
+
+    def __init__(self, host: Host, observer: Observer, controllers: list[str]) -> None:
+        self.host = host
+        self.core: ReplicaCore | None = None
+        self.disk = ReplicaDisk(host.disk)
+        self.incarnation = f"{host.name}/{host.life}"
+        self.writing = True
+        self._observer = observer
+        self._controllers = controllers
+        self._facts: LogFacts | None = None
+        self._identity: Identity | None = None
+        self._waiting: list[tuple[Offset, int]] = []
+        self._calls: dict[int, Callable[[Reply | None], None]] = {}
+        self._numbers = 0
+        self._control: int | None = None
+        self._control_opened = 0
+        self._flushing = self._flush_wanted = False
+        self._tcp = Tcp(host, opened=self._opened, received=self._received, closed=self._closed)
+
+    # ---- the process
+
+    @property
+    def now_ms(self) -> int:
+        return self.host.clock_us // MS
+
+    def start(self) -> None:
+        self._facts = self.disk.recover()
+        self._identity = self.disk.identity()
+        self._every(TICK_US, self._tick)
+        self._every(HEARTBEAT_US, self._beat)
+        self._every(POLL_US, self._poll)
+        self._every(self.host.rng.randint(2, 40) * MS, self._write)
+        self._join()
+
+    def _every(self, period_us: int, action: Callable[[], None]) -> None:
+        def again() -> None:
+            self.host.after(period_us, again)
+            action()
+
+        self.host.after(period_us, again)
+
+    def receive(self, source: str, message: object) -> None:
+        if self._tcp.receive(source, message):
+            return
+        if isinstance(message, Notice):
+            self._learn(message.view)
+
+    def peer_closed(self, name: str) -> None:
+        self._tcp.peer_closed(name)
+
+    def drain(self) -> None:
+        """SIGTERM."""
+        self.step(ev.DrainRequested())
+        self._beat()
+
+    # ---- joining the group
+
+    def _join(self) -> None:
+        """Identity first, then registration; every step is repeated until it is answered."""
+        identity = self._identity
+        if identity is None:
+            self._identity = Identity(0, f"{self.host.name};{self.incarnation}")
+            self.disk.save_identity(self._identity, self._join)
+        elif identity.broker_id == 0:
+            self._call(None, self._apply_for)
+        else:
+            self._register()
+
+    def _again(self) -> None:
+        self.host.after(100 * MS, self._join)
+
+    def _apply_for(self, reply: Reply | None) -> None:
+        identity = self._identity
+        if reply is None or identity is None:
+            self._again()
+            return
+        wanted = reply.next_broker_id
+        event = ApplyBrokerId(
+            cluster=CLUSTER,
+            name=NAME,
+            broker_id=BrokerId(wanted),
+            check_code=identity.check_code,
+        )
+
+        def applied(answer: Reply | None) -> None:
+            if answer is None or answer.code != ResponseCode.SUCCESS:
+                self._again()
+                return
+            self._identity = Identity(wanted, identity.check_code)
+            self.disk.save_identity(self._identity, self._join)
+
+        self._call(event, applied)
+
+    def _register(self) -> None:
+        facts, identity = self._facts, self._identity
+        assert facts is not None
+        assert identity is not None
+        event = RegisterBroker(
+            cluster=CLUSTER,
+            name=NAME,
+            broker_id=BrokerId(identity.broker_id),
+            address=self.host.name,
+            incarnation=self.incarnation,
+            last_epoch=facts.lineage.last_epoch,
+        )
+
+        def registered(reply: Reply | None) -> None:
+            if reply is None or reply.code != ResponseCode.SUCCESS or reply.view is None:
+                self._again()
+                return
+            if self.core is None:
+                self.core = ReplicaCore(
+                    me=BrokerId(identity.broker_id),
+                    incarnation=self.incarnation,
+                    log=facts,
+                    now_ms=self.now_ms,
+                    limits=SIM_LIMITS,
+                )
+            self._beat()
+            self._learn(reply.view)
+
+        self._call(event, registered)
+
+    # ---- the controller
+
+    def _call(self, event: Event | None, done: Callable[[Reply | None], None]) -> None:
+        """Ask the controller; ``done(None)`` when no answer came, whatever the reason."""
+        if self._control is None:
+            self._control_opened += 1
+            self._control = CONTROL_LINK_BASE - self._control_opened
+            target = self._controllers[self._control_opened % len(self._controllers)]
+            self._tcp.connect(self._control, target)
+        self._numbers += 1
+        number = self._numbers
+        self._calls[number] = done
+        self._tcp.send(self._control, Request(number, event))
+        self.host.after(CALL_TIMEOUT_US, lambda: self._answered(number, None))
+
+    def _answered(self, number: int, reply: Reply | None) -> None:
+        done = self._calls.pop(number, None)
+        if done is None:
+            return
+        if reply is None and self._control is not None:
+            self._tcp.close(self._control)
+            self._control = None
+        done(reply)
+
+    def _learn(self, view: ControllerView) -> None:
+        self.step(ev.ViewLearned(view))
+
+    def _poll(self) -> None:
+        if self.core is not None:
+            self._call(None, self._learned)
+
+    def _learned(self, reply: Reply | None) -> None:
+        if reply is not None and reply.view is not None:
+            self._learn(reply.view)
+
+    def _beat(self) -> None:
+        if self.core is None:
+            return
+        beat = Heartbeat(
+            self.core.me,
+            self.incarnation,
+            self.core.log.lineage.last_epoch,
+            self.core.log.end,
+            self.core.draining,
+        )
+        for name in self._controllers:
+            self.host.send(name, beat)
+
+    # ---- events and effects
+
+    def step(self, event: ev.Event) -> None:
+        core = self.core
+        if core is None:
+            return
+        before = core.log.confirm
+        for effect in core.step(event, self.now_ms):
+            self._carry_out(core, effect)
+        if core.log.confirm != before:
+            self._observer.confirmed(self.host.name, core, before, self.disk.log.data)
+            self._acknowledge(core)
+
+    def _carry_out(self, core: ReplicaCore, effect: fx.Effect) -> None:
+        name = self.host.name
+        match effect:
+            case fx.SaveState(token=token, state=state):
+                self.disk.save(state, lambda: self.step(ev.StateSaved(token)))
+            case fx.CutLog(point=point):
+                self._observer.cut(name, core, point)
+                self.disk.log.truncate(point)
+                self.host.after(self.host.rng.randint(0, 5) * MS, lambda: self.step(ev.LogCut()))
+            case fx.AppendLog(data=data):
+                self.disk.log.append(data)
+                self._flush(core)
+            case fx.OpenLink(link=link, address=address):
+                self._tcp.connect(link, address)
+            case fx.CloseLink(link=link):
+                self._tcp.close(link)
+            case fx.Send(link=link, message=message):
+                self._tcp.send(link, message)
+            case fx.Feed():
+                self._feed(core)
+            case fx.Propose():
+                self._propose(core, effect)
+            case fx.HandOver(target=target, epoch=epoch):
+                event = ElectMaster(
+                    cluster=CLUSTER,
+                    name=NAME,
+                    requester=target,
+                    designate=True,
+                    expected_epoch=epoch,
+                )
+                self._call(event, self._handed_over)
+            case _:
+                self._carry_out_rest(core, effect)
+
+    def _carry_out_rest(self, core: ReplicaCore, effect: fx.Effect) -> None:
+        name = self.host.name
+        match effect:
+            case fx.Promoted():
+                self.host.note("promoted", effect.epoch, effect.start)
+                self._observer.promoted(name, core, effect)
+            case fx.Demoted():
+                self.host.note("demoted", effect.epoch)
+                self._waiting.clear()
+            case fx.AskView():
+                self._poll()
+            case fx.AskElection():
+                event = ElectMaster(
+                    cluster=CLUSTER, name=NAME, requester=core.me, incarnation=self.incarnation
+                )
+                self._call(event, self._learned)
+            case fx.Stuck():
+                self._observer.stuck(name, effect)
+            case fx.DrainEnded(reason=reason):
+                self.host.note("left", reason)
+                self._observer.left(name)
+            case _:
+                pass
+
+    def _flush(self, core: ReplicaCore) -> None:
+        """Group commit: one flush at a time; what comes meanwhile shares the next."""
+        self._flush_wanted = True
+        if self._flushing:
+            return
+        self._flushing, self._flush_wanted = True, False
+        end, cuts = Offset(len(self.disk.log.data)), core.log.cuts
+
+        def flushed() -> None:
+            self._flushing = False
+            self.step(ev.LogFlushed(end, cuts))
+            if self._flush_wanted:
+                self._flush(core)
+
+        self.disk.log.sync(flushed)
+
+    def _feed(self, core: ReplicaCore) -> None:
+        for link in [] if core.master is None else core.master.links():
+            while (batch := core.next_batch(link)) is not None:
+                end = min(batch.limit, batch.offset + batch.size_hint)
+                data = bytes(self.disk.log.data[batch.offset : end])
+                self._tcp.send(link, core.sent(link, batch, data))
+
+    def _propose(self, core: ReplicaCore, effect: fx.Propose) -> None:
+        event = AlterSyncStateSet(
+            cluster=CLUSTER,
+            name=NAME,
+            master_id=core.me,
+            master_epoch=effect.master_epoch,
+            new_set=tuple(sorted(effect.sync_state_set)),
+            expected_set_epoch=effect.sync_state_set_epoch,
+            incarnation=self.incarnation,
+        )
+
+        def answered(reply: Reply | None) -> None:
+            outcome: ev.Adopted | ev.Refused | ev.Unknown = ev.Unknown()
+            if reply is not None and reply.code == ResponseCode.SUCCESS and reply.view is not None:
+                outcome = ev.Adopted(reply.view.sync_state_set, reply.view.sync_state_set_epoch)
+            elif reply is not None and reply.code in DEFINITE:
+                outcome = ev.Refused(reply.code.name)
+            self.step(ev.ProposalFinished(effect.attempt, outcome))
+
+        self._call(event, answered)
+
+    def _handed_over(self, reply: Reply | None) -> None:
+        accepted = reply is not None and reply.code == ResponseCode.SUCCESS
+        self.step(ev.HandOverFinished(accepted=accepted))
+        self._learned(reply)
+
+    def _opened(self, link: int) -> None:
+        if link > CONTROL_LINK_BASE:
+            self.step(ev.LinkOpened(link))
+
+    def _closed(self, link: int) -> None:
+        if link > CONTROL_LINK_BASE:
+            self.step(ev.LinkClosed(link))
+        elif link == self._control:
+            self._control = None
+            for number in list(self._calls):
+                self._answered(number, None)
+
+    def _received(self, link: int, message: object) -> None:
+        if isinstance(message, Reply):
+            self._answered(message.number, message)
+        elif link > CONTROL_LINK_BASE:
+            self.step(ev.Received(link, message))  # type: ignore[arg-type]  # ours, never decoded
+
+    # ---- clients
+
+    def _tick(self) -> None:
+        self.step(ev.Tick())
+
+    def accepts_writes(self) -> bool:
+        """H11: the master, staying, with enough members in its set."""
+        core = self.core
+        master = None if core is None else core.serving
+        return master is not None and master.drain is None and master.in_sync >= master.min_in_sync
+
+    def _write(self) -> None:
+        core = self.core
+        if core is None or not self.writing or not self.accepts_writes():
+            return
+        assert core.role is Role.MASTER
+        first = Offset(len(self.disk.log.data))
+        for _ in range(self.host.rng.randint(1, 4)):
+            offset = len(self.disk.log.data)
+            number = self._observer.next_number()
+            self.disk.log.append(record(core.epoch, number, offset))
+            self._waiting.append((Offset(offset + SIZE), number))
+        self.step(ev.LogAppended(Offset(len(self.disk.log.data))))
+        self._observer.appended(self.host.name, core, first)
+        self._flush(core)
+
+    def _acknowledge(self, core: ReplicaCore) -> None:
+        """0 only while confirm covers the record and the set is large enough; else 12."""
+        master = core.serving
+        if master is None:
+            return
+        done = [one for one in self._waiting if one[0] <= core.log.confirm]
+        self._waiting = [one for one in self._waiting if one[0] > core.log.confirm]
+        if master.in_sync >= master.min_in_sync:
+            for end, number in done:
+                self._observer.acknowledged(self.host.name, end, number)

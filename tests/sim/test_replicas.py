@@ -1,0 +1,136 @@
+"""Seeds of the replica world: safety at every step, progress once the faults have stopped."""
+
+from __future__ import annotations
+
+import pytest
+from sim.kernel.world import MS, SECOND
+from sim.replica_world import ReplicaWorld
+
+SEEDS = range(40)
+
+
+def run(seed: int, seconds: float = 12) -> ReplicaWorld:
+    world = ReplicaWorld(seed)
+    world.boot()
+    world.nemesis.start()
+    world.run(seconds)
+    world.nemesis.stop()
+    world.require_progress()
+    return world
+
+
+def calm(seed: int = 1, **sizes: int) -> ReplicaWorld:
+    """A group without faults that has come to rest."""
+    world = ReplicaWorld(seed, swarm=False, **sizes)
+    world.boot()
+    world.require_progress()
+    return world
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_acknowledged_is_lost(seed: int) -> None:
+    run(seed)
+
+
+def test_equal_seeds_are_equal_runs() -> None:
+    assert run(5, 6).world.trace_hash == run(5, 6).world.trace_hash
+
+
+def test_the_seeds_reach_what_they_are_for() -> None:
+    reached: dict[str, int] = {}
+    epochs = 0
+    for seed in range(12):
+        world = run(seed, 8)
+        epochs += world.durable.group.master_epoch
+        for name, count in world.world.counters.items():
+            reached[name] = reached.get(name, 0) + count
+    assert epochs > 24
+    assert {"cut", "fault.wipe", "fault.drain", "fault.power_cut", "fault.pause"} <= reached.keys()
+
+
+def acknowledged_again(world: ReplicaWorld, within_ms: int) -> None:
+    before = world.acknowledgements
+    assert world.world.run(for_us=within_ms * MS, until=lambda: world.acknowledgements > before), (
+        f"nothing acknowledged within {within_ms} ms"
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_killed_master_is_replaced_within_a_second(seed: int) -> None:
+    world = calm(seed)
+    master = world.master()
+    assert master is not None
+    world.network.machines[master.host.name].kill()
+    acknowledged_again(world, 500)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_killed_replica_stalls_writes_only_briefly(seed: int) -> None:
+    world = calm(seed)
+    master = world.master()
+    victim = next(m for m in world.brokers if master is None or m.name != master.host.name)
+    victim.kill()
+    world.run(0.01)
+    acknowledged_again(world, 500)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_leaving_master_hands_over_without_a_gap_worth_naming(seed: int) -> None:
+    world = calm(seed)
+    master = world.master()
+    assert master is not None
+    epoch = world.durable.group.master_epoch
+    master.drain()
+    world.run(0.01)
+    acknowledged_again(world, 250)
+    assert world.durable.group.master_epoch == epoch + 1
+
+
+def test_a_lost_power_supply_loses_nothing() -> None:
+    world = calm()
+    for machine in world.brokers:
+        machine.power_cut()
+    world.run(0.5)
+    for machine in world.brokers:
+        machine.boot()
+    world.require_progress()
+
+
+def test_all_leave_together_and_come_back_as_they_were() -> None:
+    world = calm()
+    members = world.durable.group.sync_state_set
+    for machine in world.brokers:
+        broker = world.broker(machine)
+        assert broker is not None
+        broker.drain()
+    world.run(0.3)
+    world.require_progress()
+    assert world.durable.group.sync_state_set == members
+
+
+def test_a_sole_broker_goes_on_after_its_own_restart() -> None:
+    world = calm(replicas=1, min_in_sync=1)
+    machine = world.brokers[0]
+    machine.power_cut()
+    world.run(0.2)
+    machine.boot()
+    world.require_progress()
+    assert world.durable.group.master_epoch >= 2
+
+
+def test_writes_stop_below_the_minimum_and_go_on_above_it() -> None:
+    world = calm()
+    master = world.master()
+    assert master is not None
+    for machine in world.brokers:
+        if machine.name != master.host.name:
+            machine.kill()
+    world.run(4)
+    before = world.acknowledgements
+    world.run(2)
+    assert world.acknowledgements == before
+    assert not master.accepts_writes()
+    for machine in world.brokers:
+        machine.boot()
+    world.run(2 * SECOND / SECOND)
+    assert world.acknowledgements > before
