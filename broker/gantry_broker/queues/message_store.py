@@ -245,6 +245,14 @@ class MessageStore:
         queue = self._queues.get((topic, queue_id))
         return 0 if queue is None else queue.max_offset
 
+    def next_offset(self, topic: str, queue_id: int) -> int:
+        """The queue offset the next record will get, unconfirmed ones counted; never below max.
+
+        A reader between ``max_offset`` and this waits for the confirmation, it is not lost.
+        """
+        key = (topic, queue_id)
+        return self.max_offset(*key) if self._next is None else self._next_offset(key)
+
     def offset_at_time(
         self, topic: str, queue_id: int, timestamp: int, *, upper: bool = False
     ) -> int:
@@ -260,6 +268,13 @@ class MessageStore:
         if queue is None or not queue.min_offset <= offset < queue.max_offset:
             return None
         return reads.store_time(self.log, queue, offset)
+
+    def bytes_behind(self, topic: str, queue_id: int, offset: int) -> int | None:
+        """How much of the log follows the record with this queue offset; None without such one."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None or not queue.min_offset <= offset < queue.max_offset:
+            return None
+        return self.log.end - reads.physical_offset(queue, offset)
 
     def view(self, offset: int) -> bytes | None:
         """The confirmed record at a log offset; None when no record begins there."""

@@ -146,6 +146,11 @@ def store_time(log: CommitLog, queue: ConsumeQueue, offset: int) -> int:
     return int(_INT64.unpack_from(head, at)[0])
 
 
+def physical_offset(queue: ConsumeQueue, offset: int) -> int:
+    """Where the record at ``offset`` stands in the log."""
+    return int(ENTRY.unpack(_entries(queue, offset, 1))[0])
+
+
 def _entries(queue: ConsumeQueue, offset: int, count: int) -> bytes:
     data = queue.entries(offset, count)
     if len(data) != count * ENTRY_BYTES:

@@ -1,0 +1,43 @@
+"""Topics that requests need and the group does not have yet: one creation, many waiting."""
+
+from collections.abc import Callable
+
+from gantry_protocol.bodies import TopicConfig
+from gantry_protocol.codes import ResponseCode
+
+from gantry_broker.clients.view import Created, GroupView, Refusal
+
+MAX_WAITING = 4096  # requests that wait for topics; each holds its message in memory
+MAX_CREATIONS = 256
+
+
+class TopicCreation:
+    """Creations under way, by topic name."""
+
+    def __init__(self, view: GroupView) -> None:
+        self._view = view
+        self._waiting: dict[str, list[Created]] = {}
+        self._waiting_count = 0
+
+    def ensure(self, topic: TopicConfig, then: Created) -> None:
+        """Create ``topic`` unless somebody already does; ``then`` gets None once it exists."""
+        waiting = self._waiting.get(topic.topic_name)
+        is_full = self._waiting_count >= MAX_WAITING
+        if is_full or (waiting is None and len(self._waiting) >= MAX_CREATIONS):
+            then(Refusal(ResponseCode.SYSTEM_BUSY, "[OVERLOAD]too many topics are being created"))
+            return
+        self._waiting_count += 1
+        if waiting is not None:
+            waiting.append(then)
+            return
+        self._waiting[topic.topic_name] = [then]
+        self._view.create_topic(topic, self._created(topic.topic_name))
+
+    def _created(self, name: str) -> Callable[[Refusal | None], None]:
+        def created(refusal: Refusal | None) -> None:
+            waiting = self._waiting.pop(name, [])
+            self._waiting_count -= len(waiting)
+            for then in waiting:
+                then(refusal)
+
+        return created

@@ -1,0 +1,90 @@
+"""Serves what clients say about themselves: 34, 35, 38, 46; locks: 41, 42."""
+
+from gantry_protocol.bodies import (
+    CheckClientRequestBody,
+    ConsumerIdList,
+    HeartbeatData,
+    LockBatchBody,
+    LockedQueues,
+    decode_body,
+    encode_body,
+)
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.errors import BodyError
+from gantry_protocol.headers.client import (
+    ConsumerGroupRequestHeader,
+    UnregisterClientRequestHeader,
+)
+from gantry_protocol.headers.codec import from_ext
+from gantry_protocol.remoting.connection import Connection
+
+from gantry_broker.clients import subscription as subscriptions
+from gantry_broker.clients.locks import QueueLocks
+from gantry_broker.clients.sessions import Sessions
+from gantry_broker.clients.view import GroupView
+
+# These skip a rebalance when 38 fails. Others (Go) take a failure for an empty list and release all
+# their queues; for them only a lost connection is a safe answer.
+_TOLERATES_ERRORS = ("JAVA", "CPP")
+
+
+class Membership:
+    """Serves session requests on one group."""
+
+    def __init__(self, view: GroupView, sessions: Sessions, locks: QueueLocks) -> None:
+        self._view = view
+        self._sessions = sessions
+        self._locks = locks
+
+    def heartbeat(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+        """34. The answer names no heartbeat v2, so clients send their subscriptions every time."""
+        data = decode_body(HeartbeatData, request.body)
+        self._sessions.heartbeat(conn, request.language, request.version, data)
+        return reply(request)
+
+    def unregister(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+        """35."""
+        header = from_ext(UnregisterClientRequestHeader, request.ext)
+        self._sessions.unregister(conn, header.producer_group, header.consumer_group)
+        return reply(request)
+
+    def consumer_ids(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """38, only to a member: see ``sessions``."""
+        header = from_ext(ConsumerGroupRequestHeader, request.ext)
+        group = self._sessions.group(header.consumer_group)
+        if group is not None and conn.id in group.members:
+            return reply(request, body=encode_body(ConsumerIdList(group.client_ids())))
+        if request.language not in _TOLERATES_ERRORS:
+            conn.close()
+            return None
+        remark = f"no consumer for this group, {header.consumer_group}"
+        return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+
+    def check_client(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+        """46: refuse at the consumer's start what its pulls would be refused later."""
+        data = decode_body(CheckClientRequestBody, request.body).subscription_data
+        if not subscriptions.is_tag(data.expression_type):
+            return reply(
+                request,
+                ResponseCode.SYSTEM_ERROR,
+                f"The broker does not support consumer to filter message by {data.expression_type}",
+            )
+        try:
+            subscriptions.parse(data.topic, data.sub_string)
+        except BodyError as error:
+            return reply(request, ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
+        return reply(request)
+
+    def lock(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+        """41."""
+        body = decode_body(LockBatchBody, request.body)
+        mine = [queue for queue in body.mq_set if queue.broker_name == self._view.broker_name]
+        owned = self._locks.lock(body.consumer_group, body.client_id, mine)
+        return reply(request, body=encode_body(LockedQueues(owned)))
+
+    def unlock(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+        """42."""
+        body = decode_body(LockBatchBody, request.body)
+        self._locks.unlock(body.consumer_group, body.client_id, body.mq_set)
+        return reply(request)

@@ -1,0 +1,123 @@
+"""All client requests of one mastership: a code, a function.
+
+A processor is made when its group becomes master and closed when that ends; sessions, locks and
+parked pulls do not outlive it. It is a plain synchronous handler for ``RemotingServer``; it answers
+at once, or later through the connection.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from gantry_protocol.codes import RequestCode
+from gantry_protocol.command import RemotingCommand
+from gantry_protocol.process import log
+from gantry_protocol.remoting.connection import Connection
+from gantry_protocol.remoting.server import Handler, not_supported
+
+from gantry_broker.clients import topic_rules
+from gantry_broker.clients.creation import TopicCreation
+from gantry_broker.clients.locks import QueueLocks
+from gantry_broker.clients.membership import Membership
+from gantry_broker.clients.offsets import OffsetWriter, Positions
+from gantry_broker.clients.pull import Puller
+from gantry_broker.clients.send import Sender
+from gantry_broker.clients.sessions import Sessions
+from gantry_broker.clients.statistics import Statistics
+from gantry_broker.clients.view import GroupView, Refusal
+
+EXPIRY_SCAN_S = 10.0  # upstream's
+
+_log = log.get("clients")
+
+
+class ClientProcessor:
+    """Serves clients on one group.
+
+    Args:
+        view: the group; it is the master, and its store has taken mastership.
+        clock: seconds since 1970, for messages that bring no id.
+    """
+
+    def __init__(self, view: GroupView, clock: Callable[[], float] = time.time) -> None:
+        self._view = view
+        self._creation = TopicCreation(view)
+        self._sessions = Sessions(self._group_appeared)
+        self._writer = OffsetWriter(view)
+        positions = Positions(view, self._writer)
+        self._puller = Puller(view, self._sessions, positions.commit)
+        sender = Sender(view, self._creation, clock)
+        members = Membership(view, self._sessions, QueueLocks())
+        statistics = Statistics(view, self._sessions, self._creation)
+        self._handlers: dict[int, Handler] = {
+            RequestCode.SEND_MESSAGE: sender.send,
+            RequestCode.SEND_MESSAGE_V2: sender.send,
+            RequestCode.SEND_BATCH_MESSAGE: sender.send,
+            RequestCode.PULL_MESSAGE: self._puller.pull,
+            RequestCode.LITE_PULL_MESSAGE: self._puller.pull,
+            RequestCode.QUERY_CONSUMER_OFFSET: positions.query,
+            RequestCode.UPDATE_CONSUMER_OFFSET: positions.update,
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: positions.search,
+            RequestCode.GET_MAX_OFFSET: positions.maximum,
+            RequestCode.GET_MIN_OFFSET: positions.minimum,
+            RequestCode.GET_EARLIEST_MSG_STORETIME: positions.earliest,
+            RequestCode.VIEW_MESSAGE_BY_ID: positions.view,
+            RequestCode.HEART_BEAT: members.heartbeat,
+            RequestCode.UNREGISTER_CLIENT: members.unregister,
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: members.consumer_ids,
+            RequestCode.CHECK_CLIENT_CONFIG: members.check_client,
+            RequestCode.LOCK_BATCH_MQ: members.lock,
+            RequestCode.UNLOCK_BATCH_MQ: members.unlock,
+            RequestCode.UPDATE_AND_CREATE_TOPIC: statistics.create_topic,
+            RequestCode.GET_TOPIC_CONFIG: statistics.topic_config,
+            RequestCode.GET_TOPIC_STATS_INFO: statistics.topic_stats,
+            RequestCode.GET_CONSUME_STATS: statistics.consume_stats,
+            RequestCode.GET_CONSUMER_CONNECTION_LIST: statistics.consumer_connections,
+        }
+        self._expiry = asyncio.get_running_loop().call_later(EXPIRY_SCAN_S, self._expire)
+
+    def __call__(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """Serve one request; a ``Handler``."""
+        handler = self._handlers.get(request.code)
+        return not_supported(request) if handler is None else handler(conn, request)
+
+    @property
+    def parked_pulls(self) -> int:
+        """How many pulls wait for a record."""
+        return len(self._puller.parking)
+
+    def connection_closed(self, conn: Connection) -> None:
+        """Forget a connection: its sessions and its parked pulls."""
+        self._puller.parking.drop(conn)
+        self._sessions.connection_closed(conn)
+
+    def flush_offsets(self, done: Callable[[], None]) -> None:
+        """Write committed offsets to the log now, for a master that is about to leave.
+
+        ``done`` is called once the group has answered the append, well or badly.
+        """
+        self._writer.now(done)
+
+    def close(self) -> None:
+        """The mastership is over: answer nothing more."""
+        self._expiry.cancel()
+        self._writer.close()
+        self._puller.close()
+
+    def _expire(self) -> None:
+        self._sessions.expire()
+        self._expiry = asyncio.get_running_loop().call_later(EXPIRY_SCAN_S, self._expire)
+
+    def _group_appeared(self, name: str) -> None:
+        """A consumer group needs its retry topic, or its members find no route to it."""
+        topic = topic_rules.internal_topic(topic_rules.RETRY_PREFIX + name)
+        if self._view.store.topics.lookup(topic.topic_name) is not None:
+            return
+        refusal = self._view.accepting_writes() or topic_rules.check_creatable(topic)
+        if refusal is None:
+            self._creation.ensure(topic, lambda refusal: _note(topic.topic_name, refusal))
+
+
+def _note(topic: str, refusal: Refusal | None) -> None:
+    if refusal is not None:
+        _log.warning("retry topic was not created", topic=topic, reason=refusal.remark)

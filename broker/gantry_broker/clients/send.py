@@ -1,0 +1,344 @@
+"""Sending: 10, 310 and 320.
+
+The order of checks and the codes are upstream's (``AbstractSendMessageProcessor.msgCheck``,
+``SendMessageProcessor``), because producers act on the code alone. A send is one pass: header to
+record to log; no task, no copy of the body but the one into the log. The answer is 0 only when the
+record is confirmed; a client's wish not to wait for that (``WAIT=false``) is not granted.
+
+What is not offered is refused in words and never stored as something else: delayed messages, timer
+messages, transactions. A consumer's own retry of a failed message asks for a delay, too; it gets
+the refusal, keeps the message and tries again, until its last retry goes to the dead-letter topic.
+"""
+
+import itertools
+import time
+from collections.abc import Callable
+
+from gantry_protocol.bodies import TopicConfig
+from gantry_protocol.bodies.route import PERM_WRITE
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.errors import RecordError
+from gantry_protocol.headers.client import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from gantry_protocol.headers.codec import from_ext
+from gantry_protocol.hosts import split_address
+from gantry_protocol.records import (
+    MAX_BODY_BYTES,
+    MAX_PROPERTIES_BYTES,
+    MAX_TOPIC_V1_BYTES,
+    Host,
+    MessageRecord,
+    UniqueKeys,
+    append_properties,
+    find_property,
+    offset_msg_id,
+    split_batch,
+    without_property,
+)
+from gantry_protocol.records.layout import TRANSACTION_MASK
+from gantry_protocol.remoting.connection import Connection
+
+from gantry_broker.clients import topic_rules
+from gantry_broker.clients.creation import TopicCreation
+from gantry_broker.clients.view import GroupView, Refusal, SendOutcome
+from gantry_broker.log import DiskFullError
+
+SendHeader = SendMessageRequestHeader | SendMessageRequestHeaderV2
+
+REGION = "DefaultRegion"  # upstream's default regionId
+_ANSWER_EXT = {"MSG_REGION": REGION, "TRACE_ON": "true"}
+_STORED = (
+    ResponseCode.SUCCESS,
+    ResponseCode.FLUSH_DISK_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT,
+)
+_TIMER_PROPERTIES = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_DEL_UNIQKEY")
+_BROKER_PROPERTIES = ("MSG_REGION", "TRACE_ON", "CLUSTER")
+
+
+class Sender:
+    """Serves sends on one group."""
+
+    def __init__(
+        self, view: GroupView, creation: TopicCreation, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._view = view
+        self._creation = creation
+        self._clock = clock
+        self._unique_keys = UniqueKeys(view.store_host[0])
+        self._turn = itertools.count()
+        self._added = {"MSG_REGION": REGION, "TRACE_ON": "true", "CLUSTER": view.cluster}
+
+    def send(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """Serve 10, 310 or 320."""
+        header: SendHeader
+        if request.code == RequestCode.SEND_MESSAGE:
+            header = from_ext(SendMessageRequestHeader, request.ext)
+        else:
+            header = from_ext(SendMessageRequestHeaderV2, request.ext)
+        refusal = (
+            self._view.accepting_writes()
+            or topic_rules.check_name(header.topic)
+            or topic_rules.check_sendable(header.topic)
+        )
+        if refusal is not None:
+            return _refuse(request, refusal)
+        name = _target_topic(header)
+        topic = self._view.store.topics.lookup(name)
+        if topic is not None:
+            return self._store(conn, request, header, topic)
+        wanted = _wanted_topic(name, header)
+        if wanted is None:
+            return _refuse(request, topic_rules.unknown_topic(name))
+        self._creation.ensure(
+            wanted, lambda refusal: self._topic_ready(conn, request, header, refusal)
+        )
+        return None
+
+    def _topic_ready(
+        self,
+        conn: Connection,
+        request: RemotingCommand,
+        header: SendHeader,
+        refusal: Refusal | None,
+    ) -> None:
+        """Go on with a send that had to wait for its topic."""
+        name = _target_topic(header)
+        topic = self._view.store.topics.lookup(name)
+        if refusal is None:
+            refusal = self._view.accepting_writes()
+        if refusal is None and topic is None:
+            refusal = topic_rules.unknown_topic(name)
+        if refusal is not None or topic is None:
+            assert refusal is not None
+            conn.reply(request, _refuse(request, refusal))
+            return
+        answer = self._store(conn, request, header, topic)
+        if answer is not None:
+            conn.reply(request, answer)
+
+    def _store(
+        self, conn: Connection, request: RemotingCommand, header: SendHeader, topic: TopicConfig
+    ) -> RemotingCommand | None:
+        """Append what was sent; the topic exists."""
+        refusal = _check_topic(conn, header, topic) or _check_message(request, header, topic)
+        if refusal is not None:
+            return _refuse(request, refusal)
+        queue_id = header.queue_id
+        if topic.topic_name != header.topic:
+            queue_id = 0  # a dead-letter topic
+        elif queue_id < 0:
+            queue_id = next(self._turn) % topic.write_queue_nums
+        properties = header.properties or ""
+        unique_key = _find(properties, "UNIQ_KEY")
+        try:
+            if header.batch:
+                records = self._batch(conn, request, header, queue_id)
+            else:
+                if unique_key is None:
+                    unique_key = self._unique_keys.next(int(self._clock() * 1000))
+                    properties = append_properties(properties, {"UNIQ_KEY": unique_key})
+                properties = self._complete(properties, topic)
+                records = [self._record(conn, header, topic, queue_id, request.body, properties)]
+            self._view.append(records, self._answer_later(conn, request, unique_key))
+        except RecordError as error:
+            return _refuse(request, _illegal(str(error)))
+        except DiskFullError as error:
+            return _refuse(request, Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)))
+        return None
+
+    def _batch(
+        self, conn: Connection, request: RemotingCommand, header: SendHeader, queue_id: int
+    ) -> list[MessageRecord]:
+        """The records of a batch; the header's properties belong to none of them."""
+        born_host = _host(conn)
+        store_host = self._view.store_host
+        messages = split_batch(request.body)
+        if not messages:
+            raise RecordError("The batch holds no message.")
+        for message in messages:
+            _check_body_and_properties(message.body, message.properties)
+            unsupported = _unsupported(message.properties)
+            if unsupported is not None:
+                raise RecordError(unsupported)
+        return [
+            MessageRecord(
+                topic=header.topic,
+                queue_id=queue_id,
+                body=message.body,
+                properties=message.properties,
+                flag=message.flag,
+                sys_flag=header.sys_flag,
+                born_timestamp=header.born_timestamp,
+                born_host=born_host,
+                store_host=store_host,
+                reconsume_times=header.reconsume_times or 0,
+            )
+            for message in messages
+        ]
+
+    def _record(
+        self,
+        conn: Connection,
+        header: SendHeader,
+        topic: TopicConfig,
+        queue_id: int,
+        body: bytes,
+        properties: str,
+    ) -> MessageRecord:
+        _check_body_and_properties(body, properties)
+        return MessageRecord(
+            topic=topic.topic_name,
+            queue_id=queue_id,
+            body=body,
+            properties=properties,
+            flag=header.flag,
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            born_host=_host(conn),
+            store_host=self._view.store_host,
+            reconsume_times=header.reconsume_times or 0,
+        )
+
+    def _complete(self, properties: str, topic: TopicConfig) -> str:
+        """Properties with the broker's own, and without what must not be stored."""
+        properties = without_property(properties, "POP_CK")
+        if topic.topic_name.startswith(topic_rules.DEAD_LETTER_PREFIX):
+            properties = without_property(properties, "DELAY")
+        for name in _BROKER_PROPERTIES:
+            properties = without_property(properties, name)
+        return append_properties(properties, self._added)
+
+    def _answer_later(
+        self, conn: Connection, request: RemotingCommand, unique_key: str | None
+    ) -> Callable[[SendOutcome], None]:
+        def done(outcome: SendOutcome) -> None:
+            if not request.is_oneway:
+                conn.reply(request, self._answer(request, outcome, unique_key))
+
+        return done
+
+    def _answer(
+        self, request: RemotingCommand, outcome: SendOutcome, unique_key: str | None
+    ) -> RemotingCommand:
+        if outcome.code not in _STORED or not outcome.stored:
+            # The codes that mean "stored" without positions would break Java clients.
+            code = ResponseCode.SYSTEM_ERROR if outcome.code in _STORED else outcome.code
+            return _refuse(request, Refusal(code, outcome.remark or "the message was not stored"))
+        host, port = self._view.store_host
+        first = outcome.stored[0]
+        ext = {
+            "msgId": ",".join(offset_msg_id(host, port, at.offset) for at in outcome.stored),
+            "queueId": str(first.queue_id),
+            "queueOffset": str(first.queue_offset),
+            **_ANSWER_EXT,
+        }
+        if unique_key is not None:
+            ext["transactionId"] = unique_key
+        return reply(request, outcome.code, outcome.remark, ext)
+
+
+def _refuse(request: RemotingCommand, refusal: Refusal) -> RemotingCommand:
+    return reply(request, refusal.code, refusal.remark, dict(_ANSWER_EXT))
+
+
+def _illegal(remark: str) -> Refusal:
+    return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal, {remark}")
+
+
+def _find(properties: str, name: str) -> str | None:
+    return find_property(properties.encode(), name) if name in properties else None
+
+
+def _host(conn: Connection) -> Host:
+    """The sender's address as records hold it."""
+    host: Host | None = conn.attrs.get("host")
+    if host is None:
+        host = conn.attrs["host"] = split_address(conn.peer)
+    return host
+
+
+def _target_topic(header: SendHeader) -> str:
+    """The topic the message goes to: a consumer's last retry goes to the dead letters."""
+    topic = header.topic
+    if topic_rules.is_retry(topic) and header.reconsume_times is not None:
+        limit = header.max_reconsume_times
+        limit = topic_rules.RETRY_MAX_TIMES if limit is None else limit
+        if 0 <= limit < header.reconsume_times:
+            group = topic.removeprefix(topic_rules.RETRY_PREFIX)
+            return topic_rules.DEAD_LETTER_PREFIX + group
+    return topic
+
+
+def _wanted_topic(name: str, header: SendHeader) -> TopicConfig | None:
+    if name != header.topic:
+        return topic_rules.internal_topic(name)
+    return topic_rules.topic_on_demand(name, header.default_topic, header.default_topic_queue_nums)
+
+
+def _check_topic(conn: Connection, header: SendHeader, topic: TopicConfig) -> Refusal | None:
+    if header.queue_id >= max(topic.read_queue_nums, topic.write_queue_nums):
+        return Refusal(
+            ResponseCode.INVALID_PARAMETER,
+            f"request queueId[{header.queue_id}] is illegal, topic[{topic.topic_name}] has"
+            f" {topic.write_queue_nums} write queues, Producer: {conn.peer}",
+        )
+    if not topic.perm & PERM_WRITE:
+        return Refusal(
+            ResponseCode.NO_PERMISSION,
+            f"the topic[{topic.topic_name}] sending message is forbidden",
+        )
+    return None
+
+
+def _check_message(
+    request: RemotingCommand, header: SendHeader, topic: TopicConfig
+) -> Refusal | None:
+    """Refuse what this broker would have to treat in a way it does not offer."""
+    if not request.body:
+        return _illegal("its body is empty")
+    if len(request.body) > MAX_BODY_BYTES:
+        return _illegal(f"its body has {len(request.body)} bytes of at most {MAX_BODY_BYTES}")
+    if header.sys_flag & TRANSACTION_MASK:
+        return _illegal("transactions are not supported by this broker")
+    if header.batch and topic_rules.is_retry(header.topic):
+        return _illegal("a retry topic takes no batches")
+    if header.batch and len(header.topic) > MAX_TOPIC_V1_BYTES:
+        return _illegal(f"the topic of a batch has at most {MAX_TOPIC_V1_BYTES} characters")
+    is_dead_letter = topic.topic_name != header.topic
+    unsupported = _unsupported(header.properties or "", ignore_delay=is_dead_letter)
+    return None if unsupported is None else _illegal(unsupported)
+
+
+def _unsupported(properties: str, *, ignore_delay: bool = False) -> str | None:
+    """What properties ask for that this broker does not offer."""
+    if _find(properties, "TRAN_MSG") == "true":
+        return "transactions are not supported by this broker"
+    for name in _TIMER_PROPERTIES:
+        if _find(properties, name) is not None:
+            return f"timer messages ({name}) are not supported by this broker"
+    delay = None if ignore_delay else _find(properties, "DELAY")
+    if delay is not None and not _is_no_delay(delay):
+        return f"delayed messages (DELAY {delay}) are not supported by this broker"
+    return None
+
+
+def _is_no_delay(level: str) -> bool:
+    try:
+        return int(level) <= 0
+    except ValueError:
+        return False
+
+
+def _check_body_and_properties(body: bytes, properties: str) -> None:
+    """Refuse what no record can hold.
+
+    Raises:
+        RecordError: says which part.
+    """
+    if not body:
+        raise RecordError("its body is empty.")
+    size = len(properties.encode())
+    if size > MAX_PROPERTIES_BYTES:
+        raise RecordError(f"its properties have {size} bytes of at most {MAX_PROPERTIES_BYTES}.")

@@ -1,0 +1,194 @@
+"""Who is connected: producers, consumer groups, their members and subscriptions.
+
+Upstream: ``ClientManageProcessor``, ``ConsumerManager``, ``ConsumerGroupInfo``. Sessions are memory
+of one master; after a change of master clients heartbeat again. Members of a clustering group learn
+of every change by 40 and divide the queues among the ids that 38 returns, so that list is never
+served in a form that lacks the caller: it would give up all its queues.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+
+import msgspec
+from gantry_protocol.bodies import ConsumerData, HeartbeatData, SubscriptionData
+from gantry_protocol.bodies.client import BROADCASTING, CLUSTERING, CONSUME_PASSIVELY
+from gantry_protocol.codes import RequestCode
+from gantry_protocol.command import request as make_request
+from gantry_protocol.errors import BodyError
+from gantry_protocol.remoting.connection import Connection
+
+EXPIRY_S = 120.0  # upstream's channelExpiredTimeout
+MAX_GROUPS_PER_HEARTBEAT = 1024
+MAX_SUBSCRIPTIONS_PER_GROUP = 4096
+
+
+class Member(msgspec.Struct):
+    """One client in one group."""
+
+    connection: Connection
+    client_id: str
+    language: str
+    version: int
+    seen_at: float  # seconds of the clock
+
+
+class ConsumerGroup:
+    """One consumer group with at least one member."""
+
+    __slots__ = ("consume_from_where", "consume_type", "members", "message_model", "name", "topics")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.members: dict[int, Member] = {}  # by connection id
+        self.topics: dict[str, SubscriptionData] = {}
+        self.message_model = CLUSTERING
+        self.consume_type = CONSUME_PASSIVELY
+        self.consume_from_where = ""
+
+    @property
+    def is_broadcasting(self) -> bool:
+        """Every member gets every message; nobody divides queues."""
+        return self.message_model == BROADCASTING
+
+    def client_ids(self) -> list[str]:
+        """The members' ids, each once: a client may come back before its old connection is gone."""
+        return list(dict.fromkeys(member.client_id for member in self.members.values()))
+
+    def learn(self, data: ConsumerData) -> bool:
+        """Take a heartbeat's subscriptions over; returns whether a topic came or went."""
+        self.message_model = data.message_model
+        self.consume_type = data.consume_type
+        self.consume_from_where = data.consume_from_where
+        wanted = {subscription.topic: subscription for subscription in data.subscription_data_set}
+        changed = self.topics.keys() != wanted.keys()
+        for topic in self.topics.keys() - wanted.keys():
+            del self.topics[topic]
+        for topic, subscription in wanted.items():
+            known = self.topics.get(topic)
+            if known is None or subscription.sub_version > known.sub_version:
+                self.topics[topic] = subscription
+        return changed
+
+
+class Sessions:
+    """All producers and consumers of one master.
+
+    Args:
+        on_new_group: called with the name of a consumer group that was not known.
+        clock: seconds, never falling.
+    """
+
+    def __init__(
+        self, on_new_group: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._on_new_group = on_new_group
+        self._clock = clock
+        self._consumers: dict[str, ConsumerGroup] = {}
+        self._producers: dict[str, dict[int, Member]] = {}
+        # By connection id: (whether it is a consumer group, its name).
+        self._groups_of: dict[int, set[tuple[bool, str]]] = {}
+
+    def heartbeat(self, conn: Connection, language: str, version: int, data: HeartbeatData) -> None:
+        """34.
+
+        Raises:
+            BodyError: it names more groups or topics than one client may.
+        """
+        groups = len(data.consumer_data_set) + len(data.producer_data_set)
+        topics = [len(consumer.subscription_data_set) for consumer in data.consumer_data_set]
+        if (
+            groups > MAX_GROUPS_PER_HEARTBEAT
+            or max(topics, default=0) > MAX_SUBSCRIPTIONS_PER_GROUP
+        ):
+            raise BodyError(
+                f"A client may be in {MAX_GROUPS_PER_HEARTBEAT} groups, each with"
+                f" {MAX_SUBSCRIPTIONS_PER_GROUP} topics."
+            )
+        member = Member(conn, data.client_id, language, version, self._clock())
+        groups_of = self._groups_of.setdefault(conn.id, set())
+        for producer in data.producer_data_set:
+            groups_of.add((False, producer.group_name))
+            self._producers.setdefault(producer.group_name, {})[conn.id] = member
+        for consumer in data.consumer_data_set:
+            groups_of.add((True, consumer.group_name))
+            self._join(member, consumer, without_subscriptions=data.without_sub)
+
+    def unregister(self, conn: Connection, producer: str | None, consumer: str | None) -> None:
+        """35: the client behind ``conn`` leaves these groups."""
+        groups_of = self._groups_of.get(conn.id, set())
+        if producer is not None:
+            groups_of.discard((False, producer))
+            self._leave_producers(conn.id, producer)
+        if consumer is not None:
+            groups_of.discard((True, consumer))
+            self._leave(conn.id, consumer)
+
+    def connection_closed(self, conn: Connection) -> None:
+        """Forget a connection everywhere."""
+        for is_consumer, name in self._groups_of.pop(conn.id, ()):
+            if is_consumer:
+                self._leave(conn.id, name)
+            else:
+                self._leave_producers(conn.id, name)
+
+    def expire(self) -> None:
+        """Close connections of members that have not been heard of for ``EXPIRY_S``."""
+        oldest = self._clock() - EXPIRY_S
+        silent = {
+            member.connection.id: member.connection
+            for member in self._all_members()
+            if member.seen_at < oldest
+        }
+        for conn in silent.values():
+            self.connection_closed(conn)
+            conn.close()
+
+    def group(self, name: str) -> ConsumerGroup | None:
+        """A consumer group with members, or None."""
+        return self._consumers.get(name)
+
+    def producers(self, name: str) -> list[Member]:
+        """The members of a producer group."""
+        return list(self._producers.get(name, {}).values())
+
+    def _all_members(self) -> Iterator[Member]:
+        for members in self._producers.values():
+            yield from members.values()
+        for group in self._consumers.values():
+            yield from group.members.values()
+
+    def _join(self, member: Member, data: ConsumerData, *, without_subscriptions: bool) -> None:
+        group = self._consumers.get(data.group_name)
+        if group is None:
+            group = self._consumers[data.group_name] = ConsumerGroup(data.group_name)
+            self._on_new_group(data.group_name)
+        changed = member.connection.id not in group.members
+        group.members[member.connection.id] = member
+        if not without_subscriptions:
+            changed = group.learn(data) or changed
+        if changed:
+            _tell_members(group)
+
+    def _leave(self, connection_id: int, name: str) -> None:
+        group = self._consumers.get(name)
+        if group is None or group.members.pop(connection_id, None) is None:
+            return
+        if group.members:
+            _tell_members(group)
+        else:
+            del self._consumers[name]
+
+    def _leave_producers(self, connection_id: int, name: str) -> None:
+        members = self._producers.get(name, {})
+        members.pop(connection_id, None)
+        if not members:
+            self._producers.pop(name, None)
+
+
+def _tell_members(group: ConsumerGroup) -> None:
+    """40 to every connection of the group, the newcomer included."""
+    if group.is_broadcasting:
+        return
+    for member in group.members.values():
+        code = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+        member.connection.send(make_request(code, {"consumerGroup": group.name}, oneway=True))

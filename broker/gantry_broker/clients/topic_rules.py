@@ -1,0 +1,109 @@
+"""Which topic names clients may use for what.
+
+Upstream: ``TopicValidator`` (names, forbidden topics) and ``TopicConfigManager`` (automatic
+creation through the default topic ``TBW102``, retry and dead-letter topics).
+"""
+
+from gantry_protocol.bodies import TopicConfig
+from gantry_protocol.bodies.route import PERM_READ, PERM_WRITE
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.records import MAX_TOPIC_BYTES, MAX_TOPIC_V1_BYTES
+
+from gantry_broker.clients.view import Refusal
+from gantry_broker.queues import OFFSETS_TOPIC, TOPICS_TOPIC
+from gantry_broker.queues.topics import is_topic_name
+
+RETRY_PREFIX = "%RETRY%"
+DEAD_LETTER_PREFIX = "%DLQ%"
+DEFAULT_TOPIC = "TBW102"
+DEFAULT_TOPIC_QUEUES = 8  # TBW102 has so many on every group
+MAX_QUEUES = 1024
+RETRY_MAX_TIMES = 16  # upstream's default of a group's retryMaxTimes
+
+_READ_WRITE = PERM_READ | PERM_WRITE
+_NOT_FOR_CLIENTS = frozenset(
+    {
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        DEFAULT_TOPIC,
+        TOPICS_TOPIC,
+        OFFSETS_TOPIC,
+    }
+)
+
+
+def is_retry(topic: str) -> bool:
+    """Whether it is some consumer group's retry topic."""
+    return topic.startswith(RETRY_PREFIX)
+
+
+def check_name(topic: str) -> Refusal | None:
+    """Refuse what is no topic name (29)."""
+    if not topic.strip():
+        return Refusal(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
+    if is_retry(topic) or topic.startswith(DEAD_LETTER_PREFIX):
+        longest = MAX_TOPIC_BYTES
+    else:
+        longest = MAX_TOPIC_V1_BYTES
+    if len(topic) > longest:
+        return Refusal(
+            ResponseCode.INVALID_PARAMETER,
+            f"The specified topic is longer than topic max length {longest}.",
+        )
+    if not is_topic_name(topic):
+        return Refusal(
+            ResponseCode.INVALID_PARAMETER,
+            "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$",
+        )
+    return None
+
+
+def check_sendable(topic: str) -> Refusal | None:
+    """Refuse to send to what the broker itself writes (16)."""
+    if topic in _NOT_FOR_CLIENTS:
+        return Refusal(
+            ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden."
+        )
+    return None
+
+
+def check_creatable(topic: TopicConfig) -> Refusal | None:
+    """Refuse names and queue numbers nobody may create (29)."""
+    refusal = check_name(topic.topic_name)
+    if refusal is not None:
+        return refusal
+    name = topic.topic_name
+    if name in _NOT_FOR_CLIENTS:
+        remark = f"The topic[{name}] is conflict with system topic."
+        return Refusal(ResponseCode.INVALID_PARAMETER, remark)
+    for queues in (topic.read_queue_nums, topic.write_queue_nums):
+        if not 1 <= queues <= MAX_QUEUES:
+            remark = f"A topic has 1 to {MAX_QUEUES} queues, not {queues}."
+            return Refusal(ResponseCode.INVALID_PARAMETER, remark)
+    return None
+
+
+def internal_topic(name: str) -> TopicConfig:
+    """A retry or dead-letter topic: one queue."""
+    return TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1, perm=_READ_WRITE)
+
+
+def topic_on_demand(name: str, default_topic: str, wanted_queues: int) -> TopicConfig | None:
+    """The topic that a send to an unknown name creates; None when it may not."""
+    if is_retry(name):
+        return internal_topic(name)
+    if default_topic != DEFAULT_TOPIC:
+        return None
+    queues = min(max(wanted_queues, 1), DEFAULT_TOPIC_QUEUES)
+    return TopicConfig(
+        topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=_READ_WRITE
+    )
+
+
+def unknown_topic(name: str) -> Refusal:
+    """17."""
+    return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")
