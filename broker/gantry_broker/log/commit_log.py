@@ -9,15 +9,12 @@ disk happens in one writer thread (``writer``), except in ``open``, ``truncate``
 ``close``, which block.
 """
 
-import asyncio
 import errno
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import ParamSpec
 
-import google_crc32c
 from gantry_protocol.errors import CorruptionError, RecordError
 from gantry_protocol.process.files import make_directory
 from gantry_protocol.records import BLANK_HEADER_BYTES, MAX_RECORD_BYTES
@@ -25,8 +22,8 @@ from gantry_protocol.types import Offset
 
 from gantry_broker.log import checkpoint, cutting, recovery, sums
 from gantry_broker.log.errors import CutRefusedError, DiskFullError, LogFailedError
+from gantry_broker.log.group_commit import GroupCommit, OnFlushed
 from gantry_broker.log.segments import Segment, Segments, list_segments
-from gantry_broker.log.sums import RangeSum
 from gantry_broker.log.units import (
     blank_head,
     parse_unit,
@@ -34,15 +31,13 @@ from gantry_broker.log.units import (
     unit_size,
     whole_units,
 )
-from gantry_broker.log.writer import FlushJob, FlushRange, Writer
+from gantry_broker.log.writer import Writer
 
-OnFlushed = Callable[[Offset], None]
 P = ParamSpec("P")
 
 _ZERO = Offset(0)
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _MAX_SEGMENT_BYTES = 2**31  # RocketMQ's own files are mapped with 32-bit lengths
-_MAX_RANGE_BYTES = 1024 * 1024  # a sum is begun anew beyond this, so that damage is placed well
 
 
 class CommitLog:
@@ -58,13 +53,9 @@ class CommitLog:
         self._log_start = saved.current.log_start
         last = segments.last
         self._end = self._log_start if last is None else last.end
-        self._flushed = self._end  # recovery has synced everything
+        self._commit = GroupCommit(self._writer, self._end, self._failed)  # recovery synced all
         self._floor = saved.current.confirm_floor
-        self._unflushed: list[FlushRange] = []  # adjacent, from flushed or a running job's end on
-        self._job: FlushJob | None = None
-        self._waiting: list[OnFlushed] = []
         self._failure: OSError | None = None
-        self._loop: asyncio.AbstractEventLoop  # set by the first flush_soon
 
     @classmethod
     def open(
@@ -121,7 +112,7 @@ class CommitLog:
     @property
     def flushed(self) -> Offset:
         """Everything below is on the disk. ``log_start <= confirm_floor <= flushed <= end``."""
-        return self._flushed
+        return self._commit.flushed
 
     @property
     def confirm_floor(self) -> Offset:
@@ -246,27 +237,19 @@ class CommitLog:
         loop's exception handler gets a ``LogFailedError``.
         """
         self._check_usable()
-        self._loop = asyncio.get_running_loop()
-        self._waiting.append(on_flushed)
-        if self._job is None:
-            self._start_job()
+        self._commit.flush_soon(on_flushed)
 
     def flush(self) -> None:
         """Sync everything now, blocking; callbacks that wait run on the loop afterwards."""
         self._check_usable()
-        self._settle_blocking()
-        if self._unflushed:
-            self._job = FlushJob(self._take_unflushed(), self._end, self._waiting, _ignore)
-            self._waiting = []
-            self._writer.submit(self._job)
-            self._settle_blocking()
+        self._commit.flush()
 
     def raise_confirm_floor(self, offset: Offset) -> None:
         """Remember that everything below ``offset`` is confirmed; made durable within a second.
 
         What is not flushed here cannot be promised, so the floor stops at ``flushed``.
         """
-        reached = min(offset, self._flushed)
+        reached = min(offset, self.flushed)
         if reached > self._floor:
             self._floor = reached
             self._writer.raise_floor(reached)
@@ -287,7 +270,8 @@ class CommitLog:
             cutting.check_cut_sum(self._segments.at(to), to)
             self._guard_disk(cutting.carry_out, self.directory, cutting.Cut(to))
             self._forget_from(to)
-        self._end = self._flushed = to
+        self._end = to
+        self._commit.cut(to)
 
     def reset(self, to: Offset) -> None:
         """Throw the whole log away and begin a new one at ``to``; durable on return.
@@ -295,14 +279,14 @@ class CommitLog:
         Only for a replica that has confirmed nothing it could lose: the caller vouches for that.
         """
         self._check_usable()
-        self._settle_blocking()
-        self._unflushed = []
+        self._commit.settle()
         with self._writer.paused():
             self._guard_disk(cutting.carry_out, self.directory, cutting.Cut(to, is_reset=True))
             self._forget_from(_ZERO)
             self._saved.reload()
-        self._log_start = self._end = self._flushed = self._floor = to
-        self._writer.raise_floor(to)
+            self._writer.raise_floor(to)
+        self._log_start = self._end = self._floor = to
+        self._commit.cut(to)
 
     def verify(self) -> None:
         """Read everything below the confirm floor and compare it with its sums; for a thread.
@@ -363,71 +347,8 @@ class CommitLog:
         self._wrote(segment, data)
 
     def _wrote(self, segment: Segment, data: bytes) -> None:
-        """Extend the running sum by bytes that were just written."""
-        start = self._end
-        if self._unflushed:
-            owner, (begin, length, crc) = self._unflushed[-1]
-            if owner is segment and length < _MAX_RANGE_BYTES:
-                self._unflushed.pop()
-                data_crc = google_crc32c.extend(crc, data)
-                covered = RangeSum(begin, length + len(data), data_crc)
-                self._unflushed.append(FlushRange(segment, covered))
-                self._end = Offset(start + len(data))
-                return
-        covered = RangeSum(start, len(data), google_crc32c.value(data))
-        self._unflushed.append(FlushRange(segment, covered))
-        self._end = Offset(start + len(data))
-
-    # Flushing
-
-    def _take_unflushed(self) -> list[FlushRange]:
-        taken, self._unflushed = self._unflushed, []
-        return taken
-
-    def _start_job(self) -> None:
-        callbacks, self._waiting = self._waiting, []
-        job = FlushJob(self._take_unflushed(), self._end, callbacks, self._post)
-        self._job = job
-        if job.ranges:
-            self._writer.submit(job)
-        else:
-            self._loop.call_soon(self._settle, job)
-
-    def _post(self, job: FlushJob) -> None:
-        """In the writer thread: let the loop take notice."""
-        with suppress(RuntimeError):  # the loop was closed: nobody is left to be told
-            self._loop.call_soon_threadsafe(self._settle, job)
-
-    def _settle(self, job: FlushJob) -> None:
-        """On the loop: a job is done."""
-        if job.is_settled:
-            return
-        self._take_notice(job)
-        for callback in job.callbacks:
-            callback(self._flushed)
-        if self._waiting and self._job is None:
-            self._start_job()
-
-    def _settle_blocking(self) -> None:
-        """Wait for the job under way; its callbacks run on the loop later, not inside this call."""
-        job = self._job
-        if job is None:
-            return
-        self._writer.wait_idle()
-        self._take_notice(job)
-        if job.callbacks:
-            self._loop.call_soon(self._run_late, job.callbacks)
-
-    def _run_late(self, callbacks: list[OnFlushed]) -> None:
-        for callback in callbacks:
-            callback(self._flushed)
-
-    def _take_notice(self, job: FlushJob) -> None:
-        job.is_settled = True
-        self._job = None
-        if job.error is not None:
-            raise self._failed(job.error) from job.error
-        self._flushed = max(self._flushed, job.target)
+        self._commit.wrote(segment, self._end, data)
+        self._end = Offset(self._end + len(data))
 
     # Cutting
 
@@ -477,7 +398,3 @@ class CommitLog:
             f"The disk under {self.directory} failed ({error.strerror}): what is flushed is kept,"
             " check the volume and start again."
         )
-
-
-def _ignore(job: FlushJob) -> None:
-    """Whoever submitted this job waits for it."""
