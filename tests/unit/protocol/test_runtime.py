@@ -1,0 +1,119 @@
+"""How a process ends."""
+
+import asyncio
+import gc
+import io
+import os
+import signal
+
+import pytest
+from gantry_protocol.errors import ConfigError, CorruptionError, GantryError, PortInUseError
+from gantry_protocol.process.runtime import Main, run
+
+
+def _run(main: Main) -> tuple[int, str]:
+    stderr = io.StringIO()
+    return run(main, stderr=stderr), stderr.getvalue()
+
+
+def _raising(error: BaseException) -> Main:
+    async def main(stop: asyncio.Event) -> None:
+        raise error
+
+    return main
+
+
+def test_a_normal_end_is_quiet() -> None:
+    async def main(stop: asyncio.Event) -> None:
+        assert not stop.is_set()
+
+    assert _run(main) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (ConfigError("The setting name is missing."), 2, "The setting name is missing.\n"),
+        (PortInUseError("Port 1 is in use."), 75, "Port 1 is in use.\n"),
+        (
+            CorruptionError("/d/wal-1", 17, "the CRC differs"),
+            2,
+            "/d/wal-1 is damaged at byte 17: the CRC differs.\n",
+        ),
+        (ExceptionGroup("g", [ExceptionGroup("h", [GantryError("Inner.")])]), 2, "Inner.\n"),
+    ],
+)
+def test_an_operating_error_is_one_sentence(error: Exception, code: int, text: str) -> None:
+    assert _run(_raising(error)) == (code, text)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("oops"), AssertionError(), ExceptionGroup("g", [GantryError("a"), KeyError("b")])],
+)
+def test_anything_unforeseen_ends_with_its_traceback(error: Exception) -> None:
+    code, text = _run(_raising(error))
+    assert code == 70
+    assert "Traceback" in text or "Exception Group" in text
+    assert type(error).__name__ in text
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(ValueError("in a task"), 70), (GantryError("In a task."), 2)]
+)
+def test_a_task_that_dies_ends_the_process(error: Exception, code: int) -> None:
+    async def die() -> None:
+        raise error
+
+    async def main(stop: asyncio.Event) -> None:
+        task = asyncio.create_task(die())
+        await asyncio.sleep(0)
+        del task
+        gc.collect()
+        await stop.wait()
+
+    got, text = _run(main)
+    assert got == code
+    assert str(error) in text
+
+
+def test_a_callback_that_fails_ends_the_process() -> None:
+    async def main(stop: asyncio.Event) -> None:
+        asyncio.get_running_loop().call_soon(lambda: 1 // 0)
+        await stop.wait()
+
+    code, text = _run(main)
+    assert code == 70
+    assert "ZeroDivisionError" in text
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_sets_the_stop_event(number: signal.Signals) -> None:
+    cleaned = []
+
+    async def main(stop: asyncio.Event) -> None:
+        os.kill(os.getpid(), number)
+        await stop.wait()
+        cleaned.append(True)
+
+    assert _run(main) == (0, "")
+    assert cleaned
+
+
+def test_a_second_signal_cancels() -> None:
+    async def main(stop: asyncio.Event) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await stop.wait()
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.Event().wait()
+
+    assert _run(main) == (0, "")
+
+
+def test_trouble_of_the_event_loop_is_survived() -> None:
+    async def main(stop: asyncio.Event) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_exception_handler({"message": "accept", "exception": OSError(24, "Too many")})
+        await asyncio.sleep(0)
+
+    assert _run(main) == (0, "")
