@@ -2,6 +2,6 @@
 
 from gantry_operator.builders.broker import broker_objects
 from gantry_operator.builders.controller import admin_secret, controller_objects
-from gantry_operator.builders.meta import Manifest, applied_hash
+from gantry_operator.builders.meta import Manifest
 
-__all__ = ["Manifest", "admin_secret", "applied_hash", "broker_objects", "controller_objects"]
+__all__ = ["Manifest", "admin_secret", "broker_objects", "controller_objects"]

@@ -55,10 +55,3 @@ def sealed(manifest: Manifest) -> Manifest:
     annotations = manifest["metadata"].get("annotations", {})
     sealed_annotations = annotations | {names.ANNOTATION_APPLIED: digest(manifest)}
     return manifest | {"metadata": manifest["metadata"] | {"annotations": sealed_annotations}}
-
-
-def applied_hash(live: Manifest) -> str | None:
-    """The hash an object was last applied with; None if it was never applied by the operator."""
-    annotations = live.get("metadata", {}).get("annotations") or {}
-    value = annotations.get(names.ANNOTATION_APPLIED)
-    return value if isinstance(value, str) else None

@@ -145,8 +145,8 @@ class BrokerGroupSpec(Model):
     paused: bool = Field(
         default=False,
         description=(
-            "true: the operator changes nothing and only reports. Failover still works, since the "
-            "controller decides it. Deletion goes on. Default false."
+            "true: the operator changes nothing but status and role labels. Failover works on, "
+            "since the controller decides it. Deletion goes on. Default false."
         ),
     )
 

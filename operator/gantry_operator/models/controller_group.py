@@ -49,7 +49,7 @@ class ControllerGroupSpec(Model):
     )
     paused: bool = Field(
         default=False,
-        description="true: the operator changes nothing and only reports. Default false.",
+        description="true: the operator changes nothing but status. Default false.",
     )
 
     rules: ClassVar[tuple[Rule, ...]] = (

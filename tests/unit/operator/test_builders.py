@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from gantry_operator import names
-from gantry_operator.builders import admin_secret, applied_hash, broker_objects, controller_objects
+from gantry_operator.builders import admin_secret, broker_objects, controller_objects
 from gantry_operator.builders.config import toml
 from gantry_operator.models import BrokerGroup, ControllerGroup
 
@@ -36,6 +36,11 @@ def built(group: BrokerGroup | None = None, **changes: Any) -> Objects:
 
 def statefulset(group: BrokerGroup | None = None, **changes: Any) -> dict[str, Any]:
     return built(group, **changes)["StatefulSet", "orders-broker"]
+
+
+def applied_hash(manifest: dict[str, Any]) -> str | None:
+    value: str | None = manifest["metadata"].get("annotations", {}).get(names.ANNOTATION_APPLIED)
+    return value
 
 
 def env(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,23 @@
+"""What to do, decided by pure functions: observation and time in, actions out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gantry_operator.plan.broker import plan_broker_group
+from gantry_operator.plan.controller import plan_controller_group
+from gantry_operator.plan.observed import BrokerObserved, ControllerObserved
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    from gantry_operator.plan.actions import Action
+
+__all__ = ["plan"]
+
+
+def plan(observed: BrokerObserved | ControllerObserved, now: dt.datetime) -> list[Action]:
+    """All that is to be done now for one resource, in order, at most one of it disruptive."""
+    if isinstance(observed, BrokerObserved):
+        return plan_broker_group(observed, now)
+    return plan_controller_group(observed, now)

@@ -1,0 +1,125 @@
+"""Whether a resource can be acted on, and what to tell its owner if not.
+
+These are the same rules that the API server enforces by the CRD, asked again here: a resource may
+be older than a rule, and a rule about the past (`oldSelf`) can be checked against what exists.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gantry_operator import names
+from gantry_operator.plan.objects import same_quantity
+from gantry_operator.plan.reasons import Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gantry_operator.models import BrokerGroup, ControllerGroup
+    from gantry_operator.models.parts import Storage
+    from gantry_operator.plan.observed import Body, Refusal
+
+
+class Acceptance(msgspec.Struct, frozen=True):
+    """The answer.
+
+    Attributes:
+        usable: whether objects may be built from the spec at all. A refused write leaves this
+            true, so that the write is tried again.
+    """
+
+    accepted: bool
+    usable: bool
+    reason: Reason
+    message: str
+
+
+def _refused(reason: Reason, message: str) -> Acceptance:
+    return Acceptance(accepted=False, usable=False, reason=reason, message=message)
+
+
+def _settle(refusals: Iterable[Refusal]) -> Acceptance:
+    for refusal in refusals:
+        reason = Reason.NAME_TAKEN if refusal.taken else Reason.API_REFUSED
+        text = f"{refusal.kind} {refusal.name}: {refusal.message}"
+        return Acceptance(accepted=False, usable=True, reason=reason, message=text)
+    return Acceptance(accepted=True, usable=True, reason=Reason.VALID, message="The spec is valid.")
+
+
+def accept_broker_group(
+    group: BrokerGroup | None,
+    invalid: str,
+    controllers: ControllerGroup | None,
+    statefulset: Body | None,
+    refusals: Iterable[Refusal],
+) -> Acceptance:
+    """Rule: nothing is built from a spec that is invalid, dangling or contradicts what exists."""
+    if group is None:
+        return _refused(Reason.INVALID_SPEC, invalid)
+    reference = group.spec.controller_ref.name
+    changed = _changed_reference(reference, statefulset) or _changed_storage(
+        group.spec.storage, statefulset
+    )
+    if changed:
+        return _refused(Reason.IMMUTABLE_FIELD, changed)
+    if controllers is None:
+        return _refused(
+            Reason.CONTROLLER_NOT_FOUND,
+            f"There is no valid ControllerGroup {reference} in namespace "
+            f"{group.metadata.namespace}: create it there.",
+        )
+    return _settle(refusals)
+
+
+def accept_controller_group(
+    group: ControllerGroup | None,
+    invalid: str,
+    statefulset: Body | None,
+    refusals: Iterable[Refusal],
+) -> Acceptance:
+    """Rule: nothing is built from a spec that is invalid or contradicts what exists."""
+    if group is None:
+        return _refused(Reason.INVALID_SPEC, invalid)
+    changed = _changed_storage(group.spec.storage, statefulset)
+    if changed:
+        return _refused(Reason.IMMUTABLE_FIELD, changed)
+    existing = statefulset["spec"].get("replicas") if statefulset is not None else None
+    if existing is not None and existing != group.spec.replicas:
+        return _refused(
+            Reason.IMMUTABLE_FIELD,
+            f"spec.replicas is fixed at creation: set it back to {existing}, and create a new "
+            "ControllerGroup for another size.",
+        )
+    return _settle(refusals)
+
+
+def _changed_reference(reference: str, statefulset: Body | None) -> str:
+    annotations = (statefulset or {}).get("metadata", {}).get("annotations") or {}
+    created_for = annotations.get(names.ANNOTATION_CONTROLLER_GROUP)
+    if created_for is None or created_for == reference:
+        return ""
+    return (
+        f"spec.controllerRef.name is fixed at creation: set it back to {created_for}, and create a "
+        "new BrokerGroup under the other controller."
+    )
+
+
+def _changed_storage(storage: Storage, statefulset: Body | None) -> str:
+    if statefulset is None:
+        return ""
+    templates = statefulset["spec"].get("volumeClaimTemplates") or []
+    if (storage.type == "PersistentVolumeClaim") != bool(templates):
+        kind = "PersistentVolumeClaim" if templates else "EmptyDir"
+        return f"spec.storage.type is fixed at creation: set it back to {kind}."
+    for template in templates:
+        spec = template["spec"]
+        size = spec["resources"]["requests"]["storage"]
+        if not same_quantity(size, storage.size):
+            return f"spec.storage.size is fixed at creation: set it back to {size}."
+        if spec.get("storageClassName") != storage.class_name:
+            old = spec.get("storageClassName")
+            back = f"set it back to {old}" if old else "remove it"
+            return f"spec.storage.className is fixed at creation: {back}."
+    return ""

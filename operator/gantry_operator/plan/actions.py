@@ -1,0 +1,136 @@
+"""What a plan may ask for. Values only; carrying them out is the shell's work.
+
+An action is disruptive if it takes a process away from clients or moves the mastership. A plan
+holds at most one of those, and it is the last thing in it that changes the world.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from gantry_protocol.admin import GroupDeclaration
+
+Body = dict[str, Any]
+Role = Literal["master", "replica"]
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of a plan."""
+
+    disruptive: ClassVar[bool] = False
+
+
+class ApplyObject(Action, frozen=True, kw_only=True):
+    """Server-side apply of an owned object. `exists`: seen live and owned by the resource."""
+
+    manifest: Body
+    exists: bool
+
+
+class EnsureSecret(Action, frozen=True, kw_only=True):
+    """Create the admin Secret with a new token, unless it exists by now."""
+
+    name: str
+
+
+class SetFinalizer(Action, frozen=True, kw_only=True):
+    """Add or remove the operator's finalizer, if the resource is still what was observed."""
+
+    present: bool
+    finalizers: tuple[str, ...]
+    resource_version: str
+
+
+class Declare(Action, frozen=True, kw_only=True):
+    """Tell the controllers what the group is to be like."""
+
+    declaration: GroupDeclaration
+
+
+class ReportGone(Action, frozen=True, kw_only=True):
+    """Tell the controllers that the process in this pod has ended."""
+
+    pod_uid: str
+
+
+class LabelPod(Action, frozen=True, kw_only=True):
+    """Write the role label of a pod, if it is still the pod with this uid."""
+
+    name: str
+    uid: str
+    role: Role
+
+
+class WriteStatus(Action, frozen=True, kw_only=True):
+    """Replace the resource's status."""
+
+    status: Body
+
+
+class EmitEvent(Action, frozen=True, kw_only=True):
+    """Post an event about the resource."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    note: str
+
+
+class Elect(Action, frozen=True, kw_only=True):
+    """Ask for a master by designated election; refused unless the epoch is still this one."""
+
+    disruptive: ClassVar[bool] = True
+    broker_id: int
+    master_epoch: int
+
+
+class DeletePod(Action, frozen=True, kw_only=True):
+    """Let the StatefulSet controller replace a pod.
+
+    Attributes:
+        uid: the pod that was observed; its successor must not be deleted in its place.
+        master_epoch: of the group when the decision was made; the shell reads it live once more
+            and drops the action if it has changed. None for controllers, and with `only_if_dead`.
+        sync_state_set: likewise, the members that were counted on.
+        term: of the quorum when the decision was made, likewise; controllers only.
+        only_if_dead: the decision rests on the container not running; no role is at stake.
+    """
+
+    disruptive: ClassVar[bool] = True
+    name: str
+    uid: str
+    master_epoch: int | None = None
+    sync_state_set: tuple[int, ...] = ()
+    term: int | None = None
+    only_if_dead: bool = False
+
+
+class ScaleDown(Action, frozen=True, kw_only=True):
+    """Apply a StatefulSet with one replica less."""
+
+    disruptive: ClassVar[bool] = True
+    manifest: Body
+    master_epoch: int
+    sync_state_set: tuple[int, ...]
+
+
+class DeleteStatefulSet(Action, frozen=True, kw_only=True):
+    """Stop all pods of a resource that is being deleted."""
+
+    disruptive: ClassVar[bool] = True
+    name: str
+    uid: str
+
+
+class ForgetGroup(Action, frozen=True, kw_only=True):
+    """Let the controllers clean the metadata of a deleted group; a tombstone stays."""
+
+    uid: str
+
+
+class CheckAgain(Action, frozen=True, kw_only=True):
+    """Plan again after this many seconds, even if nothing is heard."""
+
+    after_s: float

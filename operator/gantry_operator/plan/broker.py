@@ -1,0 +1,132 @@
+"""The plan for a BrokerGroup: which rules apply, in which order.
+
+A pure function of the observation and the time. It may be called at any moment, any number of
+times, by anybody: it starts from what is, never from what was done last. At most one action of a
+plan is disruptive, and the status that tells about it is written before it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gantry_protocol.admin import GroupView
+
+from gantry_operator import names
+from gantry_operator.builders import Manifest, broker_objects
+from gantry_operator.plan import steady
+from gantry_operator.plan.acceptance import Acceptance, accept_broker_group
+from gantry_operator.plan.actions import Action, CheckAgain, EmitEvent, WriteStatus
+from gantry_operator.plan.broker_status import broker_status
+from gantry_operator.plan.broker_steps import Step, rolling_update, scale_down
+from gantry_operator.plan.conditions import find
+from gantry_operator.plan.deletion import delete_broker_group
+from gantry_operator.plan.events import broker_events
+from gantry_operator.plan.members import Group
+from gantry_operator.plan.objects import ensure
+from gantry_operator.plan.observed import BrokerObserved, Unreachable
+from gantry_operator.plan.switchover import switchover
+from gantry_operator.plan.workload import Workload, workload
+
+if TYPE_CHECKING:
+    import datetime as dt
+
+    from gantry_operator.models import BrokerGroup, BrokerGroupStatus, SwitchoverStatus
+
+STEP_CHECK_S = 2.0
+"""While a step is under way. Events usually come sooner; this is for those that do not come."""
+UNSETTLED_CHECK_S = 5.0
+"""While anything is not as wished."""
+
+
+def plan_broker_group(seen: BrokerObserved, now: dt.datetime) -> list[Action]:
+    """All that is to be done now, in order."""
+    if seen.meta.deletion_timestamp is not None:
+        return delete_broker_group(seen)
+    statefulset = seen.objects.get(("StatefulSet", names.broker_statefulset(seen.meta.name)))
+    accepted = accept_broker_group(
+        seen.group, seen.invalid, seen.controllers, statefulset, seen.refusals
+    )
+    joined = Group(seen.view, seen.pods) if isinstance(seen.view, GroupView) else None
+    load = workload(statefulset, seen.pods)
+    old_switchover = seen.previous.switchover if seen.previous else None
+    actions: list[Action] = []
+    moved, step = old_switchover, None
+    acting = accepted.usable and seen.group is not None and not seen.group.spec.paused
+    if acting:
+        assert seen.group is not None, "an accepted resource has been parsed"
+        actions += _ensure(seen, seen.group, load)
+        moved, step = _next_step(seen, seen.group, accepted, joined, load)
+    if joined is not None:
+        actions += steady.label_roles(joined)
+        actions += steady.report_gone(joined)
+    status = broker_status(seen, accepted, joined, step, moved, now)
+    return actions + _report(seen, status, step) + _check_again(seen, status, step)
+
+
+def _ensure(seen: BrokerObserved, group: BrokerGroup, load: Workload | None) -> list[Action]:
+    # Scaling up is applied at once; scaling down is a disruptive step of its own.
+    replicas = max(group.spec.replicas, load.replicas if load else 0)
+    actions: list[Action] = []
+    actions += steady.keep_finalizer(seen, group)
+    actions += ensure(_objects(seen, group, replicas), seen.objects)
+    actions += steady.declare_group(seen, group, replicas)
+    return actions
+
+
+def _objects(seen: BrokerObserved, group: BrokerGroup, replicas: int) -> list[Manifest]:
+    assert seen.controllers is not None, "an accepted resource has controllers"
+    return broker_objects(group, seen.controllers, image=seen.image, replicas=replicas)
+
+
+def _next_step(
+    seen: BrokerObserved,
+    group: BrokerGroup,
+    accepted: Acceptance,
+    joined: Group | None,
+    load: Workload | None,
+) -> tuple[SwitchoverStatus | None, Step | None]:
+    """The disruptive rules by rank; the first that has something to do or to wait for decides.
+
+    Premises of all of them: the controllers know the group, and the StatefulSet exists and is seen
+    as it is by its own controller. Without these, nothing disruptive is even considered.
+    """
+    old = seen.previous.switchover if seen.previous else None
+    if joined is None or load is None or load.revision is None or not accepted.accepted:
+        return old, None
+    moved, step = switchover(joined, group.spec.switchover, old)
+    minimum = group.spec.min_in_sync
+    if step is None:
+        manifest = _objects(seen, group, max(load.replicas - 1, group.spec.replicas))[-1]
+        step = scale_down(
+            joined, load, wished=group.spec.replicas, min_in_sync=minimum, manifest=manifest
+        )
+    if step is None:
+        step = rolling_update(joined, load, min_in_sync=minimum)
+    return moved, step
+
+
+def _report(seen: BrokerObserved, status: BrokerGroupStatus, step: Step | None) -> list[Action]:
+    actions: list[Action] = []
+    body = status.to_object()
+    if body != seen.live_status:
+        actions.append(WriteStatus(status=body))
+    actions += broker_events(seen.previous, status)
+    if step is not None and step.action is not None:
+        actions.append(EmitEvent(type="Normal", reason=step.reason, note=step.message))
+        actions.append(step.action)
+    return actions
+
+
+def _check_again(
+    seen: BrokerObserved, status: BrokerGroupStatus, step: Step | None
+) -> list[Action]:
+    if step is not None:
+        return [CheckAgain(after_s=STEP_CHECK_S)]
+    settled = all(
+        condition is not None and condition.status == wanted
+        for name, wanted in (("Available", "True"), ("FullyReplicated", "True"))
+        for condition in [find(status.conditions, name)]
+    )
+    if settled and not isinstance(seen.view, Unreachable):
+        return []
+    return [CheckAgain(after_s=UNSETTLED_CHECK_S)]

@@ -1,0 +1,90 @@
+"""A broker group as rules see it: members, pods, and which pod holds which member.
+
+Members are matched to pods by pod uid, never by ordinal or address alone: a replaced pod has the
+name of its predecessor and may have its address, and is another incarnation. A pod whose member is
+not known by uid has simply not registered yet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from gantry_protocol.admin import GroupView, MemberView
+
+    from gantry_operator.plan.observed import PodView
+
+
+class Group(msgspec.Struct, frozen=True):
+    """The controllers' view of a group joined with its pods."""
+
+    view: GroupView
+    pods: tuple[PodView, ...]
+
+    def pod_of(self, member: MemberView) -> PodView | None:
+        """The pod in which a member's incarnation lives; None if it is not among the pods."""
+        for pod in self.pods:
+            if member.pod_uid == pod.uid or (member.pod_uid is None and _same_host(member, pod)):
+                return pod
+        return None
+
+    def member_in(self, pod: PodView) -> MemberView | None:
+        """The member whose incarnation lives in a pod; None if it has not registered."""
+        return next((m for m in self.view.members if self.pod_of(m) == pod), None)
+
+    def master(self) -> MemberView | None:
+        """The member that the controllers call master."""
+        return next(
+            (m for m in self.view.members if m.broker_id == self.view.master_broker_id), None
+        )
+
+    def serves(self) -> bool:
+        """Whether a master serves: alive, and not in a pod that is known to be not Ready."""
+        master = self.master()
+        if master is None or not master.alive:
+            return False
+        pod = self.pod_of(master)
+        return pod is None or pod.ready
+
+    def in_sync(self) -> frozenset[int]:
+        """Members that can be counted on: in the sync-state set, alive and not shutting down.
+
+        The bare set is not enough: it keeps a dead member until the master shrinks it, and all of
+        its members while a whole group is down.
+        """
+        members = frozenset(self.view.sync_state_set)
+        return frozenset(
+            m.broker_id
+            for m in self.view.members
+            if m.broker_id in members and m.alive and not m.draining
+        )
+
+    def successor(self, *, below_ordinal: int | None = None) -> MemberView | None:
+        """The best member to move the mastership to, or None.
+
+        Only members that `in_sync` counts and whose pods are Ready qualify; among them the one that
+        is furthest ahead, then the lowest ordinal.
+        """
+        in_sync = self.in_sync()
+        candidates = []
+        for member in self.view.members:
+            pod = self.pod_of(member)
+            if member.broker_id not in in_sync or member.broker_id == self.view.master_broker_id:
+                continue
+            if pod is None or not pod.ready or pod.ordinal is None:
+                continue
+            if below_ordinal is not None and pod.ordinal >= below_ordinal:
+                continue
+            candidates.append((-member.max_offset, pod.ordinal, member))
+        return min(candidates, key=lambda c: c[:2])[2] if candidates else None
+
+    def at_ordinal(self, ordinal: int) -> MemberView | None:
+        """The registered member in the pod with an ordinal."""
+        pod = next((p for p in self.pods if p.ordinal == ordinal), None)
+        return None if pod is None else self.member_in(pod)
+
+
+def _same_host(member: MemberView, pod: PodView) -> bool:
+    return pod.ip is not None and member.address.rpartition(":")[0] == pod.ip

@@ -1,0 +1,87 @@
+"""Ensure owned objects: apply what is missing, what drifted, and what the wish no longer has.
+
+An object is left alone when every field of the wish has the wished value. One of these fields is an
+annotation with the wish's hash, which notices a field that was taken out of the wish.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from gantry_operator.plan.actions import ApplyObject
+
+if TYPE_CHECKING:
+    from gantry_operator.builders import Manifest
+    from gantry_operator.plan.observed import Body, ObjectKey
+
+_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?")
+_QUANTITY_KEYS = frozenset({"requests", "limits", "sizeLimit"})
+_FACTORS = {"m": Decimal("0.001"), "": Decimal(1)} | {
+    unit: Decimal(base) ** power
+    for base, units in ((1000, ("k", "M", "G", "T", "P")), (1024, ("Ki", "Mi", "Gi", "Ti", "Pi")))
+    for power, unit in enumerate(units, start=1)
+}
+
+
+def key_of(manifest: Manifest) -> ObjectKey:
+    """Kind and name."""
+    return manifest["kind"], manifest["metadata"]["name"]
+
+
+def ensure(wished: list[Manifest], live: dict[ObjectKey, Body]) -> list[ApplyObject]:
+    """Rule: every owned object exists as the builders want it.
+
+    Safe at any time: none of these writes restarts a process. StatefulSets are OnDelete, and their
+    replica count here is never lower than the live one.
+    """
+    actions = []
+    for manifest in wished:
+        found = live.get(key_of(manifest))
+        if found is None or _differs(manifest, found):
+            actions.append(ApplyObject(manifest=manifest, exists=found is not None))
+    return actions
+
+
+def _differs(manifest: Manifest, found: Body) -> bool:
+    wished_meta = dict(manifest["metadata"])
+    # Others may add owners of their own; ours only has to be among them.
+    owners = {reference["uid"] for reference in wished_meta.pop("ownerReferences")}
+    present = {reference.get("uid") for reference in found["metadata"].get("ownerReferences", ())}
+    return not owners <= present or drifted(manifest | {"metadata": wished_meta}, found)
+
+
+def drifted(wished: Any, live: Any, *, quantity: bool = False) -> bool:
+    """Whether the live value lacks something of the wish.
+
+    The API server adds defaults, drops empty values and rewrites quantities ("1000m" becomes "1");
+    none of these is a drift, or the operator would apply for ever.
+    """
+    if isinstance(wished, dict):
+        if not isinstance(live, dict):
+            return bool(wished)
+        return any(
+            drifted(value, live.get(key), quantity=quantity or key in _QUANTITY_KEYS)
+            for key, value in wished.items()
+        )
+    if isinstance(wished, list):
+        if not isinstance(live, list):
+            return bool(wished)
+        return len(wished) != len(live) or any(
+            drifted(a, b, quantity=quantity) for a, b in zip(wished, live, strict=True)
+        )
+    if wished == live or (not wished and live is None):
+        return False
+    return not (quantity and same_quantity(wished, live))
+
+
+def same_quantity(left: object, right: object) -> bool:
+    """Whether two Kubernetes quantities mean the same amount."""
+    numbers = (_number(left), _number(right))
+    return None not in numbers and numbers[0] == numbers[1]
+
+
+def _number(value: object) -> Decimal | None:
+    match = _QUANTITY.fullmatch(str(value))
+    return Decimal(match[1]) * _FACTORS[match[2] or ""] if match else None

@@ -1,0 +1,81 @@
+"""The closed list of reasons in conditions and events; the documentation is made from it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Why a condition has its status. Each member's words are its documentation."""
+
+    def __new__(cls, value: str, explanation: str) -> Reason:
+        """A member with its explanation."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.__doc__ = explanation
+        return member
+
+    # Accepted
+    VALID = "Valid", "The spec is valid and usable."
+    INVALID_SPEC = "InvalidSpec", "The spec breaks a rule; the message says what to change."
+    IMMUTABLE_FIELD = (
+        "ImmutableFieldChanged",
+        "A field that is fixed at creation differs from what exists; set it back.",
+    )
+    CONTROLLER_NOT_FOUND = (
+        "ControllerGroupNotFound",
+        "The ControllerGroup that controllerRef names is absent or invalid.",
+    )
+    NAME_TAKEN = (
+        "NameTaken",
+        "An object with a needed name exists and belongs to somebody else; it is left alone.",
+    )
+    API_REFUSED = "ApiRefused", "The API server refused to write an owned object."
+
+    # Available
+    MASTER_ELECTED = "MasterElected", "A master serves at the current epoch."
+    NO_MASTER = "NoMaster", "No master, or the master does not serve."
+    WAITING_FOR_QUORUM = (
+        "WaitingForQuorum",
+        "The first election waits until the members have registered.",
+    )
+    CONTROLLER_UNREACHABLE = (
+        "ControllerUnreachable",
+        "The controllers cannot be asked; nothing is concluded and nothing disruptive is done.",
+    )
+    LEADER_ELECTED = "LeaderElected", "The quorum has a leader."
+    NO_LEADER = "NoLeader", "Controllers answer, but none of them leads."
+
+    # InSync, FullyReplicated
+    ENOUGH_IN_SYNC = "EnoughInSync", "The sync-state set has at least minInSyncReplicas members."
+    LAST_IN_SYNC_REPLICA = (
+        "LastInSyncReplica",
+        "Only one replica is in sync; it is never taken away on purpose.",
+    )
+    BELOW_MIN_IN_SYNC = (
+        "BelowMinInSync",
+        "Fewer than minInSyncReplicas members are in sync; sends are not acknowledged.",
+    )
+    ALL_IN_SYNC = "AllInSync", "Every wished replica is in sync."
+    REPLICA_CATCHING_UP = "ReplicaCatchingUp", "A replica is missing or not in sync yet."
+
+    # Progressing
+    SETTLED = "Settled", "Nothing disruptive is under way or wanted."
+    STARTING = "Starting", "Pods are being created or are not Ready yet."
+    ROLLING_UPDATE = (
+        "RollingUpdate",
+        "Pods are replaced one by one, the master (or the leader) last.",
+    )
+    SWITCHOVER_IN_PROGRESS = "SwitchoverInProgress", "The mastership is being moved on request."
+    SWITCHOVER_COMPLETED = "SwitchoverCompleted", "The requested master was elected."
+    SWITCHOVER_REFUSED = "SwitchoverRefused", "The request could not be carried out safely."
+    SCALING_DOWN = "ScalingDown", "Replicas are removed, the highest ordinal first."
+    UNSAFE_SCALE_DOWN = (
+        "UnsafeScaleDown",
+        "Removing a replica would leave fewer than minInSyncReplicas in sync; it waits.",
+    )
+    DELETING = "Deleting", "The resource is being deleted and its metadata cleaned."
+
+    # Paused
+    PAUSED_BY_SPEC = "PausedBySpec", "spec.paused is true."
+    ACTIVE = "Active", "spec.paused is false."

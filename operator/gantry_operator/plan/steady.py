@@ -1,0 +1,128 @@
+"""Rules that never take anything away: they may run at any time, in any number."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gantry_protocol.admin import GroupDeclaration, GroupView
+
+from gantry_operator import names
+from gantry_operator.plan.actions import Declare, LabelPod, ReportGone, Role, SetFinalizer
+from gantry_operator.plan.observed import Body, BrokerObserved, ObjectKey, Unreachable
+
+if TYPE_CHECKING:
+    from gantry_operator.models import BrokerGroup
+    from gantry_operator.plan.members import Group
+
+
+def declare_group(seen: BrokerObserved, group: BrokerGroup, replicas_now: int) -> list[Declare]:
+    """Rule: the controllers know what the group is to be like.
+
+    While scaling down, the declared size is the size that exists, so that the controllers never
+    take a member for surplus that the plan has not yet found safe to remove. A lower minimum counts
+    at once: the last steps of scaling down need it. Nothing is declared before the address that
+    clients are to be sent to is known, since a wrong one would be handed out.
+    """
+    if isinstance(seen.view, Unreachable):
+        return []
+    known, address = route_address(seen, group)
+    if not known:
+        return []
+    wished = GroupDeclaration(
+        uid=seen.meta.uid,
+        replicas=max(group.spec.replicas, replicas_now),
+        min_in_sync_replicas=group.spec.min_in_sync,
+        route_address=address,
+    )
+    if isinstance(seen.view, GroupView) and wished == _declared(seen.view):
+        return []
+    return [Declare(declaration=wished)]
+
+
+def _declared(view: GroupView) -> GroupDeclaration | None:
+    if view.uid is None or view.replicas is None or view.min_in_sync_replicas is None:
+        return None
+    return GroupDeclaration(
+        uid=view.uid,
+        replicas=view.replicas,
+        min_in_sync_replicas=view.min_in_sync_replicas,
+        route_address=view.route_address,
+    )
+
+
+def route_address(seen: BrokerObserved, group: BrokerGroup) -> tuple[bool, str | None]:
+    """Whether the address for clients is known, and what it is; None means the master's own."""
+    name = seen.meta.name
+    match group.spec.clients.route:
+        case "Group":
+            return _cluster_address(seen.objects, names.group_service(name))
+        case "Master":
+            return _cluster_address(seen.objects, names.master_service(name))
+        case "Pod":
+            return True, None
+
+
+def _cluster_address(objects: dict[ObjectKey, Body], service: str) -> tuple[bool, str | None]:
+    spec = objects.get(("Service", service), {}).get("spec") or {}
+    address = spec.get("clusterIP")
+    if not address or address == "None":
+        return False, None
+    host = f"[{address}]" if ":" in address else address
+    return True, f"{host}:{names.BROKER_REMOTING_PORT}"
+
+
+def label_roles(group: Group) -> list[LabelPod]:
+    """Rule: the role label of a pod is the role that the controllers give its member.
+
+    Only a view that was read from the leader gets here, so with the observation lost the labels
+    stay as they are. The former master loses its label before the new one gets it: for a moment
+    the `-master` Service may lead nowhere, never to two.
+    """
+    labels = []
+    for member in group.view.members:
+        pod = group.pod_of(member)
+        if pod is None or pod.terminating:
+            continue
+        is_master = member.broker_id == group.view.master_broker_id
+        role: Role = names.ROLE_MASTER if is_master else names.ROLE_REPLICA
+        if pod.role != role:
+            labels.append(LabelPod(name=pod.name, uid=pod.uid, role=role))
+    return sorted(labels, key=lambda label: (label.role == names.ROLE_MASTER, label.name))
+
+
+def report_gone(group: Group) -> list[ReportGone]:
+    """Rule: the controllers learn of a process that the kubelet saw end.
+
+    The evidence is the kubelet's: the container terminated and will not be started again. A pod
+    that is terminating, a pod object that was deleted, or a phase that the node lifecycle set for a
+    lost node say nothing about the process and are not reported. A wrong report would cost one
+    needless election inside the sync-state set, never data.
+    """
+    gone = {pod.uid for pod in group.pods if pod.finished}
+    return [
+        ReportGone(pod_uid=member.pod_uid)
+        for member in group.view.members
+        if member.alive and member.pod_uid is not None and member.pod_uid in gone
+    ]
+
+
+def keep_finalizer(seen: BrokerObserved, group: BrokerGroup) -> list[SetFinalizer]:
+    """Rule: the finalizer exists exactly while there is metadata to clean at deletion.
+
+    That is with storage.whenDeleted Delete. With Retain nothing stands in the way of a deletion,
+    operator or not.
+    """
+    wanted = group.spec.storage.when_deleted == "Delete"
+    if wanted == (names.FINALIZER in seen.meta.finalizers):
+        return []
+    return [finalizer_action(seen, present=wanted)]
+
+
+def finalizer_action(seen: BrokerObserved, *, present: bool) -> SetFinalizer:
+    """The action that adds or removes the operator's finalizer and keeps the others."""
+    others = tuple(f for f in seen.meta.finalizers if f != names.FINALIZER)
+    return SetFinalizer(
+        present=present,
+        finalizers=(*others, names.FINALIZER) if present else others,
+        resource_version=seen.meta.resource_version,
+    )

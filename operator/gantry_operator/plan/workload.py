@@ -1,0 +1,68 @@
+"""A StatefulSet and its pods as rules see them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from gantry_operator.plan.observed import Body, PodView
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """What a StatefulSet says about its pods.
+
+    Attributes:
+        uid: of the StatefulSet.
+        replicas: how many pods it is to have, by its own spec.
+        revision: what a new pod would be made from; None until its controller has said so for the
+            present spec, and then nobody can tell an outdated pod from a current one.
+        pods: those that it has, by ordinal.
+    """
+
+    uid: str
+    replicas: int
+    revision: str | None
+    pods: tuple[PodView, ...]
+
+    def outdated(self) -> tuple[PodView, ...]:
+        """Pods made from an older template; none while the revision is unknown."""
+        if self.revision is None:
+            return ()
+        return tuple(pod for pod in self.pods if pod.revision != self.revision)
+
+    def current(self) -> tuple[PodView, ...]:
+        """Pods made from the present template."""
+        return tuple(pod for pod in self.pods if pod.revision == self.revision)
+
+    def disturbance(self) -> str:
+        """Why this is no moment to take another pod away; empty if nothing is in the way.
+
+        A restart under way is finished first: two at once could be one too many, and which of them
+        caused a fault could not be told.
+        """
+        for pod in self.pods:
+            if pod.terminating:
+                return f"{pod.name} is terminating"
+        missing = self.replicas - len(self.pods)
+        if missing > 0:
+            return f"{missing} of {self.replicas} pods do not exist yet"
+        if missing < 0:
+            return f"{-missing} pods more than {self.replicas} still exist"
+        return ""
+
+
+def workload(statefulset: Body | None, pods: tuple[PodView, ...]) -> Workload | None:
+    """Joins a StatefulSet with its pods; None if there is no StatefulSet."""
+    if statefulset is None:
+        return None
+    meta, status = statefulset["metadata"], statefulset.get("status") or {}
+    seen_by_its_controller = status.get("observedGeneration") == meta.get("generation")
+    known = sorted((p for p in pods if p.ordinal is not None), key=lambda p: p.ordinal or 0)
+    return Workload(
+        uid=meta.get("uid", ""),
+        replicas=statefulset["spec"].get("replicas", 1),
+        revision=status.get("updateRevision") if seen_by_its_controller else None,
+        pods=tuple(known),
+    )

@@ -1,0 +1,358 @@
+"""Status, conditions, events: stable words, honest about what is not known."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pytest
+from gantry_operator.models import BrokerGroupStatus, ControllerGroup
+from gantry_operator.plan import plan
+from gantry_operator.plan.actions import CheckAgain, EmitEvent, WriteStatus
+from gantry_operator.plan.observed import NotDeclared, Refusal, Unreachable
+from gantry_operator.plan.reasons import Reason
+from unit.operator.world import (
+    NOW,
+    OLD,
+    broker_world,
+    brokers,
+    changed,
+    member,
+    of_type,
+    planned,
+    pod,
+    settled_status,
+    told,
+    view,
+    with_status,
+)
+
+LOST = Unreachable("no controller of gantry answers")
+GONE_MASTER = view(member(1, alive=False), member(2), member(3))
+
+
+def row(seen: Any, name: str) -> tuple[str, str]:
+    return told(seen, name)[:2]
+
+
+CONDITIONS = [
+    pytest.param(broker_world(), "Accepted", "True", "Valid", id="valid"),
+    pytest.param(broker_world(), "Available", "True", "MasterElected", id="serving"),
+    pytest.param(broker_world(), "InSync", "True", "EnoughInSync", id="in-sync"),
+    pytest.param(broker_world(), "FullyReplicated", "True", "AllInSync", id="full"),
+    pytest.param(broker_world(), "Progressing", "False", "Settled", id="settled"),
+    pytest.param(broker_world(), "Paused", "False", "Active", id="active"),
+    pytest.param(broker_world(brokers(paused=True)), "Paused", "True", "PausedBySpec", id="paused"),
+    pytest.param(
+        broker_world(known=GONE_MASTER), "Available", "False", "NoMaster", id="dead-master"
+    ),
+    pytest.param(
+        broker_world(pods=(pod(0, ready=False), pod(1), pod(2))),
+        "Available",
+        "False",
+        "NoMaster",
+        id="master-not-ready",
+    ),
+    pytest.param(
+        broker_world(known=view(master_broker_id=None)),
+        "Available",
+        "False",
+        "NoMaster",
+        id="no-master",
+    ),
+    pytest.param(
+        broker_world(known=view(master_broker_id=None, master_epoch=0)),
+        "Available",
+        "False",
+        "WaitingForQuorum",
+        id="first-election",
+    ),
+    pytest.param(
+        broker_world(known=NotDeclared()), "Available", "False", "WaitingForQuorum", id="undeclared"
+    ),
+    pytest.param(
+        broker_world(known=view(member(1), member(2, in_sync=False), member(3, in_sync=False))),
+        "InSync",
+        "False",
+        "LastInSyncReplica",
+        id="last-replica",
+    ),
+    pytest.param(
+        broker_world(
+            brokers(replication={"minInSyncReplicas": 1}), known=view(member(1), replicas=3)
+        ),
+        "InSync",
+        "True",
+        "LastInSyncReplica",
+        id="last-replica-suffices",
+    ),
+    pytest.param(
+        broker_world(
+            brokers(replication={"minInSyncReplicas": 3}),
+            known=view(member(1), member(2), member(3, in_sync=False)),
+        ),
+        "InSync",
+        "False",
+        "BelowMinInSync",
+        id="below-minimum",
+    ),
+    pytest.param(
+        broker_world(known=GONE_MASTER), "FullyReplicated", "False", "ReplicaCatchingUp", id="two"
+    ),
+    pytest.param(
+        broker_world(pods=(pod(0), pod(1))), "Progressing", "True", "Starting", id="starting"
+    ),
+    pytest.param(
+        broker_world(controllers=None),
+        "Accepted",
+        "False",
+        "ControllerGroupNotFound",
+        id="dangling",
+    ),
+    pytest.param(
+        broker_world(refusals=(Refusal("Service", "orders", taken=True, message="x"),)),
+        "Accepted",
+        "False",
+        "NameTaken",
+        id="name-taken",
+    ),
+    pytest.param(
+        broker_world(refusals=(Refusal("StatefulSet", "o", taken=False, message="x"),)),
+        "Accepted",
+        "False",
+        "ApiRefused",
+        id="refused",
+    ),
+]
+
+
+@pytest.mark.parametrize(("seen", "name", "status", "reason"), CONDITIONS)
+def test_conditions(seen: Any, name: str, status: str, reason: str) -> None:
+    assert row(seen, name) == (status, reason)
+
+
+@pytest.mark.parametrize("name", ["Available", "InSync", "FullyReplicated", "Progressing"])
+def test_what_cannot_be_observed_is_unknown(name: str) -> None:
+    seen = changed(with_status(broker_world()), view=LOST)
+    assert told(seen, name) == ("Unknown", "ControllerUnreachable", LOST.reason)
+
+
+def test_a_lost_observation_does_not_rewrite_history() -> None:
+    before = with_status(broker_world())
+    after = settled_status(changed(before, view=LOST))
+    for field in ("master", "members", "inSync", "inSyncReplicas"):
+        assert after[field] == before.live_status[field]
+
+
+def test_an_invalid_spec_is_answered_at_its_generation() -> None:
+    meta = brokers({"generation": 5}).metadata
+    seen = broker_world(group=brokers(), meta=meta)
+    status = settled_status(changed(seen, group=None, invalid="replicas: lower it"))
+    assert status["observedGeneration"] == 5
+    accepted = next(c for c in status["conditions"] if c["type"] == "Accepted")
+    assert (accepted["status"], accepted["reason"]) == ("False", "InvalidSpec")
+    assert accepted["message"] == "replicas: lower it"
+    assert accepted["observedGeneration"] == 5
+
+
+def test_an_invalid_spec_keeps_what_was_concluded_before() -> None:
+    seen = changed(with_status(broker_world()), group=None, invalid="bad")
+    assert row(seen, "InSync") == ("True", "EnoughInSync")
+    assert row(seen, "Available") == ("True", "MasterElected")
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        pytest.param({"storage": {"size": "20Gi"}}, "set it back to 10Gi", id="size"),
+        pytest.param({"storage": {"className": "fast"}}, "className is fixed", id="class"),
+        pytest.param(
+            {"replicas": 1, "storage": {"type": "EmptyDir"}},
+            "set it back to PersistentVolumeClaim",
+            id="type",
+        ),
+        pytest.param(
+            {"controllerRef": {"name": "other"}}, "set it back to gantry", id="controllers"
+        ),
+    ],
+)
+def test_a_changed_immutable_field_is_named(spec: dict[str, Any], words: str) -> None:
+    seen = changed(broker_world(), group=brokers(**spec))
+    status, reason, message = told(seen, "Accepted")
+    assert (status, reason) == ("False", "ImmutableFieldChanged")
+    assert words in message
+
+
+def test_the_same_size_in_other_words_is_the_same_size() -> None:
+    seen = changed(broker_world(), group=brokers(storage={"size": "10240Mi"}))
+    assert row(seen, "Accepted") == ("True", "Valid")
+
+
+def test_the_picture_of_a_group() -> None:
+    known = view(member(1), member(2), member(3, in_sync=False), member(9, alive=False))
+    seen = broker_world(known=known)
+    assert settled_status(seen) | {"conditions": []} == {
+        "observedGeneration": 1,
+        "replicas": 3,
+        "readyReplicas": 3,
+        "ready": "3/3",
+        "inSync": "2/3",
+        "selector": (
+            "app.kubernetes.io/name=gantry,app.kubernetes.io/instance=orders,"
+            "app.kubernetes.io/component=broker"
+        ),
+        "master": {
+            "replica": 0,
+            "pod": "orders-broker-0",
+            "brokerId": 1,
+            "epoch": 4,
+            "since": "2026-11-21T12:00:00Z",
+        },
+        "inSyncReplicas": [0, 1],
+        "members": [
+            member_status(1, 0, "Master", "InSync"),
+            member_status(2, 1, "Replica", "InSync"),
+            member_status(3, 2, "Replica", "CatchingUp"),
+            {k: v for k, v in member_status(9, None, "Replica", "Lost").items() if v is not None},
+        ],
+        "conditions": [],
+    }
+
+
+def member_status(broker_id: int, replica: int | None, role: str, state: str) -> dict[str, Any]:
+    return {
+        "brokerId": broker_id,
+        "replica": replica,
+        "role": role,
+        "state": state,
+        "address": f"10.0.0.{broker_id + 9}:10911",
+    }
+
+
+def test_a_member_keeps_its_ordinal_while_its_pod_is_replaced() -> None:
+    before = with_status(broker_world())
+    replaced = changed(before, pods=(pod(0), pod(1), pod(2, uid="fresh")))
+    assert settled_status(replaced)["members"][2]["replica"] == 2
+    moved_in = view(member(1), member(2), member(3), member(4, pod_uid="fresh"))
+    assert "replica" not in settled_status(changed(replaced, view=moved_in))["members"][2]
+
+
+def test_a_status_is_written_only_when_it_changes() -> None:
+    seen = with_status(broker_world())
+    assert of_type(plan(seen, NOW + dt.timedelta(hours=1)), WriteStatus) == []
+
+
+def test_volatile_facts_are_no_change() -> None:
+    seen = with_status(broker_world())
+    known = view(*(member(n, max_offset=n * 7777, last_heartbeat_age_ms=n) for n in (1, 2, 3)))
+    assert of_type(planned(changed(seen, view=known)), WriteStatus) == []
+
+
+def test_transition_times_move_with_the_status_only() -> None:
+    before = with_status(broker_world())
+    later = NOW + dt.timedelta(minutes=5)
+    (written,) = of_type(plan(changed(before, view=GONE_MASTER), later), WriteStatus)
+    times = {c["type"]: c["lastTransitionTime"] for c in written.status["conditions"]}
+    assert times["Available"] == times["FullyReplicated"] == "2026-11-21T12:05:00Z"
+    assert times["Accepted"] == times["InSync"] == "2026-11-21T12:00:00Z"
+
+
+def test_another_reason_for_the_same_status_is_no_transition() -> None:
+    before = with_status(broker_world(known=view(master_broker_id=None)))
+    later = NOW + dt.timedelta(minutes=5)
+    (written,) = of_type(plan(changed(before, view=NotDeclared()), later), WriteStatus)
+    available = next(c for c in written.status["conditions"] if c["type"] == "Available")
+    assert available["reason"] == "WaitingForQuorum"
+    assert available["lastTransitionTime"] == "2026-11-21T12:00:00Z"
+
+
+def test_since_moves_with_the_epoch_only() -> None:
+    before = with_status(broker_world())
+    later = NOW + dt.timedelta(minutes=5)
+    moved = view(master_broker_id=2, master_epoch=5)
+    (written,) = of_type(plan(changed(before, view=moved), later), WriteStatus)
+    assert written.status["master"]["since"] == "2026-11-21T12:05:00Z"
+    again = changed(before, view=GONE_MASTER)
+    (written,) = of_type(plan(again, later), WriteStatus)
+    assert written.status["master"]["since"] == "2026-11-21T12:00:00Z"
+
+
+def test_status_comes_before_what_it_tells_about() -> None:
+    actions = planned(broker_world(pods=tuple(pod(n, revision=OLD) for n in range(3))))
+    kinds = [type(action).__name__ for action in actions]
+    assert kinds.index("WriteStatus") < kinds.index("DeletePod")
+
+
+# Events
+
+
+def events(seen: Any) -> list[tuple[str, str]]:
+    return [(e.type, e.reason) for e in of_type(planned(seen), EmitEvent)]
+
+
+def test_a_quiet_group_has_no_events() -> None:
+    assert events(with_status(broker_world())) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        pytest.param(
+            {"view": view(master_broker_id=2, master_epoch=5)},
+            [("Normal", "MasterElected")],
+            id="failover",
+        ),
+        pytest.param({"view": GONE_MASTER}, [("Warning", "NoMaster")], id="master-lost"),
+        pytest.param({"view": LOST}, [], id="observation-lost"),
+        pytest.param({"group": None, "invalid": "bad"}, [("Warning", "InvalidSpec")], id="invalid"),
+        pytest.param(
+            {"pods": tuple(pod(n, revision=OLD) for n in range(3))},
+            [("Normal", "RollingUpdate")],
+            id="step",
+        ),
+        pytest.param(
+            {"group": brokers(switchover={"id": "a", "to": 8})},
+            [("Warning", "SwitchoverRefused")],
+            id="refused",
+        ),
+        pytest.param(
+            {"group": brokers(switchover={"id": "a", "to": 0})},
+            [("Normal", "SwitchoverCompleted")],
+            id="completed",
+        ),
+    ],
+)
+def test_events(facts: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+    seen = changed(with_status(broker_world()), **facts)
+    assert events(seen) == expected
+    if "pods" not in facts:
+        assert events(with_status(seen)) == [], "told once"
+
+
+# When to look again
+
+
+@pytest.mark.parametrize(
+    ("seen", "seconds"),
+    [
+        pytest.param(broker_world(), [], id="settled"),
+        pytest.param(broker_world(known=LOST), [5.0], id="lost"),
+        pytest.param(broker_world(known=GONE_MASTER), [5.0], id="unwell"),
+        pytest.param(
+            broker_world(pods=tuple(pod(n, revision=OLD) for n in range(3))), [2.0], id="step"
+        ),
+    ],
+)
+def test_look_again(seen: Any, seconds: list[float]) -> None:
+    assert [a.after_s for a in of_type(planned(seen), CheckAgain)] == seconds
+
+
+def test_every_reason_is_explained() -> None:
+    assert [reason for reason in Reason if len(reason.__doc__ or "") < 20] == []
+    assert all(reason.value.isalnum() and reason.value[0].isupper() for reason in Reason)
+
+
+def test_status_models_read_their_own_writing() -> None:
+    body = settled_status(broker_world())
+    assert BrokerGroupStatus.model_validate(body).to_object() == body
+    assert ControllerGroup.parse({"metadata": {"name": "gantry"}, "status": None}).status is None
