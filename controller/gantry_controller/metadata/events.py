@@ -151,6 +151,7 @@ class ImportBroker(_Event, frozen=True, tag="ImportBroker/1"):
     broker_id: int
     address: str
     ha_address: str | None = None
+    state_version: int = 0
     topics: dict[str, Topic] = {}
 
 

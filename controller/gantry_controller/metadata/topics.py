@@ -67,10 +67,16 @@ def delete_topic(state: MetadataState, event: DeleteTopic) -> Result:
 
 
 def import_broker(state: MetadataState, event: ImportBroker) -> Result:
-    """Records a broker of the old kind and merges its topics."""
+    """Records a broker of the old kind and merges its topics.
+
+    An address is kept under one id only, as a broker comes back in another role. A report of a
+    deposed master, with a lower state version than that of its successor under the same id, is
+    ignored (``RouteInfoManager.registerBroker``).
+    """
     key = (event.cluster, event.name)
     known = state.imports.get(key, ())
-    # An address is kept under one id only: the same broker may come back in another role.
+    if _is_outdated(known, event):
+        return Result()
     others = tuple(
         one for one in known if one.address != event.address and one.broker_id != event.broker_id
     )
@@ -79,20 +85,46 @@ def import_broker(state: MetadataState, event: ImportBroker) -> Result:
             ResponseCode.SYSTEM_ERROR,
             f"register broker failed: {event.name} has {IMPORTED_BROKERS_MAX} brokers already",
         )
-    reported = ImportedBroker(event.broker_id, event.address, event.ha_address)
+    reported = ImportedBroker(event.broker_id, event.address, event.ha_address, event.state_version)
     brokers = tuple(sorted((*others, reported), key=lambda one: one.broker_id))
     changed = brokers != known
     if changed:
         state.imports[key] = brokers
+    changed |= _merge_topics(state, key, _fit_topics(state, key, event))
+    return Result(changed=changed)
+
+
+def is_news(state: MetadataState, event: ImportBroker) -> bool:
+    """Whether applying ``event`` would change anything: brokers repeat their report for ever."""
+    key = (event.cluster, event.name)
+    known = state.imports.get(key, ())
+    if _is_outdated(known, event):
+        return False
+    reported = ImportedBroker(event.broker_id, event.address, event.ha_address, event.state_version)
+    table = state.topic_table(key)
+    fit = _fit_topics(state, key, event)
+    return reported not in known or any(table.topics.get(name) != fit[name] for name in fit)
+
+
+def _is_outdated(known: tuple[ImportedBroker, ...], event: ImportBroker) -> bool:
+    return any(
+        one.broker_id == event.broker_id
+        and one.address != event.address
+        and one.state_version > event.state_version
+        for one in known
+    )
+
+
+def _fit_topics(state: MetadataState, key: GroupKey, event: ImportBroker) -> dict[str, Topic]:
+    """The topics of a report that may be kept; none if there are too many."""
     fit = {
         topic: config
         for topic, config in sorted(event.topics.items())
         if topic == DEFAULT_TOPIC or topic_problem(topic, config) is None
     }
-    room = TOPICS_PER_GROUP_MAX - len(state.topic_table(key).topics)
-    if len(fit) <= room:
-        changed |= _merge_topics(state, key, fit)
-    return Result(changed=changed)
+    known = state.topic_table(key).topics
+    total = len(known) + sum(topic not in known for topic in fit)
+    return fit if total <= TOPICS_PER_GROUP_MAX else {}
 
 
 def forget_import(state: MetadataState, event: ForgetImport) -> Result:

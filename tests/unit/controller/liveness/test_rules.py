@@ -195,7 +195,7 @@ def test_asking_member_is_alive_and_a_stranger_is_not() -> None:
 
 STEPS = st.lists(
     st.tuples(
-        st.floats(0.0, 2.0),
+        st.floats(0.001, 2.0),
         st.sampled_from(["beat", "old beat", "other", "close", "refuse", "gone", "lead"]),
     ),
     max_size=30,

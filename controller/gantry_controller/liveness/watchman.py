@@ -1,0 +1,221 @@
+"""The watchman of one controller node: gives the overseer a clock, a loop and a voice.
+
+It takes in heartbeats, closed connections, the operator's word and the changes of the metadata,
+keeps one timer armed for whatever is due next (a broker's time-out, a knock at a closed address),
+and proposes the elections that the overseer asks for. One turn looks at a bounded number of groups.
+A timer that fires late shows that this process stood still; then its brokers get a new time-out,
+since their heartbeats waited in our own sockets.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from gantry_protocol.process import log
+from gantry_protocol.types import BrokerId
+
+from gantry_controller.liveness import rules
+from gantry_controller.liveness.overseer import Overseer, Trigger
+from gantry_controller.liveness.prober import knock
+from gantry_controller.liveness.probes import Knock, Probes
+from gantry_controller.liveness.table import Heartbeat, HeartbeatTable, MemberKey
+from gantry_controller.metadata.events import Event, LiveMember, encode_event
+from gantry_controller.metadata.machine import MetadataStateMachine
+from gantry_controller.metadata.results import Result
+from gantry_controller.metadata.state import BrokerGroup, GroupKey, Member
+
+GROUPS_PER_TURN = 200  # about 2 ms of work
+KNOCKS_MAX = 64  # connections being opened at once
+STALL_S = 0.5
+SWEEP_S = 60.0
+FORGET_AFTER_S = 600.0
+
+Propose = Callable[[bytes, Callable[[object], None]], None]
+
+_log = log.get("liveness")
+
+
+class Watchman:
+    """Liveness of one node; see the module.
+
+    Args:
+        machine: whose applied state is watched.
+        propose: puts a command into the log and calls back with its result or an exception.
+        default_timeout_s: of brokers that have not told their own.
+        knocker: how an address is knocked at.
+    """
+
+    def __init__(
+        self,
+        machine: MetadataStateMachine,
+        propose: Propose,
+        *,
+        default_timeout_s: float,
+        knocker: Callable[[str], Awaitable[Knock]] = knock,
+    ) -> None:
+        self.table = HeartbeatTable()
+        self.elections: dict[str, int] = {}  # proposed, by reason
+        self._machine = machine
+        self._propose = propose
+        self._knocker = knocker
+        self._overseer = Overseer(machine.state, self.table, default_timeout_s=default_timeout_s)
+        self._probes = Probes(self.table)
+        self._knocks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._stopped = False
+        machine.add_listener(self._applied)
+
+    def start(self) -> None:
+        """Begins to keep time."""
+        self._sweep()
+        self._arm()
+
+    async def stop(self) -> None:
+        """Ends all timers and knocks."""
+        self._stopped = True
+        for timer in (self._timer, self._sweeper):
+            if timer is not None:
+                timer.cancel()
+        for task in list(self._knocks):
+            task.cancel()
+        await asyncio.gather(*self._knocks, return_exceptions=True)
+
+    def role_changed(self, *, leading: bool) -> None:
+        """This node began or ceased to lead the quorum."""
+        if leading == self._overseer.leading:
+            return
+        if not leading:
+            self._overseer.follow()
+            self._probes.clear()
+            return
+        now_s = self._now_s()
+        self._overseer.lead(now_s)
+        for member, row in self.table.rows():
+            if row.closed:
+                self._probes.start(member, now_s)
+        self._arm()
+
+    def heard(self, key: GroupKey, beat: Heartbeat, connection: int | None) -> None:
+        """A broker spoke, on ``connection`` or through another controller."""
+        now_s = self._now_s()
+        if self.table.heard(key, beat, now_s=now_s, connection=connection):
+            self._overseer.heard(key, now_s)
+            self._arm()
+
+    def connection_closed(self, connection: int) -> None:
+        """A connection to this node is gone."""
+        now_s = self._now_s()
+        for member in self.table.closed(connection):
+            if self._overseer.leading:
+                self._probes.start(member, now_s)
+        self._arm()
+
+    def pod_is_gone(self, group: BrokerGroup, pod_uid: str) -> None:
+        """The operator says so."""
+        now_s = self._now_s()
+        self.table.pod_is_gone(pod_uid, now_s)
+        self._overseer.look(group.key, now_s)
+        self._arm()
+
+    def live_members(
+        self, group: BrokerGroup, asking: BrokerId | None = None
+    ) -> tuple[LiveMember, ...]:
+        """The evidence for an event about ``group``."""
+        return rules.live_members(self.table, group, self._clock(), asking=asking)
+
+    def is_alive(self, group: BrokerGroup, member: Member) -> bool:
+        """Whether the member's registered process was heard in time and nothing contradicts it."""
+        return rules.is_alive(self.table, group, member, self._clock())
+
+    def first_wait_over(self, group: BrokerGroup) -> bool:
+        """Whether the first election need not wait for the last members any more."""
+        return self._overseer.first_wait_over(group, self._now_s())
+
+    def heartbeat_age_s(self, group: BrokerGroup, member: Member) -> float | None:
+        """How long ago the member's registered process was heard."""
+        row = rules.row_of(self.table, group, member)
+        return None if row is None else self._now_s() - row.seen_s
+
+    def _clock(self) -> rules.Clock:
+        return self._overseer.clock(self._now_s())
+
+    def _applied(self, event: Event, result: Result) -> None:
+        self._overseer.applied(event, result, self._now_s())
+        self._arm()
+
+    def _now_s(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _arm(self) -> None:
+        """Keeps the timer at the earliest thing due; due things run in a turn of their own."""
+        if self._stopped:
+            return
+        knock_due_s = self._probes.next_due() if len(self._knocks) < KNOCKS_MAX else None
+        due = [one for one in (self._overseer.next_due(), knock_due_s) if one is not None]
+        if not due:
+            return
+        if self._timer is not None:
+            if self._timer.when() <= min(due):
+                return
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(min(due), self._turn)
+
+    def _turn(self) -> None:
+        now_s = self._now_s()
+        assert self._timer is not None
+        if now_s - self._timer.when() > STALL_S:
+            _log.warning("process stood still", seconds=round(now_s - self._timer.when(), 3))
+            self._overseer.did_not_listen(now_s)
+        self._timer = None
+        for trigger in self._overseer.take(now_s, GROUPS_PER_TURN):
+            self._elect(trigger)
+        for member in self._probes.take(now_s, KNOCKS_MAX - len(self._knocks)):
+            self._start_knock(member)
+        self._arm()
+
+    def _elect(self, trigger: Trigger) -> None:
+        cluster, name = trigger.key
+        event = trigger.event
+        _log.info(
+            "election proposed",
+            cluster=cluster,
+            broker_name=name,
+            reason=trigger.reason,
+            master_epoch=event.expected_epoch,
+        )
+        self.elections[trigger.reason] = self.elections.get(trigger.reason, 0) + 1
+        self._propose(encode_event(event), lambda outcome: self._settled(trigger, outcome))
+
+    def _settled(self, trigger: Trigger, outcome: object) -> None:
+        ok = isinstance(outcome, Result) and outcome.ok
+        if not ok:
+            why = outcome.remark if isinstance(outcome, Result) else outcome
+            _log.info("election came to nothing", broker_name=trigger.key[1], why=why)
+        self._overseer.settled(trigger.key, self._now_s(), ok=ok)
+        self._arm()
+
+    def _start_knock(self, member: MemberKey) -> None:
+        task = asyncio.create_task(self._knock(member))
+        self._knocks.add(task)
+        task.add_done_callback(self._knocked)
+
+    async def _knock(self, member: MemberKey) -> None:
+        cluster, name, broker_id = member
+        group = self._machine.group(cluster, name)
+        known = None if group is None else group.member(broker_id)
+        outcome = Knock.OTHER if known is None else await self._knocker(known.address)
+        now_s = self._now_s()
+        if self._probes.answered(member, outcome, now_s):
+            _log.info("broker is gone", cluster=cluster, broker_name=name, broker_id=broker_id)
+            self._overseer.look((cluster, name), now_s)
+
+    def _knocked(self, task: asyncio.Task[None]) -> None:
+        self._knocks.discard(task)
+        if not task.cancelled():
+            task.result()
+        self._arm()
+
+    def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.table.sweep(loop.time() - FORGET_AFTER_S)
+        self._sweeper = loop.call_later(SWEEP_S, self._sweep)

@@ -1,0 +1,215 @@
+"""The name service's codes: 101, 103, 104, 105, 106, 206, 216, 224, 304, 901.
+
+Every body is compact JSON with quoted keys: Go clients split the text by hand, all others read
+either form. While no leader can be reached the answer is 1, on which clients keep the route they
+have; 17 would be a statement about the topic.
+"""
+
+from gantry_protocol.bodies import (
+    BrokerMemberGroup,
+    BrokerMemberGroupBody,
+    TopicList,
+    decode_registration,
+    encode_body,
+)
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.headers import from_ext, to_ext
+from gantry_protocol.headers.nameserver import (
+    DeleteTopicFromNamesrvRequestHeader,
+    GetBrokerMemberGroupRequestHeader,
+    GetRouteInfoRequestHeader,
+    GetTopicsByClusterRequestHeader,
+    RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
+    UnRegisterBrokerRequestHeader,
+)
+from gantry_protocol.records import masked_crc
+from gantry_protocol.types import BrokerId
+
+from gantry_controller.metadata.events import DeleteTopic, ForgetImport, ImportBroker
+from gantry_controller.metadata.machine import MetadataStateMachine
+from gantry_controller.metadata.results import Result
+from gantry_controller.metadata.state import GroupKey, Topic
+from gantry_controller.metadata.topics import is_news
+from gantry_controller.nameserver import routes
+from gantry_controller.nameserver.imports import Imports
+from gantry_controller.remoting.desk import Desk, Exchange, Route, Serve
+
+NO_ROUTE = (
+    "No topic route info in name server for the topic: {topic}\n"
+    "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+)
+MASTER_ID = 0
+
+
+class NameRequests:
+    """Handlers of the name service's codes on one node."""
+
+    def __init__(self, desk: Desk, machine: MetadataStateMachine, imports: Imports) -> None:
+        self._desk = desk
+        self._machine = machine
+        self._imports = imports
+        code = RequestCode
+        desk.add(
+            {
+                code.GET_KV_CONFIG: Route(self._no_kv, anywhere=True),
+                code.REGISTER_BROKER: _route(self._register),
+                code.UNREGISTER_BROKER: _route(self._unregister),
+                code.GET_ROUTEINFO_BY_TOPIC: _route(self._topic_route),
+                code.GET_BROKER_CLUSTER_INFO: _route(self._cluster_info),
+                code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _route(self._all_topics),
+                code.DELETE_TOPIC_IN_NAMESRV: _route(self._delete_topic),
+                code.GET_TOPICS_BY_CLUSTER: _route(self._topics_of_cluster),
+                code.GET_SYSTEM_TOPIC_LIST_FROM_NS: _route(self._system_topics),
+                code.GET_BROKER_MEMBER_GROUP: _route(self._member_group),
+            }
+        )
+
+    def _topic_route(self, exchange: Exchange) -> None:
+        topic = from_ext(GetRouteInfoRequestHeader, exchange.request.ext).topic
+
+        def answer() -> RemotingCommand:
+            route = routes.topic_route(self._machine.state, topic)
+            if route is None:
+                remark = NO_ROUTE.format(topic=topic)
+                return reply(exchange.request, ResponseCode.TOPIC_NOT_EXIST, remark)
+            return reply(exchange.request, body=encode_body(route))
+
+        self._desk.read(exchange, answer)
+
+    def _cluster_info(self, exchange: Exchange) -> None:
+        def answer() -> RemotingCommand:
+            info = routes.cluster_info(self._machine.state)
+            return reply(exchange.request, body=encode_body(info))
+
+        self._desk.read(exchange, answer)
+
+    def _all_topics(self, exchange: Exchange) -> None:
+        def answer() -> RemotingCommand:
+            topics = TopicList(routes.all_topics(self._machine.state))
+            return reply(exchange.request, body=encode_body(topics))
+
+        self._desk.read(exchange, answer)
+
+    def _topics_of_cluster(self, exchange: Exchange) -> None:
+        cluster = from_ext(GetTopicsByClusterRequestHeader, exchange.request.ext).cluster
+
+        def answer() -> RemotingCommand:
+            topics = TopicList(routes.topics_of_cluster(self._machine.state, cluster))
+            return reply(exchange.request, body=encode_body(topics))
+
+        self._desk.read(exchange, answer)
+
+    def _system_topics(self, exchange: Exchange) -> None:
+        """304: the names of clusters and groups, and some broker's address."""
+
+        def answer() -> RemotingCommand:
+            info = routes.cluster_info(self._machine.state)
+            names = [*info.cluster_addr_table, *info.broker_addr_table]
+            addresses = [
+                address
+                for data in info.broker_addr_table.values()
+                for address in data.broker_addrs.values()
+            ]
+            body = TopicList(names, addresses[0] if addresses else None)
+            return reply(exchange.request, body=encode_body(body))
+
+        self._desk.read(exchange, answer)
+
+    def _member_group(self, exchange: Exchange) -> None:
+        header = from_ext(GetBrokerMemberGroupRequestHeader, exchange.request.ext)
+
+        def answer() -> RemotingCommand:
+            key = (header.cluster_name, header.broker_name)
+            data = routes.broker_data(self._machine.state, key)
+            addresses = {BrokerId(one): data.broker_addrs[one] for one in data.broker_addrs}
+            group = BrokerMemberGroup(addresses, header.broker_name, header.cluster_name)
+            return reply(exchange.request, body=encode_body(BrokerMemberGroupBody(group)))
+
+        self._desk.read(exchange, answer)
+
+    def _no_kv(self, exchange: Exchange) -> RemotingCommand:
+        """101: there is no key-value store; a key that is not there is the usual answer."""
+        remark = "No config item, Namespace and key are not kept by this name server"
+        return reply(exchange.request, ResponseCode.QUERY_NOT_FOUND, remark)
+
+    def _delete_topic(self, exchange: Exchange) -> None:
+        header = from_ext(DeleteTopicFromNamesrvRequestHeader, exchange.request.ext)
+        event = DeleteTopic(cluster=header.cluster_name or "", name="", topic=header.topic)
+        self._desk.write(
+            exchange, event, lambda result: reply(exchange.request, result.code, result.remark)
+        )
+
+    def _register(self, exchange: Exchange) -> RemotingCommand | None:
+        """103: a broker of the old kind; only news goes into the log."""
+        header = from_ext(RegisterBrokerRequestHeader, exchange.request.ext)
+        data = exchange.request.body
+        if header.body_crc32 and header.body_crc32 != masked_crc(data):
+            return reply(exchange.request, ResponseCode.SYSTEM_ERROR, "crc32 not match")
+        wrapper = decode_registration(
+            data, compressed=header.compressed
+        ).topic_config_serialize_wrapper
+        key = (header.cluster_name, header.broker_name)
+        known = self._machine.state.imports.get(key, ())
+        if len(wrapper.topic_config_table) == 1 and all(
+            one.address != header.broker_addr for one in known
+        ):  # an increment, and there is nothing to add it to
+            return reply(exchange.request, ResponseCode.SYSTEM_ERROR, "register broker failed")
+        event = ImportBroker(
+            cluster=header.cluster_name,
+            name=header.broker_name,
+            broker_id=header.broker_id,
+            address=header.broker_addr,
+            ha_address=header.ha_server_addr,
+            state_version=wrapper.data_version.state_version,
+            topics={
+                topic: Topic(
+                    read_queue_nums=config.read_queue_nums,
+                    write_queue_nums=config.write_queue_nums,
+                    perm=config.perm,
+                    topic_sys_flag=config.topic_sys_flag,
+                    order=config.order,
+                )
+                for topic, config in wrapper.topic_config_table.items()
+                if header.broker_id == MASTER_ID  # a replica's table is its master's
+            },
+        )
+        timeout_ms = header.heartbeat_timeout_ms
+        timeout_s = None if timeout_ms is None or timeout_ms <= 0 else timeout_ms / 1000
+        if not self._imports.reported(key, header.broker_addr, timeout_s, exchange.origin):
+            return reply(exchange.request, ResponseCode.SYSTEM_ERROR, "register broker failed")
+        if not is_news(self._machine.state, event):
+            return self._registered(exchange, key, header.broker_id, Result())
+        self._desk.write(
+            exchange,
+            event,
+            lambda result: self._registered(exchange, key, header.broker_id, result),
+        )
+        return None
+
+    def _registered(
+        self, exchange: Exchange, key: GroupKey, broker_id: int, result: Result
+    ) -> RemotingCommand:
+        """A replica learns its master, and where that one replicates, from this answer."""
+        brokers = self._machine.state.imports.get(key, ())
+        masters = [one for one in brokers if one.broker_id == MASTER_ID]
+        header = RegisterBrokerResponseHeader()
+        if masters and broker_id != MASTER_ID:
+            header = RegisterBrokerResponseHeader(
+                ha_server_addr=masters[0].ha_address, master_addr=masters[0].address
+            )
+        return reply(exchange.request, result.code, result.remark, to_ext(header))
+
+    def _unregister(self, exchange: Exchange) -> None:
+        header = from_ext(UnRegisterBrokerRequestHeader, exchange.request.ext)
+        event = ForgetImport(
+            cluster=header.cluster_name, name=header.broker_name, address=header.broker_addr
+        )
+        self._desk.write(
+            exchange, event, lambda result: reply(exchange.request, result.code, result.remark)
+        )
+
+
+def _route(serve: Serve) -> Route:
+    return Route(serve, without_leader=ResponseCode.SYSTEM_ERROR)

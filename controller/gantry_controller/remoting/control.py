@@ -1,0 +1,417 @@
+"""The controller's own codes: 904, 1001 … 1006, 1009 … 1013, and topics (17, 21, 215).
+
+Each handler reads its header, adds what the leader knows of the members, and leaves the decision to
+the event's ``apply``. Only what cannot be read at all is refused here.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from gantry_protocol.bodies import (
+    SyncStateSetBody,
+    TopicConfig,
+    TopicConfigTable,
+    decode_body,
+    encode_body,
+)
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.errors import BodyError
+from gantry_protocol.headers import from_ext, to_ext
+from gantry_protocol.headers.brokeradmin import (
+    CreateTopicRequestHeader,
+    CreateTopicResponseHeader,
+    DeleteTopicRequestHeader,
+    GetAllTopicConfigRequestHeader,
+)
+from gantry_protocol.headers.controller import (
+    NO_BROKER,
+    AlterSyncStateSetRequestHeader,
+    ApplyBrokerIdRequestHeader,
+    ApplyBrokerIdResponseHeader,
+    BrokerHeartbeatRequestHeader,
+    CleanBrokerDataRequestHeader,
+    ElectMasterRequestHeader,
+    GetMetadataResponseHeader,
+    GetNextBrokerIdRequestHeader,
+    GetNextBrokerIdResponseHeader,
+    GetReplicaInfoRequestHeader,
+    RegisterBrokerToControllerRequestHeader,
+)
+from gantry_protocol.types import BrokerId, Epoch, Offset
+
+from gantry_controller.liveness.table import Heartbeat
+from gantry_controller.liveness.watchman import Watchman
+from gantry_controller.metadata.events import (
+    AlterSyncStateSet,
+    ApplyBrokerId,
+    CleanBrokerData,
+    CreateTopic,
+    DeleteTopic,
+    ElectMaster,
+    LiveMember,
+    RegisterBroker,
+)
+from gantry_controller.metadata.machine import MetadataStateMachine
+from gantry_controller.metadata.results import Result
+from gantry_controller.metadata.state import FIRST_BROKER_ID, BrokerGroup, GroupKey, Topic
+from gantry_controller.remoting import replies
+from gantry_controller.remoting.desk import Desk, Exchange, Route
+
+TIMEOUT_MIN_S = 0.1
+TIMEOUT_MAX_S = 600.0
+"""A broker states its own heartbeat time-out; beyond these bounds it is a mistake."""
+
+SET_SIZE_MAX = 1000
+NAMES_MAX = 10_000  # of groups in one 1006
+CONFIG_BLACK_LIST = ("configBlackList", "configStorePath", "rocketmqHome")
+
+Describe = Callable[[], GetMetadataResponseHeader]
+
+
+class ControllerRequests:
+    """Handlers of the controller's codes on one node.
+
+    Args:
+        desk: the way into the log and back.
+        machine: the applied state.
+        watchman: who is alive.
+        describe: the answer to 1005.
+        listing: the answer to 1010, ``key=value`` by key.
+        default_timeout_s: for a registered process that has not sent a heartbeat yet.
+        refresh: takes note of a heartbeat of a broker of the old kind (group, address); False if
+            there is none.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        machine: MetadataStateMachine,
+        watchman: Watchman,
+        *,
+        describe: Describe,
+        listing: Callable[[], dict[str, str]],
+        default_timeout_s: float,
+        refresh: Callable[[GroupKey, str], bool],
+    ) -> None:
+        self._desk = desk
+        self._machine = machine
+        self._watchman = watchman
+        self._describe = describe
+        self._listing = listing
+        self._default_timeout_s = default_timeout_s
+        self._refresh = refresh
+        desk.add(self._routes())
+
+    def _routes(self) -> dict[int, Route]:
+        code = RequestCode
+        return {
+            code.BROKER_HEARTBEAT: Route(self._heartbeat, anywhere=True),
+            code.CONTROLLER_GET_METADATA_INFO: Route(self._metadata, anywhere=True),
+            code.UPDATE_CONTROLLER_CONFIG: Route(self._update_config, anywhere=True),
+            code.GET_CONTROLLER_CONFIG: Route(self._get_config, anywhere=True),
+            code.CONTROLLER_ALTER_SYNC_STATE_SET: Route(self._alter),
+            code.CONTROLLER_ELECT_MASTER: Route(self._elect),
+            code.CONTROLLER_REGISTER_BROKER: Route(self._register),
+            code.CONTROLLER_GET_REPLICA_INFO: Route(self._replica_info),
+            code.CONTROLLER_GET_SYNC_STATE_DATA: Route(self._sync_state_data),
+            code.CLEAN_BROKER_DATA: Route(self._clean),
+            code.CONTROLLER_GET_NEXT_BROKER_ID: Route(self._next_id),
+            code.CONTROLLER_APPLY_BROKER_ID: Route(self._apply_id),
+            code.UPDATE_AND_CREATE_TOPIC: Route(self._create_topic),
+            code.GET_ALL_TOPIC_CONFIG: Route(self._topics),
+            code.DELETE_TOPIC_IN_BROKER: Route(self._delete_topic),
+        }
+
+    # Answered by any node.
+
+    def _heartbeat(self, exchange: Exchange) -> RemotingCommand:
+        """904: oneway, to every controller; real brokers never see the answer."""
+        header = from_ext(BrokerHeartbeatRequestHeader, exchange.request.ext)
+        key = (header.cluster_name, header.broker_name)
+        if header.broker_id is None:
+            if self._refresh(key, header.broker_addr):
+                return reply(exchange.request)
+            code = ResponseCode.CONTROLLER_INVALID_REQUEST
+            return reply(exchange.request, code, "Heart beat with empty brokerId")
+        timeout_s = header.heartbeat_timeout_ms / 1000
+        beat = Heartbeat(
+            broker_id=header.broker_id,
+            timeout_s=min(max(timeout_s, TIMEOUT_MIN_S), TIMEOUT_MAX_S),
+            incarnation=header.incarnation or "",
+            epoch=header.epoch,
+            max_offset=header.max_offset,
+            confirm_offset=header.confirm_offset,
+            priority=header.election_priority,
+            draining=header.draining,
+            pod_uid=header.pod_uid,
+        )
+        self._watchman.heard(key, beat, exchange.connection.id)
+        return reply(exchange.request, remark="Heart beat success")
+
+    def _metadata(self, exchange: Exchange) -> RemotingCommand:
+        """1005."""
+        return reply(exchange.request, ext=to_ext(self._describe()))
+
+    def _get_config(self, exchange: Exchange) -> RemotingCommand:
+        """1010, in the syntax of Java's properties files."""
+        lines = (f"{key}={value}\n" for key, value in sorted(self._listing().items()))
+        return reply(exchange.request, body="".join(lines).encode())
+
+    def _update_config(self, exchange: Exchange) -> RemotingCommand:
+        """1009: no setting changes while a controller runs."""
+        text = exchange.request.body.decode("utf-8", "replace")
+        keys = {line.partition("=")[0].strip() for line in text.splitlines() if "=" in line}
+        remark = "The settings of a controller change by a restart only"
+        if keys & set(CONFIG_BLACK_LIST):
+            remark = "Can not update config in black list."
+        return reply(exchange.request, ResponseCode.NO_PERMISSION, remark)
+
+    # Answered by the leader: events.
+
+    def _alter(self, exchange: Exchange) -> None:
+        header = from_ext(AlterSyncStateSetRequestHeader, exchange.request.ext)
+        body = decode_body(SyncStateSetBody, exchange.request.body)
+        if len(body.sync_state_set) > SET_SIZE_MAX:
+            raise BodyError(f"A sync-state set of {len(body.sync_state_set)} ids is a mistake.")
+        event = AlterSyncStateSet(
+            cluster=header.cluster_name or "",
+            name=header.broker_name,
+            master_id=header.master_broker_id,
+            master_epoch=header.master_epoch,
+            incarnation=header.incarnation or "",
+            new_set=tuple(body.sync_state_set),
+            expected_set_epoch=body.sync_state_set_epoch,
+            live=self._live(header.cluster_name, header.broker_name),
+        )
+        self._desk.write(exchange, event, partial(replies.alter_reply, exchange.request))
+
+    def _elect(self, exchange: Exchange) -> None:
+        header = from_ext(ElectMasterRequestHeader, exchange.request.ext)
+        group = self._group(header.cluster_name, header.broker_name)
+        requester = None if header.broker_id == NO_BROKER else header.broker_id
+        asking = None if header.designate_elect else requester
+        event = ElectMaster(
+            cluster=header.cluster_name,
+            name=header.broker_name,
+            requester=requester,
+            designate=header.designate_elect,
+            incarnation=header.incarnation or "",
+            expected_epoch=header.master_epoch,
+            live=() if group is None else self._watchman.live_members(group, asking),
+            first_wait_over=group is not None and self._watchman.first_wait_over(group),
+        )
+        self._desk.write(exchange, event, partial(replies.elect_reply, exchange.request))
+
+    def _register(self, exchange: Exchange) -> None:
+        header = from_ext(RegisterBrokerToControllerRequestHeader, exchange.request.ext)
+        event = RegisterBroker(
+            cluster=header.cluster_name or "",
+            name=header.broker_name,
+            broker_id=header.broker_id,
+            address=header.broker_address,
+            incarnation=header.incarnation or "",
+            pod_uid=header.pod_uid,
+            ha_port=header.ha_port,
+            last_epoch=header.last_epoch or Epoch(0),
+        )
+
+        def answer(result: Result) -> RemotingCommand:
+            self._heard_by_registration(exchange, header, result)
+            return replies.register_reply(
+                exchange.request,
+                result,
+                cluster=header.cluster_name,
+                name=header.broker_name,
+                broker_id=header.broker_id,
+                topics_version=self._topics_version(result.group),
+            )
+
+        self._desk.write(exchange, event, answer)
+
+    def _heard_by_registration(
+        self,
+        exchange: Exchange,
+        header: RegisterBrokerToControllerRequestHeader,
+        result: Result,
+    ) -> None:
+        """A process that names itself has said in its registration all that a heartbeat says."""
+        if not result.ok or result.group is None or not header.incarnation:
+            return
+        beat = Heartbeat(
+            broker_id=header.broker_id,
+            timeout_s=self._default_timeout_s,
+            incarnation=header.incarnation,
+            epoch=Epoch(-1) if header.last_epoch is None else header.last_epoch,
+            max_offset=Offset(-1) if header.max_offset is None else header.max_offset,
+            pod_uid=header.pod_uid,
+        )
+        self._watchman.heard(result.group.key, beat, exchange.origin)
+
+    def _clean(self, exchange: Exchange) -> RemotingCommand | None:
+        header = from_ext(CleanBrokerDataRequestHeader, exchange.request.ext)
+        ids: tuple[BrokerId, ...] | None = None
+        if not header.clean_living_broker and (header.broker_ids_to_clean or "").strip():
+            try:
+                ids = _parse_ids(header.broker_ids_to_clean or "")
+            except ValueError as error:
+                code = ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
+                remark = (
+                    "Please set the option <brokerControllerIdsToClean> according to the format, "
+                    f"exception: {error}"
+                )
+                return reply(exchange.request, code, remark)
+        event = CleanBrokerData(
+            cluster=header.cluster_name or "",
+            name=header.broker_name,
+            broker_ids=ids,
+            clean_living=header.clean_living_broker,
+            live=self._live(header.cluster_name, header.broker_name),
+        )
+        self._desk.write(exchange, event, partial(_plain, exchange.request))
+        return None
+
+    def _apply_id(self, exchange: Exchange) -> None:
+        header = from_ext(ApplyBrokerIdRequestHeader, exchange.request.ext)
+        event = ApplyBrokerId(
+            cluster=header.cluster_name or "",
+            name=header.broker_name,
+            broker_id=header.applied_broker_id,
+            check_code=header.register_check_code,
+        )
+        echo = to_ext(ApplyBrokerIdResponseHeader(header.cluster_name, header.broker_name))
+
+        def answer(result: Result) -> RemotingCommand:
+            return reply(exchange.request, result.code, result.remark, echo)
+
+        self._desk.write(exchange, event, answer)
+
+    def _create_topic(self, exchange: Exchange) -> None:
+        header = from_ext(CreateTopicRequestHeader, exchange.request.ext)
+        config = Topic(
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            topic_sys_flag=header.topic_sys_flag,
+            order=header.order,
+        )
+        event = CreateTopic(
+            cluster=header.cluster_name or "",
+            name=header.broker_name or "",
+            topic=header.topic,
+            config=config,
+        )
+        self._desk.write(exchange, event, partial(_topics_changed, exchange.request))
+
+    def _delete_topic(self, exchange: Exchange) -> None:
+        header = from_ext(DeleteTopicRequestHeader, exchange.request.ext)
+        event = DeleteTopic(
+            cluster=header.cluster_name or "", name=header.broker_name or "", topic=header.topic
+        )
+        self._desk.write(exchange, event, partial(_topics_changed, exchange.request))
+
+    # Answered by the leader: reads.
+
+    def _replica_info(self, exchange: Exchange) -> None:
+        header = from_ext(GetReplicaInfoRequestHeader, exchange.request.ext)
+
+        def answer() -> RemotingCommand:
+            group = self._group(header.cluster_name, header.broker_name)
+            live = () if group is None else self._watchman.live_members(group)
+            return replies.replica_info_reply(
+                exchange.request,
+                group,
+                topics_version=self._topics_version(group),
+                draining=(one.broker_id for one in live if one.draining),
+            )
+
+        self._desk.read(exchange, answer)
+
+    def _next_id(self, exchange: Exchange) -> None:
+        header = from_ext(GetNextBrokerIdRequestHeader, exchange.request.ext)
+        key = (header.cluster_name or "", header.broker_name)
+
+        def answer() -> RemotingCommand:
+            group = self._machine.state.groups.get(key)  # a tombstone knows the next id, too
+            next_id = FIRST_BROKER_ID if group is None else group.next_broker_id
+            echo = GetNextBrokerIdResponseHeader(header.cluster_name, header.broker_name, next_id)
+            return reply(exchange.request, ext=to_ext(echo))
+
+        self._desk.read(exchange, answer)
+
+    def _sync_state_data(self, exchange: Exchange) -> RemotingCommand | None:
+        names = decode_body(list[str], exchange.request.body) if exchange.request.body else []
+        if not names or len(names) > NAMES_MAX:
+            remark = "not set any response code"
+            return reply(exchange.request, ResponseCode.SYSTEM_ERROR, remark)
+
+        def answer() -> RemotingCommand:
+            found = {name: self._group(None, name) for name in names}
+            table = {
+                name: replies.replicas_info(
+                    group, (one.broker_id for one in self._watchman.live_members(group))
+                )
+                for name, group in found.items()
+                if group is not None
+            }
+            return replies.sync_state_data_reply(exchange.request, table)
+
+        self._desk.read(exchange, answer)
+        return None
+
+    def _topics(self, exchange: Exchange) -> None:
+        header = from_ext(GetAllTopicConfigRequestHeader, exchange.request.ext)
+
+        def answer() -> RemotingCommand:
+            group = self._group(header.cluster_name, header.broker_name or "")
+            if group is None:
+                remark = f"There is no broker group {header.broker_name}"
+                return reply(exchange.request, ResponseCode.SYSTEM_ERROR, remark)
+            table = self._machine.state.topic_table(group.key)
+            body = TopicConfigTable(
+                topic_config_table={
+                    topic: _topic_config(topic, config)
+                    for topic, config in sorted(table.topics.items())
+                },
+                topics_version=table.version,
+            )
+            return reply(exchange.request, body=encode_body(body))
+
+        self._desk.read(exchange, answer)
+
+    # What they share.
+
+    def _group(self, cluster: str | None, name: str) -> BrokerGroup | None:
+        return self._machine.group(cluster, name)
+
+    def _live(self, cluster: str | None, name: str) -> tuple[LiveMember, ...]:
+        group = self._group(cluster, name)
+        return () if group is None else self._watchman.live_members(group)
+
+    def _topics_version(self, group: BrokerGroup | None) -> int:
+        return 0 if group is None else self._machine.state.topic_table(group.key).version
+
+
+def _plain(to: RemotingCommand, result: Result) -> RemotingCommand:
+    return reply(to, result.code, result.remark)
+
+
+def _topics_changed(to: RemotingCommand, result: Result) -> RemotingCommand:
+    ext = to_ext(CreateTopicResponseHeader(result.topics_version))
+    return reply(to, result.code, result.remark, ext)
+
+
+def _topic_config(name: str, topic: Topic) -> TopicConfig:
+    return TopicConfig(
+        topic_name=name,
+        read_queue_nums=topic.read_queue_nums,
+        write_queue_nums=topic.write_queue_nums,
+        perm=topic.perm,
+        topic_sys_flag=topic.topic_sys_flag,
+        order=topic.order,
+    )
+
+
+def _parse_ids(text: str) -> tuple[BrokerId, ...]:
+    parts: Iterable[str] = text.split(";")
+    return tuple(sorted({BrokerId(int(part)) for part in parts}))

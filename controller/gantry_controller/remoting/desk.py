@@ -1,0 +1,256 @@
+"""The desk: every request's way to whoever can answer it, and its answer's way back.
+
+A request is answered here at once (``anywhere``), or by the leader: by an event in the log, whose
+result is the answer, or by a linearizable read. A node that does not lead passes the request on to
+the leader, once: what another node has passed on is never passed on again. Java brokers look for a
+new leader only every ten seconds, so this is what hides a change of leader from them.
+
+Every request is answered within ``ANSWER_WITHIN_S``. A Java broker closes its connection after 3 s
+without an answer, and upstream takes a closed connection for a dead broker.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.errors import GantryError, WireError
+from gantry_protocol.process import log
+from gantry_protocol.remoting.deadlines import Deadlines
+from gantry_protocol.remoting.server import Connection, not_supported
+from gantry_protocol.types import NodeId
+
+from gantry_controller.metadata.events import Event, encode_event
+from gantry_controller.metadata.results import Result
+from gantry_controller.raft.errors import NotLeader, Overloaded
+from gantry_controller.remoting.forwarder import FORWARDED, Forwarder
+
+ANSWER_WITHIN_S = 2.5
+COMMAND_BYTES_MAX = 2 * 1024 * 1024  # a broker of the old kind with 50,000 topics
+NOT_LEADER_REMARK = "The controller is not in leader state"
+
+_log = log.get("desk")
+
+
+class Quorum(Protocol):
+    """What the desk needs of the Raft node."""
+
+    @property
+    def node_id(self) -> NodeId:
+        """This node."""
+
+    @property
+    def leader_id(self) -> NodeId | None:
+        """Who leads, as far as this node knows."""
+
+    @property
+    def is_serving_leader(self) -> bool:
+        """Whether this node leads and has applied all that was committed before it did."""
+
+    def propose(self, command: bytes, done: Callable[[Any], None]) -> None:
+        """Calls ``done`` with the result of applying ``command``, or with an exception."""
+
+    def read(self, done: Callable[[Exception | None], None]) -> None:
+        """Calls ``done`` with None once the local state is as new as this call."""
+
+
+class Exchange:
+    """One request that waits for its answer."""
+
+    __slots__ = ("connection", "forwarded", "number", "request", "route")
+
+    def __init__(
+        self, connection: Connection, request: RemotingCommand, route: "Route", number: int
+    ) -> None:
+        self.connection = connection
+        self.request = request
+        self.route = route
+        self.number = number
+        self.forwarded = request.ext is not None and FORWARDED in request.ext
+
+    @property
+    def origin(self) -> int | None:
+        """The number of the sender's connection; None if another node passed the request on."""
+        return None if self.forwarded else self.connection.id
+
+
+Serve = Callable[[Exchange], RemotingCommand | None]
+"""Answers now, or returns None and has called one of the desk's verbs."""
+
+
+class Route(NamedTuple):
+    """How one code is served.
+
+    Attributes:
+        serve: the handler.
+        anywhere: any node answers, from what it has.
+        without_leader: the code of the answer while no leader can be reached.
+    """
+
+    serve: Serve
+    anywhere: bool = False
+    without_leader: ResponseCode = ResponseCode.CONTROLLER_NOT_LEADER
+
+
+class Desk:
+    """One node's desk; its ``handle`` is the handler of the remoting servers.
+
+    Args:
+        quorum: the Raft node.
+        forwarder: the way to the leader.
+    """
+
+    def __init__(self, quorum: Quorum, forwarder: Forwarder) -> None:
+        self.requests: dict[int, int] = {}  # by code
+        self.expired = 0
+        self._quorum = quorum
+        self._forwarder = forwarder
+        self._routes: dict[int, Route] = {}
+        self._open: dict[int, Exchange] = {}
+        self._deadlines = Deadlines(self._expire)
+        self._numbers = 0
+
+    def add(self, routes: dict[int, Route]) -> None:
+        """Serves more codes."""
+        self._routes.update(routes)
+
+    def close(self) -> None:
+        """Answers nothing any more."""
+        self._deadlines.clear()
+        self._open.clear()
+
+    def handle(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """Serves one request (``gantry_protocol.remoting.server.Handler``)."""
+        route = self._routes.get(request.code)
+        if route is None:
+            return not_supported(request)
+        self.requests[request.code] = self.requests.get(request.code, 0) + 1
+        self._numbers += 1
+        exchange = Exchange(connection, request, route, self._numbers)
+        if route.anywhere:
+            return route.serve(exchange)
+        self._open[exchange.number] = exchange
+        self._deadlines.add(exchange.number, ANSWER_WITHIN_S)
+        try:
+            answer = self._serve_or_pass_on(exchange)
+        except Exception:
+            self._close(exchange)
+            raise
+        if answer is not None:
+            self._close(exchange)
+        return answer
+
+    # What handlers call.
+
+    def write(
+        self, exchange: Exchange, event: Event, answer: Callable[[Result], RemotingCommand]
+    ) -> None:
+        """Puts ``event`` into the log; its result makes the answer.
+
+        Raises:
+            WireError: the request carries more than any honest one does.
+        """
+
+        def done(outcome: object) -> None:
+            if isinstance(outcome, Result):
+                self._answer(exchange, lambda: answer(outcome))
+            else:
+                self._failed(exchange, outcome)
+
+        command = encode_event(event)
+        if len(command) > COMMAND_BYTES_MAX:
+            raise WireError(
+                f"The request makes an event of {len(command)} bytes; "
+                f"more than {COMMAND_BYTES_MAX} are a mistake."
+            )
+        self._quorum.propose(command, done)
+
+    def read(self, exchange: Exchange, answer: Callable[[], RemotingCommand]) -> None:
+        """Makes the answer from the state once that is as new as this request."""
+
+        def done(error: Exception | None) -> None:
+            if error is None:
+                self._answer(exchange, answer)
+            else:
+                self._failed(exchange, error)
+
+        self._quorum.read(done)
+
+    # Inside.
+
+    def _serve_or_pass_on(self, exchange: Exchange) -> RemotingCommand | None:
+        quorum = self._quorum
+        if quorum.is_serving_leader:
+            return exchange.route.serve(exchange)
+        if quorum.leader_id == quorum.node_id:
+            # Just elected: what the handler looks at may be older than its predecessor's answers.
+            self._when_serving(exchange)
+            return None
+        return self._pass_on(exchange, quorum.leader_id)
+
+    def _when_serving(self, exchange: Exchange) -> None:
+        def done(error: Exception | None) -> None:
+            if error is not None:
+                self._failed(exchange, error)
+                return
+            try:
+                answer = exchange.route.serve(exchange)
+            except GantryError as problem:
+                answer = reply(exchange.request, ResponseCode.SYSTEM_ERROR, str(problem))
+            if answer is not None:
+                self._send(exchange, answer)
+
+        self._quorum.read(done)
+
+    def _pass_on(self, exchange: Exchange, leader: NodeId | None) -> RemotingCommand | None:
+        if leader is None or leader == self._quorum.node_id or exchange.forwarded:
+            return self._no_leader(exchange)
+
+        def done(outcome: RemotingCommand | Exception) -> None:
+            if isinstance(outcome, RemotingCommand):
+                self._send(exchange, outcome)
+            else:
+                self._send(exchange, self._no_leader(exchange))
+
+        self._forwarder.forward(leader, exchange.request, done)
+        return None
+
+    def _failed(self, exchange: Exchange, error: object) -> None:
+        answer: RemotingCommand | None
+        if isinstance(error, NotLeader):  # it was not taken, so another may
+            answer = self._pass_on(exchange, error.leader)
+        elif isinstance(error, Overloaded):
+            answer = reply(exchange.request, ResponseCode.SYSTEM_BUSY, str(error))
+        else:  # lost on its way into the log; whether it took effect is unknown
+            answer = reply(exchange.request, exchange.route.without_leader, str(error))
+        if answer is not None:
+            self._send(exchange, answer)
+
+    @staticmethod
+    def _no_leader(exchange: Exchange) -> RemotingCommand:
+        return reply(exchange.request, exchange.route.without_leader, NOT_LEADER_REMARK)
+
+    def _answer(self, exchange: Exchange, make: Callable[[], RemotingCommand]) -> None:
+        try:
+            answer = make()
+        except Exception as error:  # noqa: BLE001 - runs inside the node's apply loop, which goes on
+            _log.exception("answer could not be made", error, code=exchange.request.code)
+            answer = reply(exchange.request, ResponseCode.SYSTEM_ERROR, str(error))
+        self._send(exchange, answer)
+
+    def _send(self, exchange: Exchange, answer: RemotingCommand) -> None:
+        if self._close(exchange):
+            exchange.connection.reply(exchange.request, answer)
+
+    def _close(self, exchange: Exchange) -> bool:
+        self._deadlines.remove(exchange.number)
+        return self._open.pop(exchange.number, None) is not None
+
+    def _expire(self, number: int) -> None:
+        exchange = self._open.pop(number, None)
+        if exchange is None:
+            return
+        self.expired += 1
+        busy = "The quorum did not answer in time; whether the request took effect is unknown"
+        answer = reply(exchange.request, ResponseCode.SYSTEM_BUSY, busy)
+        exchange.connection.reply(exchange.request, answer)

@@ -1,0 +1,117 @@
+"""Requests passed on to the leader, over one pipelined connection.
+
+The connection is made when the first request needs it and follows the leader. While it is being
+made a bounded number of requests waits; each request is sent at most once, so nothing that may have
+taken effect is ever repeated.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from gantry_protocol.command import RemotingCommand
+from gantry_protocol.errors import Busy, RemotingError
+from gantry_protocol.remoting.client import RemotingClient
+from gantry_protocol.types import NodeId
+
+FORWARDED = "gantryForwarded"
+"""The extension field that marks a request as passed on; it must not travel further."""
+
+WAITING_MAX = 4096
+CONNECT_TIMEOUT_S = 1.0
+CALL_TIMEOUT_S = 2.3  # less than the desk's own deadline
+
+Done = Callable[[RemotingCommand | Exception], None]
+
+
+class Forwarder:
+    """The way to the leader.
+
+    Args:
+        address_of: the remoting address of a node.
+    """
+
+    def __init__(self, address_of: Callable[[NodeId], str]) -> None:
+        self.forwarded = 0
+        self.failed = 0
+        self._address_of = address_of
+        self._leader: NodeId | None = None
+        self._client: RemotingClient | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._waiting: deque[tuple[RemotingCommand, Done]] = deque()
+
+    def forward(self, leader: NodeId, request: RemotingCommand, done: Done) -> None:
+        """Sends a copy of ``request`` to ``leader``; ``done`` gets the answer, or what failed."""
+        self.forwarded += 1
+        if leader != self._leader:
+            self._follow(leader)
+        copy = RemotingCommand(
+            code=request.code,
+            flag=request.flag,
+            language=request.language,
+            version=request.version,
+            ext={**(request.ext or {}), FORWARDED: "1"},
+            body=request.body,
+        )
+        if self._client is not None and not self._client.closed:
+            self._send(self._client, copy, done)
+        elif len(self._waiting) >= WAITING_MAX:
+            self._fail(done, Busy("Too many requests wait for a connection to the leader."))
+        else:
+            self._waiting.append((copy, done))
+            if self._connecting is None:
+                self._connecting = asyncio.create_task(self._connect(leader))
+
+    async def close(self) -> None:
+        """Ends the connection; what waits fails."""
+        task = self._connecting
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        self._drop(Busy("This node stops."))
+
+    def _follow(self, leader: NodeId) -> None:
+        self._leader = leader
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._connecting = None
+        self._drop(Busy("The leader changed."))
+
+    def _drop(self, why: RemotingError) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+        while self._waiting:
+            _, done = self._waiting.popleft()
+            self._fail(done, why)
+
+    async def _connect(self, leader: NodeId) -> None:
+        client = RemotingClient()
+        try:
+            await client.connect(self._address_of(leader), CONNECT_TIMEOUT_S)
+        except RemotingError as error:
+            self._connecting = None
+            self._drop(error)
+            return
+        self._connecting = None
+        self._client = client
+        while self._waiting:
+            self._send(client, *self._waiting.popleft())
+
+    def _send(self, client: RemotingClient, command: RemotingCommand, done: Done) -> None:
+        def answered(outcome: RemotingCommand | RemotingError) -> None:
+            if isinstance(outcome, RemotingError):
+                self.failed += 1
+            done(outcome)
+
+        try:
+            if command.is_oneway:
+                client.oneway(command)
+            else:
+                client.call_nowait(command, answered, CALL_TIMEOUT_S)
+        except RemotingError as error:
+            self._fail(done, error)
+
+    def _fail(self, done: Done, why: RemotingError) -> None:
+        self.failed += 1
+        done(why)

@@ -1,0 +1,200 @@
+"""The controller's answers: upstream's fields and bodies, plus our extension fields.
+
+Java reads several of them unchecked. The body is there on every success of 1001, 1002 (also on
+2011), 1003 and 1004; of the four master fields of 1002 and 1003 there are all or none; 1004 always
+has ``masterEpoch``.
+"""
+
+from collections.abc import Iterable
+
+from gantry_protocol.bodies import (
+    BrokerMemberGroup,
+    BrokerReplicasInfo,
+    ElectMasterBody,
+    ReplicaIdentity,
+    ReplicasInfo,
+    SyncStateSetBody,
+    encode_body,
+)
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.command import RemotingCommand, reply, request
+from gantry_protocol.headers import to_ext
+from gantry_protocol.headers.controller import (
+    AlterSyncStateSetResponseHeader,
+    ElectMasterResponseHeader,
+    GetReplicaInfoResponseHeader,
+    NotifyBrokerRoleChangedRequestHeader,
+    RegisterBrokerToControllerResponseHeader,
+)
+from gantry_protocol.types import BrokerId, Epoch
+
+from gantry_controller.metadata.results import Result
+from gantry_controller.metadata.state import BrokerGroup
+
+
+def sync_state_set_body(group: BrokerGroup) -> bytes:
+    """The set and its epoch."""
+    body = SyncStateSetBody(list(group.sync_state_set), Epoch(group.sync_state_set_epoch))
+    return encode_body(body)
+
+
+def alter_reply(to: RemotingCommand, result: Result) -> RemotingCommand:
+    """1001."""
+    if not result.ok or result.group is None:
+        refusal = AlterSyncStateSetResponseHeader()
+        return reply(to, result.code, result.remark, to_ext(refusal))
+    header = AlterSyncStateSetResponseHeader(Epoch(result.group.sync_state_set_epoch))
+    return reply(to, ext=to_ext(header), body=sync_state_set_body(result.group))
+
+
+def elect_reply(to: RemotingCommand, result: Result) -> RemotingCommand:
+    """1002; brokers treat 0 and 2011 alike."""
+    group = result.group
+    served = result.ok or result.code == ResponseCode.CONTROLLER_MASTER_STILL_EXIST
+    if not served or group is None or group.master is None:
+        return reply(to, result.code, result.remark, {})
+    header = ElectMasterResponseHeader(
+        master_broker_id=group.master_id,
+        master_address=group.master.address,
+        master_epoch=group.master_epoch,
+        sync_state_set_epoch=Epoch(group.sync_state_set_epoch),
+        master_incarnation=group.master_incarnation,
+        master_ha_address=group.master.ha_address,
+        replicas=_replicas(group),
+        min_in_sync_replicas=_minimum(group),
+    )
+    body = ElectMasterBody(
+        sync_state_set=list(group.sync_state_set),
+        broker_member_group=member_group(group) if result.ok else None,
+    )
+    return reply(to, result.code, result.remark, to_ext(header), encode_body(body))
+
+
+def member_group(group: BrokerGroup) -> BrokerMemberGroup:
+    """Every member's address by its id."""
+    addresses = {member.broker_id: member.address for member in group.members}
+    return BrokerMemberGroup(addresses, group.name, group.cluster)
+
+
+def register_reply(
+    to: RemotingCommand,
+    result: Result,
+    *,
+    cluster: str | None,
+    name: str,
+    broker_id: BrokerId,
+    topics_version: int,
+) -> RemotingCommand:
+    """1003.
+
+    The recorded master is named, dead or alive, except to a new process of that very broker: it
+    must not take the mastership of its predecessor for its own.
+    """
+    group = result.group
+    if not result.ok or group is None:
+        echo = RegisterBrokerToControllerResponseHeader(cluster_name=cluster, broker_name=name)
+        return reply(to, result.code, result.remark, to_ext(echo))
+    master = group.master
+    if group.master_id == broker_id and not group.master_is_current:
+        master = None
+    header = RegisterBrokerToControllerResponseHeader(
+        cluster_name=group.cluster,
+        broker_name=group.name,
+        master_broker_id=None if master is None else master.broker_id,
+        master_address=None if master is None else master.address,
+        master_epoch=None if master is None else group.master_epoch,
+        sync_state_set_epoch=None if master is None else Epoch(group.sync_state_set_epoch),
+        master_incarnation=None if master is None else group.master_incarnation,
+        master_ha_address=None if master is None else master.ha_address,
+        replicas=_replicas(group),
+        min_in_sync_replicas=_minimum(group),
+        topics_version=topics_version,
+        group_uid=_uid(group),
+    )
+    return reply(to, ext=to_ext(header), body=sync_state_set_body(group))
+
+
+def replica_info_reply(
+    to: RemotingCommand,
+    group: BrokerGroup | None,
+    *,
+    topics_version: int,
+    draining: Iterable[BrokerId],
+) -> RemotingCommand:
+    """1004; reports the recorded master even if it is dead."""
+    if group is None:
+        remark = "Broker metadata is not existed"
+        return reply(to, ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, remark, {})
+    master = group.master
+    header = GetReplicaInfoResponseHeader(
+        master_epoch=group.master_epoch,
+        master_broker_id=group.master_id,
+        master_address=None if master is None else master.address,
+        master_incarnation=None if master is None else group.master_incarnation,
+        master_ha_address=None if master is None else master.ha_address,
+        replicas=_replicas(group),
+        min_in_sync_replicas=_minimum(group),
+        topics_version=topics_version,
+        draining_ids=";".join(map(str, draining)) or None,
+        group_uid=_uid(group),
+    )
+    return reply(to, ext=to_ext(header), body=sync_state_set_body(group))
+
+
+def replicas_info(group: BrokerGroup, alive: Iterable[BrokerId]) -> ReplicasInfo:
+    """One group of 1006."""
+    living = set(alive)
+    identities = [
+        ReplicaIdentity(group.name, one.broker_id, one.address, one.broker_id in living)
+        for one in group.members
+    ]
+    return ReplicasInfo(
+        master_epoch=group.master_epoch,
+        sync_state_set_epoch=Epoch(group.sync_state_set_epoch),
+        in_sync_replicas=[one for one in identities if one.broker_id in group.sync_state_set],
+        not_in_sync_replicas=[
+            one for one in identities if one.broker_id not in group.sync_state_set
+        ],
+        master_broker_id=group.master_id,
+        master_address=None if group.master is None else group.master.address,
+    )
+
+
+def sync_state_data_reply(to: RemotingCommand, table: dict[str, ReplicasInfo]) -> RemotingCommand:
+    """1006."""
+    return reply(to, body=encode_body(BrokerReplicasInfo(table)))
+
+
+def role_change(group: BrokerGroup) -> RemotingCommand:
+    """1008, oneway, to every living member after an election."""
+    master = group.master
+    header = NotifyBrokerRoleChangedRequestHeader(
+        master_epoch=group.master_epoch,
+        sync_state_set_epoch=Epoch(group.sync_state_set_epoch),
+        master_broker_id=group.master_id,
+        master_address=None if master is None else master.address,
+        master_incarnation=None if master is None else group.master_incarnation,
+        master_ha_address=None if master is None else master.ha_address,
+        cluster_name=group.cluster,
+        broker_name=group.name,
+        replicas=_replicas(group),
+        min_in_sync_replicas=_minimum(group),
+    )
+    return request(
+        RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
+        to_ext(header),
+        sync_state_set_body(group),
+        oneway=True,
+    )
+
+
+def _replicas(group: BrokerGroup) -> int | None:
+    return None if group.declaration is None else group.declaration.replicas
+
+
+def _minimum(group: BrokerGroup) -> int | None:
+    return None if group.declaration is None else group.declaration.min_in_sync_replicas
+
+
+def _uid(group: BrokerGroup) -> str | None:
+    return None if group.declaration is None else group.declaration.uid

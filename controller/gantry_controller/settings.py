@@ -1,0 +1,211 @@
+"""The controller's settings: one frozen model, read from flags, ``GANTRY_*`` variables or TOML."""
+
+import ipaddress
+import re
+from pathlib import Path
+from typing import Annotated, Self
+
+from gantry_protocol.errors import ConfigError, ResolveError
+from gantry_protocol.hosts import join_address, split_address
+from gantry_protocol.process.config import Settings
+from gantry_protocol.types import NodeId
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+REMOTING_PORT = 9878
+NAMESERVER_PORT = 9876
+RAFT_PORT = 9879
+HTTP_PORT = 9880
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+_ORDINAL = re.compile(r"-(\d+)$")
+_PEER = re.compile(r"^(\d+)=(\[[^\]]+\]|[^:]+)(?::(\d+))?(?::(\d+))?(?::(\d+))?$")
+
+
+class Peer(Settings):
+    """One member of the quorum, as the others reach it."""
+
+    node_id: NodeId
+    host: str
+    raft_port: Port = RAFT_PORT
+    remoting_port: Port = REMOTING_PORT
+    http_port: Port = HTTP_PORT
+
+    @property
+    def name(self) -> str:
+        """The first label of the host name: the pod's name where hosts are pods."""
+        return self.host if _is_ip(self.host) else self.host.partition(".")[0]
+
+    @property
+    def raft_address(self) -> str:
+        """Where its peers reach it."""
+        return join_address(self.host, self.raft_port)
+
+    @property
+    def remoting_address(self) -> str:
+        """Where brokers and tools reach it."""
+        return join_address(self.host, self.remoting_port)
+
+    @property
+    def http_url(self) -> str:
+        """The base of its admin API."""
+        return f"http://{join_address(self.host, self.http_port)}"
+
+
+class ControllerSettings(Settings):
+    """Everything a controller process can be told."""
+
+    name: str = Field(
+        default="controller-0", min_length=1, description="Name of this node: its pod's name."
+    )
+    node_id: int | None = Field(
+        default=None,
+        ge=1,
+        description="Number of this node in the quorum; by default one more than the number that "
+        "the name ends in.",
+    )
+    peers: str = Field(
+        default="",
+        description="All members of the quorum, this one included, as "
+        "1=host[:raft[:remoting[:http]]],2=…; by default this node alone.",
+    )
+    cluster_uid: str = Field(
+        default="local",
+        min_length=1,
+        max_length=128,
+        description="Identity of the quorum; a node refuses data and peers of another one.",
+    )
+    bind: str = Field(default="127.0.0.1", description="IP address to listen on.")
+    advertise: str | None = Field(
+        default=None,
+        description="IP address that others use; by default the one to listen on.",
+    )
+    data_dir: Path = Field(
+        default=Path("gantry-controller"), description="Directory of the replicated log."
+    )
+    admin_token_file: Path | None = Field(
+        default=None,
+        description="File with the bearer token of the admin API; without it the API admits "
+        "nobody.",
+    )
+    remoting_port: Port = Field(
+        default=REMOTING_PORT, description="Port for brokers and tools; 0 picks a free one."
+    )
+    nameserver_port: Port = Field(
+        default=NAMESERVER_PORT,
+        description="Second port of the same service, where clients expect a name server.",
+    )
+    raft_port: Port = Field(default=RAFT_PORT, description="Port for the other controllers.")
+    http_port: Port = Field(
+        default=HTTP_PORT, description="Port of the admin API, probes and metrics."
+    )
+    election_timeout_ms: int = Field(
+        default=400,
+        ge=100,
+        le=60_000,
+        description="A follower that hears no leader for one to two times this stands for "
+        "election.",
+    )
+    heartbeat_timeout_ms: int = Field(
+        default=2500,
+        ge=100,
+        le=600_000,
+        description="Silence after which a broker that did not state its own time-out counts as "
+        "gone.",
+    )
+
+    @field_validator("bind", "advertise")
+    @classmethod
+    def _must_be_ip(cls, value: str | None) -> str | None:
+        if value is not None and not _is_ip(value):
+            raise ValueError(f"{value!r} is not an IP address")
+        return value
+
+    @model_validator(mode="after")
+    def _must_be_a_member(self) -> Self:
+        members = parse_peers(self.peers) if self.peers else ()
+        number = self.number
+        if members and number not in {peer.node_id for peer in members}:
+            raise ValueError(f"node {number} ({self.name}) is not among the peers {self.peers!r}")
+        return self
+
+    @property
+    def number(self) -> NodeId:
+        """This node's number in the quorum."""
+        if self.node_id is not None:
+            return NodeId(self.node_id)
+        ordinal = _ORDINAL.search(self.name)
+        return NodeId(1 if ordinal is None else int(ordinal.group(1)) + 1)
+
+    @property
+    def advertised(self) -> str:
+        """The address that others use."""
+        return self.bind if self.advertise is None else self.advertise
+
+    @property
+    def members(self) -> tuple[Peer, ...]:
+        """The whole quorum, ascending."""
+        if self.peers:
+            return parse_peers(self.peers)
+        alone = Peer(
+            node_id=self.number,
+            host=self.advertised,
+            raft_port=self.raft_port,
+            remoting_port=self.remoting_port,
+            http_port=self.http_port,
+        )
+        return (alone,)
+
+
+def parse_peers(text: str) -> tuple[Peer, ...]:
+    """The members that ``1=host[:raft[:remoting[:http]]],…`` names, ascending.
+
+    Raises:
+        ValueError: a part is malformed or a number comes twice; says which.
+    """
+    peers: dict[int, Peer] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        match = _PEER.match(part)
+        if match is None:
+            raise ValueError(f"{part!r} is not number=host[:raft[:remoting[:http]]]")
+        number = int(match.group(1))
+        if number < 1 or number in peers:
+            raise ValueError(f"{part!r}: numbers start at 1 and come once")
+        ports = ("raft_port", "remoting_port", "http_port")
+        given = {
+            name: int(port)
+            for name, port in zip(ports, match.groups()[2:], strict=True)
+            if port is not None
+        }
+        try:
+            peer = Peer(node_id=NodeId(number), host=match.group(2).strip("[]"), **given)
+            split_address(peer.remoting_address)
+        except (ValidationError, ResolveError) as error:
+            raise ValueError(f"{part!r} has a port outside 1..65535") from error
+        peers[number] = peer
+    if not peers:
+        raise ValueError(f"{text!r} names no member")
+    return tuple(peers[number] for number in sorted(peers))
+
+
+def read_token(file: Path) -> str:
+    """The admin API's bearer token.
+
+    Raises:
+        ConfigError: the file cannot be read or is empty.
+    """
+    try:
+        token = file.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The admin token file {file} cannot be read: {error}.") from error
+    if not token:
+        raise ConfigError(f"The admin token file {file} is empty; put the token into it.")
+    return token
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,229 @@
+"""One controller node's handlers on a quorum that exists in name only.
+
+``FakeQuorum`` applies what is proposed at once (or when told to); ``Office`` wires the real desk,
+handlers, watchman and state machine to it and speaks to them in remoting commands.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from gantry_controller.liveness.probes import Knock
+from gantry_controller.liveness.watchman import Watchman
+from gantry_controller.metadata.events import Event, encode_event
+from gantry_controller.metadata.machine import MetadataStateMachine
+from gantry_controller.metadata.results import Result
+from gantry_controller.metadata.state import BrokerGroup
+from gantry_controller.nameserver.imports import Imports
+from gantry_controller.nameserver.requests import NameRequests
+from gantry_controller.raft.errors import NotLeader
+from gantry_controller.remoting.control import ControllerRequests
+from gantry_controller.remoting.desk import Desk
+from gantry_protocol.command import RemotingCommand, request
+from gantry_protocol.headers.controller import GetMetadataResponseHeader
+from gantry_protocol.types import Index, NodeId, Term
+
+CLUSTER = "c"
+NAME = "broker-a"
+
+
+class FakeQuorum:
+    """A quorum of one voice: node 1 leads unless told otherwise."""
+
+    def __init__(self, machine: MetadataStateMachine) -> None:
+        self.machine = machine
+        self.node_id = NodeId(1)
+        self.leader_id: NodeId | None = NodeId(1)
+        self.is_serving_leader = True
+        self.index = 0
+        self.holding = False
+        self.held: list[Callable[[], None]] = []
+        self.reads = 0
+        self.outcome: Exception | None = None  # of every proposal, instead of applying it
+
+    def propose(self, command: bytes, done: Callable[[Any], None]) -> None:
+        if self.outcome is not None:
+            done(self.outcome)
+        elif self.leader_id != self.node_id:
+            done(NotLeader(self.leader_id))
+        else:
+            self._run(lambda: done(self._apply(command)))
+
+    def read(self, done: Callable[[Exception | None], None]) -> None:
+        self.reads += 1
+        if self.leader_id != self.node_id:
+            done(NotLeader(self.leader_id))
+        else:
+            self._run(lambda: done(None))
+
+    def release(self) -> None:
+        held, self.held = self.held, []
+        for action in held:
+            action()
+
+    def follow(self, leader: int | None) -> None:
+        self.leader_id = None if leader is None else NodeId(leader)
+        self.is_serving_leader = False
+
+    def _run(self, action: Callable[[], None]) -> None:
+        if self.holding:
+            self.held.append(action)
+        else:
+            action()
+
+    def _apply(self, command: bytes) -> Result:
+        self.index += 1
+        return self.machine.apply(Index(self.index), Term(1), command)
+
+
+class FakeForwarder:
+    """Notes what is passed on; the test answers."""
+
+    def __init__(self) -> None:
+        self.passed_on: list[tuple[NodeId, RemotingCommand]] = []
+        self.answer: RemotingCommand | Exception | None = None
+
+    def forward(
+        self,
+        leader: NodeId,
+        command: RemotingCommand,
+        done: Callable[[RemotingCommand | Exception], None],
+    ) -> None:
+        self.passed_on.append((leader, command))
+        if self.answer is not None:
+            done(self.answer)
+
+
+class FakeConnection:
+    """Keeps the answers that come later."""
+
+    def __init__(self, number: int) -> None:
+        self.id = number
+        self.replies: list[RemotingCommand] = []
+
+    def reply(self, _request: RemotingCommand, response: RemotingCommand) -> None:
+        self.replies.append(response)
+
+
+class Office:
+    """The handlers of node 1; must be made inside a running event loop."""
+
+    def __init__(self) -> None:
+        self.machine = MetadataStateMachine()
+        self.quorum = FakeQuorum(self.machine)
+        self.forwarder = FakeForwarder()
+        self.knocks: list[str] = []
+        self.knock = Knock.REFUSED
+        self.watchman = Watchman(
+            self.machine, self.quorum.propose, default_timeout_s=2.5, knocker=self._knock
+        )
+        self.desk = Desk(self.quorum, self.forwarder)  # type: ignore[arg-type]  # a fake of the same shape
+        self.imports = Imports(self.machine, self.quorum.propose, lambda: True)
+        self.requests = ControllerRequests(
+            self.desk,
+            self.machine,
+            self.watchman,
+            describe=lambda: GetMetadataResponseHeader("g", True, "n1:h:1;", "n1", "h:1"),
+            listing=lambda: {"name": "controller-0", "bind": "127.0.0.1"},
+            default_timeout_s=2.5,
+            refresh=self.imports.refreshed,
+        )
+        self.names = NameRequests(self.desk, self.machine, self.imports)
+        self.watchman.role_changed(leading=True)
+
+    async def _knock(self, address: str) -> Knock:
+        self.knocks.append(address)
+        return self.knock
+
+    async def close(self) -> None:
+        self.desk.close()
+        self.imports.stop()
+        await self.watchman.stop()
+
+    @property
+    def group(self) -> BrokerGroup:
+        return self.machine.state.groups[CLUSTER, NAME]
+
+    def call(
+        self,
+        code: int,
+        ext: dict[str, str] | None = None,
+        body: bytes = b"",
+        *,
+        connection: int = 1,
+    ) -> RemotingCommand:
+        """The answer to a request, which must have come at once."""
+        answers = self.ask(code, ext, body, connection=connection)
+        assert len(answers) == 1, answers
+        return answers[0]
+
+    def ask(
+        self,
+        code: int,
+        ext: dict[str, str] | None = None,
+        body: bytes = b"",
+        *,
+        connection: int = 1,
+    ) -> list[RemotingCommand]:
+        """The list that the answer is in, or will be."""
+        stub = FakeConnection(connection)
+        command = request(code, ext, body)
+        answer = self.desk.handle(stub, command)  # type: ignore[arg-type]  # a fake of the same shape
+        if answer is not None:
+            stub.replies.append(answer)
+        return stub.replies
+
+    def apply(self, event: Event) -> Result:
+        result = self.quorum._apply(encode_event(event))
+        assert result.ok, result
+        return result
+
+    # What brokers do.
+
+    def heartbeat(self, broker_id: int, *, connection: int | None = None, **ext: str) -> None:
+        fields = {
+            "clusterName": CLUSTER,
+            "brokerName": NAME,
+            "brokerAddr": address(broker_id),
+            "brokerId": str(broker_id),
+            "epoch": "1",
+            "maxOffset": "10",
+            **ext,
+        }
+        self.call(904, fields, connection=broker_id if connection is None else connection)
+
+    def join(self, broker_id: int, **ext: str) -> RemotingCommand:
+        """1012, 1013, 1003 as a Java broker sends them; ``ext`` goes with the last."""
+        named = {"clusterName": CLUSTER, "brokerName": NAME}
+        assert self.call(1012, named).ext == {**named, "nextBrokerId": str(broker_id)}
+        code = f"{address(broker_id)};17"
+        applied = {**named, "appliedBrokerId": str(broker_id), "registerCheckCode": code}
+        assert self.call(1013, applied).code == 0
+        return self.register(broker_id, **ext)
+
+    def register(self, broker_id: int, **ext: str) -> RemotingCommand:
+        fields = {
+            "clusterName": CLUSTER,
+            "brokerName": NAME,
+            "brokerId": str(broker_id),
+            "brokerAddress": address(broker_id),
+            **ext,
+        }
+        return self.call(1003, fields, connection=broker_id)
+
+    def elect(self, broker_id: int, **ext: str) -> RemotingCommand:
+        fields = {
+            "clusterName": CLUSTER,
+            "brokerName": NAME,
+            "brokerId": str(broker_id),
+            "designateElect": "false",
+            **ext,
+        }
+        return self.call(1002, fields, connection=broker_id)
+
+    def alter(self, master: int, epoch: int, body: bytes) -> RemotingCommand:
+        ext = {"brokerName": NAME, "masterBrokerId": str(master), "masterEpoch": str(epoch)}
+        return self.call(1001, ext, body, connection=master)
+
+
+def address(broker_id: int) -> str:
+    return f"127.0.0.{broker_id}:10911"

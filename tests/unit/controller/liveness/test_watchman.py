@@ -1,0 +1,162 @@
+"""The watchman on a clock that the test turns: timers, knocks and proposals."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from gantry_controller.liveness.probes import GAP_S, Knock
+from gantry_controller.liveness.watchman import Watchman
+from gantry_controller.metadata.events import DeclareGroup
+from support.controller_desk import CLUSTER, NAME, Office, address
+
+pytestmark = pytest.mark.looptime
+
+
+@asynccontextmanager
+async def three_in_sync() -> AsyncIterator[Office]:
+    """A declared group of three in sync, each broker on a connection of its id.
+
+    No fixture: fixtures run on the real clock.
+    """
+    office = Office()
+    office.apply(
+        DeclareGroup(cluster=CLUSTER, name=NAME, uid="u", replicas=3, min_in_sync_replicas=2)
+    )
+    for broker_id in (1, 2, 3):
+        office.join(broker_id, incarnation=f"i{broker_id}")
+        beat(office, broker_id)
+    office.watchman.start()
+    await asyncio.sleep(0.01)
+    assert office.group.master_id == 1
+    office.alter(1, 1, b'{"syncStateSet":[1,2,3],"syncStateSetEpoch":1}')
+    assert office.group.sync_state_set == (1, 2, 3)
+    yield office
+    await office.close()
+
+
+def beat(office: Office, broker_id: int, connection: int | None = None) -> None:
+    office.heartbeat(
+        broker_id,
+        connection=connection,
+        incarnation=f"i{broker_id}",
+        heartbeatTimeoutMills="2500",
+    )
+
+
+async def go_on(office: Office, seconds: float, *broker_ids: int) -> None:
+    """Time passes while these brokers send heartbeats."""
+    for _ in range(round(seconds / 0.5)):
+        for broker_id in broker_ids:
+            beat(office, broker_id)
+        await asyncio.sleep(0.5)
+
+
+async def test_first_election_comes_by_itself() -> None:
+    async with three_in_sync() as office:
+        assert office.watchman.elections == {"first election": 1}
+
+
+async def test_closed_and_refused_takes_a_tenth_of_a_second() -> None:
+    async with three_in_sync() as office:
+        office.watchman.connection_closed(1)
+        await asyncio.sleep(GAP_S / 2)
+        assert office.group.master_id == 1
+        await asyncio.sleep(GAP_S)
+        assert (office.group.master_id, office.group.master_epoch) == (2, 2)
+        assert office.knocks == [address(1), address(1)]
+        assert office.watchman.elections["refused"] == 1
+
+
+async def test_closed_but_reachable_waits_for_the_time_out() -> None:
+    async with three_in_sync() as office:
+        office.knock = Knock.OTHER
+        office.watchman.connection_closed(1)
+        await go_on(office, 2.0, 2, 3)
+        assert office.group.master_id == 1
+        assert 5 <= len(office.knocks) <= 20
+        await go_on(office, 1.0, 2, 3)
+        assert office.group.master_id == 2
+        assert office.watchman.elections["silent"] == 1
+
+
+async def test_reconnected_broker_is_left_alone() -> None:
+    async with three_in_sync() as office:
+        office.watchman.connection_closed(1)
+        await asyncio.sleep(GAP_S / 2)
+        beat(office, 1, connection=11)
+        await go_on(office, 5.0, 2, 3)
+        assert office.group.master_id == 2, "the time-out of the new connection's row"
+        assert "refused" not in office.watchman.elections
+
+
+async def test_living_group_costs_no_events() -> None:
+    async with three_in_sync() as office:
+        index = office.quorum.index
+        await go_on(office, 60.0, 1, 2, 3)
+        assert office.quorum.index == index
+
+
+async def test_operators_word() -> None:
+    async with three_in_sync() as office:
+        office.register(1, incarnation="i1", podUid="pod-1")
+        office.watchman.pod_is_gone(office.group, "pod-1")
+        await asyncio.sleep(0.01)
+        assert office.group.master_id == 2
+        assert office.watchman.elections["pod gone"] == 1
+
+
+async def test_new_leader_knocks_where_connections_had_closed_before() -> None:
+    async with three_in_sync() as office:
+        office.watchman.role_changed(leading=False)
+        office.watchman.connection_closed(1)
+        await asyncio.sleep(1.0)
+        assert office.knocks == []
+        office.watchman.role_changed(leading=True)
+        await asyncio.sleep(3 * GAP_S)
+        assert office.group.master_id == 2
+
+
+async def test_stalled_process_blames_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with three_in_sync() as office:
+        loop = asyncio.get_running_loop()
+        plain_time = loop.time
+        stopped_s = 0.0
+        monkeypatch.setattr(loop, "time", lambda: plain_time() + stopped_s)
+        await go_on(office, 1.0, 1, 2, 3)
+        stopped_s = 30.0  # SIGSTOP, and now SIGCONT: time has passed and nothing has run
+        await go_on(office, 2.0, 2, 3)
+        assert office.group.master_id == 1
+        await go_on(office, 1.0, 2, 3)
+        assert office.group.master_id == 2
+
+
+async def test_failed_proposals_are_repeated_with_a_pause() -> None:
+    async with three_in_sync() as office:
+        office.quorum.outcome = RuntimeError("lost")
+        office.watchman.connection_closed(1)
+        await asyncio.sleep(1.0)
+        tries = office.watchman.elections["refused"]
+        assert 3 <= tries <= 6
+        office.quorum.outcome = None
+        await asyncio.sleep(0.5)
+        assert office.group.master_id == 2
+
+
+async def test_stop_leaves_nothing_behind() -> None:
+    office = Office()
+    hang = asyncio.Event()
+
+    async def knocker(_: str) -> Knock:
+        await hang.wait()
+        return Knock.OTHER
+
+    watchman = Watchman(
+        office.machine, office.quorum.propose, default_timeout_s=2.5, knocker=knocker
+    )
+    office.watchman = watchman
+    watchman.role_changed(leading=True)
+    watchman.start()
+    await watchman.stop()
+    await office.close()
+    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []

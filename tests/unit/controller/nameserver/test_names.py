@@ -1,0 +1,258 @@
+"""The name service's answers, byte for byte where clients split them by hand."""
+
+import asyncio
+import json
+
+import pytest
+from gantry_controller.metadata.events import DeclareGroup
+from gantry_protocol.bodies import (
+    DataVersion,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+    encode_body,
+    encode_registration,
+)
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.command import RemotingCommand
+from gantry_protocol.records import masked_crc
+from support.controller_desk import CLUSTER, NAME, Office, address
+
+ROUTE = "10.96.0.7:10911"
+
+
+def declare(office: Office, route: str | None = ROUTE, uid: str = "u1") -> None:
+    office.apply(
+        DeclareGroup(
+            cluster=CLUSTER,
+            name=NAME,
+            uid=uid,
+            replicas=2,
+            min_in_sync_replicas=1,
+            route_address=route,
+        )
+    )
+
+
+def start(office: Office, route: str | None = ROUTE) -> None:
+    """A declared group of two with master 1 and the topic ``Orders``."""
+    declare(office, route)
+    for broker_id in (1, 2):
+        office.join(broker_id, incarnation=f"i{broker_id}")
+    assert office.elect(1).code == 0
+    create = {"topic": "Orders", "readQueueNums": "4", "writeQueueNums": "8", "perm": "6"}
+    assert office.call(17, {**create, "clusterName": CLUSTER}).code == 0
+
+
+def route(office: Office, topic: str) -> RemotingCommand:
+    return office.call(105, {"topic": topic})
+
+
+class TestRoute:
+    async def test_is_compact_with_quoted_ids(self, office: Office) -> None:
+        start(office)
+        answer = route(office, "Orders")
+        assert answer.code == 0
+        assert answer.body == (
+            b'{"brokerDatas":[{"brokerAddrs":{"0":"10.96.0.7:10911"},"brokerName":"broker-a",'
+            b'"cluster":"c"}],"queueDatas":[{"brokerName":"broker-a","perm":6,"readQueueNums":4,'
+            b'"writeQueueNums":8,"topicSysFlag":0}],"filterServerTable":{}}'
+        )
+
+    async def test_unknown_topic(self, office: Office) -> None:
+        start(office)
+        answer = route(office, "nowhere")
+        assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+        assert answer.remark is not None
+        assert answer.remark.startswith(
+            "No topic route info in name server for the topic: nowhere\nSee https://"
+        )
+
+    async def test_is_the_masters_address_where_none_is_declared(self, office: Office) -> None:
+        start(office, None)
+        data = json.loads(route(office, "Orders").body)
+        assert data["brokerDatas"][0]["brokerAddrs"] == {"0": address(1)}
+
+    async def test_declared_address_outlives_the_master(self, office: Office) -> None:
+        start(office)
+        golden = {
+            "brokerName": NAME,
+            "clusterName": CLUSTER,
+            "brokerControllerIdsToClean": "1",
+            "isCleanLivingBroker": "false",
+        }
+        office.watchman.table.sweep(before_s=float("inf"))
+        assert office.call(1011, golden).code == 0
+        assert office.group.master is None
+        assert route(office, "Orders").code == 0
+
+    async def test_group_that_never_had_a_master_has_none(self, office: Office) -> None:
+        declare(office)
+        assert route(office, "TBW102").code == ResponseCode.TOPIC_NOT_EXIST
+
+    async def test_template_topic_leads_to_every_group_of_ours(self, office: Office) -> None:
+        start(office)
+        (queue,) = json.loads(route(office, "TBW102").body)["queueDatas"]
+        assert (queue["perm"], queue["readQueueNums"], queue["writeQueueNums"]) == (7, 8, 8)
+
+    async def test_is_a_linearizable_read(self, office: Office) -> None:
+        start(office)
+        reads = office.quorum.reads
+        route(office, "Orders")
+        assert office.quorum.reads == reads + 1
+
+
+class TestLists:
+    async def test_cluster_info_has_pod_addresses(self, office: Office) -> None:
+        start(office)
+        assert json.loads(office.call(106).body) == {
+            "brokerAddrTable": {
+                NAME: {
+                    "brokerAddrs": {"0": address(1), "2": address(2)},
+                    "brokerName": NAME,
+                    "cluster": CLUSTER,
+                }
+            },
+            "clusterAddrTable": {CLUSTER: [NAME]},
+        }
+
+    async def test_member_group(self, office: Office) -> None:
+        start(office)
+        ext = {"clusterName": CLUSTER, "brokerName": NAME}
+        assert json.loads(office.call(901, ext).body) == {
+            "brokerMemberGroup": {
+                "brokerAddrs": {"0": address(1), "2": address(2)},
+                "brokerName": NAME,
+                "cluster": CLUSTER,
+            }
+        }
+
+    async def test_topics(self, office: Office) -> None:
+        assert json.loads(office.call(206).body) == {"topicList": []}
+        start(office)
+        assert json.loads(office.call(206).body) == {"topicList": ["Orders", "TBW102"]}
+        assert json.loads(office.call(224, {"cluster": CLUSTER}).body) == {"topicList": ["Orders"]}
+        assert json.loads(office.call(224, {"cluster": "x"}).body) == {"topicList": []}
+
+    async def test_system_topics(self, office: Office) -> None:
+        start(office)
+        body = json.loads(office.call(304).body)
+        assert body == {"topicList": [CLUSTER, NAME], "brokerAddr": address(1)}
+
+    async def test_key_values_are_not_kept(self, office: Office) -> None:
+        answer = office.call(101, {"namespace": "n", "key": "k"})
+        assert answer.code == ResponseCode.QUERY_NOT_FOUND
+        assert office.call(100).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+    async def test_delete_topic(self, office: Office) -> None:
+        start(office)
+        assert office.call(216, {"topic": "Orders", "clusterName": CLUSTER}).code == 0
+        assert route(office, "Orders").code == ResponseCode.TOPIC_NOT_EXIST
+
+
+def registration(*topics: str, state_version: int = 0) -> RegisterBrokerBody:
+    table = {topic: TopicConfig(topic, 4, 4) for topic in topics}
+    version = DataVersion(counter=3, state_version=state_version)
+    return RegisterBrokerBody(TopicConfigSerializeWrapper(table, version))
+
+
+def report(
+    office: Office,
+    broker_id: int,
+    host: str,
+    body: RegisterBrokerBody,
+    *,
+    connection: int = 1,
+    **ext: str,
+) -> RemotingCommand:
+    fields = {
+        "brokerName": "old",
+        "brokerAddr": f"{host}:10911",
+        "haServerAddr": f"{host}:10912",
+        "clusterName": "C",
+        "brokerId": str(broker_id),
+        "heartbeatTimeoutMillis": "15000",
+        **ext,
+    }
+    compressed = fields.get("compressed") == "true"
+    data = encode_registration(body) if compressed else encode_body(body)
+    return office.call(103, fields, data, connection=connection)
+
+
+class TestImport:
+    async def test_route_shows_brokers_as_they_reported_themselves(self, office: Office) -> None:
+        assert report(office, 0, "h", registration("t", "TBW102")).ext == {}
+        answer = report(office, 1, "g", registration("t", "TBW102"), compressed="true")
+        assert answer.ext == {"haServerAddr": "h:10912", "masterAddr": "h:10911"}
+        data = json.loads(route(office, "t").body)
+        assert data["brokerDatas"][0]["brokerAddrs"] == {"0": "h:10911", "1": "g:10911"}
+        assert data["queueDatas"][0]["readQueueNums"] == 4
+        assert route(office, "TBW102").code == 0
+
+    async def test_repeated_report_is_not_logged(self, office: Office) -> None:
+        report(office, 0, "h", registration("t", "u"))
+        index = office.quorum.index
+        for _ in range(3):
+            assert report(office, 0, "h", registration("t", "u")).code == 0
+        assert office.quorum.index == index
+        report(office, 0, "h", registration("v"))
+        assert office.quorum.index == index + 1
+
+    async def test_replica_does_not_report_topics(self, office: Office) -> None:
+        report(office, 0, "h", registration("t", "u"))
+        report(office, 1, "g", registration("t", "u", "stale"))
+        assert route(office, "stale").code == ResponseCode.TOPIC_NOT_EXIST
+
+    async def test_deposed_master_is_ignored(self, office: Office) -> None:
+        report(office, 0, "h", registration("t", "u", state_version=1))
+        report(office, 0, "g", registration("t", "u", state_version=2))
+        report(office, 0, "h", registration("t", "u", state_version=1))
+        data = json.loads(route(office, "t").body)
+        assert data["brokerDatas"][0]["brokerAddrs"] == {"0": "g:10911"}
+
+    async def test_first_report_of_one_topic_is_an_increment(self, office: Office) -> None:
+        answer = report(office, 0, "h", registration("t"))
+        assert (answer.code, answer.remark) == (1, "register broker failed")
+
+    async def test_checksum(self, office: Office) -> None:
+        body = registration("t", "u")
+        good = str(masked_crc(encode_body(body)))
+        assert report(office, 0, "h", body, bodyCrc32=good).code == 0
+        bad = report(office, 0, "h", body, bodyCrc32="5")
+        assert (bad.code, bad.remark) == (1, "crc32 not match")
+
+    async def test_closed_connection_and_unregistration(self, office: Office) -> None:
+        report(office, 0, "h", registration("t", "u"), connection=7)
+        report(office, 1, "g", registration(), connection=8)
+        office.imports.connection_closed(7)
+        assert [one.address for one in office.machine.state.imports["C", "old"]] == ["g:10911"]
+        ext = {
+            "brokerName": "old",
+            "brokerAddr": "g:10911",
+            "clusterName": "C",
+            "brokerId": "1",
+        }
+        assert office.call(104, ext).code == 0
+        assert route(office, "t").code == ResponseCode.TOPIC_NOT_EXIST
+
+    @pytest.mark.looptime
+    async def test_silence_ends_it_and_a_heartbeat_keeps_it(self, office: Office) -> None:
+        office.imports.start()
+        report(office, 0, "h", registration("t", "u"))
+        report(office, 0, "x", registration("t", "u"), brokerName="silent")
+        beat = {"clusterName": "C", "brokerName": "old", "brokerAddr": "h:10911"}
+        for _ in range(4):
+            await asyncio.sleep(8)
+            assert office.call(904, beat).code == 0
+        assert list(office.machine.state.imports) == [("C", "old")]
+
+    @pytest.mark.looptime
+    async def test_new_leader_gives_everybody_the_whole_time(self, office: Office) -> None:
+        office.imports.start()
+        report(office, 0, "h", registration("t", "u"))
+        await asyncio.sleep(14)
+        office.imports.role_changed(leading=True)
+        await asyncio.sleep(100)
+        assert ("C", "old") in office.machine.state.imports
+        await asyncio.sleep(30)
+        assert office.machine.state.imports == {}

@@ -1,0 +1,123 @@
+"""The desk: who answers, by when, and what is never done twice."""
+
+import asyncio
+
+import pytest
+from gantry_controller.raft.errors import NotLeader, Overloaded
+from gantry_controller.remoting import desk as module
+from gantry_controller.remoting.desk import ANSWER_WITHIN_S, NOT_LEADER_REMARK
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.command import RemotingCommand, reply, request
+from gantry_protocol.errors import ConnectError, WireError
+from gantry_protocol.types import NodeId
+from support.controller_desk import CLUSTER, NAME, Office
+
+GROUP = {"clusterName": CLUSTER, "brokerName": NAME}
+APPLY = {**GROUP, "appliedBrokerId": "1", "registerCheckCode": "h:1;1"}
+FROM_THE_LEADER = reply(request(1013), remark="from the leader")
+
+
+async def test_follower_passes_on_to_the_leader(office: Office) -> None:
+    office.quorum.follow(2)
+    office.forwarder.answer = FROM_THE_LEADER
+    assert office.call(1013, APPLY).remark == "from the leader"
+    ((leader, command),) = office.forwarder.passed_on
+    assert (leader, command.code) == (2, 1013)
+
+
+async def test_what_was_passed_on_is_not_passed_on_again(office: Office) -> None:
+    office.quorum.follow(2)
+    answer = office.call(1013, {**APPLY, "gantryForwarded": "1"})
+    assert (answer.code, answer.remark) == (ResponseCode.CONTROLLER_NOT_LEADER, NOT_LEADER_REMARK)
+    assert office.forwarder.passed_on == []
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [(1004, ResponseCode.CONTROLLER_NOT_LEADER), (105, ResponseCode.SYSTEM_ERROR)],
+)
+async def test_without_a_leader(office: Office, code: int, expected: ResponseCode) -> None:
+    office.quorum.follow(None)
+    answer = office.call(code, {**GROUP, "topic": "t"})
+    assert (answer.code, answer.remark) == (expected, NOT_LEADER_REMARK)
+    assert answer.ext is None
+
+
+async def test_unreachable_leader(office: Office) -> None:
+    office.quorum.follow(2)
+    office.forwarder.answer = ConnectError("gone", refused=True)
+    assert office.call(1004, GROUP).code == ResponseCode.CONTROLLER_NOT_LEADER
+
+
+async def test_leadership_lost_before_the_proposal_was_taken(office: Office) -> None:
+    """It was not taken, so the new leader may have it."""
+    office.forwarder.answer = FROM_THE_LEADER
+    office.quorum.outcome = NotLeader(NodeId(2))
+    assert office.call(1013, APPLY).remark == "from the leader"
+    assert office.call(1013, {**APPLY, "gantryForwarded": "1"}).code == (
+        ResponseCode.CONTROLLER_NOT_LEADER
+    )
+
+
+async def test_unknown_outcome_is_not_repeated(office: Office) -> None:
+    office.forwarder.answer = FROM_THE_LEADER
+    lost = RuntimeError("another leader's entry took its place")
+    office.quorum.outcome = lost
+    answer = office.call(1013, APPLY)
+    assert (answer.code, answer.remark) == (ResponseCode.CONTROLLER_NOT_LEADER, str(lost))
+    assert office.forwarder.passed_on == []
+
+
+async def test_overload_is_said(office: Office) -> None:
+    office.quorum.outcome = Overloaded("full")
+    answer = office.call(1013, APPLY)
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_BUSY, "full")
+
+
+async def test_new_leader_first_catches_up(office: Office) -> None:
+    """What the handler looks at must not be older than its predecessor's answers."""
+    office.quorum.is_serving_leader = False
+    office.quorum.holding = True
+    answers = office.ask(1013, APPLY)
+    assert (office.quorum.reads, office.quorum.index) == (1, 0)
+    office.quorum.is_serving_leader = True
+    office.quorum.release()
+    assert answers == []
+    office.quorum.release()
+    assert answers[0].code == 0
+
+
+@pytest.mark.looptime
+async def test_request_without_a_quorum_is_answered_in_time(office: Office) -> None:
+    office.quorum.holding = True
+    answers = office.ask(1013, APPLY)
+    await asyncio.sleep(ANSWER_WITHIN_S - 0.1)
+    assert answers == []
+    await asyncio.sleep(0.2)
+    assert [answer.code for answer in answers] == [ResponseCode.SYSTEM_BUSY]
+    office.quorum.release()
+    assert len(answers) == 1
+    assert not office.desk._open
+
+
+async def test_handler_that_raises_leaves_nothing_open(office: Office) -> None:
+    with pytest.raises(WireError, match="brokerName"):
+        office.call(1004, {})
+    assert not office.desk._open
+
+
+async def test_answer_that_cannot_be_made_does_not_harm_the_log(office: Office) -> None:
+    def broken() -> RemotingCommand:
+        raise ZeroDivisionError("a bug")
+
+    route = module.Route(lambda exchange: office.desk.read(exchange, broken))
+    office.desk.add({4711: route})
+    answer = office.call(4711)
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "a bug")
+
+
+async def test_monstrous_event_is_refused(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "COMMAND_BYTES_MAX", 100)
+    with pytest.raises(WireError, match="more than 100"):
+        office.call(1013, {**APPLY, "registerCheckCode": "h:1;" + "x" * 200})
+    assert office.quorum.index == 0
