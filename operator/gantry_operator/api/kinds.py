@@ -1,0 +1,54 @@
+"""The kinds of objects that the operator touches, and where they are served."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+from gantry_operator import names
+
+
+class Kind(NamedTuple):
+    """A served resource type."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        """As in an object's `apiVersion`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def root(self) -> str:
+        """Path of the API group and version."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    def path(self, namespace: str | None, name: str = "", subresource: str = "") -> str:
+        """Path of a collection (in all namespaces if none is given) or of one object."""
+        parts = [self.root]
+        if namespace is not None:
+            parts += ["namespaces", quote(namespace, safe="")]
+        parts.append(self.plural)
+        parts += [quote(part, safe="") for part in (name, subresource) if part]
+        return "/".join(parts)
+
+
+BROKER_GROUP: Final = Kind(names.GROUP, names.VERSION, "brokergroups", "BrokerGroup")
+CONTROLLER_GROUP: Final = Kind(names.GROUP, names.VERSION, "controllergroups", "ControllerGroup")
+STATEFULSET: Final = Kind("apps", "v1", "statefulsets", "StatefulSet")
+POD: Final = Kind("", "v1", "pods", "Pod")
+SERVICE: Final = Kind("", "v1", "services", "Service")
+CONFIG_MAP: Final = Kind("", "v1", "configmaps", "ConfigMap")
+BUDGET: Final = Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+SECRET: Final = Kind("", "v1", "secrets", "Secret")
+EVENT: Final = Kind("", "v1", "events", "Event")
+LEASE: Final = Kind("coordination.k8s.io", "v1", "leases", "Lease")
+
+CUSTOM: Final = (CONTROLLER_GROUP, BROKER_GROUP)
+OWNED: Final = (STATEFULSET, SERVICE, CONFIG_MAP, BUDGET)
+"""Applied by the operator. Secrets are not among them: they are read by name and never watched."""
+WATCHED: Final = (*CUSTOM, *OWNED, POD)
+BY_NAME: Final = {kind.kind: kind for kind in (*WATCHED, SECRET, EVENT, LEASE)}

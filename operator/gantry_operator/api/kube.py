@@ -1,0 +1,170 @@
+"""The verbs over the official asyncio client (`kubernetes.aio`).
+
+Only its transport is used: requests are built from paths, since the typed methods would need one
+class per kind and the dynamic client a discovery of everything. Nothing is retried here: the queue
+does that, per key and with a back-off.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+from kubernetes.aio.client.api_client import ApiClient
+
+from gantry_operator import names
+from gantry_operator.api.errors import Unavailable, error_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from gantry_operator.api.credentials import Credentials
+    from gantry_operator.api.kinds import Kind
+    from gantry_operator.api.protocol import Body
+
+REQUEST_TIMEOUT_S = 30.0
+LIST_CHUNK = 500
+_TIMEOUT = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)
+_MANAGER = {"fieldManager": names.FIELD_MANAGER}
+_JSON = "application/json"
+_APPLY = "application/apply-patch+yaml"  # JSON is YAML, and what is sent is JSON
+_MERGE = "application/merge-patch+json"
+
+
+class KubeApi:
+    """An API server behind HTTP."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._client: Any = ApiClient(configuration=credentials.configuration)
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        await self._client.close()
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Body:
+        """One object, live."""
+        return await self._call("GET", kind.path(namespace, name))
+
+    async def list_all(
+        self, kind: Kind, namespace: str | None, labels: str = ""
+    ) -> AsyncIterator[Body]:
+        """All objects of a kind."""
+        query = {"limit": str(LIST_CHUNK)}
+        if labels:
+            query["labelSelector"] = labels
+        while True:
+            page = await self._call("GET", kind.path(namespace), query=query)
+            for item in page.get("items") or ():
+                # Items of a list do not repeat what the list says about all of them.
+                yield {"apiVersion": kind.api_version, "kind": kind.kind} | item
+            token = (page.get("metadata") or {}).get("continue")
+            if not token:
+                return
+            query["continue"] = token
+
+    async def create(self, kind: Kind, body: Body) -> Body:
+        """A new object."""
+        path = kind.path(body["metadata"]["namespace"])
+        return await self._call(
+            "POST", path, body=body, query={"fieldManager": names.FIELD_MANAGER}
+        )
+
+    async def update(self, kind: Kind, body: Body) -> Body:
+        """Replaces an object under its resourceVersion."""
+        meta = body["metadata"]
+        path = kind.path(meta["namespace"], meta["name"])
+        return await self._call("PUT", path, body=body, query=_MANAGER)
+
+    async def apply(self, kind: Kind, body: Body) -> Body:
+        """Server-side apply, forced."""
+        return await self._apply(kind, body, names.FIELD_MANAGER, "")
+
+    async def apply_status(self, kind: Kind, body: Body) -> Body:
+        """Server-side apply of the status."""
+        return await self._apply(kind, body, names.STATUS_FIELD_MANAGER, "status")
+
+    async def _apply(self, kind: Kind, body: Body, manager: str, subresource: str) -> Body:
+        meta = body["metadata"]
+        path = kind.path(meta["namespace"], meta["name"], subresource)
+        query = {"fieldManager": manager, "force": "true"}
+        return await self._call("PATCH", path, body=body, query=query, content_type=_APPLY)
+
+    async def merge(self, kind: Kind, namespace: str, name: str, patch: Body) -> Body:
+        """JSON merge patch."""
+        path = kind.path(namespace, name)
+        return await self._call("PATCH", path, body=patch, query=_MANAGER, content_type=_MERGE)
+
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, *, uid: str, resource_version: str = ""
+    ) -> None:
+        """Deletes an object if it is still the one that was seen; dependents go after it."""
+        conditions = {"uid": uid}
+        if resource_version:
+            conditions["resourceVersion"] = resource_version
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": conditions,
+            "propagationPolicy": "Background",
+        }
+        await self._call("DELETE", kind.path(namespace, name), body=options)
+
+    async def is_served(self, kind: Kind) -> bool:
+        """Whether the API server knows the kind."""
+        status, data, headers = await self._send("GET", kind.root, None, {}, _JSON)
+        if status == 404:
+            return False
+        if status >= 300:
+            raise error_of(status, data, headers)
+        resources = json.loads(data).get("resources") or ()
+        return any(resource.get("name") == kind.plural for resource in resources)
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Body | None = None,
+        query: dict[str, str] | None = None,
+        content_type: str = _JSON,
+    ) -> Body:
+        """One request; a refused token is read anew once, since tokens rotate."""
+        status, data, headers = await self._send(method, path, body, query or {}, content_type)
+        if status == 401:
+            await self._credentials.load()
+            status, data, headers = await self._send(method, path, body, query or {}, content_type)
+        if status >= 300:
+            raise error_of(status, data, headers)
+        try:
+            answer = json.loads(data)
+        except ValueError as error:
+            raise Unavailable(status, "NotJson", f"{method} {path} was not JSON") from error
+        if not isinstance(answer, dict):
+            raise Unavailable(status, "NotAnObject", f"{method} {path} was no object")
+        return answer
+
+    async def _send(
+        self, method: str, path: str, body: Body | None, query: dict[str, str], content_type: str
+    ) -> tuple[int, bytes, Any]:
+        request = await self._client.param_serialize(
+            method=method,
+            resource_path=path,
+            query_params=list(query.items()),
+            header_params={"Accept": _JSON, "Content-Type": content_type},
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        try:
+            answer = await self._client.call_api(*request, _request_timeout=_TIMEOUT)
+            return answer.status, await answer.read(), answer.headers
+        except TimeoutError as error:
+            message = f"{method} {path} had no answer within {REQUEST_TIMEOUT_S:.0f} s"
+            raise Unavailable(0, "Timeout", message) from error
+        except aiohttp.ClientError as error:
+            raise Unavailable(0, "NoConnection", f"{method} {path}: {error}") from error
+
+    def __repr__(self) -> str:
+        """Without credentials."""
+        return f"KubeApi({self._credentials.configuration.host})"

@@ -1,0 +1,60 @@
+"""The verbs. Everything that changes the cluster goes through here; tests replace this.
+
+Watching is not among them: kopf does that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from gantry_operator.api.kinds import Kind
+
+Body = dict[str, Any]
+
+
+class Api(Protocol):
+    """A Kubernetes API server. Every verb raises `ApiError`."""
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Body:
+        """One object, live."""
+        ...
+
+    def list_all(self, kind: Kind, namespace: str | None, labels: str = "") -> AsyncIterator[Body]:
+        """All objects of a kind, in chunks behind the scenes.
+
+        Raises `Gone` in the middle if the list became too old; what came before is then no list.
+        """
+        ...
+
+    async def create(self, kind: Kind, body: Body) -> Body:
+        """A new object; `AlreadyExists` if there is one of its name."""
+        ...
+
+    async def update(self, kind: Kind, body: Body) -> Body:
+        """Replaces an object under its resourceVersion; used for the Lease only."""
+        ...
+
+    async def apply(self, kind: Kind, body: Body) -> Body:
+        """Server-side apply, forced: the fields of `body` are the operator's."""
+        ...
+
+    async def apply_status(self, kind: Kind, body: Body) -> Body:
+        """Server-side apply of the status subresource, under a field manager of its own."""
+        ...
+
+    async def merge(self, kind: Kind, namespace: str, name: str, patch: Body) -> Body:
+        """JSON merge patch; a uid or resourceVersion in its metadata is a precondition."""
+        ...
+
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, *, uid: str, resource_version: str = ""
+    ) -> None:
+        """Deletes an object if it is still the one that was seen."""
+        ...
+
+    async def is_served(self, kind: Kind) -> bool:
+        """Whether the API server knows the kind."""
+        ...
