@@ -47,19 +47,19 @@ COMMANDS = (
     ),
     Entry(
         "controller",
-        "gantry_cli.commands.processes:controller",
+        "gantry_cli.commands.controller:controller",
         "Run one member of a controller quorum.",
         PROCESSES,
     ),
     Entry(
         "broker",
-        "gantry_cli.commands.processes:broker",
+        "gantry_cli.commands.broker:broker",
         "Run one member of a broker group.",
         PROCESSES,
     ),
     Entry(
         "operator",
-        "gantry_cli.commands.processes:operator",
+        "gantry_cli.commands.operator:operator",
         "Run the Kubernetes operator.",
         PROCESSES,
     ),

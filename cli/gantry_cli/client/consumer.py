@@ -2,7 +2,8 @@
 
 The rule protected here: within one run, an offset that was handed out is never asked for again, so
 a record that arrives twice was served twice by the group. Offsets are kept per queue of a broker
-group, not per address: after a failover the next pull continues where the last one ended.
+group, not per address: after a failover the next pull continues where the last one ended. Only what
+the caller has declared done is ever committed.
 
 What it refuses: to guess. A broker that calls an offset illegal is followed, and counted, because
 within a correct group it must not happen while the consumer runs.
@@ -34,7 +35,7 @@ from gantry_cli.client.ledger import Position
 from gantry_cli.client.routes import NameServiceError, Queue, Routes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from gantry_cli.client.calls import Caller
 
@@ -70,11 +71,12 @@ class Received(msgspec.Struct, frozen=True):
 class _QueueState:
     """One queue being read. `queue` changes when its master is reached elsewhere."""
 
-    __slots__ = ("committed", "next_offset", "queue")
+    __slots__ = ("committed", "done_offset", "next_offset", "queue")
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.next_offset: int | None = None  # the first offset not handed out; None: not known yet
+        self.done_offset: int | None = None  # the first offset not declared done; None: nothing is
         self.committed: int | None = None  # what the broker was last told
 
 
@@ -86,12 +88,12 @@ class Consumer:
         calls: the network; long polls stay outstanding on it.
         topic: what to read.
         group: the consumer group whose offsets are read and committed.
-        on_received: called once for each record, in the loop's thread; may not block.
+        on_received: awaited once for each record; while it waits, its queue is not read on.
         start: where to begin.
         suspend_s: how long a broker may hold a pull that finds nothing.
         batch_max: records asked for by one pull.
         route_interval_s: how often new queues are looked for.
-        commit_interval_s: how often offsets are committed.
+        commit_interval_s: how often offsets are committed; None: only when `commit` is called.
     """
 
     def __init__(
@@ -99,14 +101,14 @@ class Consumer:
         routes: Routes,
         calls: Caller,
         topic: str,
-        on_received: Callable[[Received], None],
+        on_received: Callable[[Received], Awaitable[None]],
         *,
         group: str = "gantry",
         start: Start = Start.COMMITTED,
         suspend_s: float = 2.0,
         batch_max: int = 32,
         route_interval_s: float = 1.0,
-        commit_interval_s: float = 1.0,
+        commit_interval_s: float | None = 1.0,
     ) -> None:
         self._routes = routes
         self._calls = calls
@@ -125,19 +127,25 @@ class Consumer:
     async def run(self) -> None:
         """Read until cancelled. Offsets stay as they are; `commit` may be called afterwards."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._commit_forever())
+            if self._commit_interval_s is not None:
+                tasks.create_task(self._commit_every(self._commit_interval_s))
             while True:
                 for state in self._new_queues(await self._route()):
                     tasks.create_task(self._read(state))
                 await asyncio.sleep(self._route_interval_s)
 
+    def done(self, position: Position) -> None:
+        """The record at `position`, and with it all before it in its queue, is dealt with."""
+        state = self._states[position.broker_name, position.queue_id]
+        state.done_offset = max(state.done_offset or 0, position.queue_offset + 1)
+
     async def commit(self) -> bool:
-        """Tell the brokers how far every queue was handed out; False if one did not confirm."""
-        done = True
+        """Tell the brokers what was declared done; False if one of them did not confirm."""
+        everything = True
         for state in self._states.values():
-            if state.next_offset is None or state.next_offset == state.committed:
+            offset = state.done_offset
+            if offset is None or offset == state.committed:
                 continue
-            offset = state.next_offset
             header = UpdateConsumerOffsetRequestHeader(
                 self._group, self._topic, state.queue.queue_id, offset
             )
@@ -147,8 +155,8 @@ class Consumer:
             if answer is not None and answer.code == ResponseCode.SUCCESS:
                 state.committed = offset
             else:
-                done = False
-        return done
+                everything = False
+        return everything
 
     async def _route(self) -> tuple[Queue, ...]:
         try:
@@ -167,9 +175,9 @@ class Consumer:
             state.queue = queue
         return found
 
-    async def _commit_forever(self) -> None:
+    async def _commit_every(self, interval_s: float) -> None:
         while True:
-            await asyncio.sleep(self._commit_interval_s)
+            await asyncio.sleep(interval_s)
             await self.commit()
 
     async def _read(self, state: _QueueState) -> None:
@@ -231,7 +239,7 @@ class Consumer:
         state.next_offset = position.next_begin_offset
         for record in records:
             if record.queue_offset >= offset:  # a broker may begin before what was asked for
-                self._on_received(_received(state.queue.broker_name, record))
+                await self._on_received(_received(state.queue.broker_name, record))
         return True
 
     async def _call(

@@ -65,6 +65,10 @@ class AckTimes:
             pairs.append((self._times[position - 1], self._times[position]))
         return pairs
 
+    def flowing(self, now_s: float, for_s: float) -> bool:
+        """Whether acknowledgements came in every quarter of the last `for_s` seconds."""
+        return all(self.rates(now_s, step_s=for_s / 4, steps=4))
+
     def rates(self, now_s: float, *, step_s: float, steps: int) -> list[int]:
         """Acknowledgements per step over the newest `steps` steps, oldest first."""
         counts = [0] * steps

@@ -5,18 +5,24 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from gantry_protocol.bodies import ClusterInfo, TopicList, decode_body
+import msgspec
+from gantry_protocol.bodies import TopicList, decode_body
 from gantry_protocol.bodies.route import PERM_READ, PERM_WRITE
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import request
+from gantry_protocol.errors import RemotingError, WireError
 from gantry_protocol.headers.brokeradmin import CreateTopicRequestHeader, DeleteTopicRequestHeader
-from gantry_protocol.headers.codec import to_ext
+from gantry_protocol.headers.client import OffsetResponseHeader, QueueRequestHeader
+from gantry_protocol.headers.codec import from_ext, to_ext
 
-from gantry_cli.client.routes import Routes, refusal
+from gantry_cli.client.routes import Queue, Routes, refusal
 
 if TYPE_CHECKING:
     from gantry_protocol.command import RemotingCommand
 
+    from gantry_cli.client.calls import Caller
+
+CALL_TIMEOUT_S = 1.0
 NO_LEADER_RETRY_S = 0.1
 
 
@@ -26,14 +32,6 @@ async def list_topics(routes: Routes) -> list[str]:
         routes, request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER), "The list of topics"
     )
     return sorted(decode_body(TopicList, answer.body).topic_list)
-
-
-async def cluster_info(routes: Routes) -> ClusterInfo:
-    """Clusters, their groups, and the addresses of the groups' members."""
-    answer = await _ask(
-        routes, request(RequestCode.GET_BROKER_CLUSTER_INFO), "The list of clusters"
-    )
-    return decode_body(ClusterInfo, answer.body)
 
 
 async def create_topic(
@@ -61,6 +59,51 @@ async def delete_topic(routes: Routes, topic: str, *, cluster: str | None = None
     header = DeleteTopicRequestHeader(topic=topic, cluster_name=cluster)
     command = request(RequestCode.DELETE_TOPIC_IN_BROKER, to_ext(header))
     await _ask(routes, command, f"Topic {topic!r} was not deleted")
+
+
+class QueueRow(msgspec.Struct, frozen=True):
+    """One queue of a topic; an offset is None when the group did not answer."""
+
+    group: str
+    queue: int
+    address: str
+    access: str
+    first: int | None
+    next: int | None
+
+
+async def describe_topic(routes: Routes, calls: Caller, topic: str) -> list[QueueRow]:
+    """The queues of `topic` with their first and next offsets.
+
+    Raises:
+        NameServiceError: there is no such topic, or nobody answered.
+    """
+    route = await routes.fetch(topic)
+    writable, readable = set(route.writable), set(route.readable)
+    rows = []
+    for queue in sorted(writable | readable, key=lambda one: (one.broker_name, one.queue_id)):
+        access = ("read" if queue in readable else "") + (" write" if queue in writable else "")
+        first, following = await asyncio.gather(
+            _bound(calls, queue, topic, RequestCode.GET_MIN_OFFSET),
+            _bound(calls, queue, topic, RequestCode.GET_MAX_OFFSET),
+        )
+        rows.append(
+            QueueRow(
+                queue.broker_name, queue.queue_id, queue.address, access.strip(), first, following
+            )
+        )
+    return rows
+
+
+async def _bound(calls: Caller, queue: Queue, topic: str, code: RequestCode) -> int | None:
+    command = request(code, to_ext(QueueRequestHeader(topic, queue.queue_id)))
+    try:
+        answer = await calls.call(queue.address, command, CALL_TIMEOUT_S)
+        if answer.code != ResponseCode.SUCCESS:
+            return None
+        return from_ext(OffsetResponseHeader, answer.ext).offset
+    except (RemotingError, WireError):
+        return None
 
 
 async def _ask(

@@ -159,6 +159,7 @@ class Load:
             self.acks.add(time.monotonic())
             await asyncio.sleep(self._pace.interval_s)
 
-    def _on_received(self, received: Received) -> None:
+    async def _on_received(self, received: Received) -> None:
         self.ledger.consume(received.key, received.position)
+        self._consumer.done(received.position)
         self._received.set()

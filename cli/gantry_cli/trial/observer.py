@@ -17,7 +17,7 @@ from gantry_cli.trial.history import MasterHistory
 from gantry_cli.trial.narrate import changes, settled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from types import TracebackType
     from typing import Self
 
@@ -33,15 +33,24 @@ class Observer:
         admin: an open client of the controllers.
         name: the group.
         tell: gets a sentence for every change.
+        pods: the names of pods by their uid, which is what members are registered with.
     """
 
-    def __init__(self, admin: AdminClient, name: str, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        admin: AdminClient,
+        name: str,
+        tell: Callable[[str], None],
+        pods: Callable[[], Awaitable[Mapping[str, str]]],
+    ) -> None:
         self.group: GroupView | None = None
         self.quorum: QuorumView | None = None
         self.history = MasterHistory()
         self._admin = admin
         self._name = name
         self._tell = tell
+        self._pods = pods
+        self._pod_names: dict[str, str] = {}
         self._read_at_s = time.monotonic()
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -69,6 +78,22 @@ class Observer:
         """Wait until the group has a master and everybody is in sync; False when it took longer."""
         return await self.until(lambda: settled(self.group), patience_s)
 
+    @property
+    def master_pod(self) -> str | None:
+        """The pod of the master; None while there is none, or its pod is unknown."""
+        if self.group is None:
+            return None
+        for member in self.group.members:
+            if member.broker_id == self.group.master_broker_id:
+                return member.pod_name
+        return None
+
+    def raise_if_broken(self) -> None:
+        """Raise what ended one of the observer's tasks, if one has ended with an error."""
+        for task in self._tasks:
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+
     async def until(self, condition: Callable[[], bool], patience_s: float) -> bool:
         """Wait for a condition on what is observed; it is looked at after every reading."""
         try:
@@ -89,8 +114,19 @@ class Observer:
                 groups = []
             for group in groups:
                 if group.name == self._name:
-                    self._take(group)
+                    self._take(await self._with_pod_names(group))
             await asyncio.sleep(READING_INTERVAL_S)
+
+    async def _with_pod_names(self, group: GroupView) -> GroupView:
+        """`group` with the pods of its members; a pod that is not known yet is looked up once."""
+        uids = {member.pod_uid for member in group.members if member.pod_uid}
+        if uids - self._pod_names.keys():
+            self._pod_names.update(await self._pods())
+        members = [
+            member.model_copy(update={"pod_name": self._pod_names.get(member.pod_uid or "")})
+            for member in group.members
+        ]
+        return group.model_copy(update={"members": members})
 
     def _take(self, group: GroupView) -> None:
         if self.group is not None and group.master_epoch < self.group.master_epoch:

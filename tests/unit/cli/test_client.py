@@ -55,8 +55,10 @@ class Scene:
 
     @asynccontextmanager
     async def consuming(self, **options: object) -> AsyncIterator[Consumer]:
-        def received(item: Received) -> None:
+        async def received(item: Received) -> None:
             self.ledger.consume(item.key, item.position)
+            if item.record.body != b"never done":
+                consumer.done(item.position)
 
         consumer = Consumer(
             self.routes,
@@ -175,6 +177,16 @@ async def test_everything_sent_is_consumed_once_and_committed() -> None:
     assert (verdict.acknowledged, verdict.consumed, verdict.duplicated) == (50, 50, 0)
     assert verdict.clean
     assert scene.group.committed == {("gantry", "t", 0): 25, ("gantry", "t", 1): 25}
+
+
+async def test_only_what_is_declared_done_is_committed() -> None:
+    scene = Scene(FakeGroup(queues=1))
+    for body in (b"one", b"two", b"never done"):
+        await scene.send(body)
+    async with scene.consuming() as consumer:
+        await until(lambda: scene.ledger.consumed == 3)
+        assert await consumer.commit()
+    assert scene.group.committed == {("gantry", "t", 0): 2}
 
 
 async def test_consumer_continues_where_the_group_committed() -> None:

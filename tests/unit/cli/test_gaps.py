@@ -52,3 +52,9 @@ def test_rates_count_the_newest_steps() -> None:
 def test_time_never_runs_backwards() -> None:
     with pytest.raises(AssertionError):
         times(1.0, 0.5)
+
+
+def test_flowing_needs_acknowledgements_all_the_time() -> None:
+    assert times(0.1, 0.3, 0.6, 0.9).flowing(1.0, for_s=1.0)
+    assert not times(0.1, 0.3, 0.6).flowing(1.0, for_s=1.0)
+    assert not times(0.1, 0.2, 0.9, 0.95).flowing(1.0, for_s=1.0)

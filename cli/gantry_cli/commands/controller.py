@@ -1,0 +1,27 @@
+"""`gantry controller`: one member of a controller quorum, in this process."""
+
+from __future__ import annotations
+
+import click
+from gantry_controller.server import serve
+from gantry_controller.settings import ControllerSettings
+from gantry_protocol.process.config import settings_options
+
+from gantry_cli.process import run_process
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  gantry controller --data-dir /var/lib/gantry               a quorum of one, on loopback
+  gantry controller --name c-0 --bind 10.0.0.1 --cluster-uid 5f3a \\
+    --peers 1=c-0.c,2=c-1.c,3=c-2.c --data-dir /var/lib/gantry"""
+)
+@settings_options(ControllerSettings)
+def controller(**flags: object) -> int:
+    """Run one member of a controller quorum.
+
+    It keeps the metadata of broker groups in a replicated log, elects masters, and answers name
+    service requests. It ends on SIGTERM. A data directory belongs to one member of one quorum.
+    """
+    return run_process("controller", ControllerSettings, serve, flags)

@@ -1,0 +1,146 @@
+"""`gantry status`: the quorum and the broker groups, as the controllers know them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gantry_cli.admin import AdminClient, AdminError
+from gantry_cli.options import asynchronous, json_option
+from gantry_cli.output import print_json, print_table
+from gantry_cli.target import Admin, admin_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gantry_protocol.admin import GroupView, QuorumView
+
+WATCH_INTERVAL_S = 1.0
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  gantry status                   once
+  gantry status --watch           every second, until Ctrl-C
+  gantry status --json | jq '.groups[].masterEpoch'"""
+)
+@click.option("--watch", is_flag=True, help="Repeat every second until Ctrl-C.")
+@click.option(
+    "--controllers",
+    envvar="GANTRY_CONTROLLERS_HTTP",
+    metavar="HOST:PORT,…",
+    help="Admin API of the controllers. [env: GANTRY_CONTROLLERS_HTTP; default: the cluster that "
+    "'gantry local up' started]",
+)
+@click.option(
+    "--admin-token-file",
+    "token_file",
+    envvar="GANTRY_ADMIN_TOKEN_FILE",
+    type=click.Path(path_type=Path),
+    help="File with the token of the admin Secret; needed with --controllers.",
+)
+@json_option("Print one JSON object.")
+@asynchronous
+async def status(
+    watch: bool, controllers: str | None, token_file: Path | None, as_json: bool
+) -> None:
+    """Show who leads, epochs, in-sync sets and offsets."""
+    target = await admin_of(controllers, token_file)
+    async with AdminClient(target.controllers, target.token) as admin:
+        while True:
+            try:
+                groups, members = await asyncio.gather(admin.groups(), admin.members())
+            except AdminError as error:
+                if not watch:
+                    raise
+                click.echo(f"{error}", err=True)
+            else:
+                if watch and not as_json:
+                    click.clear()
+                _print(target, groups, members, as_json=as_json)
+            if not watch:
+                return
+            await asyncio.sleep(WATCH_INTERVAL_S)
+
+
+def _print(
+    target: Admin,
+    groups: Sequence[GroupView],
+    members: Sequence[QuorumView],
+    *,
+    as_json: bool,
+) -> None:
+    if as_json:
+        print_json(as_object(target, groups, members))
+        return
+    print_table(
+        ("CONTROLLER", "NODE", "ROLE", "TERM", "COMMITTED", "APPLIED"),
+        [(m.name, m.node_id, m.role, m.term, m.commit_index, m.applied_index) for m in members],
+    )
+    if target.name_servers:
+        click.echo(f"\nName servers for clients: {';'.join(target.name_servers)}")
+    for group in groups:
+        click.echo(f"\n{headline(group)}")
+        print_table(
+            ("BROKER", "ROLE", "ADDRESS", "IN SYNC", "EPOCH", "END", "CONFIRMED", "HEARD"),
+            [_row(group, broker_id) for broker_id in sorted(m.broker_id for m in group.members)],
+        )
+    if not groups:
+        click.echo("\nNo broker group yet; try: gantry local apply -f examples/brokergroup.yaml")
+
+
+def as_object(
+    target: Admin, groups: Sequence[GroupView], members: Sequence[QuorumView]
+) -> dict[str, Any]:
+    """What `--json` prints."""
+    return {
+        "nameServers": list(target.name_servers),
+        "controllers": [member.model_dump(by_alias=True) for member in members],
+        "groups": [group.model_dump(by_alias=True) for group in groups],
+    }
+
+
+def headline(group: GroupView) -> str:
+    """One line about a group: its state first."""
+    wanted = group.replicas if group.replicas is not None else len(group.members)
+    in_sync = len(group.sync_state_set)
+    if group.master_broker_id is None:
+        state = "NO MASTER"
+    elif in_sync < wanted:
+        state = f"{in_sync} of {wanted} in sync"
+    else:
+        state = "healthy"
+    clean = "" if group.clean else "; NOT CLEAN: an election had to leave the in-sync set"
+    return (
+        f"Group {group.name} of cluster {group.cluster}: {state}, epoch {group.master_epoch}, "
+        f"clients write to {group.route_address or group.master_address or 'nobody'}{clean}"
+    )
+
+
+def _row(group: GroupView, broker_id: int) -> tuple[object, ...]:
+    member = next(one for one in group.members if one.broker_id == broker_id)
+    if not member.alive:
+        role = "gone"
+    elif member.draining:
+        role = "draining"
+    else:
+        role = "MASTER" if broker_id == group.master_broker_id else "replica"
+    heard = member.last_heartbeat_age_ms
+    return (
+        broker_id,
+        role,
+        member.address,
+        "yes" if member.in_sync else "no",
+        _known(member.epoch),
+        _known(member.max_offset),
+        _known(member.confirm_offset),
+        "never" if heard is None else f"{heard} ms ago",
+    )
+
+
+def _known(number: int) -> str:
+    return str(number) if number >= 0 else "?"

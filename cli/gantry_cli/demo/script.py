@@ -1,0 +1,164 @@
+"""The story of the demonstration: a group comes up, loses its master, then is handed over.
+
+Everything the audience is told comes from the client or the controllers; the script adds only what
+it did itself. Waiting is always bounded: a group that does not come back is a figure in the account
+and a sentence on stderr, not a demonstration that hangs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from gantry_cli.admin import AdminClient
+from gantry_cli.demo.report import Account, account
+from gantry_cli.trial.load import Load, Pace
+from gantry_cli.trial.observer import Observer
+from gantry_cli.trial.resume import resumed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gantry_cli.client.gaps import Gap
+    from gantry_cli.demo.stage import Stage
+    from gantry_cli.trial.cluster import Cluster
+
+GROUP = "orders"
+TOPIC = "demo"
+PACE = Pace(lanes=4, interval_s=0.01)
+FIRST_ACK_PATIENCE_S = 40.0
+RESUME_PATIENCE_S = 15.0
+SETTLE_PATIENCE_S = 15.0
+STEADY_S = 3.0  # of undisturbed writes between two acts
+DRAIN_PATIENCE_S = 10.0
+
+
+class Play:
+    """One performance on one cluster."""
+
+    def __init__(self, cluster: Cluster, stage: Stage) -> None:
+        self._cluster = cluster
+        self._stage = stage
+
+    async def perform(self, manifest: Path) -> Account:
+        """Play all acts on a cluster that is up; returns the account."""
+        stage, cluster = self._stage, self._cluster
+        stage.phase = "a broker group comes up"
+        await cluster.apply(manifest)
+        stage.did(f"applied {manifest.name}")
+        async with (
+            AdminClient(cluster.controllers, cluster.token) as admin,
+            Observer(admin, GROUP, stage.saw, cluster.pods) as observer,
+            Load(cluster.name_servers, TOPIC, pace=PACE) as load,
+        ):
+            stage.observer, stage.load = observer, load
+            ready_s = await self._first_ack(load)
+            await self._settle(observer, "all replicas are in sync")
+            await self._steady(load, observer)
+            killed_s = await self._kill_master(observer)
+            await self._resume(load, killed_s, "write gap after SIGKILL")
+            await self._settle(observer, "the killed replica is back in sync")
+            await self._steady(load, observer)
+            stopped_s = await self._stop_master(observer)
+            await self._resume(load, stopped_s, "write gap of the hand-over")
+            await self._settle(observer, "the stopped replica is back in sync")
+            await self._steady(load, observer)
+            await self._curtain(load)
+            return account(
+                load.ledger.verdict(),
+                ready_s=ready_s,
+                write_gap_ms=_ms(load.acks.longest(killed_s, stopped_s)),
+                handover_gap_ms=_ms(load.acks.longest(stopped_s)),
+                illegal_offsets=load.illegal_offsets,
+                masters=observer.history.reigns,
+                master_changes=observer.history.changes,
+                conflicts=observer.history.conflicts,
+                duration_s=stage.elapsed_s,
+            )
+
+    async def _first_ack(self, load: Load) -> float | None:
+        """Start the load; seconds from the start of everything to its first acknowledgement."""
+        starting = asyncio.create_task(load.start())
+        deadline = time.monotonic() + FIRST_ACK_PATIENCE_S
+        try:
+            while not len(load.acks) and time.monotonic() < deadline:
+                await asyncio.sleep(0.02)
+                load.raise_if_broken()
+                if starting.done():
+                    starting.result()
+        finally:
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+        if not len(load.acks):
+            self._stage.saw(f"no write was acknowledged: {load.last_trouble}")
+            return None
+        ready_s = self._stage.elapsed_s
+        self._stage.saw(f"first message acknowledged after {ready_s:.1f} s")
+        return ready_s
+
+    async def _settle(self, observer: Observer, good: str) -> None:
+        if await observer.until_settled(SETTLE_PATIENCE_S):
+            self._stage.saw(good)
+        else:
+            self._stage.saw(f"not everybody is in sync after {SETTLE_PATIENCE_S:.0f} s")
+
+    async def _steady(self, load: Load, observer: Observer) -> None:
+        """Let writes flow for a while."""
+        self._stage.phase = "steady writes"
+        await asyncio.sleep(STEADY_S)
+        load.raise_if_broken()
+        observer.raise_if_broken()
+
+    async def _kill_master(self, observer: Observer) -> float:
+        """SIGKILL the master's process; when that was."""
+        self._stage.phase = "the master is killed"
+        pod = await self._master(observer)
+        killed_s = time.monotonic()
+        if pod is not None:
+            await self._cluster.signal_pod(pod, signal.SIGKILL)
+            self._stage.did(f"killed {pod}, the master, with SIGKILL")
+        return killed_s
+
+    async def _stop_master(self, observer: Observer) -> float:
+        """Delete the master's pod, so that it is asked to stop; when that was."""
+        self._stage.phase = "the new master is stopped gracefully"
+        pod = await self._master(observer)
+        stopped_s = time.monotonic()
+        if pod is not None:
+            await self._cluster.delete_pod(pod)
+            self._stage.did(f"deleted {pod}, the master: it gets SIGTERM")
+        return stopped_s
+
+    async def _master(self, observer: Observer) -> str | None:
+        await observer.until(lambda: observer.master_pod is not None, SETTLE_PATIENCE_S)
+        if observer.master_pod is None:
+            self._stage.saw("there is no master to take away")
+        return observer.master_pod
+
+    async def _resume(self, load: Load, since_s: float, what: str) -> None:
+        """Wait until writes have flowed again for a while, and tell the gap."""
+        gap = await resumed(
+            load.acks, since_s, patience_s=RESUME_PATIENCE_S, check=load.raise_if_broken
+        )
+        if gap is None:
+            self._stage.saw(f"writes did not resume: {load.last_trouble or 'no answer'}")
+        else:
+            self._stage.measured(what, gap.ms)
+
+    async def _curtain(self, load: Load) -> None:
+        """Stop sending, and read everything that was acknowledged."""
+        self._stage.phase = "counting"
+        await load.finish_sending(DRAIN_PATIENCE_S)
+        await load.finish_consuming(DRAIN_PATIENCE_S)
+        verdict = load.ledger.verdict()
+        self._stage.saw(
+            f"{verdict.acknowledged} acknowledged, {verdict.consumed} consumed, "
+            f"{verdict.lost} lost, {verdict.duplicated} twice "
+            f"({verdict.duplicated_after_lost_answer} of them after a lost answer)"
+        )
+
+
+def _ms(gap: Gap | None) -> float | None:
+    return None if gap is None else gap.ms

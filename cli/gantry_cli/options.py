@@ -1,0 +1,43 @@
+"""Options and habits that several commands share."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+P = ParamSpec("P")
+T = TypeVar("T")
+CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
+
+
+def asynchronous(body: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Run a coroutine function as the body of a command, on a loop of its own."""
+
+    @functools.wraps(body)
+    def command(*args: P.args, **kwargs: P.kwargs) -> T:
+        return asyncio.run(body(*args, **kwargs))
+
+    return command
+
+
+def nameserver_option(command: CommandT) -> CommandT:
+    """`--nameserver`; without it the cluster on this machine is meant."""
+    return click.option(
+        "--nameserver",
+        "nameservers",
+        envvar="GANTRY_NAMESERVERS",
+        metavar="HOST:PORT,…",
+        help="Name servers to ask. [env: GANTRY_NAMESERVERS; default: the cluster that "
+        "'gantry local up' started]",
+    )(command)
+
+
+def json_option(what: str) -> Callable[[CommandT], CommandT]:
+    """`--json`, for scripts."""
+    return click.option("--json", "as_json", is_flag=True, help=what)

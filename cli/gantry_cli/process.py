@@ -1,0 +1,37 @@
+"""Process entries: settings from all layers, logs, then the component's `serve` until it ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gantry_protocol.process import log
+from gantry_protocol.process.config import Settings, load_settings
+from gantry_protocol.process.runtime import run
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Coroutine, Mapping
+
+SettingsT = TypeVar("SettingsT", bound=Settings)
+
+
+def run_process(
+    component: str,
+    model: type[SettingsT],
+    serve: Callable[[SettingsT, asyncio.Event], Coroutine[Any, Any, None]],
+    flags: Mapping[str, Any],
+) -> int:
+    """Run one component in this process; returns its exit code.
+
+    Args:
+        component: its name, which is also its table in a configuration file.
+        model: its settings.
+        serve: runs until the stop event is set.
+        flags: what the command line gave.
+
+    Raises:
+        ConfigError: a setting is wrong or missing.
+    """
+    settings = load_settings(model, flags, table=component)
+    log.setup(component)
+    return run(lambda stop: serve(settings, stop))

@@ -1,0 +1,45 @@
+"""What a trial needs of the cluster it is done to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+
+class Cluster(Protocol):
+    """A running cluster: where to talk to it, and how to hurt it."""
+
+    @property
+    def name_servers(self) -> Sequence[str]:
+        """`host:port` of the name service."""
+        ...
+
+    @property
+    def controllers(self) -> Sequence[str]:
+        """`host:port` of the admin API of every controller."""
+        ...
+
+    @property
+    def token(self) -> str:
+        """The bearer token of the admin API."""
+        ...
+
+    async def apply(self, manifest: Path) -> None:
+        """Create or change what is in the file."""
+        ...
+
+    async def pods(self) -> Mapping[str, str]:
+        """The names of all pods by uid."""
+        ...
+
+    async def signal_pod(self, pod: str, number: signal.Signals) -> None:
+        """Send a signal to the process of `pod`, behind the kubelet's back."""
+        ...
+
+    async def delete_pod(self, pod: str) -> None:
+        """Ask the API server to delete `pod`: its process is asked to stop, then replaced."""
+        ...

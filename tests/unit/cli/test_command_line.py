@@ -1,0 +1,109 @@
+"""The command line teaches, starts fast, and says what is wrong in one sentence."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+from gantry_cli.lazy import Entry, LazyGroup
+from gantry_cli.main import COMMANDS, cli
+
+HEAVY = ("aiohttp", "kopf", "kubernetes", "pydantic", "rich", "msgspec", "asyncio", "yaml")
+
+
+def run(*args: str) -> subprocess.CompletedProcess[str]:
+    """The installed command, as a person starts it."""
+    return subprocess.run(
+        [sys.executable, "-m", "gantry_cli", *args], capture_output=True, text=True, check=False
+    )
+
+
+def all_commands() -> list[tuple[tuple[str, ...], click.Command]]:
+    """Every command and group below `gantry`, with its path."""
+    found: list[tuple[tuple[str, ...], click.Command]] = []
+
+    def walk(path: tuple[str, ...], command: click.Command) -> None:
+        found.append((path, command))
+        if isinstance(command, click.Group):
+            context = click.Context(command, info_name=path[-1] if path else "gantry")
+            for name in command.list_commands(context):
+                child = command.get_command(context, name)
+                assert child is not None
+                walk((*path, name), child)
+
+    walk((), cli)
+    return found
+
+
+@pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
+def test_help_line_in_the_table_is_the_commands_own(entry: Entry) -> None:
+    assert isinstance(cli, LazyGroup)
+    command = cli.get_command(click.Context(cli), entry.name)
+    assert command is not None
+    assert command.get_short_help_str(limit=200).rstrip(".") == entry.help.rstrip(".")
+
+
+@pytest.mark.parametrize(
+    ("path", "command"),
+    all_commands(),
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_every_command_explains_itself(path: tuple[str, ...], command: click.Command) -> None:
+    result = CliRunner().invoke(cli, [*path, "--help"])
+    assert result.exit_code == 0, result.output
+    assert command.help
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and not parameter.hidden:
+            described = parameter.help or parameter.show_default or parameter.is_eager
+            assert described, f"{parameter.opts} has neither help nor a shown default"
+
+
+def test_help_imports_nothing_heavy() -> None:
+    script = (
+        "import sys; from gantry_cli.main import cli\n"
+        "try: cli.main(['--help'])\n"
+        "except SystemExit: pass\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.strip() == "[]"
+
+
+def test_help_groups_commands_and_gives_examples() -> None:
+    output = CliRunner().invoke(cli, ["--help"]).output
+    for words in ("Try it:", "Messages:", "Processes", "Examples:", "gantry demo"):
+        assert words in output
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--nope"], "No such option"),
+        (["nope"], "No such command"),
+        (["topics", "create"], "Missing argument"),
+        (["topics", "create", "t", "--queues", "0"], "--queues"),
+        (["produce", "t", "--stdin", "--body", "x"], "--stdin brings its own messages"),
+        (
+            ["topics", "list", "--nameserver", "127.0.0.1:1"],
+            "No name server answers at 127.0.0.1:1",
+        ),
+        (["topics", "list", "--nameserver", "127.0.0.1:x"], "127.0.0.1:x"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_mistakes_end_in_one_sentence(args: list[str], words: str) -> None:
+    done = run(*args)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (sentence,) = done.stderr.strip().splitlines()
+    assert sentence.startswith("gantry: ")
+    assert words in sentence
+
+
+def test_version() -> None:
+    assert run("--version").stdout.startswith("gantry, version 0.")

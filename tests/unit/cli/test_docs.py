@@ -1,0 +1,94 @@
+"""Documents that name files, commands or targets may not outlive them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+from gantry_cli.main import cli
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+ADRS = sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
+ADR_LINES_MAX = 60
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def words_of_code(text: str) -> list[str]:
+    """Inline code and the lines of code blocks."""
+    blocks = re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
+    inline = re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    return [line.strip() for block in blocks for line in block.splitlines()] + inline
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
+def test_links_lead_somewhere(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    broken = [
+        target
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text)
+        if "://" not in target and not (document.parent / target).exists()
+    ]
+    assert broken == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
+def test_make_targets_exist(document: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    named = {
+        match.group(1)
+        for code in words_of_code(document.read_text(encoding="utf-8"))
+        if (match := re.match(r"make ([a-z-]+)", code))
+    }
+    assert named - targets == set()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
+def test_gantry_commands_exist(document: Path) -> None:
+    for code in words_of_code(document.read_text(encoding="utf-8")):
+        if not re.match(r"gantry [a-z]", code):
+            continue
+        command: click.Command | None = cli
+        for word in code.split()[1:]:
+            if not isinstance(command, click.Group) or not re.fullmatch(r"[a-z-]+", word):
+                break
+            command = command.get_command(click.Context(command), word)
+            assert command is not None, code
+
+
+def test_every_file_in_the_architecture_exists() -> None:
+    """The concept-to-file table is the map of the code; a wrong map is worse than none."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = {
+        path.rstrip("/")
+        for path in re.findall(r"`((?:\w[\w.-]*/)+[\w.-]*)`", text)
+        if path.split("/")[0] in {entry.name for entry in ROOT.iterdir()}
+    }
+    assert len(named) > 30
+    assert {path for path in named if not (ROOT / path).exists()} == set()
+
+
+def test_every_package_is_in_the_architecture() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    packages = {
+        relative(init.parent)
+        for folder in ("protocol", "controller", "broker", "operator", "cli")
+        for init in (ROOT / folder).glob("*/*/__init__.py")
+    }
+    assert {package for package in packages if package not in text} == set()
+
+
+@pytest.mark.parametrize("adr", ADRS, ids=relative)
+def test_adr_is_one_screen_with_the_agreed_parts(adr: Path) -> None:
+    text = adr.read_text(encoding="utf-8")
+    assert text.count("\n") <= ADR_LINES_MAX
+    assert text.startswith(f"# {adr.name[:4]} ")
+    for part in ("**Status:**", "## Context", "## Decision", "## Consequences", "## Rejected"):
+        assert part in text
+    assert f"({adr.name})" in (adr.parent / "README.md").read_text(encoding="utf-8")
