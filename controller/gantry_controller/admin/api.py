@@ -1,0 +1,317 @@
+"""The admin API's routes.
+
+Everything but /v1/quorum is answered by the leader, reads after a linearizable read; other nodes
+answer 421 with the leader's address, which nobody follows blindly. Bodies are bounded, unknown keys
+refused, every wait has an end. Errors are ``ErrorView``s with a stable code.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
+
+from aiohttp import web
+from gantry_protocol.admin import (
+    ElectRequest,
+    ErrorView,
+    EvidenceRequest,
+    GroupDeclaration,
+    GroupList,
+    GroupView,
+    QuorumView,
+    WatchEvent,
+)
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.process import log
+from gantry_protocol.process.probes import HttpServer
+from gantry_protocol.types import BrokerId, Epoch
+from pydantic import BaseModel, ValidationError
+
+from gantry_controller.admin.views import group_view, watch_event
+from gantry_controller.admin.watch import Watcher, WatchHub
+from gantry_controller.liveness.watchman import Watchman
+from gantry_controller.metadata.events import (
+    DeclareGroup,
+    ElectMaster,
+    Event,
+    RemoveGroup,
+    encode_event,
+)
+from gantry_controller.metadata.machine import MetadataStateMachine
+from gantry_controller.metadata.results import Result
+from gantry_controller.metadata.state import BrokerGroup
+from gantry_controller.raft.errors import NotLeader, Overloaded
+
+ANSWER_WITHIN_S = 2.5
+WRITE_WITHIN_S = 5.0  # a watcher that takes nothing for so long is dropped
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+ResultT = TypeVar("ResultT")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_log = log.get("admin")
+
+
+class Quorum(Protocol):
+    """What the API needs of the Raft node."""
+
+    def propose(self, command: bytes, done: Callable[[Any], None]) -> None:
+        """Calls ``done`` with the result of applying ``command``, or with an exception."""
+
+    def read(self, done: Callable[[Exception | None], None]) -> None:
+        """Calls ``done`` with None once the local state is as new as this call."""
+
+
+class Refusal(Exception):  # noqa: N818 - an outcome of a request, not a fault
+    """An answer that is not the asked one."""
+
+    def __init__(self, status: int, error: str, message: str, leader: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.view = ErrorView(error=error, message=message, leader=leader)
+
+
+class AdminApi:
+    """The routes of one node.
+
+    Args:
+        quorum: the Raft node.
+        machine: its applied state.
+        watchman: who is alive.
+        hub: the watchers.
+        describe: the answer of /v1/quorum.
+        leader_http: the base URL of the leader's API, None while none is known.
+    """
+
+    def __init__(
+        self,
+        quorum: Quorum,
+        machine: MetadataStateMachine,
+        watchman: Watchman,
+        hub: WatchHub,
+        *,
+        describe: Callable[[], QuorumView],
+        leader_http: Callable[[], str | None],
+    ) -> None:
+        self._quorum = quorum
+        self._machine = machine
+        self._watchman = watchman
+        self._hub = hub
+        self._describe = describe
+        self._leader_http = leader_http
+
+    def add_to(self, server: HttpServer) -> None:
+        """Serves the routes on ``server``."""
+        group = "/v1/groups/{cluster}/{name}"
+        routes: list[tuple[str, str, Handler]] = [
+            ("GET", "/v1/quorum", self._get_quorum),
+            ("GET", "/v1/groups", self._get_groups),
+            ("GET", group, self._get_group),
+            ("PUT", group, self._put_group),
+            ("DELETE", group, self._delete_group),
+            ("POST", group + "/elect", self._elect),
+            ("POST", group + "/evidence", self._evidence),
+            ("GET", "/v1/watch", self._watch),
+        ]
+        for method, path, handler in routes:
+            server.add_route(method, path, self._guarded(handler))
+
+    def _guarded(self, handler: Handler) -> Handler:
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            try:
+                return await handler(request)
+            except Refusal as refusal:
+                return web.json_response(text=refusal.view.to_json(), status=refusal.status)
+
+        return guarded
+
+    # Routes.
+
+    async def _get_quorum(self, _: web.Request) -> web.Response:
+        return _json(self._describe())
+
+    async def _get_groups(self, _: web.Request) -> web.Response:
+        await self._catch_up()
+        state = self._machine.state
+        groups = sorted(state.living(), key=lambda one: one.key)
+        views = [group_view(group, self._watchman) for group in groups]
+        return _json(GroupList(index=state.index, groups=views))
+
+    async def _get_group(self, request: web.Request) -> web.Response:
+        await self._catch_up()
+        return _json(self._view(self._group(request)))
+
+    async def _put_group(self, request: web.Request) -> web.Response:
+        wish = await _body(request, GroupDeclaration)
+        cluster, name = _key(request)
+        for part in (cluster, name):
+            if _NAME.fullmatch(part) is None:
+                message = (
+                    f"{part!r} is no name: 1 to 128 letters, digits, dots, dashes, underlines."
+                )
+                raise Refusal(400, "INVALID_REQUEST", message)
+        event = DeclareGroup(
+            cluster=cluster,
+            name=name,
+            uid=wish.uid,
+            replicas=wish.replicas,
+            min_in_sync_replicas=wish.min_in_sync_replicas,
+            route_address=wish.route_address,
+        )
+        await self._catch_up()
+        group = self._machine.group(cluster, name)
+        if group is None or not _is_declared(group, wish):
+            group = (await self._write(event)).group
+        assert group is not None
+        return _json(self._view(group))
+
+    async def _delete_group(self, request: web.Request) -> web.Response:
+        uid = request.query.get("uid", "")
+        if not uid:
+            message = "Say whose group to remove: DELETE …?uid=UID."
+            raise Refusal(400, "INVALID_REQUEST", message)
+        cluster, name = _key(request)
+        await self._write(RemoveGroup(cluster=cluster, name=name, uid=uid))
+        return web.Response(status=204)
+
+    async def _elect(self, request: web.Request) -> web.Response:
+        wish = await _body(request, ElectRequest)
+        await self._catch_up()
+        group = self._group(request)
+        event = ElectMaster(
+            cluster=group.cluster,
+            name=group.name,
+            requester=BrokerId(wish.broker_id),
+            designate=True,
+            expected_epoch=Epoch(wish.master_epoch),
+            live=self._watchman.live_members(group),
+            first_wait_over=self._watchman.first_wait_over(group),
+        )
+        result = await self._write(event, ResponseCode.CONTROLLER_MASTER_STILL_EXIST)
+        assert result.group is not None
+        return _json(self._view(result.group))
+
+    async def _evidence(self, request: web.Request) -> web.Response:
+        evidence = await _body(request, EvidenceRequest)
+        await self._catch_up()
+        group = self._group(request)
+        self._watchman.pod_is_gone(group, evidence.pod_uid)
+        return _json(self._view(group))
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        since = request.query.get("since", "0")
+        if not (since.isascii() and since.isdigit() and len(since) <= 18):
+            raise Refusal(400, "INVALID_REQUEST", f"since={since!r} is no index.")
+        await self._catch_up()
+        if self._hub.full:
+            raise Refusal(429, "TOO_MANY_WATCHERS", "There are as many watchers as there may be.")
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        watcher = self._hub.open(int(since))
+        try:
+            await response.prepare(request)
+            await self._stream(watcher, response)
+        finally:
+            self._hub.close(watcher)
+        return response
+
+    async def _stream(self, watcher: Watcher, response: web.StreamResponse) -> None:
+        while True:
+            groups, heartbeat = await watcher.next()
+            lines = [watch_event(group, self._watchman).to_json() for group in groups]
+            if heartbeat is not None:
+                beat = WatchEvent(index=heartbeat, heartbeat=True)
+                lines.append(beat.model_dump_json(by_alias=True, exclude_defaults=True))
+            try:
+                async with asyncio.timeout(WRITE_WITHIN_S):
+                    await response.write("".join(line + "\n" for line in lines).encode())
+            except TimeoutError:
+                self._hub.dropped += 1
+                _log.warning("watcher dropped, it does not read")
+                return
+            except ConnectionError:
+                return
+            if watcher.ended:
+                return
+
+    # What they share.
+
+    def _view(self, group: BrokerGroup) -> GroupView:
+        return group_view(group, self._watchman)
+
+    def _group(self, request: web.Request) -> BrokerGroup:
+        cluster, name = _key(request)
+        group = self._machine.state.find(cluster, name)
+        if group is None:
+            raise Refusal(404, "NOT_FOUND", f"There is no broker group {cluster}/{name}.")
+        return group
+
+    async def _catch_up(self) -> None:
+        """Until the local state is as new as this call, which only the leader can say."""
+        done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        self._quorum.read(lambda error: _settle(done, error))
+        error = await self._within(done)
+        if error is not None:
+            raise self._refusal(error)
+
+    async def _write(self, event: Event, *also_fine: ResponseCode) -> Result:
+        done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._quorum.propose(encode_event(event), lambda outcome: _settle(done, outcome))
+        outcome = await self._within(done)
+        if not isinstance(outcome, Result):
+            raise self._refusal(outcome)
+        if not outcome.ok and outcome.code not in also_fine:
+            name = outcome.code.name.removeprefix("CONTROLLER_")
+            raise Refusal(409, name, outcome.remark or name)
+        return outcome
+
+    async def _within(self, done: asyncio.Future[ResultT]) -> ResultT:
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                return await done
+        except TimeoutError:
+            message = (
+                "The quorum did not answer in time; whether the request took effect is unknown."
+            )
+            raise Refusal(503, "NO_QUORUM", message, self._leader_http()) from None
+
+    def _refusal(self, error: object) -> Refusal:
+        if isinstance(error, NotLeader):
+            return Refusal(421, "NOT_LEADER", str(error), self._leader_http())
+        if isinstance(error, Overloaded):
+            return Refusal(429, "OVERLOADED", str(error), self._leader_http())
+        return Refusal(503, "NO_QUORUM", str(error), self._leader_http())
+
+
+def _json(view: GroupView | GroupList | QuorumView) -> web.Response:
+    return web.json_response(text=view.to_json())
+
+
+def _key(request: web.Request) -> tuple[str, str]:
+    return request.match_info["cluster"], request.match_info["name"]
+
+
+def _is_declared(group: BrokerGroup, wish: GroupDeclaration) -> bool:
+    known = group.declaration
+    return known is not None and (
+        known.uid,
+        known.replicas,
+        known.min_in_sync_replicas,
+        known.route_address,
+    ) == (wish.uid, wish.replicas, wish.min_in_sync_replicas, wish.route_address)
+
+
+async def _body(request: web.Request, model: type[ModelT]) -> ModelT:
+    data = await request.read()
+    try:
+        return model.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the body"
+        message = f"{where}: {first['msg']}."
+        raise Refusal(400, "INVALID_REQUEST", message) from error
+
+
+def _settle(done: asyncio.Future[ResultT], outcome: ResultT) -> None:
+    if not done.done():  # whoever waited may have given up
+        done.set_result(outcome)

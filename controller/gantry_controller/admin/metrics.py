@@ -1,0 +1,126 @@
+"""The controller's metrics: read from plain counters when somebody asks."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gantry_controller.admin.watch import WatchHub
+from gantry_controller.liveness.watchman import Watchman
+from gantry_controller.metadata.machine import MetadataStateMachine
+from gantry_controller.remoting.desk import Desk
+from gantry_controller.remoting.forwarder import Forwarder
+from gantry_controller.remoting.notifier import Notifier
+
+PREFIX = "gantry_controller_"
+
+
+class RaftFigures(NamedTuple):
+    """What the Raft node counts."""
+
+    leading: bool
+    term: int
+    commit_index: int
+    applied_index: int
+
+
+class Metrics(Collector):
+    """Everything one controller node counts."""
+
+    def __init__(
+        self,
+        raft: Callable[[], RaftFigures],
+        machine: MetadataStateMachine,
+        watchman: Watchman,
+        desk: Desk,
+        forwarder: Forwarder,
+        notifier: Notifier,
+        hub: WatchHub,
+    ) -> None:
+        self._raft = raft
+        self._machine = machine
+        self._watchman = watchman
+        self._desk = desk
+        self._forwarder = forwarder
+        self._notifier = notifier
+        self._hub = hub
+
+    def collect(self) -> Iterator[Metric]:
+        """The families, in a fixed order."""
+        raft = self._raft()
+        yield _gauge("leading", "1 on the node that leads the quorum.", int(raft.leading))
+        yield _gauge("raft_term", "Raft term this node is in.", raft.term)
+        yield _gauge("raft_commit_index", "Last committed entry known here.", raft.commit_index)
+        yield _gauge("raft_applied_index", "Last entry applied here.", raft.applied_index)
+        yield from self._groups()
+        yield _counter(
+            "elections_total",
+            "Elections this node proposed by itself, by reason.",
+            ["reason"],
+            {(reason,): count for reason, count in self._watchman.elections.items()},
+        )
+        yield _counter(
+            "requests_total",
+            "Remoting requests, by request code.",
+            ["code"],
+            {(str(code),): count for code, count in self._desk.requests.items()},
+        )
+        yield _count("requests_expired_total", "Requests without a quorum.", self._desk.expired)
+        yield _count(
+            "requests_forwarded_total",
+            "Requests passed on to the leader.",
+            self._forwarder.forwarded,
+        )
+        yield _count(
+            "requests_forward_failed_total",
+            "Requests that did not reach the leader, or whose answer did not come back.",
+            self._forwarder.failed,
+        )
+        yield _count(
+            "role_changes_sent_total", "Role changes told to brokers.", self._notifier.sent
+        )
+        yield _count(
+            "role_changes_failed_total",
+            "Role changes that could not be told; brokers poll for them.",
+            self._notifier.failed,
+        )
+        yield _count(
+            "heartbeats_dropped_total",
+            "Heartbeats of brokers beyond the table's bound.",
+            self._watchman.table.refused_rows,
+        )
+        yield _gauge("watchers", "Open watches.", len(self._hub.watchers))
+        yield _count(
+            "watchers_dropped_total", "Watches ended because nobody read.", self._hub.dropped
+        )
+
+    def _groups(self) -> Iterator[Metric]:
+        groups = list(self._machine.state.living())
+        alive = sum(
+            self._watchman.is_alive(group, member) for group in groups for member in group.members
+        )
+        yield _gauge("groups", "Broker groups on record.", len(groups))
+        yield _gauge(
+            "groups_without_master",
+            "Broker groups on record without a master.",
+            sum(group.master_id is None for group in groups),
+        )
+        yield _gauge("brokers_alive", "Registered brokers that this node hears.", alive)
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(PREFIX + name, text, value=value)
+
+
+def _count(name: str, text: str, value: float) -> CounterMetricFamily:
+    return CounterMetricFamily(PREFIX + name, text, value=value)
+
+
+def _counter(
+    name: str, text: str, labels: list[str], values: dict[tuple[str, ...], int]
+) -> CounterMetricFamily:
+    family = CounterMetricFamily(PREFIX + name, text, labels=labels)
+    for key, value in sorted(values.items()):
+        family.add_metric(key, value)
+    return family

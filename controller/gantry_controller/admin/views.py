@@ -1,0 +1,62 @@
+"""The state as the admin API shows it: what is replicated, beside what this leader has heard."""
+
+from gantry_protocol.admin import GroupView, MemberView, WatchEvent
+
+from gantry_controller.liveness import rules
+from gantry_controller.liveness.watchman import Watchman
+from gantry_controller.metadata.state import BrokerGroup, Member
+
+
+def member_view(group: BrokerGroup, member: Member, watchman: Watchman) -> MemberView:
+    """One member; what its last heartbeat said is -1 when none came from the registered process."""
+    row = rules.row_of(watchman.table, group, member)
+    age_s = watchman.heartbeat_age_s(group, member)
+    return MemberView(
+        broker_id=member.broker_id,
+        address=member.address,
+        ha_address=member.ha_address,
+        pod_uid=member.pod_uid,
+        incarnation=member.incarnation if member.announces else None,
+        alive=watchman.is_alive(group, member),
+        draining=row is not None and row.beat.draining,
+        epoch=-1 if row is None else row.beat.epoch,
+        max_offset=-1 if row is None else row.beat.max_offset,
+        confirm_offset=-1 if row is None else row.beat.confirm_offset,
+        last_heartbeat_age_ms=None if age_s is None else round(age_s * 1000),
+        in_sync=member.broker_id in group.sync_state_set,
+    )
+
+
+def group_view(group: BrokerGroup, watchman: Watchman) -> GroupView:
+    """One group."""
+    wish = group.declaration
+    return GroupView(
+        cluster=group.cluster,
+        name=group.name,
+        uid=None if wish is None else wish.uid,
+        replicas=None if wish is None else wish.replicas,
+        min_in_sync_replicas=None if wish is None else wish.min_in_sync_replicas,
+        route_address=None if wish is None else wish.route_address,
+        master_broker_id=group.master_id,
+        master_address=None if group.master is None else group.master.address,
+        master_epoch=group.master_epoch,
+        sync_state_set=list(group.sync_state_set),
+        sync_state_set_epoch=group.sync_state_set_epoch,
+        clean=group.clean,
+        members=[member_view(group, member, watchman) for member in group.members],
+    )
+
+
+def watch_event(group: BrokerGroup, watchman: Watchman) -> WatchEvent:
+    """One line of the watch; of a removed group only that it is gone."""
+    return WatchEvent(
+        index=group.changed_index,
+        cluster=group.cluster,
+        group=group.name,
+        master_broker_id=group.master_id,
+        master_epoch=group.master_epoch,
+        sync_state_set=list(group.sync_state_set),
+        sync_state_set_epoch=group.sync_state_set_epoch,
+        members=[member_view(group, member, watchman) for member in group.members],
+        deleted=group.removed,
+    )

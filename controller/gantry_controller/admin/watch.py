@@ -1,0 +1,154 @@
+"""Changes, streamed: GET /v1/watch.
+
+A watcher first gets every group that changed after the index it knows, then each change as it is
+applied, and a heartbeat line every second. What waits for a slow reader is one entry per group, the
+newest: it may miss a step, never the outcome, and memory is bounded by the number of groups. One
+that does not read at all is dropped; it may come back with its index.
+
+Each heartbeat vouches for the lines before it: it is sent after a linearizable read, so a leader
+that has been deposed without knowing it falls silent, and its watchers' connections end.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from gantry_controller.metadata.events import Event
+from gantry_controller.metadata.machine import MetadataStateMachine
+from gantry_controller.metadata.results import Result
+from gantry_controller.metadata.state import BrokerGroup, GroupKey
+
+WATCHERS_MAX = 64
+HEARTBEAT_S = 1.0
+CONFIRM_WITHIN_S = 2.5
+
+
+class Watcher:
+    """One reader's place in the stream."""
+
+    def __init__(self) -> None:
+        self._groups: dict[GroupKey, BrokerGroup] = {}  # in the order of their last change
+        self._heartbeat: int | None = None
+        self._news = asyncio.Event()
+        self.ended = False
+
+    def add(self, group: BrokerGroup) -> None:
+        """A group changed; an older change of it that still waits is forgotten."""
+        self._groups.pop(group.key, None)
+        self._groups[group.key] = group
+        self._news.set()
+
+    def beat(self, index: int) -> None:
+        """Everything up to ``index`` has been given."""
+        self._heartbeat = index
+        self._news.set()
+
+    def end(self) -> None:
+        """There will be nothing more."""
+        self.ended = True
+        self._news.set()
+
+    async def next(self) -> tuple[list[BrokerGroup], int | None]:
+        """What is new: groups in order of change, then perhaps the index of a heartbeat."""
+        await self._news.wait()
+        self._news.clear()
+        groups, self._groups = list(self._groups.values()), {}
+        heartbeat, self._heartbeat = self._heartbeat, None
+        return groups, heartbeat
+
+
+class WatchHub:
+    """All watchers of one node.
+
+    Args:
+        machine: the applied state.
+        read: begins a linearizable read.
+    """
+
+    def __init__(
+        self,
+        machine: MetadataStateMachine,
+        read: Callable[[Callable[[Exception | None], None]], None],
+    ) -> None:
+        self.watchers: set[Watcher] = set()
+        self.dropped = 0
+        self._machine = machine
+        self._read = read
+        self._timer: asyncio.TimerHandle | None = None
+        self._confirm_by_s: float | None = None
+        self._round = 0
+        machine.add_listener(self._applied)
+
+    @property
+    def full(self) -> bool:
+        """Whether there is no place for another watcher."""
+        return len(self.watchers) >= WATCHERS_MAX
+
+    def start(self) -> None:
+        """Begins to send heartbeats."""
+        self._timer = asyncio.get_running_loop().call_later(HEARTBEAT_S, self._tick)
+
+    def stop(self) -> None:
+        """Ends every stream."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.end_all()
+
+    def open(self, since: int) -> Watcher:
+        """A new watcher that is owed every change after ``since``.
+
+        An index from the future belongs to another history; its owner is owed everything.
+        """
+        watcher = Watcher()
+        state = self._machine.state
+        owed = since if since <= state.index else 0
+        changed = [group for group in state.groups.values() if group.changed_index > owed]
+        for group in sorted(changed, key=lambda one: (one.changed_index, one.key)):
+            if owed or not group.removed:
+                watcher.add(group)
+        watcher.beat(state.index)
+        self.watchers.add(watcher)
+        return watcher
+
+    def close(self, watcher: Watcher) -> None:
+        """The reader is gone."""
+        self.watchers.discard(watcher)
+
+    def role_changed(self, *, leading: bool) -> None:
+        """Only a leader's word is linearizable."""
+        if not leading:
+            self.end_all()
+
+    def end_all(self) -> None:
+        """Ends every stream; the readers find the leader."""
+        for watcher in self.watchers:
+            watcher.end()
+        self.watchers.clear()
+
+    def _applied(self, _event: Event, result: Result) -> None:
+        if result.group is not None:
+            for watcher in self.watchers:
+                watcher.add(result.group)
+
+    def _tick(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(HEARTBEAT_S, self._tick)
+        if self._confirm_by_s is not None:
+            if loop.time() > self._confirm_by_s:
+                self._confirm_by_s = None
+                self.end_all()
+            return
+        if self.watchers:
+            self._confirm_by_s = loop.time() + CONFIRM_WITHIN_S
+            self._round += 1
+            asked = self._round
+            self._read(lambda error: self._confirmed(asked, error))
+
+    def _confirmed(self, asked: int, error: Exception | None) -> None:
+        if asked != self._round:
+            return
+        self._confirm_by_s = None
+        if error is not None:
+            self.end_all()
+            return
+        for watcher in self.watchers:
+            watcher.beat(self._machine.state.index)

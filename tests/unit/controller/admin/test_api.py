@@ -1,0 +1,275 @@
+"""The admin API over HTTP on loopback, on a quorum of one voice."""
+
+import io
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+from gantry_controller.admin.api import AdminApi
+from gantry_controller.admin.metrics import Metrics, RaftFigures
+from gantry_controller.admin.watch import WatchHub
+from gantry_controller.remoting.forwarder import Forwarder
+from gantry_controller.remoting.notifier import Notifier
+from gantry_protocol.admin import PeerView, QuorumView
+from gantry_protocol.process.probes import HttpServer
+from support.controller_desk import CLUSTER, NAME, Office, address
+
+GROUP = f"/v1/groups/{CLUSTER}/{NAME}"
+WISH = {"uid": "u1", "replicas": 3, "minInSyncReplicas": 2, "routeAddress": "10.96.0.7:10911"}
+LEADER = "http://other:9880"
+
+
+class Admin:
+    """The API of one office and a client that holds the token."""
+
+    def __init__(self, office: Office, session: aiohttp.ClientSession, hub: WatchHub) -> None:
+        self.office = office
+        self.session = session
+        self.hub = hub
+
+    async def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        async with self.session.request(
+            method, path, data=None if body is None else data
+        ) as response:
+            text = await response.text()
+            return response.status, json.loads(text) if text else None
+
+    async def three_in_sync(self) -> None:
+        assert (await self.call("PUT", GROUP, WISH))[0] == 200
+        for broker_id in (1, 2, 3):
+            self.office.join(broker_id, incarnation=f"i{broker_id}", podUid=f"p{broker_id}")
+            self.office.heartbeat(broker_id, incarnation=f"i{broker_id}")
+        assert self.office.elect(1, incarnation="i1").code == 0
+        self.office.alter(1, 1, b'{"syncStateSet":[1,2,3],"syncStateSetEpoch":1}')
+
+
+@pytest.fixture
+async def admin(office: Office) -> AsyncIterator[Admin]:
+    hub = WatchHub(office.machine, office.quorum.read)
+    quorum = QuorumView(
+        cluster_uid="u",
+        node_id=1,
+        name="n",
+        term=1,
+        role="leader",
+        commit_index=1,
+        applied_index=1,
+        peers=[PeerView(id=1, name="n", address="h:9879")],
+    )
+    api = AdminApi(
+        office.quorum,
+        office.machine,
+        office.watchman,
+        hub,
+        describe=lambda: quorum,
+        leader_http=lambda: LEADER,
+    )
+    forwarder = Forwarder(lambda _: "h:1")
+    notifier = Notifier(lambda: True, lambda _: [])
+    server = HttpServer(ready=lambda: (True, "ok"), token="secret")
+    metrics = Metrics(
+        lambda: RaftFigures(True, 1, 2, 3),
+        office.machine,
+        office.watchman,
+        office.desk,
+        forwarder,
+        notifier,
+        hub,
+    )
+    server.registry.register(metrics)
+    api.add_to(server)
+    port = await server.start("127.0.0.1", 0)
+    headers = {"Authorization": "Bearer secret"}
+    base = f"http://127.0.0.1:{port}"
+    async with aiohttp.ClientSession(base, headers=headers) as session:
+        yield Admin(office, session, hub)
+    hub.stop()
+    await server.stop()
+    await notifier.close()
+    await forwarder.close()
+
+
+class TestGroups:
+    async def test_declaration_is_idempotent_and_logged_once(self, admin: Admin) -> None:
+        status, view = await admin.call("PUT", GROUP, WISH)
+        assert status == 200
+        assert view.items() >= {**WISH, "masterEpoch": 0, "masterBrokerId": None}.items()
+        index = admin.office.quorum.index
+        assert (await admin.call("PUT", GROUP, WISH))[0] == 200
+        assert admin.office.quorum.index == index
+        assert (await admin.call("PUT", GROUP, {**WISH, "replicas": 5}))[1]["replicas"] == 5
+
+    async def test_view_shows_record_and_hearsay(self, admin: Admin) -> None:
+        await admin.three_in_sync()
+        admin.office.heartbeat(
+            2, incarnation="i2", draining="true", maxOffset="77", confirmOffset="70"
+        )
+        status, view = await admin.call("GET", GROUP)
+        assert status == 200
+        assert (view["masterBrokerId"], view["masterAddress"]) == (1, address(1))
+        assert (view["masterEpoch"], view["syncStateSet"]) == (1, [1, 2, 3])
+        assert view["clean"] is True
+        second = view["members"][1]
+        age_ms = second.pop("lastHeartbeatAgeMs")
+        assert 0 <= age_ms < 1000
+        assert second == {
+            "brokerId": 2,
+            "address": address(2),
+            "haAddress": None,
+            "podUid": "p2",
+            "podName": None,
+            "incarnation": "i2",
+            "alive": True,
+            "draining": True,
+            "epoch": 1,
+            "maxOffset": 77,
+            "confirmOffset": 70,
+            "inSync": True,
+        }
+
+    async def test_list(self, admin: Admin) -> None:
+        assert await admin.call("GET", "/v1/groups") == (200, {"index": 0, "groups": []})
+        await admin.call("PUT", GROUP, WISH)
+        _, body = await admin.call("GET", "/v1/groups")
+        assert body["index"] == 1
+        assert [group["name"] for group in body["groups"]] == [NAME]
+
+    async def test_removal(self, admin: Admin) -> None:
+        await admin.call("PUT", GROUP, WISH)
+        status, error = await admin.call("DELETE", GROUP + "?uid=other")
+        assert (status, error["error"]) == (409, "INVALID_REQUEST")
+        assert (await admin.call("DELETE", GROUP))[0] == 400
+        assert (await admin.call("DELETE", GROUP + "?uid=u1"))[0] == 204
+        assert (await admin.call("DELETE", GROUP + "?uid=u1"))[0] == 204
+        assert (await admin.call("GET", GROUP))[0] == 404
+        status, error = await admin.call("PUT", GROUP, WISH)
+        assert (status, error["error"]) == (409, "INVALID_REQUEST")
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            pytest.param(b"{", id="no JSON"),
+            pytest.param({**WISH, "replica": 3}, id="typing error"),
+            pytest.param({**WISH, "replicas": 0}, id="out of range"),
+            pytest.param({"uid": "u"}, id="missing"),
+        ],
+    )
+    async def test_bad_declaration(self, admin: Admin, body: object) -> None:
+        status, error = await admin.call("PUT", GROUP, body)
+        assert (status, error["error"]) == (400, "INVALID_REQUEST")
+        assert admin.office.quorum.index == 0
+
+    async def test_bad_name(self, admin: Admin) -> None:
+        assert (await admin.call("PUT", "/v1/groups/c/a%20b", WISH))[0] == 400
+
+    async def test_body_beyond_the_bound(self, admin: Admin) -> None:
+        async with admin.session.put(GROUP, data=io.BytesIO(b"x" * 2_000_000)) as response:
+            assert response.status == 413
+
+
+class TestElection:
+    async def test_by_name_under_compare_and_set(self, admin: Admin) -> None:
+        await admin.three_in_sync()
+        wish = {"brokerId": 3, "masterEpoch": 1}
+        status, view = await admin.call("POST", GROUP + "/elect", wish)
+        assert (status, view["masterBrokerId"], view["masterEpoch"]) == (200, 3, 2)
+        status, error = await admin.call("POST", GROUP + "/elect", wish)
+        assert (status, error["error"]) == (409, "FENCED_MASTER_EPOCH")
+        again = {"brokerId": 3, "masterEpoch": 2}
+        assert (await admin.call("POST", GROUP + "/elect", again))[0] == 200
+        nobody = {"brokerId": 9, "masterEpoch": 2}
+        status, error = await admin.call("POST", GROUP + "/elect", nobody)
+        assert (status, error["error"]) == (409, "ELECT_MASTER_FAILED")
+
+    async def test_evidence_is_noted(self, admin: Admin) -> None:
+        await admin.three_in_sync()
+        evidence = {"podUid": "p1", "gone": True}
+        status, view = await admin.call("POST", GROUP + "/evidence", evidence)
+        assert status == 200
+        assert [one["alive"] for one in view["members"]] == [False, True, True]
+        assert (await admin.call("POST", GROUP + "/evidence", {"podUid": "p", "gone": False}))[
+            0
+        ] == 400
+        unknown = await admin.call("POST", f"/v1/groups/{CLUSTER}/x/evidence", evidence)
+        assert unknown[0] == 404
+
+
+class TestAccess:
+    @pytest.mark.parametrize("header", ["", "Bearer wrong", "Basic secret", "Bearer"])
+    async def test_needs_the_token(self, admin: Admin, header: str) -> None:
+        async with admin.session.get("/v1/groups", headers={"Authorization": header}) as response:
+            assert response.status == 401
+
+    async def test_probes_and_metrics_are_open(self, admin: Admin) -> None:
+        await admin.three_in_sync()
+        for path in ("/livez", "/readyz", "/metrics"):
+            async with admin.session.get(path, headers={"Authorization": ""}) as response:
+                assert response.status == 200
+        async with admin.session.get("/metrics") as response:
+            text = await response.text()
+        assert "gantry_controller_groups 1.0" in text
+        assert "gantry_controller_brokers_alive 3.0" in text
+        assert 'gantry_controller_requests_total{code="1003"} 3.0' in text
+        assert "gantry_controller_raft_applied_index 3.0" in text
+
+    @pytest.mark.parametrize(
+        ("method", "path", "body"),
+        [
+            ("GET", "/v1/groups", None),
+            ("GET", GROUP, None),
+            ("PUT", GROUP, WISH),
+            ("DELETE", GROUP + "?uid=u1", None),
+            ("POST", GROUP + "/elect", {"brokerId": 1, "masterEpoch": 0}),
+            ("GET", "/v1/watch", None),
+        ],
+    )
+    async def test_follower_names_the_leader(
+        self, admin: Admin, method: str, path: str, body: object
+    ) -> None:
+        admin.office.quorum.follow(2)
+        status, error = await admin.call(method, path, body)
+        assert (status, error["error"], error["leader"]) == (421, "NOT_LEADER", LEADER)
+
+    async def test_quorum_is_described_by_every_node(self, admin: Admin) -> None:
+        admin.office.quorum.follow(2)
+        status, view = await admin.call("GET", "/v1/quorum")
+        assert (status, view["role"], view["peers"][0]["address"]) == (200, "leader", "h:9879")
+
+
+class TestWatch:
+    async def test_streams_lines(self, admin: Admin) -> None:
+        await admin.call("PUT", GROUP, WISH)
+        async with admin.session.get("/v1/watch?since=0") as response:
+            first = json.loads(await response.content.readline())
+            assert (first["index"], first["group"], first["masterEpoch"]) == (1, NAME, 0)
+            assert json.loads(await response.content.readline()) == {
+                "index": 1,
+                "heartbeat": True,
+            }
+            admin.office.join(1)
+            second = json.loads(await response.content.readline())
+            assert second["index"] >= 2
+            admin.hub.end_all()
+            rest = await response.content.read()
+            assert all(json.loads(line) for line in rest.splitlines())
+
+    async def test_bounds(self, admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert (await admin.call("GET", "/v1/watch?since=x"))[0] == 400
+        monkeypatch.setattr("gantry_controller.admin.watch.WATCHERS_MAX", 1)
+        async with admin.session.get("/v1/watch") as response:
+            await response.content.readline()
+            status, error = await admin.call("GET", "/v1/watch")
+            assert (status, error["error"]) == (429, "TOO_MANY_WATCHERS")
+
+    async def test_reader_that_leaves_frees_its_place(self, admin: Admin) -> None:
+        async with admin.session.get("/v1/watch") as response:
+            await response.content.readline()
+            assert len(admin.hub.watchers) == 1
+        for _ in range(100):
+            await admin.call("PUT", GROUP, {**WISH, "replicas": 4 + len(admin.hub.watchers)})
+            if not admin.hub.watchers:
+                break
+        assert admin.hub.watchers == set()

@@ -1,0 +1,111 @@
+"""The watch: what a reader is owed, in which order, and when its stream ends."""
+
+import asyncio
+
+import pytest
+from gantry_controller.admin.watch import CONFIRM_WITHIN_S, HEARTBEAT_S, Watcher, WatchHub
+from gantry_controller.metadata.events import DeclareGroup, RemoveGroup
+from support.controller_desk import CLUSTER, NAME, Office
+
+Steps = tuple[list[tuple[str, int]], int | None]
+
+
+def declare(office: Office, name: str = NAME, uid: str = "u1", replicas: int = 3) -> None:
+    office.apply(
+        DeclareGroup(cluster=CLUSTER, name=name, uid=uid, replicas=replicas, min_in_sync_replicas=1)
+    )
+
+
+def hub_of(office: Office) -> WatchHub:
+    return WatchHub(office.machine, office.quorum.read)
+
+
+async def read(watcher: Watcher) -> Steps:
+    groups, heartbeat = await watcher.next()
+    return [(group.name, group.changed_index) for group in groups], heartbeat
+
+
+async def test_first_every_group_in_order_of_change_then_a_heartbeat(office: Office) -> None:
+    declare(office, "b")
+    declare(office, "a")
+    declare(office, "b", replicas=5)
+    assert await read(hub_of(office).open(0)) == ([("a", 2), ("b", 3)], 3)
+
+
+async def test_then_each_change(office: Office) -> None:
+    hub = hub_of(office)
+    watcher = hub.open(0)
+    assert await read(watcher) == ([], 0)
+    declare(office)
+    assert await read(watcher) == ([(NAME, 1)], None)
+
+
+async def test_resumes_after_its_index(office: Office) -> None:
+    declare(office, "a")
+    declare(office, "b")
+    assert await read(hub_of(office).open(1)) == ([("b", 2)], 2)
+
+
+async def test_index_of_another_history_starts_anew(office: Office) -> None:
+    declare(office)
+    assert await read(hub_of(office).open(999)) == ([(NAME, 1)], 1)
+
+
+async def test_removal_is_told_to_those_who_may_know_the_group(office: Office) -> None:
+    declare(office)
+    office.apply(RemoveGroup(cluster=CLUSTER, name=NAME, uid="u1"))
+    hub = hub_of(office)
+    assert await read(hub.open(1)) == ([(NAME, 2)], 2)
+    assert await read(hub.open(0)) == ([], 2)
+
+
+async def test_slow_reader_gets_the_newest_of_each_group_only(office: Office) -> None:
+    hub = hub_of(office)
+    watcher = hub.open(0)
+    for replicas in range(1, 9):
+        declare(office, "a", replicas=replicas)
+    declare(office, "b")
+    declare(office, "a", replicas=9)
+    assert await read(watcher) == ([("b", 9), ("a", 10)], 0)
+
+
+@pytest.mark.looptime
+async def test_heartbeats_follow_a_linearizable_read() -> None:
+    office = Office()
+    hub = hub_of(office)
+    hub.start()
+    watcher = hub.open(0)
+    await read(watcher)
+    reads = office.quorum.reads
+    declare(office)
+    await asyncio.sleep(HEARTBEAT_S + 0.1)
+    assert office.quorum.reads == reads + 1
+    assert await read(watcher) == ([(NAME, 1)], 1)
+    hub.stop()
+    await office.close()
+
+
+@pytest.mark.looptime
+async def test_leader_that_cannot_confirm_ends_its_streams() -> None:
+    office = Office()
+    hub = hub_of(office)
+    hub.start()
+    watcher = hub.open(0)
+    await read(watcher)
+    office.quorum.holding = True
+    await asyncio.sleep(HEARTBEAT_S + CONFIRM_WITHIN_S + 2 * HEARTBEAT_S)
+    assert watcher.ended
+    assert await read(watcher) == ([], None)
+    office.quorum.release()
+    assert hub.watchers == set()
+    hub.stop()
+    await office.close()
+
+
+async def test_deposed_leader_ends_its_streams(office: Office) -> None:
+    hub = hub_of(office)
+    watcher = hub.open(0)
+    hub.role_changed(leading=True)
+    assert not watcher.ended
+    hub.role_changed(leading=False)
+    assert watcher.ended
