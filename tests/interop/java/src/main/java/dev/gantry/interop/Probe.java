@@ -67,7 +67,7 @@ public final class Probe {
         producer.shutdown();
     }
 
-    /** Receives {@code count} messages with the consumer that pulls for its caller. */
+    /** Receives {@code count} messages, and whatever else is there, with the consumer that pulls for its caller. */
     private static void litePull(String nameServers, String topic, int count) throws Exception {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer("interop-lite-pull");
         consumer.setNamesrvAddr(nameServers);
@@ -76,11 +76,12 @@ public final class Probe {
         consumer.start();
         say("READY");
         int received = 0;
-        while (received < count) {
-            List<MessageExt> messages = consumer.poll(1000);
+        List<MessageExt> messages;
+        do {
+            messages = consumer.poll(1000);
             messages.forEach(Probe::sayMessage);
             received += messages.size();
-        }
+        } while (received < count || !messages.isEmpty());
         consumer.commit();
         consumer.shutdown();
     }

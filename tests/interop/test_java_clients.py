@@ -1,0 +1,185 @@
+"""Unmodified Java clients of RocketMQ 5.3.3, with default settings, against a local cluster.
+
+Skipped as a whole where Java or Maven is missing; `make interop` runs it. Nothing here asserts a
+time: the gap of the kill test is printed, and written to the test report.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+JAVA = Path(__file__).parent / "java"
+GROUP = "orders"
+Group: TypeAlias = dict[str, Any]  # as `gantry status --json` prints it
+MISSING = [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
+
+pytestmark = [
+    pytest.mark.skipif(bool(MISSING), reason=f"{' and '.join(MISSING)} not installed"),
+    pytest.mark.timeout(600),
+]
+
+
+class Cluster:
+    """A local cluster driven by its command line, as a person would."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._env = os.environ | {"GANTRY_LOCAL_DIR": str(state_dir)}
+
+    def gantry(self, *args: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "gantry_cli", *args],
+            env=self._env,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def status(self) -> Group:
+        found: Group = json.loads(self.gantry("status", "--json"))
+        return found
+
+    @property
+    def name_servers(self) -> str:
+        return ";".join(self.status()["nameServers"])
+
+    def group(self) -> Group | None:
+        groups = [one for one in self.status()["groups"] if one["name"] == GROUP]
+        return groups[0] if groups else None
+
+    def wait_until(self, condition: Callable[[Group], bool]) -> Group:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            group = self.group()
+            if group is not None and condition(group):
+                return group
+            time.sleep(0.5)
+        pytest.fail(f"the group did not get there: {self.group()}")
+
+    def master_pod(self) -> str:
+        pods = json.loads(
+            self.gantry("local", "get", "pods", "-l", "mq.gantry.dev/role=master", "-o", "json")
+        )
+        (pod,) = pods["items"]
+        return str(pod["metadata"]["name"])
+
+
+def settled(group: Group) -> bool:
+    return group["masterBrokerId"] is not None and len(group["syncStateSet"]) == 3
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    found = Cluster(tmp_path_factory.mktemp("local"))
+    try:
+        found.gantry("local", "up")
+        found.gantry("local", "apply", "-f", str(ROOT / "examples" / "brokergroup.yaml"))
+        found.wait_until(settled)
+        yield found
+    finally:
+        found.gantry("local", "down")
+
+
+@pytest.fixture(scope="module")
+def classpath(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The compiled probe and the clients it needs, fetched by Maven."""
+    target = tmp_path_factory.mktemp("classpath") / "classpath"
+    subprocess.run(
+        [
+            *("mvn", "-q", "-B", "-f", str(JAVA / "pom.xml"), "compile"),
+            *("dependency:build-classpath", f"-Dmdep.outputFile={target}"),
+        ],
+        check=True,
+    )
+    return f"{JAVA / 'target' / 'classes'}:{target.read_text().strip()}"
+
+
+class Probe:
+    """One Java client: a command line, and the lines it prints."""
+
+    def __init__(self, classpath: str, home: Path, *args: str) -> None:
+        self._process = subprocess.Popen(
+            [
+                *("java", "-cp", classpath, f"-Duser.home={home}", "-Xmx256m"),
+                *("dev.gantry.interop.Probe", *args),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def lines(self) -> Iterator[list[str]]:
+        assert self._process.stdout is not None
+        with self._process.stdout:
+            for line in self._process.stdout:
+                yield line.split(maxsplit=4)
+        assert self._process.wait() == 0
+
+    def of_kind(self, kind: str) -> list[list[str]]:
+        return [line for line in self.lines() if line[0] == kind]
+
+
+@pytest.fixture
+def probe(classpath: str, tmp_path: Path) -> Callable[..., Probe]:
+    def start(*args: object) -> Probe:
+        return Probe(classpath, tmp_path, *map(str, args))
+
+    return start
+
+
+@pytest.mark.parametrize("consumer", ["lite-pull", "pull"])
+def test_what_a_java_producer_sends_a_java_consumer_receives(
+    cluster: Cluster, probe: Callable[..., Probe], consumer: str
+) -> None:
+    topic = f"java-{consumer}"
+    acknowledged = probe("produce", cluster.name_servers, topic, 200, 0).of_kind("ACK")
+    assert len(acknowledged) == 200
+    received = probe(consumer, cluster.name_servers, topic, 200).of_kind("MSG")
+    assert sorted(line[1] for line in received) == sorted(line[1] for line in acknowledged)
+    assert {line[1]: line[2:4] for line in received} == {
+        line[1]: line[2:4] for line in acknowledged
+    }
+    assert {line[4].strip() for line in received} == {f"message {n}" for n in range(200)}
+
+
+def test_java_producer_goes_on_when_the_master_is_killed(
+    cluster: Cluster,
+    probe: Callable[..., Probe],
+    record_property: Callable[[str, object], None],
+) -> None:
+    topic, count = "java-kill", 600
+    before = cluster.wait_until(settled)
+    victim = cluster.master_pod()
+    acknowledged: list[list[str]] = []
+    refused: list[list[str]] = []
+    for line in probe("produce", cluster.name_servers, topic, count, 10).lines():
+        if line[0] == "ACK":
+            acknowledged.append(line)
+        elif line[0] == "NACK":
+            refused.append(line)
+        if len(acknowledged) == 200 and victim:
+            cluster.gantry("local", "kill", victim)
+            victim = ""
+    times_ms = [int(line[4]) for line in acknowledged]
+    gap_ms = max(after - at for at, after in pairwise(times_ms))
+    record_property("java_gap_ms", gap_ms)
+    print(f"\nJAVA gap {gap_ms} ms, {len(acknowledged)} acknowledged, {len(refused)} not")
+    assert len(acknowledged) > 500
+    after = cluster.wait_until(settled)
+    assert after["masterEpoch"] > before["masterEpoch"]
+    received = probe("lite-pull", cluster.name_servers, topic, len(acknowledged)).of_kind("MSG")
+    assert {line[1] for line in acknowledged} <= {line[1] for line in received}
