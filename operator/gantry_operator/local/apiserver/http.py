@@ -15,6 +15,7 @@ from gantry_operator.local.apiserver.faults import Faults, Order
 from gantry_operator.local.apiserver.watching import WatchStream
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Awaitable, Callable
 
     from gantry_operator.local.apiserver.kinds import ResourceType
@@ -29,6 +30,8 @@ MAX_BODY_BYTES: Final = 3 * 1024 * 1024
 MAX_WATCHES: Final = 1000
 BOOKMARK_INTERVAL_S: Final = 30.0
 FAULTS_PATH: Final = "/gantry-local/faults"
+_HEALTH_PATHS: Final = frozenset({"/livez", "/readyz", "/healthz"})
+_PATH: Final = "gantry.path"
 _LOG = logging.getLogger("gantry.local.apiserver")
 
 
@@ -53,25 +56,23 @@ class ApiServer:
         self.registry = registry
         self.faults = Faults()
         self._token = f"Bearer {token}".encode()
+        # kubectl sends tokens over TLS only; a secret path serves it as well on loopback.
+        self._secret_path = f"/k/{token}"
         self._read_log = read_log
         self._bookmark_interval_s = bookmark_interval_s
         self._watches: set[WatchStream] = set()
         self._runner: web.AppRunner | None = None
         self._documents: dict[routes.Discovery, tuple[int, bytes]] = {}
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port (useful with port 0).
-
-        Raises:
-            OSError: the address is in use.
-        """
+    async def start(self, listener: socket.socket) -> str:
+        """Serve on a listening socket; returns the base URL."""
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._guard])
         app.router.add_route("*", "/{path:.*}", self._dispatch)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         await self._runner.setup()
-        await web.TCPSite(self._runner, host, port, backlog=512).start()
-        address: tuple[str, int] = self._runner.addresses[0]
-        return address[1]
+        await web.SockSite(self._runner, listener).start()
+        host, port = listener.getsockname()[:2]
+        return f"http://{host}:{port}"
 
     async def stop(self) -> None:
         """End every watch and stop listening."""
@@ -128,16 +129,12 @@ class ApiServer:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if self.faults.outage and request.path != FAULTS_PATH:
+        if self.faults.outage and not request.path.endswith(FAULTS_PATH):
             if request.transport is not None:
                 request.transport.abort()
             return web.Response(status=503)
         try:
-            if request.path in {"/livez", "/readyz", "/healthz"}:
-                return web.Response(text="ok")
-            given = request.headers.get("Authorization", "").encode()
-            if not hmac.compare_digest(given, self._token):
-                raise errors.unauthorized()
+            request[_PATH] = self._authorized_path(request)
             return await handler(request)
         except errors.StatusError as error:
             return replies.refused(error)
@@ -149,12 +146,26 @@ class ApiServer:
             _LOG.exception("request failed method=%s path=%s", request.method, request.path)
             return replies.refused(errors.internal("internal error; see the daemon's log"))
 
+    def _authorized_path(self, request: web.Request) -> str:
+        """The path below the API's root; 401 unless token, secret path or an open path."""
+        path = request.path
+        prefix = path[: len(self._secret_path)].encode()
+        if hmac.compare_digest(prefix, self._secret_path.encode()):
+            return path[len(self._secret_path) :]
+        given = request.headers.get("Authorization", "").encode()
+        if path not in _HEALTH_PATHS and not hmac.compare_digest(given, self._token):
+            raise errors.unauthorized()
+        return path
+
     async def _dispatch(self, request: web.Request) -> web.StreamResponse:
-        if request.path == "/version":
+        path: str = request[_PATH]
+        if path in _HEALTH_PATHS:
+            return web.Response(text="ok")
+        if path == "/version":
             return replies.as_json(discovery.version())
-        if request.path == FAULTS_PATH:
+        if path == FAULTS_PATH:
             return await self._serve_faults(request)
-        target = routes.parse(request.path)
+        target = routes.parse(path)
         if isinstance(target, routes.Discovery):
             return self._serve_discovery(target)
         resource = self._resource(target)

@@ -6,6 +6,7 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from gantry_protocol.process.listening import bind
 
 from gantry_operator.local.apiserver.addresses import AddressPool
 from gantry_operator.local.apiserver.admission import Options
@@ -17,6 +18,7 @@ from gantry_operator.local.apiserver.store import DEFAULT_WINDOW, Store
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
+    from typing import Self
 
 NAMESPACES = ("default", "kube-system")
 
@@ -28,6 +30,7 @@ class StandaloneServer:
         api: The server with its fault switches.
         registry: Its verbs, for arranging and asserting without HTTP.
         token: The bearer token.
+        url: The base URL, once entered.
     """
 
     def __init__(
@@ -44,15 +47,10 @@ class StandaloneServer:
         self.api = ApiServer(
             self.registry, token=self.token, bookmark_interval_s=bookmark_interval_s
         )
-        self.port = 0
+        self.url = ""
 
-    @property
-    def url(self) -> str:
-        """The base URL."""
-        return f"http://127.0.0.1:{self.port}"
-
-    async def __aenter__(self) -> StandaloneServer:
-        self.port = await self.api.start("127.0.0.1", 0)
+    async def __aenter__(self) -> Self:
+        self.url = await self.api.start(bind("127.0.0.1", 0, purpose="the API"))
         return self
 
     async def __aexit__(
@@ -100,12 +98,16 @@ def ensure_namespaces(registry: Registry) -> None:
 
 
 def kubeconfig(url: str, token: str, *, namespace: str = "default") -> dict[str, Any]:
-    """A kubeconfig with one cluster, one user and one context."""
+    """A kubeconfig with one cluster, one user and one context.
+
+    The server's URL carries the token too: kubectl does not send one over plain HTTP.
+    """
     name = "gantry-local"
+    server = f"{url}/k/{token}"
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": name, "cluster": {"server": url}}],
+        "clusters": [{"name": name, "cluster": {"server": server}}],
         "users": [{"name": name, "user": {"token": token}}],
         "contexts": [
             {"name": name, "context": {"cluster": name, "user": name, "namespace": namespace}}

@@ -74,6 +74,7 @@ class Store:
         self._sorted: dict[ResourceKey, list[ObjectKey]] = {}
         self._owned: dict[str, dict[tuple[ResourceKey, ObjectKey], None]] = {}
         self._subscribers: list[Callable[[Event], None]] = []
+        self._publishing = False
 
     def get(self, resource: ResourceKey, key: ObjectKey) -> Record | None:
         """The current record, if any."""
@@ -173,8 +174,14 @@ class Store:
                 self._owned.pop(owner["uid"], None)
 
     def _publish(self, event: Event) -> None:
+        # A write from inside a callback would reach later subscribers in the wrong order.
+        assert not self._publishing, "subscribers must not write"
         self._history.append(event)
         while len(self._history) > self._window:
             self.compacted = self._history.popleft().record.revision
-        for callback in tuple(self._subscribers):
-            callback(event)
+        self._publishing = True
+        try:
+            for callback in tuple(self._subscribers):
+                callback(event)
+        finally:
+            self._publishing = False

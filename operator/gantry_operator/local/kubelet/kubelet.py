@@ -1,0 +1,111 @@
+"""All pods of this machine: takes them over from the API, one task each."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from gantry_protocol.process import log
+
+from gantry_operator.local.kubelet.recorder import prune
+from gantry_operator.local.kubelet.worker import FORCED_GRACE_S, NODE_NAME, PODS, Machine, PodWorker
+
+if TYPE_CHECKING:
+    from gantry_operator.local.apiserver.store import Event
+
+Object = dict[str, Any]
+_HOUSEKEEPING_S: Final = 5.0
+_PROJECTED: Final = frozenset({("", "configmaps"), ("", "secrets")})
+
+_log = log.get("local.kubelet")
+
+
+class Kubelet:
+    """Starts a worker for every pod and stops it when the pod goes."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._workers: dict[str, PodWorker] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._group: asyncio.TaskGroup | None = None
+
+    def reset_statuses(self) -> None:
+        """After a restart of the machine nothing runs: no pod is Ready, none has an address."""
+        for pod in self._machine.direct.all(*PODS):
+            status = dict(pod.get("status") or {})
+            status.pop("podIP", None)
+            status.pop("podIPs", None)
+            for condition in (conditions := [dict(c) for c in status.get("conditions") or []]):
+                if condition["type"] in {"Ready", "ContainersReady"}:
+                    condition["status"] = "False"
+            status["conditions"] = conditions
+            status["containerStatuses"] = [
+                {**c, "ready": False, "started": False}
+                for c in status.get("containerStatuses") or []
+            ]
+            self._machine.direct.set_status(*PODS, pod, status)
+
+    async def run(self) -> None:
+        """Until cancelled; a cancellation kills every process."""
+        store = self._machine.direct.registry.store
+        unsubscribe = store.subscribe(self._on_event)
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                for pod in self._machine.direct.all(*PODS):
+                    self._on_pod(pod)
+                while True:
+                    self._machine.logs.trim()
+                    prune(self._machine.direct)
+                    await asyncio.sleep(_HOUSEKEEPING_S)
+        finally:
+            self._group = None
+            unsubscribe()
+
+    async def drain(self, grace_s: float) -> None:
+        """SIGTERM to every process, SIGKILL after the grace period; the pods' objects stay."""
+        for worker in self._workers.values():
+            worker.leave_object = True
+            worker.terminate(grace_s)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    def _on_event(self, event: Event) -> None:
+        record = event.record
+        if record.resource in _PROJECTED:
+            for worker in self._workers.values():
+                if worker.pod["metadata"]["namespace"] == record.key[0]:
+                    worker.refresh_volumes()
+        elif record.resource == PODS:
+            if event.type == "DELETED":
+                worker_gone = self._workers.get(record.uid)
+                if worker_gone is not None:
+                    worker_gone.terminate(FORCED_GRACE_S)
+            else:
+                self._on_pod(record.obj)
+
+    def _on_pod(self, pod: Object) -> None:
+        uid = pod["metadata"]["uid"]
+        worker = self._workers.get(uid)
+        if worker is not None:
+            worker.update(pod)
+            return
+        if self._group is None or (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}:
+            return
+        if pod["spec"].get("nodeName", NODE_NAME) != NODE_NAME:
+            return
+        worker = PodWorker(pod, self._machine)
+        self._workers[uid] = worker
+        worker.update(pod)
+        self._tasks[uid] = self._group.create_task(self._live(worker))
+
+    async def _live(self, worker: PodWorker) -> None:
+        meta = worker.pod["metadata"]
+        _log.info("pod begins", namespace=meta["namespace"], pod=meta["name"], uid=worker.uid)
+        try:
+            await worker.run()
+        except Exception as error:  # noqa: BLE001  # one pod must not end the others
+            _log.exception("pod failed", error, namespace=meta["namespace"], pod=meta["name"])
+        finally:
+            self._workers.pop(worker.uid, None)
+            self._tasks.pop(worker.uid, None)
+            _log.info("pod ended", namespace=meta["namespace"], pod=meta["name"], uid=worker.uid)

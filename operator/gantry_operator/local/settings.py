@@ -1,0 +1,29 @@
+"""Settings of ``gantry local``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from gantry_protocol.process.config import Settings
+from pydantic import Field
+
+from gantry_operator.local.state import DEFAULT_STATE_DIR
+
+
+class LocalSettings(Settings):
+    """One local cluster."""
+
+    local_dir: Path = Field(
+        default=Path(DEFAULT_STATE_DIR), description="State directory of the cluster."
+    )
+    api_port: int = Field(
+        default=0, ge=0, le=65535, description="Port of the API server; 0 keeps the last one."
+    )
+    operators: int = Field(default=1, ge=0, le=5, description="Operator processes to run.")
+    controller_replicas: Literal[1, 3, 5] = Field(
+        default=3, description="Size of the ControllerGroup that is created first."
+    )
+    log_segment_bytes: int = Field(
+        default=64 * 1024 * 1024, ge=1024 * 1024, description="Commit log segments of brokers."
+    )
