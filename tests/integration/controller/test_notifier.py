@@ -1,0 +1,122 @@
+"""Role changes told over loopback: to whom, the newest only, and never in the way."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from gantry_controller.remoting import notifier as module
+from gantry_controller.remoting.notifier import Notifier
+from gantry_controller.remoting.replies import role_change
+from gantry_protocol.bodies import SyncStateSetBody, decode_body
+from gantry_protocol.command import RemotingCommand
+from gantry_protocol.headers import from_ext
+from gantry_protocol.headers.controller import NotifyBrokerRoleChangedRequestHeader
+from gantry_protocol.remoting.server import Connection, RemotingServer
+from support.metadata_world import three_in_sync
+
+
+class Broker:
+    """Listens, and notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[RemotingCommand] = []
+        self.server = RemotingServer(self._handle)
+        self.address = ""
+
+    def _handle(self, _: Connection, command: RemotingCommand) -> RemotingCommand | None:
+        self.told.append(command)
+        return None
+
+    def epochs(self) -> list[int]:
+        return [
+            from_ext(NotifyBrokerRoleChangedRequestHeader, one.ext).master_epoch
+            for one in self.told
+        ]
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    broker = Broker()
+    port = await broker.server.start("127.0.0.1", 0)
+    broker.address = f"127.0.0.1:{port}"
+    yield broker
+    await broker.server.stop(grace_s=0)
+
+
+def changes(count: int) -> list[RemotingCommand]:
+    """The role changes of ``count`` elections in a row."""
+    world = three_in_sync()
+    commands = []
+    for _ in range(count):
+        assert world.elect(live=[one for one in (2, 3) if one != world.group.master_id]).ok
+        commands.append(role_change(world.group))
+        world.alter([2, 3], live=[2, 3])
+    return commands
+
+
+async def wait_for(broker: Broker, count: int) -> None:
+    async with asyncio.timeout(5):
+        while len(broker.told) < count:
+            await asyncio.sleep(0.001)
+
+
+async def test_golden_fields(broker: Broker) -> None:
+    notifier = Notifier(lambda: True, lambda _: [])
+    notifier.tell(broker.address, changes(1)[0])
+    await wait_for(broker, 1)
+    (command,) = broker.told
+    assert command.is_oneway
+    assert command.ext is not None
+    assert command.ext.items() >= {
+        ("masterAddress", "127.0.0.2:10911"),
+        ("masterBrokerId", "2"),
+        ("masterEpoch", "2"),
+        ("syncStateSetEpoch", "3"),
+        ("masterIncarnation", "2-1"),
+        ("masterHaAddress", "127.0.0.2:10912"),
+        ("clusterName", "c"),
+        ("brokerName", "broker-a"),
+        ("replicas", "3"),
+        ("minInSyncReplicas", "2"),
+    }
+    body = decode_body(SyncStateSetBody, command.body)
+    assert (body.sync_state_set, body.sync_state_set_epoch) == ([2, 3], 3)
+    await notifier.close()
+
+
+async def test_newest_replaces_what_waits_for_the_same_address(broker: Broker) -> None:
+    notifier = Notifier(lambda: True, lambda _: [])
+    for command in changes(5):
+        notifier.tell(broker.address, command)
+    await wait_for(broker, 1)
+    await asyncio.sleep(0.05)
+    assert broker.epochs() == [6]
+    for command in changes(7)[5:]:
+        notifier.tell(broker.address, command)
+    await wait_for(broker, 3)
+    assert broker.epochs() == [6, 7, 8]
+    assert broker.server.stats.accepted == 1
+    await notifier.close()
+
+
+async def test_dead_address_harms_nobody(broker: Broker) -> None:
+    notifier = Notifier(lambda: True, lambda _: [])
+    command = changes(1)[0]
+    notifier.tell("127.0.0.1:1", command)
+    notifier.tell(broker.address, command)
+    await wait_for(broker, 1)
+    async with asyncio.timeout(5):
+        while not notifier.failed:
+            await asyncio.sleep(0.001)
+    notifier.tell("127.0.0.1:1", command)
+    await notifier.close()
+
+
+async def test_addresses_are_bounded(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ADDRESSES_MAX", 1)
+    notifier = Notifier(lambda: True, lambda _: [])
+    notifier.tell(broker.address, changes(1)[0])
+    notifier.tell("127.0.0.1:1", changes(1)[0])
+    assert notifier.failed == 1
+    await wait_for(broker, 1)
+    await notifier.close()
