@@ -24,8 +24,9 @@ peer votes from then on. Why that is enough, for leader L of term T:
   term T, after the peer's loss. X, being in T', is not in Q, and its log ends before x. A member of
   Q that is asked for T' later refuses X, one that had voted in T' would not have stored x in T. So
   X gets no vote from Q, and without Q there is no majority.
-- A confirmation of an earlier life that arrives late cannot name x or anything behind it; while the
-  peer is not counted, only a reply from a voter that confirms x or more turns it back on.
+- A confirmation of an earlier life that arrives late cannot name x or anything behind it. Only a
+  voter's reply that confirms x or more makes the peer count again, and then whatever such late
+  words have raised ``match_index`` to lies before x, so the peer does hold it.
 
 So one lost volume of three heals by itself, and two need a person: nobody may count them.
 """
@@ -72,25 +73,25 @@ def become_voter(state: RaftState, why: str) -> None:
     state.restart_election_timer()
 
 
-def believe(state: RaftState, progress: Progress, blank: int, index: int) -> bool:
-    """Whether the leader may use a reply with this ``blank``, which confirms up to ``index``.
+def judge(state: RaftState, progress: Progress, blank: int, confirmed: int) -> bool:
+    """A reply came with this ``blank`` and confirms up to ``confirmed``: does the peer count?
 
-    A reply of a peer that has become blank changes how the peer is treated, then may be used.
+    Returns:
+        True if it counts from now on and did not before.
     """
     if blank == progress.blank:
-        return True
+        return False
     if blank != 0:
         progress.forget()
         progress.blank = blank
         progress.admit_index = state.append_own(EntryKind.NOOP, [b""])
         state.trace("uncounted", admit_index=progress.admit_index)
-        return True
-    if index >= progress.admit_index:
-        progress.blank = 0
-        state.trace("counted", index=index)
-        return True
-    progress.nudge = True  # perhaps it was admitted and its word was lost: let it confirm again
-    return False
+        return False
+    if confirmed < progress.admit_index:
+        return False  # of the time before the loss, or after it but of no weight
+    progress.blank = 0
+    state.trace("counted", confirmed=confirmed)
+    return True
 
 
 def nonce_to_admit(state: RaftState, progress: Progress) -> int:

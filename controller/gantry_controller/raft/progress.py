@@ -16,7 +16,8 @@ class Progress:
     """Replication to one peer in the leader's present term.
 
     Attributes:
-        match_index: the peer's log is durably equal to ours up to here.
+        match_index: the peer's log is durably equal to ours up to here. Of a peer that does not
+            count it is only where to go on: a word of its past life may have raised it.
         next_index: the next append begins here.
         streaming: appends are sent ahead (else: one probe at a time).
         inflight: last index of each append that is not answered, oldest first.
@@ -28,6 +29,8 @@ class Progress:
         silent_ticks: ticks since it last answered.
         round_sent: newest read round it was sent.
         round_acked: newest read round it has echoed.
+        round_valid: a rejection that echoes an older round answers what was sent before probing
+            began, and says nothing about what was sent since.
         blank: nonce of a peer that may not be counted, 0 for a voter (``admission``).
         admit_index: once this entry is committed without it and held by it, it may vote.
     """
@@ -45,6 +48,7 @@ class Progress:
         "recently_active",
         "round_acked",
         "round_sent",
+        "round_valid",
         "silent_ticks",
         "streaming",
     )
@@ -63,6 +67,7 @@ class Progress:
         self.silent_ticks = 0
         self.round_sent = 0
         self.round_acked = 0
+        self.round_valid = 0
         self.blank = 0
         self.admit_index = Index(0)
 
@@ -97,12 +102,17 @@ class Progress:
         self.next_index = max(self.next_index, Index(self.match_index + 1))
         return news
 
-    def rejected(self, prev_index: Index, hint: Index) -> bool:
+    def rejected(self, prev_index: Index, hint: Index, echoed: int) -> bool:
         """The peer's log did not match at ``prev_index``. False if the answer is old.
 
         While streaming, an answer at or below match is old; while probing, any that is not about
-        the one probe that is out (etcd's MaybeDecrTo).
+        the one probe that is out (etcd's MaybeDecrTo). Of a whole window that was lost, only the
+        first rejection counts: each of the others would send the next window in vain.
         """
+        if echoed < self.round_valid:
+            return False
+        if not self.counts:
+            self.match_index = min(self.match_index, Index(max(prev_index - 1, 0)))
         if self.streaming:
             if prev_index <= self.match_index:
                 return False

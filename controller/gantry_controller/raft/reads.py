@@ -34,14 +34,17 @@ class ReadQueue:
     """Reads that wait for a quorum's word.
 
     Attributes:
-        round: the counter; messages sent from now on carry it.
+        round: the counter; messages sent from now on carry it. Replication raises it too, to tell
+            answers to older messages from newer ones (``progress``).
+        wanted: the round that the newest read waits for.
     """
 
-    __slots__ = ("_early", "_pending", "round")
+    __slots__ = ("_early", "_pending", "round", "wanted")
 
     def __init__(self) -> None:
         """No read waits."""
         self.round = 0
+        self.wanted = 0
         self._early: list[object] = []
         self._pending: deque[_PendingRead] = deque()
 
@@ -51,6 +54,7 @@ class ReadQueue:
             self._early.extend(contexts)
             return
         self.round += 1
+        self.wanted = self.round
         self._pending.append(_PendingRead(self.round, commit_index, contexts))
 
     def term_committed(self, commit_index: Index) -> None:

@@ -38,7 +38,7 @@ def send_all(state: RaftState) -> None:
     for node, progress in state.peers.items():
         _send_entries(state, node, progress)
         committed = min(progress.match_index, state.log.commit_index)
-        news = progress.commit_sent < committed or progress.round_sent < state.reads.round
+        news = progress.commit_sent < committed or progress.round_sent < state.reads.wanted
         if progress.heartbeat_due or news:
             progress.heartbeat_due = False
             progress.commit_sent = committed
@@ -91,32 +91,33 @@ def on_append_reply(state: RaftState, reply: AppendReply) -> None:
     """A follower has stored entries, or could not match them."""
     progress = state.peers[reply.source]
     confirmed = Index(0) if reply.rejected else reply.index
-    if not admission.believe(state, progress, reply.blank, confirmed):
-        return
-    _heard(state, progress, reply.round)
+    turned = admission.judge(state, progress, reply.blank, confirmed)
+    _heard(state, progress, reply.blank, reply.round)
     if reply.rejected:
         hint = state.log.conflict_hint(reply.hint_index, reply.hint_term)
-        if progress.rejected(reply.index, hint):
+        if progress.rejected(reply.index, hint, reply.round):
+            state.reads.round += 1
+            progress.round_valid = state.reads.round
             state.trace("rejected", source=reply.source, index=reply.index, hint=hint)
-    elif progress.accepted(reply.index):
+    elif progress.accepted(reply.index) or turned:
         update_commit(state)
 
 
 def on_heartbeat_reply(state: RaftState, reply: HeartbeatReply) -> None:
     """A follower lives; if it still lacks entries, something on the way to it may be lost."""
     progress = state.peers[reply.source]
-    if not admission.believe(state, progress, reply.blank, 0):
-        return
-    _heard(state, progress, reply.round)
+    admission.judge(state, progress, reply.blank, 0)
+    _heard(state, progress, reply.blank, reply.round)
     if progress.match_index < state.log.last_index or not progress.counts:
         progress.nudge = True
         progress.probe_sent = False
 
 
-def _heard(state: RaftState, progress: Progress, acked_round: int) -> None:
+def _heard(state: RaftState, progress: Progress, blank: int, acked_round: int) -> None:
+    """The peer lives; its word counts for reads if it comes from the life we take it for."""
     progress.recently_active = True
     progress.silent_ticks = 0
-    if acked_round > progress.round_acked:
+    if blank == progress.blank and acked_round > progress.round_acked:
         progress.round_acked = acked_round
         confirm_reads(state)
 

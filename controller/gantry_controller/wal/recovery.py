@@ -84,7 +84,7 @@ def recover(segments: Iterable[tuple[Path, bytes]]) -> Recovered:
             batch=header.batch,
             last_index=len(found.entries),
         )
-        _read_batches(path, data, head, found)
+        read_batches(path, data, head, found)
         found.head = head
         last = (path, data)
     if last is not None and found.head is not None:
@@ -133,7 +133,7 @@ def _check_link(
         )
 
 
-def _read_batches(path: Path, data: bytes, head: Head, found: Recovered) -> None:
+def read_batches(path: Path, data: bytes, head: Head, found: Recovered) -> None:
     """Apply every whole batch of a segment and move ``head`` behind the last."""
     while (floor := parse_floor(data, head.offset)) is not None:
         if floor.batch != head.batch:

@@ -62,6 +62,7 @@ class Wal:
         fd = open_segment(segment_path(directory, found.head.sequence))
         if found.torn_bytes:
             zero(fd, found.head.offset, found.torn_bytes)
+        os.fsync(fd)  # a killed process leaves batches in the page cache only: not durable yet
         return cls(directory, segment_size_bytes, found.head, fd), found
 
     def append(self, writes: list[Write]) -> None:

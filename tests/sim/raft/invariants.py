@@ -1,0 +1,180 @@
+"""What must hold after every event, whatever the network, the disks and the clocks do.
+
+    election safety        at most one leader per term                       (thesis §3.4)
+    one vote               a voter names one candidate per term, restarts included
+    log matching           (index, term) determines an entry and the one before it (§3.5)
+    leader completeness    a new leader holds every committed entry          (§3.6.3)
+    state machine safety   every node applies the same entry at an index     (§3.6.3)
+    durable before ack     a committed entry is on a quorum's *disks*, by the disks' own content
+    read freshness         a read sees everything acknowledged before it began (§6.4)
+    monotony               commit never falls, within one life of a process
+
+The observer is told what nodes do and believes nothing else: what is durable it reads, through the
+recovery code, from the bytes the simulated disk would give back after a power cut.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gantry_controller.raft.messages import VoteReply
+from gantry_controller.raft.quorum import quorum_size
+from gantry_controller.wal.format import HEADER_SIZE, Head, parse_header
+from gantry_controller.wal.recovery import Recovered, read_batches
+from sim.kernel.world import Violation
+
+if TYPE_CHECKING:
+    from gantry_controller.raft.messages import Entry, Message
+    from sim.kernel.machine import Machine
+    from sim.kernel.world import World
+    from sim.raft.process import RaftProcess
+
+
+class DurableLog:
+    """The log that a machine's medium holds, read on as it grows; earlier volumes are kept."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self._wipes = 0
+        self._size = 0
+        self._found = Recovered()
+        self._head: Head | None = None
+        self._lost: list[list[Entry]] = []
+
+    def holds(self, index: int, term: int) -> bool:
+        """Whether (index, term) is durable here, or was on a volume that was lost since."""
+        self.refresh()
+        logs = [self._found.entries, *self._lost]
+        return any(len(log) >= index and log[index - 1].term == term for log in logs)
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether the medium says that this node may vote."""
+        self.refresh()
+        return self._found.hard_state is not None and self._found.hard_state.voting
+
+    def refresh(self) -> None:
+        """Read what has become durable since the last look."""
+        if self.machine.wipes != self._wipes:
+            self._wipes = self.machine.wipes
+            self._lost.append(self._found.entries)
+            self._found, self._head, self._size = Recovered(), None, 0
+        file = self.machine.disk.files.get("wal")
+        if file is None or len(file.durable) == self._size:
+            return
+        self._size = len(file.durable)
+        data = bytes(file.durable)
+        if self._head is None:
+            header = parse_header(data)
+            assert header is not None
+            assert not isinstance(header, int)
+            self._head = Head(1, header.size, HEADER_SIZE, header.seed, header.batch, 0)
+        read_batches(Path("wal"), data, self._head, self._found)
+
+
+class Invariants:
+    """The observer of one world."""
+
+    def __init__(self, world: World, members: int) -> None:
+        self.world = world
+        self.members = members
+        self.durable: dict[str, DurableLog] = {}
+        self.canon: list[tuple[int, bytes]] = []  # committed entries: (term, encoded)
+        self.acked_index = 0
+        self.reads_checked = 0
+        self._leaders: dict[int, str] = {}
+        self._votes: dict[tuple[str, int, int], int] = {}
+        self._entries: dict[tuple[int, int], tuple[bytes, int | None]] = {}
+
+    def watch(self, machine: Machine) -> None:
+        """Read this machine's disk from now on."""
+        self.durable[machine.name] = DurableLog(machine)
+
+    # ---- what nodes do ---------------------------------------------------------------------------
+
+    def traced(self, node: RaftProcess, event: str, facts: dict[str, object]) -> None:
+        self.world.count(f"raft.{event}")
+        if event != "rejected":  # too many on an unkind network to leave room for the rest
+            node.host.note(event, *(f"{key}={value}" for key, value in facts.items()))
+        if event == "leader":
+            self._elected(node)
+
+    def sent(self, node: RaftProcess, message: Message) -> None:
+        if isinstance(message, VoteReply) and message.granted and not message.pre:
+            key = (node.host.name, self.durable[node.host.name].machine.wipes, message.term)
+            given = self._votes.setdefault(key, message.target)
+            if given != message.target:
+                raise Violation(
+                    f"one vote: {node.host.name} votes for {given} and for {message.target} in "
+                    f"term {message.term}"
+                )
+
+    def stored(self, node: RaftProcess, entries: list[Entry]) -> None:
+        for entry in entries:
+            before = self._term_before(node, entry)
+            known = self._entries.setdefault((entry.index, entry.term), (entry.encoded, before))
+            if known != (entry.encoded, before):
+                raise Violation(
+                    f"log matching: {node.host.name} stores another entry {entry.index} of term "
+                    f"{entry.term} than before"
+                )
+
+    def committed(self, node: RaftProcess) -> None:
+        log = node.core._state.log
+        for index in range(len(self.canon) + 1, log.commit_index + 1):
+            entry = log._entries[index - 1]
+            self.canon.append((entry.term, entry.encoded))
+            self._check_durable(node, index, entry.term)
+        term, _ = self.canon[log.commit_index - 1]
+        if log.term_at(log.commit_index) != term:
+            raise Violation(f"{node.host.name} commits another entry {log.commit_index}")
+
+    def applied(self, node: RaftProcess, entry: Entry) -> None:
+        if self.canon[entry.index - 1] != (entry.term, entry.encoded):
+            raise Violation(
+                f"state machine safety: {node.host.name} applies another entry {entry.index}"
+            )
+        if len(node.applied) != entry.index - 1:
+            raise Violation(f"{node.host.name} applies entry {entry.index} out of order")
+
+    # ---- what clients see ------------------------------------------------------------------------
+
+    def acknowledged(self, index: int) -> None:
+        """A client was told that its command at ``index`` took effect."""
+        self.acked_index = max(self.acked_index, index)
+
+    def read_answered(self, node: RaftProcess, acked_before: int) -> None:
+        """A read that began when ``acked_before`` was acknowledged is served by ``node``."""
+        self.reads_checked += 1
+        if len(node.applied) < acked_before:
+            raise Violation(
+                f"stale read: {node.host.name} serves entry {len(node.applied)}, but "
+                f"{acked_before} was acknowledged before the read began"
+            )
+
+    # ---- details ---------------------------------------------------------------------------------
+
+    def _elected(self, node: RaftProcess) -> None:
+        term, name = node.core.term, node.host.name
+        if self._leaders.setdefault(term, name) != name:
+            raise Violation(f"election safety: {name} and {self._leaders[term]} lead term {term}")
+        if self.canon:
+            index, (committed_term, _) = len(self.canon), self.canon[-1]
+            if node.core._state.log.term_at(index) != committed_term:  # type: ignore[arg-type]  # int
+                raise Violation(
+                    f"leader completeness: {name} leads term {term} without entry {index} of term "
+                    f"{committed_term}"
+                )
+
+    def _check_durable(self, node: RaftProcess, index: int, term: int) -> None:
+        holders = [name for name, log in self.durable.items() if log.holds(index, term)]
+        if len(holders) < quorum_size(self.members):
+            raise Violation(
+                f"durable before ack: {node.host.name} commits entry {index} of term {term}, which "
+                f"is on the disks of {holders} only"
+            )
+
+    def _term_before(self, node: RaftProcess, entry: Entry) -> int | None:
+        log = node.core._state.log
+        return log.term_at(entry.index - 1)  # type: ignore[arg-type]  # int arithmetic

@@ -1,0 +1,304 @@
+"""The Raft world: a quorum, its clients, its nemesis; one seed is one run.
+
+``run_seed`` draws everything: the number of nodes, the knobs of the protocol and of the driver, the
+network, the disks, the faults. Safety is checked after every event; then the faults stop and the
+quorum owes progress: a leader, every proposal of a client that tries again, equal state everywhere,
+and every node a voter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gantry_controller.raft.config import RaftConfig
+from gantry_controller.raft.errors import NotLeader, Overloaded
+from gantry_controller.raft.quorum import quorum_size
+from gantry_controller.raft.state import Role
+from gantry_protocol.types import NodeId
+from sim.kernel.disk import DiskOptions
+from sim.kernel.machine import Host, Machine
+from sim.kernel.nemesis import Nemesis, NemesisOptions
+from sim.kernel.network import Network, NetworkOptions
+from sim.kernel.world import MS, SECOND, Violation, World
+from sim.raft.invariants import Invariants
+from sim.raft.process import ProcessKnobs, RaftProcess, machine_name
+
+if TYPE_CHECKING:
+    from random import Random
+
+LIVENESS_US = 60 * SECOND
+
+
+@dataclass
+class RaftOptions:
+    """One run's parameters.
+
+    Attributes:
+        members: number of nodes.
+        faulty_us: how long faults go on.
+        propose_every_us: greatest pause between two clients' proposals.
+        commands_max: greatest number of commands proposed together.
+        read_every_us: greatest pause between two reads.
+    """
+
+    members: int = 3
+    faulty_us: int = 20 * SECOND
+    propose_every_us: int = 50 * MS
+    commands_max: int = 3
+    read_every_us: int = 100 * MS
+    election_ticks: int = 20
+    heartbeat_ticks: int = 3
+    append_bytes_max: int = 256 * 1024
+    inflight_max: int = 64
+    uncommitted_bytes_max: int = 1 << 20
+    apply_entries_max: int = 1024
+    clock_drift: float = 0.0
+
+    @classmethod
+    def swarm(cls, rng: Random) -> RaftOptions:
+        """Drawn parameters, the protocol's knobs included."""
+        append_bytes_max = rng.choice([1, 1, 100, 256 * 1024])
+        return cls(
+            members=rng.choice([1, 2, 3, 3, 3, 3, 3, 5, 5]),
+            faulty_us=rng.choice([10, 20]) * SECOND,
+            propose_every_us=rng.choice([20, 100, 500]) * MS,
+            commands_max=rng.choice([1, 3, 20]),
+            read_every_us=rng.choice([50, 300]) * MS,
+            election_ticks=rng.choice([5, 10, 20]),
+            heartbeat_ticks=rng.choice([1, 3]),
+            append_bytes_max=append_bytes_max,
+            inflight_max=rng.choice([1, 2, 8, 64] if append_bytes_max > 1 else [1, 2, 8]),
+            uncommitted_bytes_max=rng.choice([200, 3_000]),
+            apply_entries_max=rng.choice([1, 16, 1024]),
+            clock_drift=rng.choice([0.0, 0.05, 0.2]),
+        )
+
+
+class RaftWorld:
+    """A quorum in a simulated world.
+
+    Attributes:
+        world, network, machines, nemesis: the kernel's parts.
+        invariants: the observer.
+        acked: commands that clients were told took effect.
+    """
+
+    process_class: type[RaftProcess] = RaftProcess
+
+    def __init__(
+        self,
+        seed: int,
+        options: RaftOptions | None = None,
+        *,
+        knobs: ProcessKnobs | None = None,
+        network: NetworkOptions | None = None,
+        disk: DiskOptions | None = None,
+        nemesis: NemesisOptions | None = None,
+    ) -> None:
+        self.world = World(seed)
+        self.options = options or RaftOptions()
+        self.knobs = knobs or ProcessKnobs()
+        self.network = Network(self.world, network or NetworkOptions())
+        self.invariants = Invariants(self.world, self.options.members)
+        self.voters = tuple(NodeId(number) for number in range(1, self.options.members + 1))
+        self.machines = [
+            Machine(
+                self.world,
+                self.network,
+                machine_name(node),
+                factory=self._process,
+                disk_options=disk or DiskOptions(),
+                clock_drift=self.options.clock_drift,
+            )
+            for node in self.voters
+        ]
+        for machine in self.machines:
+            self.invariants.watch(machine)
+        self.nemesis = Nemesis(
+            self.world,
+            self.network,
+            self.machines,
+            nemesis or NemesisOptions(),
+            {"wipe": self._wipe, "kill_leader": self._kill_leader},
+        )
+        self.acked: list[bytes] = []
+        self._rng = self.world.stream("clients")
+        self._proposed = 0
+        self._founded = False
+        self._clients_stopped = False
+
+    @classmethod
+    def swarm(cls, seed: int) -> RaftWorld:
+        """A world with everything drawn from the seed."""
+        rng = World(seed).stream("swarm")
+        knobs = ProcessKnobs(
+            tick_us=rng.choice([10, 20]) * MS,
+            tick_jitter_us=rng.choice([0, 1, 30]) * MS,
+            turn_delay_us=rng.choice([1, 100, 5_000]),
+            use_codec=rng.random() < 0.3,
+            hints=rng.random() < 0.7,
+        )
+        return cls(
+            seed,
+            RaftOptions.swarm(rng),
+            knobs=knobs,
+            network=NetworkOptions.swarm(rng),
+            disk=DiskOptions.swarm(rng),
+            nemesis=NemesisOptions.swarm(rng, extra=("wipe", "kill_leader")),
+        )
+
+    def _process(self, host: Host) -> RaftProcess:
+        config = RaftConfig(
+            node_id=NodeId(int(host.name[1:])),
+            voters=self.voters,
+            election_ticks=self.options.election_ticks,
+            heartbeat_ticks=self.options.heartbeat_ticks,
+            append_bytes_max=self.options.append_bytes_max,
+            inflight_max=self.options.inflight_max,
+            uncommitted_bytes_max=self.options.uncommitted_bytes_max,
+            apply_entries_max=self.options.apply_entries_max,
+        )
+        return self.process_class(host, config, self.knobs, self.invariants)
+
+    # ---- nodes -----------------------------------------------------------------------------------
+
+    def nodes(self) -> list[RaftProcess]:
+        """The processes that run now."""
+        return [m.actor for m in self.machines if isinstance(m.actor, RaftProcess)]
+
+    def leader(self) -> RaftProcess | None:
+        """The running leader of the newest term, if there is one."""
+        leaders = [node for node in self.nodes() if node.core.role is Role.LEADER]
+        return max(leaders, key=lambda node: node.core.term, default=None)
+
+    def boot(self) -> None:
+        """Start all machines."""
+        for machine in self.machines:
+            machine.boot()
+
+    # ---- clients ---------------------------------------------------------------------------------
+
+    def start_clients(self) -> None:
+        """Propose and read, at drawn times, on drawn nodes."""
+        self._propose_later()
+        self._read_later()
+
+    def propose(self, node: RaftProcess) -> None:
+        """Propose some new commands on ``node``, if it will take them."""
+        count = self._rng.randint(1, self.options.commands_max)
+        commands = [b"c%d" % (self._proposed + number) for number in range(count)]
+        self._proposed += count
+
+        def done(index: int) -> None:
+            self.invariants.acknowledged(index)
+            self.acked.extend(commands)
+
+        try:
+            node.propose(commands, done)
+        except NotLeader:
+            self.world.count("client.not-leader")
+        except Overloaded:
+            self.world.count("client.overloaded")
+
+    def read(self, node: RaftProcess) -> None:
+        """Read on ``node``, if it will answer."""
+        acked_before = self.invariants.acked_index
+        try:
+            node.read(lambda: self.invariants.read_answered(node, acked_before))
+        except NotLeader:
+            self.world.count("client.not-leader")
+
+    def _pick(self) -> RaftProcess | None:
+        """Any node, mostly one that believes it leads (perhaps wrongly)."""
+        nodes = self.nodes()
+        leaders = [node for node in nodes if node.core.role is Role.LEADER]
+        pool = leaders if leaders and self._rng.random() < 0.9 else nodes
+        return self._rng.choice(pool) if pool else None
+
+    def _propose_later(self) -> None:
+        self.world.after(self._rng.randint(1, self.options.propose_every_us), self._propose_now)
+
+    def _propose_now(self) -> None:
+        node = self._pick()
+        if self._clients_stopped:
+            return
+        if node is not None:
+            self.propose(node)
+        self._propose_later()
+
+    def _read_later(self) -> None:
+        self.world.after(self._rng.randint(1, self.options.read_every_us), self._read_now)
+
+    def _read_now(self) -> None:
+        node = self._pick()
+        if node is not None:
+            self.read(node)
+        self._read_later()
+
+    # ---- faults ----------------------------------------------------------------------------------
+
+    def _wipe(self) -> None:
+        """Replace a volume, if the quorum can bear it.
+
+        In no protocol do committed entries survive the loss of a majority, so no more than a
+        minority may be without the mark of a voter at a time.
+        """
+        victim = self._rng.choice(self.machines)
+        logs = self.invariants.durable
+        self._founded = self._founded or all(log.is_voter for log in logs.values())
+        others_blank = sum(not logs[m.name].is_voter for m in self.machines if m is not victim)
+        minority = self.options.members - quorum_size(self.options.members)
+        if self._founded and others_blank < minority:
+            self.world.count("raft.wiped")
+            logs[victim.name].refresh()  # what it held until now, it did hold
+            victim.wipe()
+            self.nemesis.boot_later(victim)
+
+    def _kill_leader(self) -> None:
+        leader = self.leader()
+        if leader is not None:
+            machine = self.network.machines[leader.host.name]
+            machine.kill()
+            self.nemesis.boot_later(machine)
+
+    # ---- a whole run -----------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Faults, then peace; raises ``Violation``."""
+        self.boot()
+        self.start_clients()
+        self.nemesis.start()
+        self.world.run(for_us=self.options.faulty_us)
+        self.nemesis.stop()
+        self._expect_progress()
+
+    def _expect_progress(self) -> None:
+        self.network.options.latency_us = (200, 1_500)
+        for machine in self.machines:
+            machine.disk.options.sync_us = (100, 2_000)
+        acked = len(self.acked)
+        if not self.world.run(for_us=LIVENESS_US, until=lambda: len(self.acked) >= acked + 5):
+            raise Violation(f"seed {self.world.seed}: no progress after the faults stopped")
+        self._clients_stopped = True
+        if not self.world.run(for_us=LIVENESS_US, until=self._converged):
+            raise Violation(f"seed {self.world.seed}: nodes do not converge")
+        committed = {encoded[17:] for _, encoded in self.invariants.canon}
+        lost = [command for command in self.acked if command not in committed]
+        if lost:
+            raise Violation(f"seed {self.world.seed}: acknowledged commands are lost: {lost[:3]}")
+
+    def _converged(self) -> bool:
+        nodes = self.nodes()
+        return (
+            len(nodes) == self.options.members
+            and all(node.core.is_voter for node in nodes)
+            and len({len(node.applied) for node in nodes}) == 1
+        )
+
+
+def run_seed(seed: int) -> RaftWorld:
+    """One run with everything drawn from ``seed``; raises ``Violation``."""
+    world = RaftWorld.swarm(seed)
+    world.run()
+    return world
