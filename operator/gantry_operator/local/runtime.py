@@ -15,6 +15,7 @@ import yaml
 from aiohttp import web
 
 from gantry_operator.local.apiserver.addresses import AddressPool
+from gantry_operator.local.apiserver.admission import Options
 from gantry_operator.local.apiserver.ambient import SystemAmbient
 from gantry_operator.local.apiserver.errors import bad_request, not_found
 from gantry_operator.local.apiserver.http import ApiServer
@@ -36,7 +37,7 @@ from gantry_operator.local.kubelet.addresses import PodAddresses
 from gantry_operator.local.kubelet.kubelet import Kubelet
 from gantry_operator.local.kubelet.recorder import Recorder
 from gantry_operator.local.kubelet.volumes import Volumes
-from gantry_operator.local.kubelet.worker import PODS, Machine
+from gantry_operator.local.kubelet.worker import NODE_NAME, PODS, Machine
 from gantry_operator.local.network.hosts import HostsWriter
 from gantry_operator.local.network.proxy import Proxies
 
@@ -114,6 +115,7 @@ class LocalCluster:
         readdress_services(store, network)
         self.registry = Registry(store, ambient, AddressPool(network))
         ensure_namespaces(self.registry)
+        ensure_node(self.registry)
         volumes = Volumes(state.path)
         direct = Direct(self.registry, "kubelet", ambient)
         self._logs = logs.Logs(state.logs)
@@ -195,6 +197,25 @@ class LocalCluster:
         async for chunk in logs.follow(path, wanted):
             await response.write(chunk)
         return response
+
+
+def ensure_node(registry: Registry) -> None:
+    """The one node, Ready; cordoning and tainting it only changes the object."""
+    resource = registry.catalogue.type("", "nodes")
+    if registry.store.get(resource.key, ("", NODE_NAME)) is not None:
+        return
+    options = Options(manager="kubelet")
+    labels = {"kubernetes.io/hostname": NODE_NAME, "kubernetes.io/os": "linux"}
+    node = {"metadata": {"name": NODE_NAME, "labels": labels}}
+    registry.create(resource, "", node, options)
+    status = {
+        "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+    }
+    merge = "application/merge-patch+json"
+    registry.patch(
+        resource, "", NODE_NAME, merge, {"status": status}, options, subresource="status"
+    )
 
 
 def readdress_services(store: Store, network: str) -> None:

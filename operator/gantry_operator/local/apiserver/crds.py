@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gantry_operator.local.apiserver import structural
+from gantry_operator.local.apiserver import jsonpath, structural
 from gantry_operator.local.apiserver.cel import rules
 from gantry_operator.local.apiserver.kinds import ResourceType, ScalePaths
 from gantry_operator.local.apiserver.patches import clone
@@ -116,7 +116,19 @@ def _check_version(version: dict[str, Any], path: str) -> list[Cause]:
     schema = custom(clone(raw))
     causes = _check_defaults(schema, field)
     causes += [Cause(c.reason, field + c.field, c.message) for c in rules.attach(schema)]
+    causes += _check_columns(version, path)
     return causes + _check_subresources(version, schema, path)
+
+
+def _check_columns(version: dict[str, Any], path: str) -> list[Cause]:
+    causes: list[Cause] = []
+    for index, column in enumerate(version.get("additionalPrinterColumns") or []):
+        try:
+            jsonpath.parse(column["jsonPath"])
+        except jsonpath.JsonPathError as error:
+            field = f"{path}.additionalPrinterColumns[{index}].jsonPath"
+            causes.append(invalid(field, column["jsonPath"], str(error)))
+    return causes
 
 
 def _check_subresources(version: dict[str, Any], schema: Schema, path: str) -> list[Cause]:

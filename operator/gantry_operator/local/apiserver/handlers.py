@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gantry_operator.local.apiserver import errors, replies, selectors
+from gantry_operator.local.apiserver import errors, replies, selectors, tables
+from gantry_operator.local.apiserver.admission import CRD_KEY
 from gantry_operator.local.apiserver.bodies import APPLY, decode_body, write_options
 from gantry_operator.local.apiserver.deletion import parse_options
 from gantry_operator.local.apiserver.watching import WatchOptions
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from gantry_operator.local.apiserver.kinds import ResourceType
     from gantry_operator.local.apiserver.registry import Registry, Written
     from gantry_operator.local.apiserver.routes import Target
+    from gantry_operator.local.apiserver.store import Record
 
 _BODY_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
@@ -65,12 +68,26 @@ def watch_options(request: web.Request) -> WatchOptions:
     )
 
 
-def get(registry: Registry, resource: ResourceType, target: Target) -> web.Response:
+def get(
+    registry: Registry, request: web.Request, resource: ResourceType, target: Target
+) -> web.Response:
     """One object, or its scale."""
     namespace = target.namespace or ""
     if target.subresource == "scale":
         return replies.as_json(registry.read_scale(resource, namespace, target.name))
-    return replies.raw(registry.get(resource, namespace, target.name).encoded())
+    record = registry.get(resource, namespace, target.name)
+    if tables.wants_table(request.headers.get("Accept", "")):
+        return _table(registry, resource, [record], {"resourceVersion": str(record.revision)})
+    return replies.raw(record.encoded())
+
+
+def _table(
+    registry: Registry, resource: ResourceType, records: list[Record], metadata: dict[str, Any]
+) -> web.Response:
+    definition = registry.store.get(CRD_KEY, ("", resource.qualified))
+    crd = None if definition is None else definition.obj
+    now = dt.datetime.now(dt.UTC)
+    return replies.as_json(tables.table(resource, crd, records, metadata, now))
 
 
 def list_objects(
@@ -93,6 +110,8 @@ def list_objects(
         metadata["continue"] = page.token
     if page.remaining is not None:
         metadata["remainingItemCount"] = page.remaining
+    if tables.wants_table(request.headers.get("Accept", "")):
+        return _table(registry, resource, page.records, metadata)
     head = msgspec.json.encode(
         {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": metadata}
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from aiohttp import web
 
-from gantry_operator.local.apiserver import discovery, errors, handlers, replies, routes
+from gantry_operator.local.apiserver import discovery, errors, handlers, openapi, replies, routes
 from gantry_operator.local.apiserver.faults import Faults, Order
 from gantry_operator.local.apiserver.watching import WatchStream
 
@@ -165,6 +165,8 @@ class ApiServer:
             return replies.as_json(discovery.version())
         if path == FAULTS_PATH:
             return await self._serve_faults(request)
+        if path.startswith(openapi.ROOT):
+            return replies.as_json(openapi.document(self.registry.catalogue, path))
         target = routes.parse(path)
         if isinstance(target, routes.Discovery):
             return self._serve_discovery(target)
@@ -177,7 +179,7 @@ class ApiServer:
             return await self._serve_log(request, target)
         match verb:
             case "get":
-                return handlers.get(self.registry, resource, target)
+                return handlers.get(self.registry, request, resource, target)
             case "list":
                 return handlers.list_objects(self.registry, request, resource, target)
             case "watch":

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import base64
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from gantry_operator.local.apiserver.errors import bad_request, expired, version_in_future
+from gantry_operator.local.apiserver.store import Record  # noqa: TC001 - msgspec reads it
 
 if TYPE_CHECKING:
     from gantry_operator.local.apiserver.kinds import ResourceType
     from gantry_operator.local.apiserver.selectors import Selector
-    from gantry_operator.local.apiserver.store import Record, Store
+    from gantry_operator.local.apiserver.store import Store
 
 MAX_OPEN_LISTS: Final = 256
 """Snapshots held for unfinished lists; the oldest is dropped and its token answers 410."""
@@ -22,7 +23,7 @@ MAX_OPEN_LISTS: Final = 256
 class Page(msgspec.Struct, frozen=True):
     """One answer to a list request."""
 
-    records: list[Any]
+    records: list[Record]
     revision: int
     token: str = ""
     remaining: int | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -43,6 +44,21 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
                 return True
             return False
         finally:
+            os.close(handle)
+
+    async def gone(self) -> None:
+        """Wait until this very process has ended."""
+        try:
+            handle = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            if self.alive():
+                loop.add_reader(handle, ended.set)
+                await ended.wait()
+        finally:
+            loop.remove_reader(handle)
             os.close(handle)
 
 
