@@ -1,0 +1,88 @@
+"""The admin API of a quorum, as the operator uses it.
+
+Reading distinguishes three outcomes: the group, no such group, and no answer. The last is a value,
+since a plan has to decide what to do without one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
+
+from gantry_protocol.admin import (
+    ElectRequest,
+    EvidenceRequest,
+    GroupDeclaration,
+    GroupView,
+    QuorumView,
+)
+from pydantic import ValidationError
+
+from gantry_operator.controllers.errors import AdminRefusedError, QuorumUnreachableError
+from gantry_operator.plan.observed import NotDeclared, Unreachable
+
+if TYPE_CHECKING:
+    from gantry_operator.controllers.quorum import Quorum
+
+
+class Admin:
+    """The admin API of one quorum; `cluster` is the ControllerGroup's name."""
+
+    def __init__(self, quorum: Quorum, cluster: str) -> None:
+        self.quorum = quorum
+        self._cluster = cluster
+
+    def _path(self, group: str, verb: str = "") -> str:
+        path = f"/v1/groups/{quote(self._cluster, safe='')}/{quote(group, safe='')}"
+        return f"{path}/{verb}" if verb else path
+
+    async def group(self, name: str) -> GroupView | NotDeclared | Unreachable:
+        """What the controllers know about a group."""
+        try:
+            data = await self.quorum.ask_leader("GET", self._path(name))
+            return GroupView.model_validate_json(data)
+        except QuorumUnreachableError as error:
+            return Unreachable(str(error))
+        except AdminRefusedError as error:
+            return NotDeclared() if error.status == 404 else Unreachable(str(error))
+        except ValidationError:
+            return Unreachable(f"{self.quorum.name} gave an answer that is no group.")
+
+    async def view(self) -> QuorumView | Unreachable:
+        """The leader's view of the quorum, else that of whoever answers.
+
+        Everybody is asked, since a node that was cut off may still believe that it leads: among
+        those who say that they lead themselves, the highest term is right.
+        """
+        views = []
+        for _, data in await self.quorum.ask_anyone("/v1/quorum"):
+            try:
+                views.append(QuorumView.model_validate_json(data))
+            except ValidationError:
+                continue
+        if not views:
+            return Unreachable(f"No controller of {self.quorum.name} answers.")
+        newest = max(view.term for view in views)
+        return max(views, key=lambda v: (v.term == newest and v.leader_id == v.node_id, v.term))
+
+    async def declare(self, name: str, declaration: GroupDeclaration) -> None:
+        """Says what a group is to be like."""
+        await self.quorum.ask_leader("PUT", self._path(name), declaration.to_json())
+
+    async def elect(self, name: str, broker_id: int, master_epoch: int) -> None:
+        """Asks for a master, if the group is still in this epoch."""
+        request = ElectRequest(broker_id=broker_id, master_epoch=master_epoch)
+        await self.quorum.ask_leader("POST", self._path(name, "elect"), request.to_json())
+
+    async def report_gone(self, name: str, pod_uid: str) -> None:
+        """Says that the process in a pod has ended."""
+        request = EvidenceRequest(pod_uid=pod_uid)
+        await self.quorum.ask_leader("POST", self._path(name, "evidence"), request.to_json())
+
+    async def forget(self, name: str, uid: str) -> None:
+        """Cleans a deleted group's metadata; a group that is gone already is fine."""
+        try:
+            await self.quorum.ask_leader("DELETE", f"{self._path(name)}?{urlencode({'uid': uid})}")
+        except AdminRefusedError as error:
+            if error.status != 404:
+                raise

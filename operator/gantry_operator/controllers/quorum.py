@@ -1,0 +1,228 @@
+"""One request to whoever leads a quorum.
+
+A follower answers 421 with a hint. The hint is taken only if it names one of the quorum's own pods,
+and it changes only whom we ask next, so a wrong or hostile one costs one attempt. Pods are dialled
+by the addresses that the API server reports for them: no DNS, no Service that would balance over
+followers.
+
+Every request has a bounded number of attempts and a deadline. A request that may have been carried
+out is not distinguished from one that was not: everything sent here is idempotent or guarded by an
+epoch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import aiohttp
+from gantry_protocol.admin import ErrorView
+from gantry_protocol.hosts import join_address
+from gantry_protocol.process import log
+from pydantic import ValidationError
+
+from gantry_operator import names
+from gantry_operator.controllers.errors import AdminRefusedError, QuorumUnreachableError
+
+CONNECT_TIMEOUT_S = 1.0
+ATTEMPT_TIMEOUT_S = 3.0
+"""Longer than a controller waits for its quorum (2.5 s), so that its own words are heard."""
+DEADLINE_S = 8.0
+EXTRA_ATTEMPTS = 2
+"""Beyond one per pod: for a leader that changes while it is looked for."""
+NOT_LEADER = 421
+_UNAVAILABLE = (429, 502, 503, 504)
+_log = log.get("controllers")
+
+
+class Endpoint(NamedTuple):
+    """A controller pod's HTTP address."""
+
+    pod: str
+    host: str
+    port: int = names.CONTROLLER_HTTP_PORT
+
+    @property
+    def url(self) -> str:
+        """Base URL."""
+        return f"http://{join_address(self.host, self.port)}"
+
+
+Endpoints = Callable[[], list[Endpoint]]
+Token = Callable[[bool], Awaitable[str]]
+"""The bearer token; True asks for it to be read anew."""
+
+
+class Answer(NamedTuple):
+    """What a controller said."""
+
+    status: int
+    data: bytes
+
+
+class Quorum:
+    """The controllers of one ControllerGroup.
+
+    Args:
+        name: for people.
+        endpoints: the pods that exist at the moment.
+        token: the bearer token of the admin API.
+        session: shared by all quorums.
+    """
+
+    def __init__(
+        self, name: str, endpoints: Endpoints, token: Token, session: aiohttp.ClientSession
+    ) -> None:
+        self.name = name
+        self._endpoints = endpoints
+        self._token = token
+        self._session = session
+        self._leader: str | None = None  # pod name of the last that led
+
+    async def ask_leader(self, method: str, path: str, body: str | None = None) -> bytes:
+        """The leader's answer.
+
+        Raises:
+            QuorumUnreachableError: no leader answered in time.
+            AdminRefusedError: the leader refused.
+        """
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                return await self._search(method, path, body)
+        except TimeoutError as error:
+            raise QuorumUnreachableError(
+                f"No leader of {self.name} answered within {DEADLINE_S:.0f} s."
+            ) from error
+
+    async def ask_anyone(self, path: str) -> list[tuple[Endpoint, bytes]]:
+        """What each pod says about itself, as far as they answer; all are asked at once."""
+        endpoints = self._endpoints()
+        answers = await asyncio.gather(*(self._try(e, "GET", path, None) for e in endpoints))
+        return [
+            (endpoint, answer.data)
+            for endpoint, answer in zip(endpoints, answers, strict=True)
+            if isinstance(answer, Answer) and answer.status == 200
+        ]
+
+    async def open_stream(self, path: str) -> aiohttp.ClientResponse:
+        """A stream from the leader; the caller closes it.
+
+        Raises:
+            QuorumUnreachableError: no leader answered.
+        """
+        for endpoint in self._in_order():
+            try:
+                async with asyncio.timeout(ATTEMPT_TIMEOUT_S):
+                    response = await self._request(endpoint, "GET", path, None, stream=True)
+            except (aiohttp.ClientError, TimeoutError, OSError):
+                continue
+            if response.status == 200:
+                self._leader = endpoint.pod
+                return response
+            response.close()
+            if response.status == 401:
+                await self._token(True)
+        raise QuorumUnreachableError(f"No leader of {self.name} streams its changes.")
+
+    async def _search(self, method: str, path: str, body: str | None) -> bytes:
+        untried = self._in_order()
+        if not untried:
+            raise QuorumUnreachableError(f"{self.name} has no pod with an address.")
+        last = "no controller answered"
+        for _ in range(len(untried) + EXTRA_ATTEMPTS):
+            if not untried:
+                break
+            endpoint = untried.pop(0)
+            answer = await self._try(endpoint, method, path, body)
+            if isinstance(answer, str):
+                last = answer
+            elif answer.status == NOT_LEADER:
+                last = "there is no leader at the moment"
+                self._follow(answer.data, endpoint, untried)
+            elif answer.status in _UNAVAILABLE:
+                last = _refusal(answer).message
+            else:
+                self._leader = endpoint.pod
+                return _unwrap(answer)
+        raise QuorumUnreachableError(f"{self.name} cannot be asked: {last}.")
+
+    def _in_order(self) -> list[Endpoint]:
+        """All pods, the last known leader first."""
+        return sorted(self._endpoints(), key=lambda e: (e.pod != self._leader, e.pod))
+
+    def _follow(self, data: bytes, asked: Endpoint, untried: list[Endpoint]) -> None:
+        """Moves the pod that a hint names to the front of those to be tried."""
+        try:
+            hint = ErrorView.model_validate_json(data).leader
+        except ValidationError:
+            return
+        host = urlsplit(hint).hostname if hint else None
+        for endpoint in self._endpoints():
+            if host in (endpoint.host, endpoint.pod) or (
+                host is not None and host.startswith(f"{endpoint.pod}.")
+            ):
+                if endpoint != asked:
+                    if endpoint in untried:
+                        untried.remove(endpoint)
+                    untried.insert(0, endpoint)
+                return
+
+    async def _try(
+        self, endpoint: Endpoint, method: str, path: str, body: str | None
+    ) -> Answer | str:
+        """One attempt; a text says why there was no answer. A refused token is read anew once."""
+        try:
+            async with asyncio.timeout(ATTEMPT_TIMEOUT_S):
+                response = await self._request(endpoint, method, path, body)
+                if response.status == 401:
+                    response.close()
+                    await self._token(True)
+                    response = await self._request(endpoint, method, path, body)
+                async with response:
+                    return Answer(response.status, await response.read())
+        except TimeoutError:
+            return f"{endpoint.pod} did not answer within {ATTEMPT_TIMEOUT_S:.0f} s"
+        except (aiohttp.ClientError, OSError) as error:
+            _log.debug("controller not reached", pod=endpoint.pod, error=error)
+            return f"{endpoint.pod} cannot be reached"
+
+    async def _request(
+        self,
+        endpoint: Endpoint,
+        method: str,
+        path: str,
+        body: str | None,
+        *,
+        stream: bool = False,
+    ) -> aiohttp.ClientResponse:
+        headers = {"Authorization": f"Bearer {await self._token(False)}"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        timeout = aiohttp.ClientTimeout(
+            total=None if stream else ATTEMPT_TIMEOUT_S, sock_connect=CONNECT_TIMEOUT_S
+        )
+        return await self._session.request(
+            method,
+            endpoint.url + path,
+            data=body,
+            headers=headers,
+            timeout=timeout,
+            allow_redirects=False,
+        )
+
+
+def _unwrap(answer: Answer) -> bytes:
+    if 200 <= answer.status < 300:
+        return answer.data
+    refusal = _refusal(answer)
+    raise AdminRefusedError(answer.status, refusal.error, refusal.message)
+
+
+def _refusal(answer: Answer) -> ErrorView:
+    try:
+        return ErrorView.model_validate_json(answer.data)
+    except ValidationError:
+        text = answer.data[:200].decode("utf-8", "replace").strip()
+        return ErrorView(error=f"HTTP_{answer.status}", message=text or "no details")

@@ -1,0 +1,105 @@
+"""The stream of role changes of one quorum.
+
+The stream only says that a group is worth looking at; what is done about it rests on a linearizable
+read. So a lost, repeated or late line can delay a role label, never make it wrong. Lines of a lower
+epoch than the last one are dropped. A silent stream is a dead one: the leader sends a heartbeat
+line every second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import aiohttp
+from aiohttp.http_exceptions import HttpProcessingError
+from gantry_protocol.admin import WatchEvent
+from gantry_protocol.process import log
+from pydantic import ValidationError
+
+from gantry_operator.controllers.errors import AdminError
+
+if TYPE_CHECKING:
+    from gantry_operator.controllers.quorum import Quorum
+
+SILENCE_S = 3.0
+RETRY_S = 0.5
+MAX_RETRY_S = 10.0
+MAX_LINE_BYTES = 256 * 1024
+MAX_GROUPS = 100_000
+_log = log.get("watch")
+
+OnChange = Callable[[str], None]
+Fingerprint = tuple[object, ...]
+
+
+class RoleWatch:
+    """Follows one quorum until cancelled.
+
+    Args:
+        quorum: whose changes.
+        on_change: called with the name of a group whose roles, set or members changed.
+    """
+
+    def __init__(self, quorum: Quorum, on_change: OnChange) -> None:
+        self._quorum = quorum
+        self._on_change = on_change
+        self._known: dict[tuple[str | None, str], tuple[int, Fingerprint]] = {}
+        self._delay_s = RETRY_S
+
+    async def run(self) -> None:
+        """Connects, reads, connects again."""
+        while True:
+            try:
+                await self._follow()
+            except (AdminError, aiohttp.ClientError, HttpProcessingError, OSError) as error:
+                _log.debug("stream ended", quorum=self._quorum.name, error=error)
+            await asyncio.sleep(self._delay_s * random.uniform(0.5, 1.0))  # noqa: S311 -- no secret
+            self._delay_s = min(self._delay_s * 2, MAX_RETRY_S)
+
+    async def _follow(self) -> None:
+        response = await self._quorum.open_stream("/v1/watch?since=0")
+        try:
+            while True:
+                async with asyncio.timeout(SILENCE_S):
+                    line = await response.content.readuntil(b"\n", max_size=MAX_LINE_BYTES)
+                if not line.endswith(b"\n"):
+                    return  # the end of the stream
+                self.take(line)
+                self._delay_s = RETRY_S
+        finally:
+            response.close()
+
+    def take(self, line: bytes) -> None:
+        """Takes in one line; reports the group if it changed."""
+        try:
+            event = WatchEvent.model_validate_json(line)
+        except ValidationError:
+            _log.warning("unreadable line in the stream", quorum=self._quorum.name)
+            return
+        if event.heartbeat or event.group is None:
+            return
+        key = (event.cluster, event.group)
+        fingerprint = _fingerprint(event)
+        epoch, known = self._known.get(key, (-1, ()))
+        if event.master_epoch < epoch or fingerprint == known:
+            return
+        if event.deleted:
+            self._known.pop(key, None)
+        elif key in self._known or len(self._known) < MAX_GROUPS:
+            self._known[key] = (event.master_epoch, fingerprint)
+        self._on_change(event.group)
+
+
+def _fingerprint(event: WatchEvent) -> Fingerprint:
+    """What makes a line news; offsets and ages do not."""
+    return (
+        event.deleted,
+        event.master_broker_id,
+        event.master_epoch,
+        tuple(event.sync_state_set),
+        event.sync_state_set_epoch,
+        tuple((m.broker_id, m.pod_uid, m.alive, m.draining) for m in event.members),
+    )

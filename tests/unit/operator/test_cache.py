@@ -1,0 +1,148 @@
+"""The cache never goes backwards, and finds what belongs to a resource."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from gantry_operator import names
+from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, POD, SERVICE
+from gantry_operator.cache import Cache, Key, key_of
+
+ORDERS = Key("BrokerGroup", "mq", "orders")
+
+
+def pod(name: str = "orders-broker-0", version: str = "1", **meta: Any) -> dict[str, Any]:
+    head = {
+        "name": name,
+        "namespace": "mq",
+        "uid": "u",
+        "resourceVersion": version,
+        "labels": names.labels(names.BROKER, "orders"),
+    }
+    return {"metadata": head | meta}
+
+
+def version(cache: Cache) -> str | None:
+    found = cache.get(POD, "mq", "orders-broker-0")
+    return found["metadata"]["resourceVersion"] if found else None
+
+
+def test_put_get_remove() -> None:
+    cache = Cache()
+    assert cache.put(POD, pod())
+    assert cache.owned(ORDERS, POD) == [pod()]
+    assert cache.owned(ORDERS, SERVICE) == []
+    assert cache.remove(POD, pod(version="2"))
+    assert version(cache) is None
+    assert cache.owned(ORDERS, POD) == []
+    assert not cache.remove(POD, pod())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "taken"),
+    [
+        pytest.param("9", "10", True, id="newer-as-a-number"),
+        pytest.param("10", "9", False, id="older-as-a-number"),
+        pytest.param("10", "10", False, id="the-same"),
+        pytest.param("a", "b", True, id="not-a-number"),
+    ],
+)
+def test_an_older_version_never_replaces_a_newer_one(old: str, new: str, taken: bool) -> None:
+    cache = Cache()
+    cache.put(POD, pod(version=old))
+    assert cache.put(POD, pod(version=new)) is taken
+    assert version(cache) == (new if taken else old)
+
+
+def test_a_successor_of_the_same_name_is_another_object() -> None:
+    cache = Cache()
+    cache.put(POD, pod(version="9"))
+    assert cache.put(POD, pod(version="10", uid="v"))
+    assert not cache.remove(POD, pod(version="11")), "the predecessor's deletion came late"
+    assert version(cache) == "10"
+
+
+def test_bookkeeping_of_the_api_server_is_not_kept() -> None:
+    cache = Cache()
+    cache.put(POD, pod(managedFields=[{"big": "list"}]))
+    found = cache.get(POD, "mq", "orders-broker-0")
+    assert found is not None
+    assert "managedFields" not in found["metadata"]
+
+
+def test_an_object_that_changes_its_labels_changes_its_resource() -> None:
+    cache = Cache()
+    cache.put(POD, pod(version="1"))
+    cache.put(POD, pod(version="2", labels=names.labels(names.BROKER, "other")))
+    assert cache.owned(ORDERS, POD) == []
+    assert len(cache.owned(Key("BrokerGroup", "mq", "other"), POD)) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "expected"),
+    [
+        (BROKER_GROUP, {}, Key("BrokerGroup", "mq", "x")),
+        (CONTROLLER_GROUP, {}, Key("ControllerGroup", "mq", "x")),
+        (POD, names.labels(names.CONTROLLER, "g"), Key("ControllerGroup", "mq", "g")),
+        (POD, names.labels(names.BROKER, "b"), Key("BrokerGroup", "mq", "b")),
+        (POD, {names.LABEL_INSTANCE: "b"}, None),
+        (POD, names.labels(names.BROKER, "b") | {names.LABEL_MANAGED_BY: "helm"}, None),
+        (POD, names.labels("other", "b"), None),
+        (POD, {}, None),
+    ],
+)
+def test_whose_an_object_is(kind: Any, labels: dict[str, str], expected: Key | None) -> None:
+    body = {"metadata": {"name": "x", "namespace": "mq", "labels": labels}}
+    assert key_of(kind, body) == expected
+
+
+def test_a_list_finds_what_the_watch_missed() -> None:
+    cache = Cache()
+    cache.put(POD, pod("a-0", version="1"))
+    cache.put(POD, pod("gone-0", version="1"))
+    begun = cache.turn()
+    found = cache.compare(POD, "mq", [pod("a-0", version="5"), pod("new-0", version="5")], begun)
+    assert found.stale == [("mq", "a-0"), ("mq", "new-0")]
+    assert found.pruned == [("mq", "gone-0")]
+    assert found.keys == {ORDERS}
+    assert cache.get(POD, "mq", "gone-0") is None
+
+
+def test_a_list_that_agrees_changes_nothing() -> None:
+    cache = Cache()
+    cache.put(POD, pod())
+    assert cache.compare(POD, None, [pod()], cache.turn()) == ([], [], set())
+
+
+def test_what_is_heard_during_a_list_outranks_it() -> None:
+    cache = Cache()
+    cache.put(POD, pod("gone-0"))
+    begun = cache.turn()
+    cache.put(POD, pod("new-0", version="7"))  # created after the list was read
+    cache.remove(POD, pod("gone-0"))  # deleted after the list was read
+    found = cache.compare(POD, "mq", [pod("gone-0")], begun)
+    assert found == ([], [], set())
+    assert cache.get(POD, "mq", "new-0") is not None
+    assert cache.get(POD, "mq", "gone-0") is None
+
+
+def test_a_list_of_one_namespace_says_nothing_about_others() -> None:
+    cache = Cache()
+    cache.put(POD, pod(namespace="elsewhere"))
+    assert cache.compare(POD, "mq", [], cache.turn()).pruned == []
+    assert cache.compare(POD, None, [], cache.turn()).pruned == [("elsewhere", "orders-broker-0")]
+
+
+def test_memory_of_deletions_is_bounded() -> None:
+    cache = Cache()
+    for n in range(100):
+        cache.put(POD, pod(f"p-{n}"))
+        cache.remove(POD, pod(f"p-{n}"))
+    cache.put(POD, pod("alive-0"))
+    cache.forget_deletions(cache.turn())
+    assert len(cache._heard) == 1
+    late = cache.turn()
+    cache.remove(POD, pod("alive-0"))
+    cache.forget_deletions(late)
+    assert len(cache._heard) == 1, "a deletion that a running list may contradict is remembered"
