@@ -82,7 +82,6 @@ class Connection(asyncio.Protocol):
         self._out_bytes = 0
         self._congested = False  # the transport asked us to stop writing
         self._held: bytearray | None = None  # undecoded bytes from the held request on
-        self._deferred = bytearray()  # arrived while the batch was stalled
         self._pipe: Pipe | None = None
 
     # What the owner calls, always on the loop's thread.
@@ -130,8 +129,7 @@ class Connection(asyncio.Protocol):
         assert self._dispatching, "a connection is held from within its handler"
         assert self._serving is first
         self._serving = None
-        self._held = bytearray(self._decoder.take_back(self._next) + self._deferred)
-        self._deferred.clear()
+        self._held = bytearray(self._decoder.take_back(self._next))
         self._batch, self._next, self._broken = [], 0, None
         self._count_partial()
         self._pause_reading()
@@ -215,9 +213,8 @@ class Connection(asyncio.Protocol):
             self._pipe.from_client(data)
         elif self._held is not None:
             self._held += data
-        elif self._batch:
-            self._deferred += data
         else:
+            assert not self._batch, "nothing is read while a batch waits for the client to read"
             self._consume(data)
 
     def pause_writing(self) -> None:
@@ -284,10 +281,6 @@ class Connection(asyncio.Protocol):
         self._decoder.forget()
         if self._broken is not None:
             self._end_malformed(self._broken)
-        elif self._deferred and self._held is None:
-            data = bytes(self._deferred)
-            self._deferred.clear()
-            self._consume(data)
 
     def _end_malformed(self, error: FrameError) -> None:
         self._broken = None

@@ -77,6 +77,8 @@ async def test_oneway_requests_and_responses_are_never_answered(serve: Any) -> N
 
     def handler(connection: Connection, command: RemotingCommand) -> RemotingCommand:
         seen.append(command.code)
+        if command.is_oneway:
+            connection.reply(command, reply(command))
         return echo(connection, command)
 
     server, port = await serve(handler)
@@ -311,6 +313,7 @@ async def test_a_preamble_names_the_client(serve: Any) -> None:
         plain.send(request(10))
         assert (await plain.receive()).remark == plain.name
     assert [connection.proxied for connection in seen] == [True, False]
+    assert seen[0]._decoder._chunk == b""  # no request stays in memory once it is served
     assert seen[0].local == f"127.0.0.1:{port}"
 
 

@@ -1,0 +1,121 @@
+"""Probes, metrics and the token."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from aiohttp import web
+from gantry_protocol.admin import ErrorView
+from gantry_protocol.errors import PortInUseError
+from gantry_protocol.process.probes import HttpServer
+from prometheus_client import Counter
+
+
+class Health:
+    def __init__(self) -> None:
+        self.live = (True, "turning")
+        self.ready = (False, "recovering the log")
+        self.token = "secret"
+
+
+@pytest.fixture
+def health() -> Health:
+    return Health()
+
+
+@pytest.fixture
+async def base(health: Health) -> AsyncIterator[str]:
+    server = HttpServer(
+        live=lambda: health.live, ready=lambda: health.ready, token=lambda: health.token
+    )
+    Counter("gantry_samples", "How many.", registry=server.registry).inc(3)
+
+    async def hello(request: web.Request) -> web.Response:
+        return web.json_response({"hello": await request.text()})
+
+    server.add_route("POST", "/v1/hello", hello)
+    port = await server.start("127.0.0.1", 0)
+    yield f"http://127.0.0.1:{port}"
+    await server.stop()
+    await server.stop()
+
+
+async def _get(url: str, **headers: str) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as answer:
+        return answer.status, await answer.text()
+
+
+async def test_probes_tell_their_reason_without_a_token(base: str, health: Health) -> None:
+    assert await _get(f"{base}/livez") == (200, "turning\n")
+    assert await _get(f"{base}/readyz") == (503, "recovering the log\n")
+    health.ready = (True, "serving")
+    assert await _get(f"{base}/readyz") == (200, "serving\n")
+
+
+async def test_metrics_are_this_servers_alone(base: str) -> None:
+    status, text = await _get(f"{base}/metrics")
+    assert status == 200
+    assert "gantry_samples_total 3.0" in text
+    assert "python_info" not in text
+
+
+async def _post(url: str, **headers: str) -> tuple[int, str]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(url, headers=headers, data="you") as answer,
+    ):
+        return answer.status, await answer.text()
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [None, "", "Bearer", "Bearer ", "Bearer wrong", "Basic secret", "secret", "Bearer sécret"],
+)
+async def test_other_paths_need_the_token(base: str, authorization: str | None) -> None:
+    headers = {} if authorization is None else {"Authorization": authorization}
+    status, text = await _post(f"{base}/v1/hello", **headers)
+    assert status == 401
+    assert ErrorView.model_validate_json(text).error == "UNAUTHORIZED"
+
+
+async def test_the_token_admits_and_may_be_rotated(base: str, health: Health) -> None:
+    assert await _post(f"{base}/v1/hello", Authorization="Bearer secret") == (
+        200,
+        '{"hello": "you"}',
+    )
+    health.token = "next"
+    assert (await _post(f"{base}/v1/hello", Authorization="Bearer secret"))[0] == 401
+    assert (await _post(f"{base}/v1/hello", Authorization="bearer next"))[0] == 200
+
+
+async def test_an_empty_token_admits_nobody(base: str, health: Health) -> None:
+    health.token = ""
+    assert (await _post(f"{base}/v1/hello", Authorization="Bearer "))[0] == 401
+
+
+async def test_a_port_in_use_is_an_operating_error(base: str) -> None:
+    port = int(base.rpartition(":")[2])
+    with pytest.raises(PortInUseError, match="HTTP cannot be served"):
+        await HttpServer(ready=lambda: (True, "ok")).start("127.0.0.1", port)
+
+
+async def test_stopping_does_not_wait_for_a_stream(base: str) -> None:
+    server = HttpServer(ready=lambda: (True, "ok"))
+    started = asyncio.Event()
+
+    async def forever(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        started.set()
+        await asyncio.Event().wait()
+        return response
+
+    server.add_route("GET", "/stream", forever)
+    port = await server.start("127.0.0.1", 0)
+    reader = asyncio.create_task(_get(f"http://127.0.0.1:{port}/stream"))
+    await started.wait()
+    async with asyncio.timeout(10):
+        await server.stop()
+    with pytest.raises(aiohttp.ClientError):
+        await reader
