@@ -63,7 +63,7 @@ async def consume(
     time of --idle are an error.
     """
     received: asyncio.Queue[Received] = asyncio.Queue(maxsize=QUEUED_MAX)
-    async with session(name_servers(nameservers)) as client:
+    async with session(await name_servers(nameservers)) as client:
         await client.routes.fetch(topic)  # a topic that is not there is an error, not a long wait
         consumer = Consumer(
             client.routes,

@@ -90,7 +90,7 @@ async def produce(
     if from_stdin and (body is not None or count is not None):
         raise click.UsageError("--stdin brings its own messages; leave out --body and --count.")
     bodies = _lines() if from_stdin else _numbered(count or 1, body)
-    async with session(name_servers(nameservers)) as client:
+    async with session(await name_servers(nameservers)) as client:
         await ensure_topic(client, topic)
         producer = Producer(client.routes, client.calls, give_up_after_s=patience_s)
         messages = (producer.message(topic, text, tags=tag, keys=key) async for text in bodies)

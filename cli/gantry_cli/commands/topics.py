@@ -29,7 +29,7 @@ def topics() -> None:
 @asynchronous
 async def list_(nameservers: str | None, as_json: bool) -> None:
     """List the names of all topics."""
-    async with session(name_servers(nameservers)) as client:
+    async with session(await name_servers(nameservers)) as client:
         names = await api.list_topics(client.routes)
     if as_json:
         print_json(names)
@@ -49,7 +49,7 @@ async def create(
     topic: str, queues: int, cluster: str | None, group: str | None, nameservers: str | None
 ) -> None:
     """Create TOPIC, or change its number of queues."""
-    async with session(name_servers(nameservers)) as client:
+    async with session(await name_servers(nameservers)) as client:
         await api.create_topic(
             client.routes, topic, queues=queues, cluster=cluster, broker_name=group
         )
@@ -63,7 +63,7 @@ async def create(
 @asynchronous
 async def describe(topic: str, nameservers: str | None, as_json: bool) -> None:
     """Show where TOPIC lives: its broker groups, addresses, queues and offsets."""
-    async with session(name_servers(nameservers)) as client:
+    async with session(await name_servers(nameservers)) as client:
         rows = await api.describe_topic(client.routes, client.calls, topic)
     if as_json:
         print_json({"topic": topic, "queues": rows})
@@ -83,7 +83,7 @@ async def describe(topic: str, nameservers: str | None, as_json: bool) -> None:
 @asynchronous
 async def delete(topic: str, nameservers: str | None) -> None:
     """Delete TOPIC and its messages on every broker group."""
-    async with session(name_servers(nameservers)) as client:
+    async with session(await name_servers(nameservers)) as client:
         await api.delete_topic(client.routes, topic)
     click.echo(f"Topic {topic} is deleted.")
 

@@ -1,0 +1,134 @@
+"""Which cluster a command talks to: the addresses it was given, or the cluster on this machine.
+
+Only the local cluster is looked up by itself, since only its addresses are reachable from here for
+certain. What it refuses: to guess between several; a name server or a controller that is not given
+and not local is an error that says which option to use.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from gantry_operator import names
+from gantry_operator.local import cluster
+from gantry_operator.local.client import ApiError
+from gantry_operator.local.settings import LocalSettings
+from gantry_operator.local.state import StateDir
+from gantry_protocol.errors import ConfigError
+from gantry_protocol.hosts import HOSTS_VARIABLE, join_address, split_address
+from gantry_protocol.process.config import load_settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gantry_operator.local.client import Client
+
+CONTROLLER_GROUP = "gantry"
+NAMESPACE = "default"
+
+
+class Admin(NamedTuple):
+    """Where the controllers are and how they know us."""
+
+    controllers: tuple[str, ...]
+    token: str
+    name_servers: tuple[str, ...] = ()
+
+
+def local_settings() -> LocalSettings:
+    """The local cluster that GANTRY_LOCAL_DIR (or the file of GANTRY_CONFIG) names."""
+    return load_settings(LocalSettings, table="local")
+
+
+async def name_servers(given: str | None) -> tuple[str, ...]:
+    """The name servers to ask.
+
+    Raises:
+        ConfigError: none are given and no local cluster runs, or an address is malformed.
+    """
+    if given is not None:
+        return _addresses(given, names.NAMESERVER_PORT)
+    return (await local_admin(local_settings(), option="--nameserver")).name_servers
+
+
+async def admin_of(controllers: str | None, token_file: Path | None) -> Admin:
+    """The admin API to ask. Raises like `name_servers`."""
+    if controllers is None:
+        return await local_admin(local_settings(), option="--controllers")
+    if token_file is None:
+        raise ConfigError("--controllers needs --admin-token-file with the token to show them.")
+    return Admin(_addresses(controllers, names.CONTROLLER_HTTP_PORT), _read_token(token_file))
+
+
+def _read_token(file: Path) -> str:
+    try:
+        return file.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The admin token file {file} cannot be read: {error}.") from error
+
+
+async def local_admin(settings: LocalSettings, *, option: str = "--controllers") -> Admin:
+    """Addresses and token of the local cluster's ControllerGroup.
+
+    From here on this process resolves the names of that cluster.
+
+    Raises:
+        ConfigError: no local cluster runs; names `option` as the other way.
+    """
+    state = StateDir(settings.local_dir)
+    if state.daemon() is None:
+        raise ConfigError(
+            f"No cluster runs in {state.path}; start one with gantry local up, or give {option}."
+        )
+    os.environ[HOSTS_VARIABLE] = str(state.hosts)
+    async with cluster.client(settings) as api:
+        try:
+            return await _discover(api)
+        except (ApiError, KeyError) as error:
+            raise ConfigError(
+                f"The cluster in {state.path} has no ControllerGroup {CONTROLLER_GROUP} yet "
+                f"({error}); see gantry local get pods."
+            ) from error
+
+
+async def _discover(api: Client) -> Admin:
+    service = await api.get(
+        await api.resource("services"), names.nameserver_service(CONTROLLER_GROUP), NAMESPACE
+    )
+    secret = await api.get(
+        await api.resource("secrets"), names.admin_secret(CONTROLLER_GROUP), NAMESPACE
+    )
+    pods = await api.list(
+        await api.resource("pods"),
+        NAMESPACE,
+        labels=",".join(
+            f"{key}={value}"
+            for key, value in names.selector(names.CONTROLLER, CONTROLLER_GROUP).items()
+        ),
+    )
+    addresses = sorted(
+        join_address(pod["status"]["podIP"], names.CONTROLLER_HTTP_PORT)
+        for pod in pods
+        if (pod.get("status") or {}).get("podIP")
+    )
+    if not addresses:
+        raise KeyError("no controller pod has an address")
+    return Admin(
+        tuple(addresses),
+        base64.b64decode(secret["data"][names.TOKEN_KEY]).decode(),
+        (join_address(service["spec"]["clusterIP"], names.NAMESERVER_PORT),),
+    )
+
+
+def _addresses(text: str, default_port: int) -> tuple[str, ...]:
+    """`a:1,b;c` taken apart; upstream separates name servers by semicolons."""
+    found = tuple(
+        join_address(*split_address(part, default_port))
+        for part in text.replace(";", ",").split(",")
+        if part.strip()
+    )
+    if not found:
+        raise ConfigError(f"{text!r} names no address; write host:port,host:port.")
+    return found
