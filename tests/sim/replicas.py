@@ -36,6 +36,8 @@ TICK_US = 20 * MS
 HEARTBEAT_US = 300 * MS
 POLL_US = SECOND
 CALL_TIMEOUT_US = 500 * MS
+REGISTER_AGAIN_US = 3 * SECOND
+UNREGISTERED = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
 CONTROL_LINK_BASE = -1_000_000  # below every number the core uses for its own links
 SIM_LIMITS = Limits(window_bytes=1_000 * SIZE, batch_bytes=40 * SIZE, held_appends=64)
 DEFINITE = {
@@ -94,6 +96,7 @@ class Broker:
         self._every(TICK_US, self._tick)
         self._every(HEARTBEAT_US, self._beat)
         self._every(POLL_US, self._poll)
+        self._every(REGISTER_AGAIN_US, self._register_again)
         self._every(self.host.rng.randint(2, 40) * MS, self._write)
         self._join()
 
@@ -186,6 +189,12 @@ class Broker:
 
         self._call(event, registered)
 
+    def _register_again(self) -> None:
+        """A late registration of our predecessor may have taken our place."""
+        following = None if self.core is None else self.core.following
+        if following is not None and following.in_sync is False:
+            self._register()
+
     # ---- the controller
 
     def _call(self, event: Event | None, done: Callable[[Reply | None], None]) -> None:
@@ -218,7 +227,9 @@ class Broker:
             self._call(None, self._learned)
 
     def _learned(self, reply: Reply | None) -> None:
-        if reply is not None and reply.view is not None:
+        if reply is not None and reply.code == UNREGISTERED:
+            self._register()
+        elif reply is not None and reply.view is not None:
             self._learn(reply.view)
 
     def _beat(self) -> None:

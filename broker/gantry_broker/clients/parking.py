@@ -92,6 +92,15 @@ class Parking:
         for number in self._by_connection.pop(conn.id, set()):
             self._forget(self._pulls[number])
 
+    def release(self) -> None:
+        """Answer everybody with what there is now: this broker stops serving them.
+
+        A client that hears "nothing yet" asks again at once, and finds the next master; one that
+        hears nothing waits for its own time-out.
+        """
+        for number in list(self._pulls):
+            self._expired(number)
+
     def close(self) -> None:
         """Drop everything."""
         self._deadlines.clear()

@@ -59,8 +59,9 @@ class Puller:
         view.store.add_listener(self.parking.arrived)
 
     def close(self) -> None:
-        """Drop parked pulls and listen no more."""
+        """Send parked pulls back to ask again, and listen no more."""
         self._view.store.remove_listener(self.parking.arrived)
+        self.parking.release()
         self.parking.close()
 
     def pull(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:

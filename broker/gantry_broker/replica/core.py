@@ -21,7 +21,7 @@ Rules protected here:
 
 from enum import Enum
 
-from gantry_protocol.types import BrokerId, Epoch, EpochEntry
+from gantry_protocol.types import BrokerId, Epoch, EpochEntry, Offset
 
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
@@ -34,6 +34,7 @@ from gantry_broker.replica.values import DEFAULT_LIMITS, ControllerView, Limits
 
 ASK_ELECTION_MS = 300
 WAITING_HELLOS_MAX = 16
+REFUSED_WAIT_MS = 1_000  # bytes that did not get into the log will hardly do so at once
 
 
 class Role(Enum):
@@ -106,7 +107,12 @@ class ReplicaCore:
         assert self.master is not None
         return self.master.sent(link, batch, data, self._now_ms)
 
-    # ---- the one input
+    # ---- inputs
+
+    def appended(self, end: Offset) -> None:
+        """The master has appended up to ``end``; the log's facts are never older than the log."""
+        assert self.serving is not None, "only a serving master appends"
+        self.log.appended(end)
 
     def step(self, event: ev.Event, now_ms: int) -> list[fx.Effect]:
         """Take one event at ``now_ms`` (milliseconds, never falling) and decide."""
@@ -122,8 +128,10 @@ class ReplicaCore:
             case ev.LogFlushed(flushed=flushed, cuts=cuts):
                 return self._flushed() if self.log.flush_done(flushed, cuts) else []
             case ev.LogAppended(end=end):
-                self.log.appended(end)
+                self.appended(end)
                 return [fx.Feed()]
+            case ev.LogRefused(end=end, reason=reason):
+                return self._append_refused(end, reason)
             case ev.Tick():
                 return self._tick()
             case ev.ViewLearned(view=view):
@@ -348,6 +356,13 @@ class ReplicaCore:
         if self.following is not None:
             return self.following.flushed()
         return [] if self.serving is None else self.serving.advance()
+
+    def _append_refused(self, end: Offset, reason: str) -> list[fx.Effect]:
+        """Bytes did not get into our log: forget them, and ask for them again later."""
+        self.log.append_refused(end)
+        if self.following is None or self.following.link is None:
+            return []
+        return self.following.leave(reason, self._now_ms, wait_ms=REFUSED_WAIT_MS)
 
     # ---- time and leaving
 

@@ -42,6 +42,17 @@ class LogAppended(msgspec.Struct, frozen=True):
     end: Offset
 
 
+class LogRefused(msgspec.Struct, frozen=True):
+    """The disk or the log refused the master's bytes.
+
+    Attributes:
+        end: where the log really ends.
+    """
+
+    end: Offset
+    reason: str
+
+
 class LogFlushed(msgspec.Struct, frozen=True):
     """Everything below ``flushed`` is on the disk.
 
@@ -108,6 +119,7 @@ Event = (
     | LinkClosed
     | Received
     | LogAppended
+    | LogRefused
     | LogFlushed
     | LogCut
     | StateSaved

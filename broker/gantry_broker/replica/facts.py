@@ -54,6 +54,11 @@ class LogFacts:
         assert end >= self.end, f"the log's end fell from {self.end} to {end} without a cut"
         self.end = end
 
+    def append_refused(self, end: Offset) -> None:
+        """Bytes that were to be appended were not; the log still ends at ``end``."""
+        assert self.flushed <= end <= self.end, f"the log ends at {end}, flushed {self.flushed}"
+        self.end = end
+
     def flush_done(self, flushed: Offset, cuts: int) -> bool:
         """A flush ended; returns whether ``flushed`` rose."""
         if cuts != self.cuts or flushed <= self.flushed:

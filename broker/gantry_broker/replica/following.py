@@ -128,7 +128,7 @@ class Following:
         self._detach(now_ms)
         return [AskView("the link to the master is closed")]
 
-    def _detach(self, now_ms: int) -> None:
+    def _detach(self, now_ms: int, wait_ms: int = 0) -> None:
         self.link = None
         self.stage = Stage.CONNECTING
         self.in_sync = None
@@ -136,14 +136,14 @@ class Following:
         self._held.clear()
         self._next_lineage = None
         self._saving_token = 0
-        self._reopen_at_ms = now_ms + self._reopen_ms
+        self._reopen_at_ms = now_ms + max(self._reopen_ms, wait_ms)
         self._reopen_ms = min(self._reopen_ms * 2, REOPEN_LAST_MS)
 
-    def leave(self, reason: str, now_ms: int) -> list[Effect]:
-        """End the link for something the other side did."""
+    def leave(self, reason: str, now_ms: int, wait_ms: int = 0) -> list[Effect]:
+        """End the link for something the other side did; not again for ``wait_ms``."""
         assert self.link is not None
         link = self.link
-        self._detach(now_ms)
+        self._detach(now_ms, wait_ms)
         farewell = Farewell(epoch=self.view.master_epoch, reason=reason)
         return [Send(link, farewell), CloseLink(link, reason), AskView(reason)]
 

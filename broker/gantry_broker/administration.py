@@ -1,0 +1,281 @@
+"""Answers about replication itself: 1007, 907, the status document, the metrics.
+
+Answered by every member about itself, master or not, and never handed on: people and tools want to
+know what *this* broker thinks.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from gantry_protocol.bodies import (
+    EpochCacheEntry,
+    EpochEntryCache,
+    HaConnectionInfo,
+    HaStatus,
+    encode_body,
+)
+from gantry_protocol.bodies.controller import OPEN_END, HaClientInfo
+from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.remoting.stats import ServerStats
+from gantry_protocol.types import BrokerId
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gantry_broker.group import ReplicationGroup
+from gantry_broker.replica import Role
+from gantry_broker.routing import ClientRouter
+
+MASTER_ID = BrokerId(0)  # upstream's role id of a master
+
+
+def epoch_cache(group: ReplicationGroup, request: RemotingCommand) -> RemotingCommand:
+    """1007: the lineage of this member's log."""
+    core = group.core
+    entries = () if core is None else core.log.lineage.entries
+    ends = [entry.start_offset for entry in entries[1:]] + [OPEN_END]
+    listed = [
+        EpochCacheEntry(entry.epoch, entry.start_offset, end)
+        for entry, end in zip(entries, ends, strict=False)
+    ]
+    role_id = MASTER_ID if group.serving or core is None else core.me
+    body = EpochEntryCache(
+        cluster_name=group.cluster,
+        broker_name=group.broker_name,
+        broker_id=role_id,
+        epoch_list=listed,
+        max_offset=group.store.log.end,
+    )
+    return reply(request, body=encode_body(body))
+
+
+def ha_status(group: ReplicationGroup, request: RemotingCommand) -> RemotingCommand:
+    """907: the links of a master, or a replica's own."""
+    core, end = group.core, group.store.log.end
+    master = None if core is None else core.serving
+    connections: list[HaConnectionInfo] = []
+    in_sync = 0
+    if master is not None:
+        in_sync = master.in_sync - 1
+        connections = [
+            HaConnectionInfo(
+                addr=group.links.peer(member.link),
+                slave_ack_offset=member.acked,
+                diff=end - member.acked,
+                in_sync=member.broker_id in master.set.members,
+                transfer_from_where=member.sent,
+            )
+            for member in master.members.values()
+            if member.link is not None
+        ]
+    following = None if core is None else core.following
+    client = HaClientInfo(
+        master_addr="" if following is None else following.view.master_ha_address,
+        max_offset=end,
+    )
+    body = HaStatus(
+        master=master is not None,
+        master_commit_log_max_offset=end,
+        in_sync_slave_nums=in_sync,
+        ha_connection_info=connections,
+        ha_client_runtime_info=client,
+    )
+    return reply(request, body=encode_body(body))
+
+
+def role_name(group: ReplicationGroup) -> str:
+    """``master``, ``leaving``, ``replica``, ``promoting``, ``stuck`` or ``idle``."""
+    core = group.core
+    if core is None:
+        return "starting"
+    if group.serving:
+        return "leaving" if group.leaving else "master"
+    return "replica" if core.role is Role.FOLLOWING else core.role.value
+
+
+def status(group: ReplicationGroup, router: ClientRouter) -> dict[str, Any]:
+    """The status document of ``GET /status``."""
+    core, agent, log = group.core, group.agent, group.store.log
+    ready, reason = group.ready()
+    view = None if core is None else core.view
+    master = None if core is None else core.serving
+    following = None if core is None else core.following
+    members = master.set.members if master is not None else ()
+    if master is None and view is not None:
+        members = view.sync_state_set
+    return {
+        "cluster": group.cluster,
+        "group": group.broker_name,
+        "brokerId": None if core is None else core.me,
+        "address": group.address,
+        "incarnation": group.incarnation,
+        "role": role_name(group),
+        "ready": ready,
+        "reason": reason,
+        "leaving": group.leaving,
+        "epoch": group.epoch,
+        "masterBrokerId": None if view is None else view.master_id,
+        "masterAddress": group.address if group.serving else group.master_address or None,
+        "syncStateSet": sorted(members),
+        "syncStateSetEpoch": None if view is None else view.sync_state_set_epoch,
+        "minInSyncReplicas": None if view is None else view.min_in_sync,
+        "inSync": group.serving or (following is not None and following.in_sync is True),
+        "lineage": []
+        if core is None
+        else [[entry.epoch, entry.start_offset] for entry in core.log.lineage.entries],
+        "logStart": log.log_start,
+        "endOffset": log.end,
+        "flushedOffset": log.flushed,
+        "confirmOffset": 0 if core is None else core.log.confirm,
+        "members": [] if master is None else [_member(group, one) for one in _members(group)],
+        "controllersConnected": 0 if agent is None else agent.peers.connections,
+        "registered": agent is not None and agent.registered,
+        "topicsVersion": group.store.topics.version,
+        "pendingSends": len(group.pending),
+        "spliced": router.spliced,
+        "held": router.held,
+    }
+
+
+def _members(group: ReplicationGroup) -> list[BrokerId]:
+    master = None if group.core is None else group.core.serving
+    return [] if master is None else sorted(master.members)
+
+
+def _member(group: ReplicationGroup, broker_id: BrokerId) -> dict[str, Any]:
+    assert group.core is not None
+    master = group.core.serving
+    assert master is not None
+    member = master.members[broker_id]
+    return {
+        "brokerId": broker_id,
+        "connected": member.link is not None,
+        "streaming": member.streaming,
+        "ackedOffset": member.acked,
+        "lagBytes": max(0, group.store.log.end - member.acked),
+        "inSync": broker_id in master.set.members,
+        "draining": member.draining,
+    }
+
+
+class BrokerCollector(Collector):
+    """The broker's metrics, read off its parts when they are asked for."""
+
+    def __init__(
+        self, group: ReplicationGroup, router: ClientRouter, remoting: ServerStats
+    ) -> None:
+        """Nothing is counted here."""
+        self._group = group
+        self._router = router
+        self._remoting = remoting
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics as of now."""
+        yield from self._role()
+        yield from self._log()
+        yield from self._links()
+        yield from self._clients()
+
+    def _role(self) -> Iterable[Metric]:
+        group = self._group
+        core = group.core
+        master = None if core is None else core.serving
+        role = GaugeMetricFamily("gantry_broker_role", "1 for the present role.", labels=["role"])
+        role.add_metric([role_name(group)], 1)
+        yield role
+        yield _gauge("gantry_broker_epoch", "Newest epoch acted in.", group.epoch)
+        yield _gauge("gantry_broker_ready", "1 while clients may be sent here.", group.ready()[0])
+        yield _gauge(
+            "gantry_broker_in_sync_replicas",
+            "Members of the sync-state set, as the serving master knows it; 0 elsewhere.",
+            0 if master is None else master.in_sync,
+        )
+        agent = group.agent
+        yield _gauge(
+            "gantry_broker_controllers_connected",
+            "Controllers with an open connection.",
+            0 if agent is None else agent.peers.connections,
+        )
+        yield _counter(
+            "gantry_broker_heartbeats",
+            "Heartbeats to the controllers.",
+            0 if agent is None else agent.heartbeats,
+        )
+
+    def _log(self) -> Iterable[Metric]:
+        log, core = self._group.store.log, self._group.core
+        offsets = GaugeMetricFamily(
+            "gantry_broker_log_offset_bytes", "Positions in the commit log.", labels=["position"]
+        )
+        offsets.add_metric(["start"], log.log_start)
+        offsets.add_metric(["flushed"], log.flushed)
+        offsets.add_metric(["end"], log.end)
+        offsets.add_metric(["confirm"], 0 if core is None else core.log.confirm)
+        offsets.add_metric(["dispatched"], self._group.store.dispatched)
+        yield offsets
+        yield _gauge(
+            "gantry_broker_topics_version",
+            "Version of the controllers' topic table in the confirmed log.",
+            self._group.store.topics.version,
+        )
+
+    def _links(self) -> Iterable[Metric]:
+        group = self._group
+        core = group.core
+        master = None if core is None else core.serving
+        lag = GaugeMetricFamily(
+            "gantry_broker_replica_lag_bytes",
+            "Bytes a replica has not acknowledged, on the serving master.",
+            labels=["broker_id"],
+        )
+        if master is not None:
+            for broker_id, member in sorted(master.members.items()):
+                lag.add_metric([str(broker_id)], max(0, group.store.log.end - member.acked))
+        yield lag
+        yield _gauge("gantry_broker_links", "Open replication links.", len(group.links))
+        yield _counter(
+            "gantry_broker_links_refused", "Replication links refused.", group.links.refused
+        )
+
+    def _clients(self) -> Iterable[Metric]:
+        group, router, stats = self._group, self._router, self._remoting
+        sends = CounterMetricFamily(
+            "gantry_broker_sends", "Answered sends by outcome.", labels=["outcome"]
+        )
+        sends.add_metric(["confirmed"], group.pending.confirmed)
+        sends.add_metric(["unconfirmed"], group.pending.unconfirmed)
+        yield sends
+        yield _gauge(
+            "gantry_broker_pending_sends", "Sends that wait for replication.", len(group.pending)
+        )
+        yield _gauge("gantry_broker_held_connections", "Waiting for a master.", router.held)
+        yield _gauge("gantry_broker_spliced_connections", "Piped to the master.", router.spliced)
+        yield _counter(
+            "gantry_broker_splices", "Connections handed to the master.", router.spliced_total
+        )
+        yield _counter(
+            "gantry_broker_refused_requests",
+            "Requests refused because there was no master.",
+            router.refused_total,
+        )
+        yield _gauge("gantry_broker_connections", "Open client connections.", stats.connections)
+        yield _gauge("gantry_broker_requests_in_flight", "Unanswered requests.", stats.in_flight)
+        yield _counter("gantry_broker_requests", "Requests served.", stats.requests)
+        yield _counter("gantry_broker_busy_answers", "Requests refused as too many.", stats.busy)
+
+
+def registry(
+    group: ReplicationGroup, router: ClientRouter, remoting: ServerStats
+) -> CollectorRegistry:
+    """A registry with this broker's metrics."""
+    made = CollectorRegistry()
+    made.register(BrokerCollector(group, router, remoting))
+    return made
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=float(value))
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(name, text, value=float(value))

@@ -1,0 +1,79 @@
+"""Sends that wait for their records to be confirmed, and what they are answered.
+
+Rule protected: the answer is 0 only when confirm covers the last record *and* the sync-state set
+has the minimum of members at that moment. Everything else that was stored is answered 12: after
+``REPLICATION_TIMEOUT_S``, and at once when the mastership ends, because from then on nobody here
+knows whether the records stay. Each send is answered exactly once.
+
+Sends wait in the order of their records, so confirming and expiring both look at the front only.
+"""
+
+from collections import deque
+from typing import NamedTuple
+
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.types import Offset
+
+from gantry_broker.clients.view import Appended, SendOutcome
+from gantry_broker.queues import StoredAt
+
+REPLICATION_TIMEOUT_S = 3.0  # upstream's syncFlushTimeout for replication
+
+_NOT_REPLICATED = "stored, and not confirmed by enough replicas in time"
+_TOO_FEW = "stored and replicated, while the in-sync replicas were not enough"
+_MASTERSHIP_LOST = "stored, and this broker lost its mastership before it was confirmed"
+
+
+class _Waiting(NamedTuple):
+    end: Offset
+    deadline_s: float
+    stored: list[StoredAt]
+    done: Appended
+
+
+class PendingAppends:
+    """The waiting sends of one master.
+
+    Attributes:
+        confirmed: sends answered 0, ever.
+        unconfirmed: sends answered 12, ever.
+    """
+
+    def __init__(self) -> None:
+        """Nobody waits."""
+        self.confirmed = 0
+        self.unconfirmed = 0
+        self._waiting: deque[_Waiting] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, stored: list[StoredAt], done: Appended, now_s: float) -> None:
+        """Let a send wait for the last of its records."""
+        deadline_s = now_s + REPLICATION_TIMEOUT_S
+        self._waiting.append(_Waiting(stored[-1].end, deadline_s, stored, done))
+
+    def confirm(self, confirm: Offset, *, enough_in_sync: bool) -> None:
+        """Everything below ``confirm`` is confirmed."""
+        while self._waiting and self._waiting[0].end <= confirm:
+            waiting = self._waiting.popleft()
+            if enough_in_sync:
+                self.confirmed += 1
+                waiting.done(SendOutcome(ResponseCode.SUCCESS, None, waiting.stored))
+            else:
+                self._give_up(waiting, _TOO_FEW)
+
+    def expire(self, now_s: float) -> None:
+        """Answer those that have waited long enough."""
+        while self._waiting and self._waiting[0].deadline_s <= now_s:
+            self._give_up(self._waiting.popleft(), _NOT_REPLICATED)
+
+    def end(self) -> None:
+        """The mastership is over."""
+        while self._waiting:
+            self._give_up(self._waiting.popleft(), _MASTERSHIP_LOST)
+
+    def _give_up(self, waiting: _Waiting, remark: str) -> None:
+        self.unconfirmed += 1
+        code = ResponseCode.FLUSH_SLAVE_TIMEOUT
+        waiting.done(SendOutcome(code, remark, waiting.stored))

@@ -1,0 +1,391 @@
+"""One broker's standing with the controllers: joined, registered, heard, and told what is new.
+
+Identity first (1012, 1013), then registration (1003), then for ever: heartbeats to every
+controller, a poll (1004) as a safety net, and whatever the replica core asks for in between.
+Notifications (1008) arrive through the broker's own server and are handed in. All that comes out is
+views of the group; they may be late, doubled or out of order, and the core knows.
+
+Two owned tasks, no task per request. Everything that is repeated is repeated with growing waits and
+jitter. What it refuses: to go on with an id the controller does not grant to this volume.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from time import time
+
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.command import RemotingCommand
+from gantry_protocol.errors import DataDirError, RemotingError, WireError
+from gantry_protocol.process import log
+from gantry_protocol.types import BrokerId
+
+from gantry_broker.control import identity as identities
+from gantry_broker.control import requests
+from gantry_broker.control.identity import Identity
+from gantry_broker.control.peers import ControllerPeers, Outcome
+from gantry_broker.control.requests import Answer, Known, Report, Speaker
+from gantry_broker.replica import ControllerView
+from gantry_broker.replica import effects as fx
+from gantry_broker.replica import events as ev
+
+CALL_TIMEOUT_S = 1.0
+ELECT_TIMEOUT_S = 1.5
+POLL_EVERY_S = 1.0
+REFRESH_GAP_S = 0.1
+RETRY_FIRST_S = 0.1
+RETRY_LAST_S = 1.0
+BEHIND = "ControllerBehind"
+
+# Refusals that say for certain that this very attempt changed nothing. Fenced set epochs and equal
+# sets are not among them: an earlier copy of the same attempt may be the reason.
+DEFINITE = frozenset(
+    {
+        ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
+        ResponseCode.CONTROLLER_INVALID_MASTER,
+        ResponseCode.CONTROLLER_INVALID_REPLICAS,
+        ResponseCode.CONTROLLER_BROKER_NOT_ALIVE,
+    }
+)
+_UNKNOWN_TO_CONTROLLER = (
+    ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST,
+    ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
+)
+
+_log = log.get("control")
+
+
+class ControlAgent:
+    """See the module.
+
+    Args:
+        me: who speaks.
+        directory: where the identity is kept.
+        controllers: ``host:port`` of every controller.
+        report: the state of our log, for heartbeats.
+        learned: takes every view of the group.
+        heartbeat_interval_ms: between heartbeats.
+        heartbeat_timeout_ms: after which silence the controllers may take us for gone.
+        failed: called with what ends this broker: its id is not its own.
+
+    Attributes:
+        broker_id: None before ``join`` has ended.
+        known: what the controllers said about the group.
+        registered: the controllers know this start of this broker.
+        behind: why the controllers refused our registration for good; empty while they did not.
+    """
+
+    def __init__(
+        self,
+        me: Speaker,
+        directory: Path,
+        controllers: list[str],
+        *,
+        report: Callable[[], Report],
+        learned: Callable[[ControllerView], None],
+        heartbeat_interval_ms: int,
+        heartbeat_timeout_ms: int,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """Nothing is sent before ``start_connecting``."""
+        self.broker_id: BrokerId | None = None
+        self.known = Known()
+        self.registered = False
+        self.behind = ""
+        self.heartbeats = 0
+        self.peers = ControllerPeers(controllers, self._connected)
+        self._me = me
+        self._directory = directory
+        self._report = report
+        self._learned = learned
+        self._interval_s = heartbeat_interval_ms / 1000
+        self._timeout_ms = heartbeat_timeout_ms
+        self._failed = failed
+        self._tasks: list[asyncio.Task[None]] = []
+        self._register_now = asyncio.Event()
+        self._refresh_timer: asyncio.TimerHandle | None = None
+        self._refreshing = False
+        self._refreshed_s = 0.0
+        self._electing = False
+
+    # ---- life
+
+    def start_connecting(self) -> None:
+        """Connect to the controllers."""
+        self.peers.start()
+
+    async def join(self) -> BrokerId:
+        """Find or obtain the id of this volume; waits for the controllers as long as it takes.
+
+        Raises:
+            DataDirError: the volume belongs to another group, or its id is not granted to it.
+            CorruptionError: the identity file is damaged.
+        """
+        found = identities.load(self._directory)
+        if found is None:
+            check_code = f"{self._me.address};{int(time() * 1000)}"
+            found = Identity(self._me.cluster, self._me.group, check_code)
+            identities.save(self._directory, found)
+        identities.check_group(self._directory, found, self._me.cluster, self._me.group)
+        if found.broker_id is None:
+            found = await self._obtain_id(found)
+        self.broker_id = found.broker_id
+        assert self.broker_id is not None
+        return self.broker_id
+
+    def start(self) -> None:
+        """Register, heartbeat and poll from now on."""
+        self._tasks = [
+            asyncio.create_task(self._stay_registered()),
+            asyncio.create_task(self._beat_and_poll()),
+        ]
+        for task in self._tasks:
+            task.add_done_callback(self._task_ended)
+
+    async def stop(self) -> None:
+        """Say nothing more."""
+        if self._refresh_timer is not None:
+            self._refresh_timer.cancel()
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.peers.stop()
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._failed(error)
+
+    # ---- identity
+
+    async def _obtain_id(self, found: Identity) -> Identity:
+        """1012 and 1013 until the controller has granted an id to our check code."""
+        wait_s = RETRY_FIRST_S
+        while True:
+            granted = await self._apply_once(found)
+            if granted is not None:
+                done = Identity(found.cluster, found.group, found.check_code, granted)
+                identities.save(self._directory, done)
+                _log.info("broker id obtained", broker_id=granted)
+                return done
+            found = identities.load(self._directory) or found
+            await asyncio.sleep(_jittered(wait_s))
+            wait_s = min(wait_s * 2, RETRY_LAST_S)
+
+    async def _apply_once(self, found: Identity) -> BrokerId | None:
+        """One round; returns the id, or None for "again"."""
+        wanted = found.applying_for
+        if wanted is None:
+            answer = await self._call(requests.next_id(self._me))
+            if not isinstance(answer, RemotingCommand) or answer.code != ResponseCode.SUCCESS:
+                return None
+            wanted = requests.read_next_id(answer)
+            if wanted is None:
+                return None
+            applying = Identity(found.cluster, found.group, found.check_code, None, wanted)
+            identities.save(self._directory, applying)
+        answer = await self._call(requests.apply_id(self._me, wanted, found.check_code))
+        if not isinstance(answer, RemotingCommand):
+            return None  # it may have been granted: repeat it with the same code
+        if answer.code == ResponseCode.SUCCESS:
+            return wanted
+        if answer.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:  # another one was faster
+            identities.save(self._directory, Identity(found.cluster, found.group, found.check_code))
+        return None
+
+    # ---- registration
+
+    def register_again(self) -> None:
+        """Make sure that the controllers know this start of this broker, and not an earlier one."""
+        self._register_now.set()
+
+    async def _stay_registered(self) -> None:
+        wait_s = RETRY_FIRST_S
+        while True:
+            if await self._register_once():
+                wait_s = RETRY_FIRST_S
+                self.beat()
+                self.refresh()
+                self._register_now.clear()
+                await self._register_now.wait()
+            else:
+                await asyncio.sleep(_jittered(wait_s))
+                wait_s = min(wait_s * 2, RETRY_LAST_S)
+
+    async def _register_once(self) -> bool:
+        assert self.broker_id is not None
+        answer = await self._call(requests.register(self._me, self.broker_id, self._report()))
+        if not isinstance(answer, RemotingCommand):
+            return False
+        if answer.code == ResponseCode.SUCCESS:
+            self.registered, self.behind = True, ""
+            with suppress(WireError):
+                self._take(requests.read_registration(answer, self.known))
+            return True
+        _log.warning("registration was refused", code=answer.code, reason=answer.remark)
+        if BEHIND in (answer.remark or ""):
+            self.behind = answer.remark or BEHIND
+        elif answer.code in _UNKNOWN_TO_CONTROLLER:
+            await self._apply_again()
+        return False
+
+    async def _apply_again(self) -> None:
+        """The controllers have lost our id, or have struck it from the record.
+
+        Raises:
+            DataDirError: they do not give it back to this volume.
+        """
+        found = identities.load(self._directory)
+        assert found is not None
+        assert found.broker_id is not None
+        command = requests.apply_id(self._me, found.broker_id, found.check_code)
+        answer = await self._call(command)
+        if (
+            isinstance(answer, RemotingCommand)
+            and answer.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
+        ):
+            raise DataDirError(
+                f"The volume in {self._directory} holds broker {found.broker_id} of group "
+                f"{found.cluster}/{found.group}, which the controllers no longer know; if its "
+                f"records are not needed, start with an empty volume."
+            )
+
+    # ---- the regular part
+
+    def beat(self) -> None:
+        """A heartbeat to every controller, now."""
+        broker_id = self.broker_id
+        if broker_id is None or not self.registered:
+            return
+        self.heartbeats += 1
+        report = self._report()
+        self.peers.tell_all(
+            lambda: requests.heartbeat(self._me, broker_id, report, timeout_ms=self._timeout_ms)
+        )
+
+    async def _beat_and_poll(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self._interval_s)
+            self.beat()
+            if loop.time() - self._refreshed_s >= POLL_EVERY_S:
+                self.refresh()
+
+    def _connected(self) -> None:
+        """A controller has just connected: it must not think us dead, and may know more."""
+        self.beat()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the group from the controllers soon; many wishes make one request."""
+        if self._refreshing or self._refresh_timer is not None or not self.registered:
+            return
+        loop = asyncio.get_running_loop()
+        wait_s = max(0.0, self._refreshed_s + REFRESH_GAP_S - loop.time())
+        self._refresh_timer = loop.call_later(wait_s, self._refresh)
+
+    def _refresh(self) -> None:
+        self._refresh_timer = None
+        self._refreshing = True
+        self._refreshed_s = asyncio.get_running_loop().time()
+        self.peers.ask(requests.replica_info(self._me), self._refresh_done, CALL_TIMEOUT_S)
+
+    def _refresh_done(self, outcome: Outcome) -> None:
+        self._refreshing = False
+        if not isinstance(outcome, RemotingCommand):
+            return
+        if outcome.code in _UNKNOWN_TO_CONTROLLER:
+            self.register_again()
+        elif outcome.code == ResponseCode.SUCCESS:
+            with suppress(WireError):
+                self._take(requests.read_replica_info(outcome, self.known))
+
+    def notice(self, notice: RemotingCommand) -> bool:
+        """Take 1008; False if it is about another group.
+
+        Raises:
+            WireError: it is malformed.
+        """
+        cluster, group = requests.notice_group(notice)
+        if cluster not in (None, self._me.cluster) or group not in (None, self._me.group):
+            return False
+        self._take(requests.read_notice(notice, self.known))
+        return True
+
+    def _take(self, answer: Answer) -> None:
+        self.known = answer.known
+        if answer.view is not None:
+            self._learned(answer.view)
+
+    # ---- what the core wants
+
+    def elect(self) -> None:
+        """1002: see to it that there is a master."""
+        if self._electing or self.broker_id is None or not self.registered:
+            return
+        self._electing = True
+        command = requests.elect(self._me, self.broker_id)
+        self.peers.ask(command, self._elected, ELECT_TIMEOUT_S)
+
+    def _elected(self, outcome: Outcome) -> None:
+        self._electing = False
+        if not isinstance(outcome, RemotingCommand):
+            return
+        if outcome.code in _UNKNOWN_TO_CONTROLLER:
+            self.register_again()
+            return
+        with suppress(WireError):
+            self._take(requests.read_election(outcome, self.known))
+
+    def propose(self, proposal: fx.Propose, done: Callable[[ev.ProposalFinished], None]) -> None:
+        """1001; ``done`` comes exactly once."""
+        assert self.broker_id is not None
+
+        def finished(outcome: Outcome) -> None:
+            done(ev.ProposalFinished(proposal.attempt, _proposal_outcome(outcome)))
+
+        command = requests.alter(self._me, self.broker_id, proposal)
+        self.peers.ask(command, finished, CALL_TIMEOUT_S)
+
+    def hand_over(self, effect: fx.HandOver, done: Callable[[bool], None]) -> None:
+        """1002, designated; ``done(accepted)`` comes exactly once, and a view if there is one."""
+
+        def finished(outcome: Outcome) -> None:
+            accepted = isinstance(outcome, RemotingCommand) and outcome.code == ResponseCode.SUCCESS
+            done(accepted)
+            if isinstance(outcome, RemotingCommand):
+                with suppress(WireError):
+                    self._take(requests.read_election(outcome, self.known))
+
+        self.peers.ask(requests.hand_over(self._me, effect), finished, ELECT_TIMEOUT_S)
+
+    async def _call(self, command: RemotingCommand) -> Outcome:
+        """Ask and wait; errors are values here."""
+        done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def settle(outcome: Outcome) -> None:
+            if not done.done():
+                done.set_result(outcome)
+
+        self.peers.ask(command, settle, CALL_TIMEOUT_S)
+        return await done
+
+
+def _proposal_outcome(outcome: Outcome) -> ev.Adopted | ev.Refused | ev.Unknown:
+    if isinstance(outcome, RemotingError):
+        return ev.Unknown()
+    if outcome.code == ResponseCode.SUCCESS:
+        try:
+            return requests.read_alteration(outcome)
+        except WireError:
+            return ev.Unknown()
+    if outcome.code in DEFINITE:
+        return ev.Refused(outcome.remark or str(outcome.code))
+    return ev.Unknown()
+
+
+def _jittered(wait_s: float) -> float:
+    return wait_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter

@@ -1,0 +1,191 @@
+"""One kept connection to each controller, and the one that leads.
+
+A broker heartbeats to every controller, so it keeps a connection to each; whether that connection
+is open is also evidence of its life. Requests go to the leader where it is known (code 1005, asked
+of each controller as it connects and after each change), or to any other: followers pass them on.
+
+Every request ends exactly once, in an answer or an error. An error that means "nothing was sent" is
+hidden by asking the next controller; after an error that means "nobody knows" the caller decides.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.command import RemotingCommand, request
+from gantry_protocol.errors import (
+    Busy,
+    ConnectError,
+    ConnectionClosed,
+    HeaderError,
+    RemotingError,
+)
+from gantry_protocol.headers.codec import from_ext
+from gantry_protocol.headers.controller import GetMetadataResponseHeader
+from gantry_protocol.process import log
+from gantry_protocol.remoting.client import RemotingClient
+
+CONNECT_TIMEOUT_S = 1.0
+RETRY_FIRST_S = 0.05
+RETRY_LAST_S = 1.0
+DISCOVER_EVERY_S = 5.0  # besides each connect and each "not leader"
+DISCOVER_TIMEOUT_S = 1.0
+
+Outcome = RemotingCommand | RemotingError
+Done = Callable[[Outcome], None]
+
+_log = log.get("control")
+
+
+class _Peer:
+    """One controller."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.client: RemotingClient | None = None
+        self.leads = False
+
+    @property
+    def connected(self) -> bool:
+        return self.client is not None and not self.client.closed
+
+
+class ControllerPeers:
+    """Connections to all controllers.
+
+    Args:
+        addresses: ``host:port`` of each controller.
+        connected: called with an address whenever a connection is made, so that the first
+            heartbeat can follow at once.
+
+    Attributes:
+        unsent: requests that found no controller at all.
+    """
+
+    def __init__(self, addresses: Sequence[str], connected: Callable[[], None]) -> None:
+        """Nothing is connected before ``start``."""
+        self.unsent = 0
+        self._peers = [_Peer(address) for address in addresses]
+        self._connected = connected
+        self._tasks: list[asyncio.Task[None]] = []
+        self._turn = 0
+
+    @property
+    def connections(self) -> int:
+        """Controllers that are connected now."""
+        return sum(peer.connected for peer in self._peers)
+
+    def start(self) -> None:
+        """Connect to every controller, and again whenever a connection ends."""
+        for peer in self._peers:
+            self._tasks.append(asyncio.create_task(self._keep(peer)))
+        self._tasks.append(asyncio.create_task(self._discover_now_and_then()))
+
+    async def stop(self) -> None:
+        """Close everything; calls that wait get ``ConnectionClosed``."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+        for peer in self._peers:
+            if peer.client is not None:
+                peer.client.close()
+
+    def ask(self, command: RemotingCommand, done: Done, timeout_s: float) -> None:
+        """Send to the leader, or to whoever is connected; ``done`` comes once, maybe at once."""
+        for peer in self._candidates():
+            client = peer.client
+            assert client is not None
+            try:
+                client.call_nowait(command, partial(self._answered, peer, done), timeout_s)
+            except (Busy, ConnectionClosed):
+                continue
+            return
+        self.unsent += 1
+        done(ConnectError("No controller is connected.", refused=False))
+
+    def tell_all(self, make: Callable[[], RemotingCommand]) -> int:
+        """Send a oneway request to every controller; returns how many took it."""
+        told = 0
+        for peer in self._peers:
+            if peer.client is not None and peer.connected:
+                with suppress(RemotingError):
+                    peer.client.oneway(make())
+                    told += 1
+        return told
+
+    def _candidates(self) -> list[_Peer]:
+        """The leader first, then the others in turn."""
+        self._turn += 1
+        size = len(self._peers)
+        turned = [self._peers[(self._turn + index) % size] for index in range(size)]
+        connected = [peer for peer in turned if peer.connected]
+        return sorted(connected, key=lambda peer: not peer.leads)
+
+    def _answered(self, peer: _Peer, done: Done, outcome: Outcome) -> None:
+        refused = (
+            isinstance(outcome, RemotingCommand)
+            and outcome.code == ResponseCode.CONTROLLER_NOT_LEADER
+        )
+        if refused or isinstance(outcome, RemotingError):
+            peer.leads = False
+            self._discover()
+        done(outcome)
+
+    # ---- who leads
+
+    async def _discover_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(DISCOVER_EVERY_S)
+            self._discover()
+
+    def _discover(self) -> None:
+        for peer in self._peers:
+            self._ask_who_leads(peer)
+
+    def _ask_who_leads(self, peer: _Peer) -> None:
+        client = peer.client
+        if client is None or client.closed:
+            return
+
+        def learned(outcome: Outcome) -> None:
+            peer.leads = False
+            if isinstance(outcome, RemotingCommand) and outcome.code == ResponseCode.SUCCESS:
+                with suppress(HeaderError):
+                    peer.leads = from_ext(GetMetadataResponseHeader, outcome.ext).is_leader
+
+        with suppress(Busy, ConnectionClosed):
+            command = request(RequestCode.CONTROLLER_GET_METADATA_INFO)
+            client.call_nowait(command, learned, DISCOVER_TIMEOUT_S)
+
+    # ---- connections
+
+    async def _keep(self, peer: _Peer) -> None:
+        """Connect, wait for the end, connect again; the wait grows and has jitter."""
+        wait_s = RETRY_FIRST_S
+        while True:
+            ended = asyncio.Event()
+            client = RemotingClient(on_close=partial(_set, ended))
+            try:
+                await client.connect(peer.address, CONNECT_TIMEOUT_S)
+            except ConnectError as error:
+                _log.debug("controller cannot be reached", address=peer.address, reason=error)
+            else:
+                wait_s = RETRY_FIRST_S
+                peer.client, peer.leads = client, False
+                self._ask_who_leads(peer)
+                self._connected()
+                await ended.wait()
+                peer.client, peer.leads = None, False
+                self._discover()
+            await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
+            wait_s = min(wait_s * 2, RETRY_LAST_S)
+
+
+def _set(event: asyncio.Event, _client: RemotingClient) -> None:
+    event.set()

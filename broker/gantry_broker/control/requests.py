@@ -1,0 +1,312 @@
+"""Messages to the controllers and views of the group out of their answers; no state, no sockets.
+
+A view is what one answer says: master, epoch, set. Answers that do not know a master (1003 before
+the first election) give none; 1004 always does. Values that an older controller leaves out keep
+their last known value (``Known``).
+"""
+
+from typing import NamedTuple
+
+import msgspec
+from gantry_protocol.bodies import ElectMasterBody, SyncStateSetBody, decode_body, encode_body
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.command import RemotingCommand, request
+from gantry_protocol.errors import WireError
+from gantry_protocol.headers.codec import from_ext, to_ext
+from gantry_protocol.headers.controller import (
+    AlterSyncStateSetRequestHeader,
+    ApplyBrokerIdRequestHeader,
+    BrokerHeartbeatRequestHeader,
+    ElectMasterRequestHeader,
+    ElectMasterResponseHeader,
+    GetNextBrokerIdRequestHeader,
+    GetNextBrokerIdResponseHeader,
+    GetReplicaInfoRequestHeader,
+    GetReplicaInfoResponseHeader,
+    NotifyBrokerRoleChangedRequestHeader,
+    RegisterBrokerToControllerRequestHeader,
+    RegisterBrokerToControllerResponseHeader,
+)
+from gantry_protocol.types import BrokerId, Epoch, Offset
+
+from gantry_broker.replica.effects import HandOver, Propose
+from gantry_broker.replica.events import Adopted
+from gantry_broker.replica.values import ControllerView
+
+
+class Speaker(NamedTuple):
+    """Who speaks.
+
+    Attributes:
+        address: ``ip:port`` of our remoting service.
+        ha_port: of our replication listener, on the same ip.
+    """
+
+    cluster: str
+    group: str
+    address: str
+    ha_port: int
+    incarnation: str
+    pod_uid: str | None
+
+
+class Report(NamedTuple):
+    """What a heartbeat and a registration say of our log."""
+
+    epoch: Epoch
+    log_start: Offset
+    end: Offset
+    confirm: Offset
+    draining: bool
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What the group is known to be like, kept while an answer leaves it out."""
+
+    replicas: int = 0
+    min_in_sync: int = 1
+    group_uid: str = ""
+    topics_version: int = 0
+
+
+# ---- requests
+
+
+def heartbeat(
+    me: Speaker, broker_id: BrokerId, report: Report, *, timeout_ms: int
+) -> RemotingCommand:
+    """904."""
+    header = BrokerHeartbeatRequestHeader(
+        cluster_name=me.cluster,
+        broker_addr=me.address,
+        broker_name=me.group,
+        broker_id=broker_id,
+        epoch=report.epoch,
+        max_offset=report.end,
+        confirm_offset=report.confirm,
+        heartbeat_timeout_ms=timeout_ms,
+        incarnation=me.incarnation,
+        draining=report.draining,
+        pod_uid=me.pod_uid,
+        log_start=report.log_start,
+    )
+    return request(RequestCode.BROKER_HEARTBEAT, to_ext(header), oneway=True)
+
+
+def next_id(me: Speaker) -> RemotingCommand:
+    """1012."""
+    header = GetNextBrokerIdRequestHeader(broker_name=me.group, cluster_name=me.cluster)
+    return request(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, to_ext(header))
+
+
+def apply_id(me: Speaker, broker_id: BrokerId, check_code: str) -> RemotingCommand:
+    """1013."""
+    header = ApplyBrokerIdRequestHeader(
+        broker_name=me.group,
+        applied_broker_id=broker_id,
+        register_check_code=check_code,
+        cluster_name=me.cluster,
+    )
+    return request(RequestCode.CONTROLLER_APPLY_BROKER_ID, to_ext(header))
+
+
+def register(me: Speaker, broker_id: BrokerId, report: Report) -> RemotingCommand:
+    """1003."""
+    header = RegisterBrokerToControllerRequestHeader(
+        broker_name=me.group,
+        broker_id=broker_id,
+        broker_address=me.address,
+        cluster_name=me.cluster,
+        incarnation=me.incarnation,
+        pod_uid=me.pod_uid,
+        ha_port=me.ha_port,
+        last_epoch=report.epoch,
+        max_offset=report.end,
+    )
+    return request(RequestCode.CONTROLLER_REGISTER_BROKER, to_ext(header))
+
+
+def replica_info(me: Speaker) -> RemotingCommand:
+    """1004."""
+    header = GetReplicaInfoRequestHeader(broker_name=me.group, cluster_name=me.cluster)
+    return request(RequestCode.CONTROLLER_GET_REPLICA_INFO, to_ext(header))
+
+
+def alter(me: Speaker, broker_id: BrokerId, proposal: Propose) -> RemotingCommand:
+    """1001."""
+    header = AlterSyncStateSetRequestHeader(
+        broker_name=me.group,
+        master_broker_id=broker_id,
+        master_epoch=proposal.master_epoch,
+        cluster_name=me.cluster,
+        incarnation=me.incarnation,
+    )
+    body = SyncStateSetBody(sorted(proposal.sync_state_set), Epoch(proposal.sync_state_set_epoch))
+    return request(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, to_ext(header), encode_body(body))
+
+
+def elect(me: Speaker, broker_id: BrokerId) -> RemotingCommand:
+    """1002: see to it that there is a master."""
+    header = ElectMasterRequestHeader(
+        broker_name=me.group,
+        cluster_name=me.cluster,
+        broker_id=broker_id,
+        incarnation=me.incarnation,
+    )
+    return request(RequestCode.CONTROLLER_ELECT_MASTER, to_ext(header))
+
+
+def hand_over(me: Speaker, effect: HandOver) -> RemotingCommand:
+    """1002, designated, by compare on our own epoch."""
+    header = ElectMasterRequestHeader(
+        broker_name=me.group,
+        cluster_name=me.cluster,
+        broker_id=effect.target,
+        designate_elect=True,
+        master_epoch=effect.epoch,
+    )
+    return request(RequestCode.CONTROLLER_ELECT_MASTER, to_ext(header))
+
+
+# ---- answers
+
+
+class Answer(NamedTuple):
+    """What an answer or notification told: a view, if it had one, and what is known since."""
+
+    view: ControllerView | None
+    known: Known
+
+
+def read_registration(response: RemotingCommand, known: Known) -> Answer:
+    """The answer to 1003.
+
+    Raises:
+        WireError: it is malformed.
+    """
+    header = from_ext(RegisterBrokerToControllerResponseHeader, response.ext)
+    known = _learn(
+        known, header.replicas, header.min_in_sync_replicas, header.group_uid, header.topics_version
+    )
+    if header.master_epoch is None:
+        return Answer(None, known)
+    body = decode_body(SyncStateSetBody, response.body)
+    return Answer(_view(header, known, body, header.master_epoch), known)
+
+
+def read_replica_info(response: RemotingCommand, known: Known) -> Answer:
+    """The answer to 1004.
+
+    Raises:
+        WireError: it is malformed.
+    """
+    header = from_ext(GetReplicaInfoResponseHeader, response.ext)
+    known = _learn(
+        known, header.replicas, header.min_in_sync_replicas, header.group_uid, header.topics_version
+    )
+    body = decode_body(SyncStateSetBody, response.body)
+    view = _view(header, known, body, header.master_epoch)
+    return Answer(msgspec.structs.replace(view, draining=parse_ids(header.draining_ids)), known)
+
+
+def read_election(response: RemotingCommand, known: Known) -> Answer:
+    """The answer to 1002; only 0 and 2011 tell anything.
+
+    Raises:
+        WireError: it is malformed.
+    """
+    if response.code not in (
+        ResponseCode.SUCCESS,
+        ResponseCode.CONTROLLER_MASTER_STILL_EXIST,
+    ):
+        return Answer(None, known)
+    header = from_ext(ElectMasterResponseHeader, response.ext)
+    known = _learn(known, header.replicas, header.min_in_sync_replicas, None, None)
+    if header.master_epoch is None:
+        return Answer(None, known)
+    members = decode_body(ElectMasterBody, response.body).sync_state_set
+    body = SyncStateSetBody(members, header.sync_state_set_epoch or Epoch(0))
+    return Answer(_view(header, known, body, header.master_epoch), known)
+
+
+def read_notice(notice: RemotingCommand, known: Known) -> Answer:
+    """1008.
+
+    Raises:
+        WireError: it is malformed.
+    """
+    header = from_ext(NotifyBrokerRoleChangedRequestHeader, notice.ext)
+    known = _learn(known, header.replicas, header.min_in_sync_replicas, None, None)
+    body = decode_body(SyncStateSetBody, notice.body)
+    return Answer(_view(header, known, body, header.master_epoch), known)
+
+
+def read_alteration(response: RemotingCommand) -> Adopted:
+    """The answer 0 to 1001.
+
+    Raises:
+        WireError: it is malformed.
+    """
+    body = decode_body(SyncStateSetBody, response.body)
+    return Adopted(frozenset(body.sync_state_set), body.sync_state_set_epoch)
+
+
+def read_next_id(response: RemotingCommand) -> BrokerId | None:
+    """The answer 0 to 1012; None when it is malformed."""
+    try:
+        return from_ext(GetNextBrokerIdResponseHeader, response.ext).next_broker_id
+    except WireError:
+        return None
+
+
+def notice_group(notice: RemotingCommand) -> tuple[str | None, str | None]:
+    """Which group 1008 is about; None where it does not say.
+
+    Raises:
+        WireError: it is malformed.
+    """
+    header = from_ext(NotifyBrokerRoleChangedRequestHeader, notice.ext)
+    return header.cluster_name, header.broker_name
+
+
+def parse_ids(text: str | None) -> frozenset[BrokerId]:
+    """``1;2`` as ids; what is no number is nobody."""
+    words = (text or "").split(";")
+    return frozenset(BrokerId(int(word)) for word in words if word.isascii() and word.isdigit())
+
+
+_Header = (
+    RegisterBrokerToControllerResponseHeader
+    | GetReplicaInfoResponseHeader
+    | ElectMasterResponseHeader
+    | NotifyBrokerRoleChangedRequestHeader
+)
+
+
+def _view(header: _Header, known: Known, body: SyncStateSetBody, epoch: Epoch) -> ControllerView:
+    return ControllerView(
+        master_epoch=epoch,
+        master_id=header.master_broker_id,
+        master_incarnation=header.master_incarnation or "",
+        master_address=header.master_address or "",
+        master_ha_address=header.master_ha_address or "",
+        sync_state_set=frozenset(body.sync_state_set),
+        sync_state_set_epoch=body.sync_state_set_epoch,
+        min_in_sync=known.min_in_sync,
+        replicas=known.replicas,
+    )
+
+
+def _learn(
+    known: Known,
+    replicas: int | None,
+    min_in_sync: int | None,
+    group_uid: str | None,
+    topics_version: int | None,
+) -> Known:
+    return Known(
+        replicas=known.replicas if replicas is None else replicas,
+        min_in_sync=known.min_in_sync if min_in_sync is None else min_in_sync,
+        group_uid=known.group_uid if group_uid is None else group_uid,
+        topics_version=max(known.topics_version, topics_version or 0),
+    )

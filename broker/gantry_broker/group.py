@@ -1,0 +1,461 @@
+"""One replication group's member: store, replica core, links and controller joined.
+
+Everything a group is lives in one ``ReplicationGroup``; nothing is global, so one process could
+hold many. To its clients it is a ``GroupView``; to its platform it is ready or not, and it can be
+asked to leave. All methods are called on the event loop's thread.
+
+Rules protected: a record is accepted only by the serving master of the current epoch with enough
+in-sync members (H11), checked *before* it is appended; the answer 0 follows confirm (``appends``);
+a volume whose log ends below what was confirmed on it is refused, not repaired.
+"""
+
+import asyncio
+import secrets
+from pathlib import Path
+from time import time
+from typing import NamedTuple
+
+from gantry_protocol.bodies import TopicConfig
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.command import RemotingCommand
+from gantry_protocol.errors import CorruptionError, GantryError
+from gantry_protocol.hosts import join_address
+from gantry_protocol.process import log
+from gantry_protocol.records import MessageRecord
+from gantry_protocol.types import Epoch, Offset
+
+from gantry_broker import lineage_file
+from gantry_broker.appends import PendingAppends
+from gantry_broker.clients.view import Appended, Created, Refusal, SendOutcome
+from gantry_broker.control.agent import ControlAgent
+from gantry_broker.control.requests import Report, Speaker
+from gantry_broker.ha.links import ReplicationLinks
+from gantry_broker.ha.wire import Caller
+from gantry_broker.queues import MessageStore
+from gantry_broker.replica import (
+    DEFAULT_LIMITS,
+    ControllerView,
+    Limits,
+    LogFacts,
+    ReplicaCore,
+    Role,
+    StoredState,
+)
+from gantry_broker.replica import effects as fx
+from gantry_broker.replica import events as ev
+from gantry_broker.shell import ReplicaShell
+from gantry_broker.topic_sync import TopicSync
+
+REGISTER_AGAIN_S = 5.0  # a follower that nobody counts on for so long registers once more
+
+_NOT_MASTER = Refusal(
+    ResponseCode.SERVICE_NOT_AVAILABLE,
+    "service not available now. this broker is not the master of its group",
+)
+_LEAVING = Refusal(
+    ResponseCode.SERVICE_NOT_AVAILABLE,
+    "service not available now. this broker is handing its mastership over",
+)
+_TOO_FEW = Refusal(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
+
+_log = log.get("group")
+
+
+class GroupOptions(NamedTuple):
+    """What one member of a group is told.
+
+    Attributes:
+        directory: of the locked data directory.
+        advertise: the ip that others use for remoting and replication.
+    """
+
+    cluster: str
+    group: str
+    directory: Path
+    controllers: list[str]
+    bind: str
+    advertise: str
+    remoting_port: int
+    ha_port: int
+    pod_uid: str | None = None
+    heartbeat_interval_ms: int = 500
+    heartbeat_timeout_ms: int = 2_500
+    log_segment_bytes: int = 1024 * 1024 * 1024
+    limits: Limits = DEFAULT_LIMITS
+
+
+class Watcher:
+    """Whoever wants to know of role changes; the server's router does."""
+
+    def role_changed(self) -> None:
+        """The role, the epoch or the master's address may be another."""
+
+    def serving_began(self) -> None:
+        """This broker is the serving master now."""
+
+    def serving_ends(self) -> None:
+        """It is not any more; the store is still as it was."""
+
+
+class ReplicationGroup:
+    """See the module. Make one with ``open``, then ``start`` it.
+
+    Attributes:
+        failure: set to the error that ends this member; never to a result.
+        left: set when a draining member has nothing more to do here.
+        stuck: why a person must look; empty while nobody must.
+    """
+
+    def __init__(self, options: GroupOptions, store: MessageStore, stored: StoredState) -> None:
+        """Join the parts; nothing is sent before ``start``."""
+        self.options = options
+        self.incarnation = secrets.token_hex(8)
+        self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.left = asyncio.Event()
+        self.stuck = ""
+        self.pending = PendingAppends()
+        self.watcher = Watcher()
+        self.core: ReplicaCore | None = None
+        self.shell: ReplicaShell | None = None
+        self.links = ReplicationLinks(self._caller, self._deliver, self._writable)
+        self._store = store
+        self._stored = stored
+        self._ha_port = options.ha_port
+        self._serving_epoch: Epoch | None = None
+        self._leaving = False
+        self._uncounted_since_s: float | None = None
+        self._master_seen = ""
+        self._agent: ControlAgent | None = None
+        self._topics: TopicSync | None = None
+
+    @classmethod
+    async def open(cls, options: GroupOptions) -> "ReplicationGroup":
+        """Recover the store; reading a large log takes a while and does not block the loop.
+
+        Raises:
+            CorruptionError: the volume is damaged.
+            DataDirError: it holds something this version cannot read.
+        """
+        stored = await asyncio.to_thread(lineage_file.load, options.directory)
+        store = await asyncio.to_thread(
+            MessageStore.open,
+            options.directory / "store",
+            options.log_segment_bytes,
+            confirm_floor=stored.confirm,
+        )
+        return cls(options, store, _checked(options.directory, store, stored))
+
+    # ---- life
+
+    async def start(self) -> None:
+        """Find out who we are, listen for replicas, and take part.
+
+        Raises:
+            GantryError: the volume is not ours, or the port is taken.
+        """
+        options = self.options
+        self._ha_port = await self.links.start(options.bind, options.ha_port)
+        agent = self._agent = ControlAgent(
+            Speaker(
+                cluster=options.cluster,
+                group=options.group,
+                address=self.address,
+                ha_port=self._ha_port,
+                incarnation=self.incarnation,
+                pod_uid=options.pod_uid,
+            ),
+            options.directory,
+            options.controllers,
+            report=self._report,
+            learned=self._learned,
+            heartbeat_interval_ms=options.heartbeat_interval_ms,
+            heartbeat_timeout_ms=options.heartbeat_timeout_ms,
+            failed=self._fail,
+        )
+        self._topics = TopicSync(self, agent.peers, lambda: self.serving)
+        agent.start_connecting()
+        me = await agent.join()
+        shell_log = LogFacts(
+            log_start=self._store.log.log_start,
+            end=self._store.log.end,
+            flushed=self._store.log.flushed,
+            stored=self._stored,
+        )
+        now_ms = int(asyncio.get_running_loop().time() * 1000)
+        self.core = ReplicaCore(
+            me=me,
+            incarnation=self.incarnation,
+            log=shell_log,
+            now_ms=now_ms,
+            limits=options.limits,
+        )
+        self.shell = ReplicaShell(
+            self.core, self._store, options.directory, agent, self, self._fail
+        )
+        self.shell.start(self.links)
+        agent.start()
+
+    async def stop(self) -> None:
+        """Take no further part, close the store; what is not flushed is flushed."""
+        self.pending.end()
+        await self.links.stop()
+        if self._agent is not None:
+            await self._agent.stop()
+        if self.shell is not None:
+            self.shell.stop()
+        if self._store.is_master:
+            self._store.drop_mastership()
+        try:
+            await asyncio.to_thread(self._store.close)
+        except GantryError as error:
+            self._fail(error)
+
+    def leave(self) -> None:
+        """SIGTERM: accept no more writes, hand over if this is the master; ``left`` follows."""
+        self._leaving = True
+        if self.shell is None:
+            self.left.set()
+            return
+        self.shell.step(ev.DrainRequested())
+        if self._agent is not None:
+            self._agent.beat()
+
+    def _fail(self, error: BaseException) -> None:
+        _log.error("this broker cannot go on", reason=error)
+        if not self.failure.done():
+            self.failure.set_exception(error)
+
+    # ---- what it is
+
+    @property
+    def address(self) -> str:
+        """Our remoting service, as others reach it."""
+        return join_address(self.options.advertise, self.options.remoting_port)
+
+    @property
+    def agent(self) -> ControlAgent | None:
+        """The conversation with the controllers; None before ``start``."""
+        return self._agent
+
+    @property
+    def serving(self) -> bool:
+        """Whether this is the serving master, leaving or not."""
+        return (
+            self._serving_epoch is not None
+            and self.core is not None
+            and self.core.serving is not None
+        )
+
+    @property
+    def leaving(self) -> bool:
+        """Whether it has been asked to leave."""
+        return self._leaving
+
+    @property
+    def epoch(self) -> Epoch:
+        """The newest epoch acted in."""
+        return Epoch(0) if self.core is None else self.core.epoch
+
+    @property
+    def master_address(self) -> str:
+        """Another broker's remoting service that is the master; empty while none is known."""
+        core = self.core
+        view = None if core is None else core.view
+        if core is None or view is None or view.master_id is None or view.master_id == core.me:
+            return ""
+        return view.master_address
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether clients may be sent here, and why not."""
+        core, agent = self.core, self._agent
+        if self._leaving:
+            return False, "leaving"
+        if core is None or agent is None:
+            return False, "waiting for the controllers"
+        if self.stuck or agent.behind:
+            return False, self.stuck or agent.behind
+        if not agent.registered:
+            return False, "not registered with the controllers"
+        if self.serving:
+            return True, f"master of epoch {core.epoch}"
+        if core.role is Role.FOLLOWING and core.streaming:
+            return True, f"following in epoch {core.epoch}"
+        return False, "no master to follow"
+
+    # ---- GroupView
+
+    @property
+    def store(self) -> MessageStore:
+        """The group's store."""
+        return self._store
+
+    @property
+    def broker_name(self) -> str:
+        """The group's name."""
+        return self.options.group
+
+    @property
+    def cluster(self) -> str:
+        """The name of its cluster."""
+        return self.options.cluster
+
+    @property
+    def store_host(self) -> tuple[str, int]:
+        """Where this broker can be asked for a record by its offset id."""
+        return self.options.advertise, self.options.remoting_port
+
+    def accepting_writes(self) -> Refusal | None:
+        """None when a send may be appended (H11)."""
+        master = None if self.core is None else self.core.serving
+        if master is None or self._serving_epoch is None:
+            return _NOT_MASTER
+        if self._leaving or master.drain is not None:
+            return _LEAVING
+        if master.in_sync < master.min_in_sync:
+            return _TOO_FEW
+        return None
+
+    def append(self, records: list[MessageRecord], done: Appended) -> None:
+        """Store and replicate; ``done(outcome)`` comes exactly once, maybe at once.
+
+        Raises:
+            RecordError: a record cannot be stored; ``done`` is not called.
+            DiskFullError: there is no room; ``done`` is not called.
+        """
+        if not self.serving or self.shell is None:
+            done(SendOutcome(_NOT_MASTER.code, _NOT_MASTER.remark))
+            return
+        stored = self._store.put(records, now_ms=int(time() * 1000))
+        self.pending.add(stored, done, asyncio.get_running_loop().time())
+        self.shell.appended()
+
+    def create_topic(self, topic: TopicConfig, done: Created) -> None:
+        """Create or change a topic: by the controllers first, then by a record in the log."""
+        if not self.serving or self._topics is None:
+            done(_NOT_MASTER)
+            return
+        self._topics.create(topic, done)
+
+    # ---- RoleObserver
+
+    def promoted(self, epoch: Epoch, start: Offset) -> None:
+        """Serve from now on."""
+        self._serving_epoch = epoch
+        self.watcher.serving_began()
+        self._changed()
+        if self._agent is not None:
+            self._agent.beat()
+            self._catch_up_topics(self._agent)
+
+    def demoted(self, epoch: Epoch) -> None:
+        """Serve no more; nobody waits for an answer any longer."""
+        self._serving_epoch = None
+        self.pending.end()
+        if self._topics is not None:
+            self._topics.end()
+        self.watcher.serving_ends()
+        self._changed()
+
+    def confirmed(self, confirm: Offset) -> None:
+        """Answer what waited for it."""
+        master = None if self.core is None else self.core.serving
+        if master is not None:
+            enough = master.in_sync >= master.min_in_sync
+            self.pending.confirm(confirm, enough_in_sync=enough)
+
+    def drained(self, reason: str) -> None:
+        """Nothing more is gained by staying."""
+        _log.info("drained", reason=reason)
+        self.left.set()
+
+    def stuck_at(self, effect: fx.Stuck) -> None:
+        """A person must look."""
+        self.stuck = f"{effect.code}: {effect.sentence}"
+        self._changed()
+
+    def ticked(self) -> None:
+        """Look after what waits."""
+        now_s = asyncio.get_running_loop().time()
+        self.pending.expire(now_s)
+        self._watch_membership(now_s)
+
+    # ---- inside
+
+    def _changed(self) -> None:
+        self.watcher.role_changed()
+
+    def _watch_membership(self, now_s: float) -> None:
+        """A late registration of an earlier start may have taken our place with the controllers."""
+        following = None if self.core is None else self.core.following
+        if following is None or following.in_sync is not False or self._leaving:
+            self._uncounted_since_s = None
+        elif self._uncounted_since_s is None:
+            self._uncounted_since_s = now_s
+        elif now_s - self._uncounted_since_s >= REGISTER_AGAIN_S and self._agent is not None:
+            self._uncounted_since_s = now_s
+            self._agent.register_again()
+
+    def _report(self) -> Report:
+        core = self.core
+        assert core is not None, "nothing is reported before the volume has a name"
+        facts = core.log
+        return Report(
+            epoch=facts.lineage.last_epoch,
+            log_start=facts.log_start,
+            end=facts.end,
+            confirm=facts.confirm,
+            draining=self._leaving,
+        )
+
+    def _learned(self, view: ControllerView) -> None:
+        if self.shell is None or self._agent is None:
+            return
+        before = (self.epoch, self.master_address)
+        self.shell.step(ev.ViewLearned(view))
+        self._catch_up_topics(self._agent)
+        if (self.epoch, self.master_address) != before:
+            self._changed()
+
+    def _catch_up_topics(self, agent: ControlAgent) -> None:
+        if self._topics is not None and self.serving:
+            self._topics.catch_up(agent.known.topics_version)
+
+    def notice(self, notice: RemotingCommand) -> bool:
+        """Take a notification (1008); False if it is not for this group.
+
+        Raises:
+            WireError: it is malformed.
+        """
+        return self._agent is not None and self._agent.notice(notice)
+
+    def _caller(self) -> Caller:
+        uid = "" if self._agent is None else self._agent.known.group_uid
+        return Caller(self.options.cluster, self.options.group, uid)
+
+    def _deliver(self, event: ev.Event) -> None:
+        if self.shell is not None:
+            self.shell.step(event)
+        elif isinstance(event, ev.Received):
+            self.links.close(event.link)  # too early: it will call again
+
+    def _writable(self) -> None:
+        if self.shell is not None:
+            self.shell.feed()
+
+
+def _checked(directory: Path, store: MessageStore, stored: StoredState) -> StoredState:
+    """What was stored, with the log's own knowledge of confirm.
+
+    Raises:
+        CorruptionError: the log ends below what was confirmed, or nobody knows who wrote it.
+    """
+    log, path = store.log, directory / lineage_file.FILE
+    if log.end > log.log_start and stored.lineage.entry_at(log.log_start) is None:
+        raise CorruptionError(
+            path, 0, f"no epoch in it covers the log, which reaches from {log.log_start} on"
+        )
+    confirm = max(stored.confirm, log.confirm_floor, log.log_start)
+    if confirm > log.end:
+        reason = f"everything below {confirm} was confirmed, and the log ends at {log.end}"
+        raise CorruptionError(path, 0, reason)
+    return StoredState(stored.epoch, stored.lineage, Offset(confirm))

@@ -1,0 +1,204 @@
+"""All replication links of one replica: the listener for replicas, the connection to the master.
+
+Incoming links must say Hello within ``HELLO_WITHIN_S`` and for this group, or they end: a port scan
+or a broker of another group with a stale address never reaches the replica core. The number of
+links is bounded.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from gantry_protocol.errors import ConnectError
+from gantry_protocol.process import log
+from gantry_protocol.process.listening import BACKLOG, bind
+from gantry_protocol.remoting.client import open_connection
+from gantry_protocol.types import Epoch
+
+from gantry_broker.ha.link import Link
+from gantry_broker.ha.wire import Caller, Received
+from gantry_broker.replica import events as ev
+from gantry_broker.replica.messages import Farewell, Message
+
+MAX_LINKS = 64  # a group has at most nine members; the rest is for links that are just ending
+HELLO_WITHIN_S = 2.0
+CONNECT_TIMEOUT_S = 0.5  # members are near; a dead machine must not hold up the next attempt
+
+_log = log.get("ha")
+
+Deliver = Callable[[ev.Event], None]
+
+
+class ReplicationLinks:
+    """The links of one replica.
+
+    Args:
+        caller: which group this is; asked each time, since the group's uid comes with registration.
+        deliver: takes ``LinkOpened``, ``LinkClosed`` and ``Received`` for the replica core.
+        writable: called when some link can take log bytes again.
+    """
+
+    def __init__(
+        self,
+        caller: Callable[[], Caller],
+        deliver: Deliver,
+        writable: Callable[[], None],
+    ) -> None:
+        """No links yet."""
+        self.refused = 0
+        self._caller = caller
+        self._deliver = deliver
+        self._writable = writable
+        self._links: dict[int, Link] = {}
+        self._greeted: set[int] = set()
+        self._accepted = 0
+        self._connecting: dict[int, asyncio.Task[None]] = {}
+        self._listener: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen for replicas; returns the port.
+
+        Raises:
+            PortInUseError: somebody listens there.
+        """
+        loop = asyncio.get_running_loop()
+        socket = bind(host, port, purpose="replication")
+        bound_port: int = socket.getsockname()[1]
+        self._listener = await loop.create_server(self._accept, sock=socket, backlog=BACKLOG)
+        return bound_port
+
+    async def stop(self) -> None:
+        """End everything; the core hears no more."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        for link in list(self._links.values()):
+            link.close()
+        self._links.clear()
+        tasks = list(self._connecting.values())
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+
+    # ---- what the core wants
+
+    def open(self, number: int, address: str) -> None:
+        """Connect; ``LinkOpened`` or ``LinkClosed`` follows."""
+        link = self._make(number)
+        self._links[number] = link
+        self._greeted.add(number)
+        task = asyncio.create_task(self._connect(link, address))
+        self._connecting[number] = task
+        task.add_done_callback(lambda _: self._connecting.pop(number, None))
+
+    def send(self, number: int, message: Message) -> None:
+        """Send on a link; nothing happens if it has ended."""
+        link = self._links.get(number)
+        if link is not None:
+            link.send(message)
+
+    def close(self, number: int) -> None:
+        """End a link."""
+        link = self._links.pop(number, None)
+        self._greeted.discard(number)
+        if link is not None:
+            link.close()
+        task = self._connecting.get(number)
+        if task is not None:
+            task.cancel()
+
+    def is_congested(self, number: int) -> bool:
+        """Whether log bytes must wait; True for a link that is gone."""
+        link = self._links.get(number)
+        return link is None or link.congested
+
+    def peer(self, number: int) -> str:
+        """``ip:port`` of the other side."""
+        link = self._links.get(number)
+        return "" if link is None else link.peer
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    # ---- connections
+
+    async def _connect(self, link: Link, address: str) -> None:
+        try:
+            await open_connection(lambda: link, address, CONNECT_TIMEOUT_S)
+        except ConnectError as error:
+            _log.debug("master cannot be reached", address=address, reason=error)
+            self._ended(link)
+
+    def _accept(self) -> Link:
+        self._accepted += 1
+        return self._make(self._accepted)
+
+    def _make(self, number: int) -> Link:
+        return Link(
+            number,
+            self._caller(),
+            opened=self._opened,
+            received=self._received,
+            closed=self._ended,
+            writable=lambda _: self._writable(),
+        )
+
+    def _opened(self, link: Link) -> None:
+        if link.number < 0:
+            self._deliver(ev.LinkOpened(link.number))
+            return
+        if len(self._links) >= MAX_LINKS or self._listener is None:
+            self.refused += 1
+            link.close()
+            return
+        self._links[link.number] = link
+        loop = asyncio.get_running_loop()
+        loop.call_later(HELLO_WITHIN_S, self._expect_hello, link)
+
+    def _expect_hello(self, link: Link) -> None:
+        if link.number not in self._greeted and not link.ended:
+            self.refused += 1
+            self.close(link.number)
+
+    def _received(self, link: Link, received: Received) -> None:
+        if link.number not in self._links:
+            return
+        if link.number not in self._greeted and not self._welcome(link, received):
+            return
+        self._deliver(ev.Received(link.number, received.message))
+
+    def _welcome(self, link: Link, received: Received) -> bool:
+        """The first message of an incoming link: a Hello for this group, or the link ends."""
+        mine, theirs = self._caller(), received.caller
+        if theirs is None:
+            reason = "a link begins with Hello"
+        elif not same_group(mine, theirs):
+            reason = (
+                f"you are of group {theirs.cluster}/{theirs.group} ({theirs.group_uid}), "
+                f"this is {mine.cluster}/{mine.group} ({mine.group_uid})"
+            )
+        else:
+            self._greeted.add(link.number)
+            return True
+        self.refused += 1
+        _log.warning("replica refused", peer=link.peer, reason=reason)
+        link.send(Farewell(epoch=Epoch(0), reason=reason))
+        self.close(link.number)
+        return False
+
+    def _ended(self, link: Link) -> None:
+        if self._links.pop(link.number, None) is None:
+            return
+        greeted = link.number in self._greeted
+        self._greeted.discard(link.number)
+        if greeted:
+            self._deliver(ev.LinkClosed(link.number))
+
+
+def same_group(one: Caller, other: Caller) -> bool:
+    """Whether two replicas are of one group; an unknown uid matches any."""
+    if (one.cluster, one.group) != (other.cluster, other.group):
+        return False
+    return one.group_uid == other.group_uid or "" in (one.group_uid, other.group_uid)

@@ -1,0 +1,104 @@
+"""The broker's settings: one frozen model, read from flags, ``GANTRY_*`` variables or TOML."""
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated
+
+from gantry_protocol.errors import ResolveError
+from gantry_protocol.hosts import join_address, split_address
+from gantry_protocol.process.config import Settings
+from pydantic import Field, field_validator, model_validator
+
+REMOTING_PORT = 10911
+HA_PORT = 10912
+HTTP_PORT = 10913
+CONTROLLER_PORT = 9878
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+class BrokerSettings(Settings):
+    """Everything a broker process can be told."""
+
+    name: str = Field(
+        default="broker-0", min_length=1, description="Name of this broker: its pod's name."
+    )
+    group: str = Field(
+        min_length=1, max_length=127, description="Name of the broker group (brokerName)."
+    )
+    cluster: str = Field(
+        default="gantry", min_length=1, max_length=127, description="Name of its cluster."
+    )
+    controllers: list[str] = Field(
+        min_length=1, description="host:port of every controller; the port defaults to 9878."
+    )
+    bind: str = Field(default="127.0.0.1", description="IP address to listen on.")
+    advertise: str | None = Field(
+        default=None, description="IP address that others use; by default the one to listen on."
+    )
+    data_dir: Path = Field(default=Path("gantry-broker"), description="Directory of the data.")
+    lock_wait_s: float = Field(
+        default=10.0,
+        ge=0,
+        le=600,
+        description="How long to wait for another process to leave the data directory.",
+    )
+    pod_uid: str | None = Field(
+        default=None, max_length=128, description="uid of this process's pod, if it has one."
+    )
+    heartbeat_interval_ms: int = Field(
+        default=500, ge=50, le=60_000, description="Between heartbeats to the controllers."
+    )
+    heartbeat_timeout_ms: int = Field(
+        default=2_500,
+        ge=200,
+        le=600_000,
+        description="Silence after which the controllers take this broker for gone.",
+    )
+    remoting_port: Port = Field(
+        default=REMOTING_PORT, description="Port for clients; 0 picks a free one."
+    )
+    ha_port: Port = Field(
+        default=HA_PORT, description="Port for the group's other members; 0 picks a free one."
+    )
+    http_port: Port = Field(
+        default=HTTP_PORT, description="Port of probes, metrics and status; 0 picks a free one."
+    )
+    log_segment_bytes: int = Field(
+        default=1024 * 1024 * 1024,
+        ge=64 * 1024,
+        le=2**31,
+        description="Size of one file of the commit log.",
+    )
+
+    @field_validator("bind", "advertise")
+    @classmethod
+    def _must_be_ip(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                ipaddress.ip_address(value)
+            except ValueError as error:
+                raise ValueError(f"{value!r} is not an IP address") from error
+        return value
+
+    @field_validator("controllers")
+    @classmethod
+    def _must_be_addresses(cls, value: list[str]) -> list[str]:
+        try:
+            return [join_address(*split_address(one, CONTROLLER_PORT)) for one in value]
+        except ResolveError as error:
+            raise ValueError(str(error)) from error
+
+    @model_validator(mode="after")
+    def _must_outlast_a_heartbeat(self) -> "BrokerSettings":
+        if self.heartbeat_timeout_ms < 2 * self.heartbeat_interval_ms:
+            raise ValueError(
+                f"heartbeat_timeout_ms {self.heartbeat_timeout_ms} must be at least twice "
+                f"heartbeat_interval_ms {self.heartbeat_interval_ms}"
+            )
+        return self
+
+    @property
+    def advertised(self) -> str:
+        """The address that others use."""
+        return self.bind if self.advertise is None else self.advertise

@@ -1,0 +1,284 @@
+"""Carries out what the replica core decides, on real disks, sockets and controllers.
+
+The core is fed one event at a time and its effects are carried out in order before the next event,
+so an effect that has an immediate result (a cut) cannot overtake its neighbours. Work that can be
+shared is shared per turn of the event loop: one flush request and one round of feeding links,
+however many sends that turn brought.
+
+Nothing is decided here. What it refuses: to go on after the disk failed, or after the core asked
+for something the store refuses; such an error is handed to ``failed`` and ends the process.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from gantry_protocol.errors import GantryError, RecordError
+from gantry_protocol.process import log
+from gantry_protocol.types import Epoch, Offset
+
+from gantry_broker import lineage_file
+from gantry_broker.control.agent import ControlAgent
+from gantry_broker.ha.links import ReplicationLinks
+from gantry_broker.log import DiskFullError
+from gantry_broker.queues import MessageStore
+from gantry_broker.replica import ReplicaCore
+from gantry_broker.replica import effects as fx
+from gantry_broker.replica import events as ev
+
+TICK_S = 0.02
+
+_log = log.get("replica")
+
+
+class RoleObserver(Protocol):
+    """Who is told what the core has become; all calls come between two events."""
+
+    def promoted(self, epoch: Epoch, start: Offset) -> None:
+        """This broker serves from now on."""
+
+    def demoted(self, epoch: Epoch) -> None:
+        """It does not any more."""
+
+    def confirmed(self, confirm: Offset) -> None:
+        """Everything below is confirmed, and can be read from the store."""
+
+    def drained(self, reason: str) -> None:
+        """Nothing more is gained by staying."""
+
+    def stuck_at(self, effect: fx.Stuck) -> None:
+        """A person must look."""
+
+    def ticked(self) -> None:
+        """Time has passed."""
+
+
+class ReplicaShell:
+    """The event loop around one replica core.
+
+    Args:
+        core: decides.
+        store: the log and what is derived from it.
+        directory: where the lineage file is.
+        agent: speaks to the controllers.
+        observer: is told of role changes.
+        failed: called with the error that ends this broker.
+    """
+
+    def __init__(
+        self,
+        core: ReplicaCore,
+        store: MessageStore,
+        directory: Path,
+        agent: ControlAgent,
+        observer: RoleObserver,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """Nothing happens before ``start``."""
+        self.core = core
+        self.links: ReplicationLinks | None = None
+        self.saves = 0
+        self._store = store
+        self._directory = directory
+        self._agent = agent
+        self._observer = observer
+        self._failed = failed
+        self._loop = asyncio.get_running_loop()
+        self._events: deque[ev.Event] = deque()
+        self._stepping = False
+        self._ended = False
+        self._turn_due = False
+        self._flush_due = False
+        self._saver = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lineage")
+        self._ticker: asyncio.TimerHandle | None = None
+
+    @property
+    def now_ms(self) -> int:
+        """The core's clock."""
+        return int(self._loop.time() * 1000)
+
+    def start(self, links: ReplicationLinks) -> None:
+        """Begin to tick."""
+        self.links = links
+        self._ticker = self._loop.call_later(TICK_S, self._tick)
+
+    def stop(self) -> None:
+        """Take no more events; what is being saved is saved."""
+        self._ended = True
+        if self._ticker is not None:
+            self._ticker.cancel()
+        self._saver.shutdown(wait=True)
+
+    # ---- events
+
+    def step(self, event: ev.Event) -> None:
+        """Feed one event; from within an effect it waits for the effects before it."""
+        self._events.append(event)
+        if self._stepping or self._ended:
+            return
+        self._stepping = True
+        try:
+            while self._events and not self._ended:
+                for effect in self.core.step(self._events.popleft(), self.now_ms):
+                    self._carry_out(effect)
+        except GantryError as error:
+            self._fail(error)
+        finally:
+            self._stepping = False
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._ended:
+            self._ended = True
+            self._failed(error)
+
+    def _tick(self) -> None:
+        if self._ended:
+            return
+        self._ticker = self._loop.call_later(TICK_S, self._tick)
+        self.step(ev.Tick())
+        self._observer.ticked()
+
+    def appended(self) -> None:
+        """The master's own append has moved the end of the log."""
+        self.core.appended(self._store.log.end)
+        self._flush_due = True
+        self._next_turn()
+
+    # ---- effects
+
+    def _carry_out(self, effect: fx.Effect) -> None:
+        links = self.links
+        match effect:
+            case fx.Send(link=link, message=message):
+                if links is not None:
+                    links.send(link, message)
+            case fx.AppendLog(offset=offset, data=data):
+                self._append(offset, data)
+            case fx.Feed():
+                self._next_turn()
+            case fx.ConfirmMoved(confirm=confirm):
+                self._store.dispatch(confirm)
+                self._observer.confirmed(confirm)
+            case fx.OpenLink(link=link, address=address):
+                if links is not None:
+                    links.open(link, address)
+            case fx.CloseLink(link=link, reason=reason):
+                _log.info("link ended", link=link, reason=reason)
+                if links is not None:
+                    links.close(link)
+            case fx.SaveState(token=token, state=state):
+                self._save(token, state)
+            case fx.CutLog(point=point, reset=reset):
+                self._cut(point, reset=reset)
+            case _:
+                self._carry_out_role(effect)
+
+    def _carry_out_role(self, effect: fx.Effect) -> None:
+        agent = self._agent
+        match effect:
+            case fx.Promoted(epoch=epoch, start=start):
+                _log.info("promoted", epoch=epoch, start=start, confirm=self.core.log.confirm)
+                self._store.take_mastership()
+                self._observer.promoted(epoch, start)
+            case fx.Demoted(epoch=epoch):
+                _log.info("demoted", epoch=epoch)
+                self._store.drop_mastership()
+                self._observer.demoted(epoch)
+            case fx.Propose():
+                _log.info("proposing", set=sorted(effect.sync_state_set), attempt=effect.attempt)
+                agent.propose(effect, self.step)
+            case fx.SetChanged(sync_state_set=members):
+                _log.info("sync-state set", set=sorted(members), epoch=self.core.epoch)
+            case fx.AskView(reason=reason):
+                _log.debug("asking for the group", reason=reason)
+                agent.refresh()
+            case fx.AskElection():
+                agent.elect()
+            case fx.HandOver(target=target, epoch=epoch):
+                _log.info("handing over", target=target, epoch=epoch)
+                agent.hand_over(effect, self._handed_over)
+            case fx.DrainEnded(reason=reason):
+                self._observer.drained(reason)
+            case fx.Stuck():
+                _log.error(effect.code, reason=effect.sentence)
+                self._observer.stuck_at(effect)
+            case _:
+                raise AssertionError(f"unknown effect {effect!r}")
+
+    def _handed_over(self, accepted: bool) -> None:
+        self.step(ev.HandOverFinished(accepted=accepted))
+
+    def _append(self, offset: Offset, data: bytes) -> None:
+        """Write the master's bytes; what cannot be written ends the link and changes nothing."""
+        if offset != self._store.log.end:
+            return  # an earlier batch of this burst was refused
+        try:
+            self._store.log.append_raw(offset, data)
+        except (RecordError, DiskFullError) as error:
+            _log.error("the master's bytes were not written", offset=offset, reason=error)
+            self.step(ev.LogRefused(self._store.log.end, str(error)))
+            return
+        self._flush_due = True
+        self._next_turn()
+
+    def _cut(self, point: Offset, *, reset: bool) -> None:
+        _log.warning("cutting the log", point=point, end=self._store.log.end, reset=reset)
+        if reset:
+            self._store.reset(point)
+        else:
+            self._store.truncate(point)
+        self.step(ev.LogCut())
+
+    def _save(self, token: int, state: fx.StoredState) -> None:
+        """In one thread, so that states become durable in their order and nobody waits for them."""
+        self.saves += 1
+        future = self._loop.run_in_executor(self._saver, lineage_file.save, self._directory, state)
+        future.add_done_callback(partial(self._saved, token))
+
+    def _saved(self, token: int, future: "asyncio.Future[None]") -> None:
+        if future.cancelled() or self._ended:
+            return
+        error = future.exception()
+        if error is not None:
+            self._fail(error)
+        else:
+            self.step(ev.StateSaved(token))
+
+    # ---- once per turn of the loop
+
+    def _next_turn(self) -> None:
+        if not self._turn_due:
+            self._turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_due = False
+        if self._ended:
+            return
+        try:
+            self.feed()
+            if self._flush_due:
+                self._flush_due = False
+                self._store.log.flush_soon(partial(self._flushed, self.core.log.cuts))
+        except GantryError as error:
+            self._fail(error)
+
+    def _flushed(self, cuts: int, flushed: Offset) -> None:
+        self.step(ev.LogFlushed(flushed, cuts))
+
+    def feed(self) -> None:
+        """Send log bytes on every link that can take some."""
+        links, master = self.links, self.core.master
+        if links is None or master is None:
+            return
+        for link in master.links():
+            while not links.is_congested(link):
+                batch = self.core.next_batch(link)
+                if batch is None:
+                    break
+                data = self._store.log.read_units(batch.offset, batch.size_hint, limit=batch.limit)
+                links.send(link, self.core.sent(link, batch, data))
