@@ -6,23 +6,16 @@ time: the gap of the kill test is printed, and written to the test report.
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
 import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pytest
+from support.cli_cluster import CliCluster, cluster_with_group, settled
 
-ROOT = Path(__file__).resolve().parents[2]
 JAVA = Path(__file__).parent / "java"
-GROUP = "orders"
-Group: TypeAlias = dict[str, Any]  # as `gantry status --json` prints it
 MISSING = [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
 
 pytestmark = [
@@ -31,67 +24,10 @@ pytestmark = [
 ]
 
 
-class Cluster:
-    """A local cluster driven by its command line, as a person would."""
-
-    def __init__(self, state_dir: Path) -> None:
-        self._env = os.environ | {"GANTRY_LOCAL_DIR": str(state_dir)}
-
-    def gantry(self, *args: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "gantry_cli", *args],
-            env=self._env,
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def status(self) -> Group:
-        found: Group = json.loads(self.gantry("status", "--json"))
-        return found
-
-    @property
-    def name_servers(self) -> str:
-        return ";".join(self.status()["nameServers"])
-
-    def group(self) -> Group | None:
-        groups = [one for one in self.status()["groups"] if one["name"] == GROUP]
-        return groups[0] if groups else None
-
-    def wait_until(self, condition: Callable[[Group], bool]) -> Group:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            group = self.group()
-            if group is not None and condition(group):
-                return group
-            time.sleep(0.5)
-        pytest.fail(f"the group did not get there: {self.group()}")
-
-    def master_pod(self) -> str:
-        pods = json.loads(
-            self.gantry("local", "get", "pods", "-l", "mq.gantry.dev/role=master", "-o", "json")
-        )
-        (pod,) = pods["items"]
-        return str(pod["metadata"]["name"])
-
-
-def settled(group: Group) -> bool:
-    return group["masterBrokerId"] is not None and len(group["syncStateSet"]) == 3
-
-
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    found = Cluster(tmp_path_factory.mktemp("local"))
-    try:
-        found.gantry("local", "up")
-        found.gantry("local", "apply", "-f", str(ROOT / "examples" / "brokergroup.yaml"))
-        found.wait_until(settled)
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CliCluster]:
+    with cluster_with_group(tmp_path_factory.mktemp("cluster") / "local") as found:
         yield found
-    finally:
-        found.gantry("local", "down")
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +79,7 @@ def probe(classpath: str, tmp_path: Path) -> Callable[..., Probe]:
 
 @pytest.mark.parametrize("consumer", ["lite-pull", "pull"])
 def test_what_a_java_producer_sends_a_java_consumer_receives(
-    cluster: Cluster, probe: Callable[..., Probe], consumer: str
+    cluster: CliCluster, probe: Callable[..., Probe], consumer: str
 ) -> None:
     topic = f"java-{consumer}"
     acknowledged = probe("produce", cluster.name_servers, topic, 200, 0).of_kind("ACK")
@@ -157,7 +93,7 @@ def test_what_a_java_producer_sends_a_java_consumer_receives(
 
 
 def test_java_producer_goes_on_when_the_master_is_killed(
-    cluster: Cluster,
+    cluster: CliCluster,
     probe: Callable[..., Probe],
     record_property: Callable[[str, object], None],
 ) -> None:

@@ -1,0 +1,92 @@
+"""The whole road by its command line: a cluster, a group, messages, a killed master."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from support.cli_cluster import CliCluster, cluster_with_group, settled
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CliCluster]:
+    with cluster_with_group(tmp_path_factory.mktemp("cluster") / "local") as found:
+        yield found
+
+
+def consumed(cluster: CliCluster, topic: str, count: int) -> list[dict[str, object]]:
+    args = ("consume", topic, "--from", "earliest", "--count", str(count), "--idle", "5", "--json")
+    return [json.loads(line) for line in cluster.gantry(*args).splitlines()]
+
+
+def produced(cluster: CliCluster, topic: str, count: int) -> dict[str, int]:
+    args = ("produce", topic, "--count", str(count), "--patience", "30", "--json")
+    summary: dict[str, int] = json.loads(cluster.gantry(*args))
+    return summary
+
+
+def test_messages_outlive_their_master_without_the_operator(cluster: CliCluster) -> None:
+    before = cluster.wait_until(settled)
+    assert produced(cluster, "outlive", 40)["acknowledged"] == 40
+    cluster.gantry("local", "operator", "stop")
+    cluster.gantry("local", "kill", cluster.master_pod())
+    summary = produced(cluster, "outlive", 40)
+    cluster.gantry("local", "operator", "start")
+    assert summary["acknowledged"] == 40
+    after = cluster.wait_until(settled)
+    assert after["masterEpoch"] > before["masterEpoch"]
+    assert after["masterBrokerId"] != before["masterBrokerId"]
+    messages = consumed(cluster, "outlive", 80)
+    if summary["lost_answers"] == 0:
+        assert len({message["key"] for message in messages}) == 80
+
+
+def test_deleted_master_hands_over(cluster: CliCluster) -> None:
+    before = cluster.wait_until(settled)
+    cluster.gantry("local", "delete", "pod", cluster.master_pod())
+    assert produced(cluster, "handed", 20)["acknowledged"] == 20
+    after = cluster.wait_until(lambda group: settled(group) and group != before)
+    assert after["masterBrokerId"] != before["masterBrokerId"]
+    assert after["clean"]
+
+
+def test_consumer_group_goes_on_where_it_left_off(cluster: CliCluster) -> None:
+    cluster.wait_until(settled)
+    produced(cluster, "continued", 10)
+    first = cluster.gantry("consume", "continued", "--count", "6", "--group", "g").splitlines()
+    second = cluster.gantry("consume", "continued", "--count", "4", "--group", "g").splitlines()
+    assert sorted(first + second) == sorted(f"message {number}" for number in range(1, 11))
+
+
+def test_topics_are_made_shown_and_deleted(cluster: CliCluster) -> None:
+    cluster.gantry("topics", "create", "made", "--queues", "3")
+    assert "made" in json.loads(cluster.gantry("topics", "list", "--json"))
+    cluster.gantry("produce", "made", "--count", "3")
+    described = json.loads(cluster.gantry("topics", "describe", "made", "--json"))
+    assert [row["queue"] for row in described["queues"]] == [0, 1, 2]
+    assert sum(row["next"] for row in described["queues"]) == 3
+    cluster.gantry("topics", "delete", "made")
+    assert "made" not in json.loads(cluster.gantry("topics", "list", "--json"))
+
+
+def test_status_tells_people_what_they_need(cluster: CliCluster) -> None:
+    group = cluster.wait_until(settled)
+    text = cluster.gantry("status")
+    for words in ("leader", "follower", "MASTER", "replica", "healthy", "Name servers"):
+        assert words in text
+    assert f"epoch {group['masterEpoch']}" in text
+
+
+def test_up_twice_is_harmless(cluster: CliCluster) -> None:
+    assert "was up already" in cluster.gantry("local", "up")
+
+
+def test_invalid_group_is_refused_with_what_to_change(cluster: CliCluster) -> None:
+    manifest = (
+        "{apiVersion: mq.gantry.dev/v1alpha1, kind: BrokerGroup, metadata: {name: wrong}, "
+        "spec: {replicas: 0, storage: {size: 1Gi}}}"
+    )
+    done = cluster.run("local", "apply", "-f", "-", text=manifest)
+    assert done.returncode != 0
+    assert "spec.replicas" in done.stderr
