@@ -377,7 +377,6 @@ class CommitLog:
             last.size = to - last.start
             last.is_sealed = False
         if last is not None:
-            self._writer.forget(last)
             last.sums_bytes = sums.sums_path(last.path).stat().st_size
 
     # Failing

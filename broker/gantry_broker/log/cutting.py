@@ -19,7 +19,7 @@ from gantry_protocol.process.files import atomic_write, fsync_directory
 from gantry_protocol.types import Offset
 
 from gantry_broker.log import checkpoint, sums
-from gantry_broker.log.segments import Segment, list_segments
+from gantry_broker.log.segments import Segment, list_orphans, list_segments
 
 _MARKER = struct.Struct(">4sIQI")  # magic, version, target, whether it is a reset
 _CRC = struct.Struct(">I")
@@ -98,6 +98,9 @@ def finish(directory: Path, cut: Cut) -> None:
             kept = segment
             break
         segment.remove()
+    for start, path in list_orphans(directory):
+        if cut.is_reset or start >= cut.target:
+            path.unlink()
     if kept is not None:
         try:
             _shorten(kept, cut.target)

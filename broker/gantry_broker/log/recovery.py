@@ -22,7 +22,7 @@ from gantry_protocol.records import MAX_RECORD_BYTES
 from gantry_protocol.types import Offset
 
 from gantry_broker.log import sums
-from gantry_broker.log.segments import Segment, segment_path
+from gantry_broker.log.segments import Segment, list_orphans, segment_path
 from gantry_broker.log.units import Unit, parse_unit
 
 VERIFY_AT_START_BYTES = 1024 * 1024 * 1024  # under a second from a warm cache, five from a disk
@@ -76,7 +76,9 @@ def recover(
         CorruptionError: damage below the durable offset.
     """
     loaded = [sums.load(sums.sums_path(segment.path), segment.start) for segment in segments]
-    floors.durable = Offset(max([floors.durable, *(found.durable for found in loaded)]))
+    orphans = list_orphans(directory)  # as evidence for their segment, not yet as leftovers
+    evidence = [*loaded, *(sums.load(path, start) for start, path in orphans)]
+    floors.durable = Offset(max([floors.durable, *(found.durable for found in evidence)]))
     kept: list[_Found] = []
     end = log_start
     for segment, found in zip(segments, loaded, strict=True):
@@ -86,11 +88,11 @@ def recover(
         end = Offset(kept[-1].valid_end)
     if end < floors.durable:
         raise _missing(directory, kept, end, floors.durable)
-    if segments and not kept:
-        raise CorruptionError(segment_path(directory, log_start), 0, f"it is missing; {_ADVICE}")
     _verify_newest([judged.segment for judged in kept])
     for segment in reversed(segments[len(kept) :]):
         segment.remove()
+    for _, path in orphans:
+        path.unlink()
     for judged in kept:
         _repair(judged)
     return [judged.segment for judged in kept]

@@ -17,6 +17,7 @@ from gantry_protocol.types import Offset
 from gantry_broker.log import sums
 
 _NAME_DIGITS = 20
+_OTHER_FILES = ("checkpoint", "cut")
 _MAX_OPEN = 64  # sealed segments whose descriptors stay open for readers
 
 
@@ -119,11 +120,7 @@ class Segment:
             os.close(descriptor)
 
     def remove(self) -> None:
-        """Delete both files; durable after ``fsync_directory``.
-
-        The segment goes first: sums without a segment are leftovers, a segment without sums would
-        be damage.
-        """
+        """Delete both files; durable after ``fsync_directory``."""
         self.close()
         self.path.unlink(missing_ok=True)
         sums.sums_path(self.path).unlink(missing_ok=True)
@@ -141,27 +138,37 @@ def segment_path(directory: Path, start: Offset) -> Path:
 
 
 def list_segments(directory: Path) -> list[Segment]:
-    """All segments in ``directory``, oldest first; sums files without a segment are removed.
+    """All segments in ``directory``, oldest first.
 
     Raises:
         DataDirError: something there is no part of a log.
     """
     found: list[Segment] = []
-    orphans: list[Path] = []
     for path in sorted(directory.iterdir()):
         name = path.name
         if name.isdecimal() and len(name) == _NAME_DIGITS:
             found.append(Segment(path, Offset(int(name)), path.stat().st_size))
-        elif name.endswith(sums.SUFFIX):
-            if not path.with_suffix("").exists():
-                orphans.append(path)
-        elif not name.startswith(".") and name not in ("checkpoint", "cut"):
+        elif _sums_start(path) is None and not name.startswith(".") and name not in _OTHER_FILES:
             raise DataDirError(
                 f"{path} does not belong to a commit log: move it out of {directory}."
             )
-    for path in orphans:
-        path.unlink()
     return found
+
+
+def list_orphans(directory: Path) -> list[tuple[Offset, Path]]:
+    """Sums files without their segment, with the start of that segment, oldest first."""
+    return [
+        (start, path)
+        for path in sorted(directory.iterdir())
+        if (start := _sums_start(path)) is not None and not path.with_suffix("").exists()
+    ]
+
+
+def _sums_start(path: Path) -> Offset | None:
+    """The segment start in the name of a sums file; None for other names."""
+    stem = path.name.removesuffix(sums.SUFFIX)
+    is_sums = stem != path.name and stem.isdecimal() and len(stem) == _NAME_DIGITS
+    return Offset(int(stem)) if is_sums else None
 
 
 class Segments:

@@ -51,7 +51,7 @@ class LoadedSums(NamedTuple):
     Attributes:
         chain: the entries that follow each other without a gap from the segment's start.
         chain_bytes: length of the file up to the end of the chain; 0 when the header is unusable.
-        durable: the highest end that any valid entry vouches for; the segment's start if none.
+        durable: the highest end that any valid entry vouches for; 0 without any entry.
         is_clean: nothing stands behind the chain.
     """
 
@@ -88,11 +88,11 @@ def load(path: Path, start: int) -> LoadedSums:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        return LoadedSums([], 0, start, is_clean=False)
+        return LoadedSums([], 0, 0, is_clean=False)
     if data[:HEADER_BYTES] != encode_header(start):
-        return LoadedSums([], 0, start, is_clean=False)
+        return LoadedSums([], 0, 0, is_clean=False)
     chain: list[RangeSum] = []
-    durable = covered = start
+    durable, covered = 0, start
     is_chain = True
     for at in range(HEADER_BYTES, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
         entry = _decode_entry(data, at)

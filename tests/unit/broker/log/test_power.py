@@ -1,0 +1,169 @@
+"""Power cuts: nothing that was reported flushed is lost, nothing that was never written appears."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import struct
+import tempfile
+from pathlib import Path
+
+import pytest
+from gantry_broker.log import CommitLog
+from gantry_protocol.errors import CorruptionError
+from gantry_protocol.records import BLANK_MAGIC
+from gantry_protocol.types import Offset
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support import logs
+from support.power import power_watch, restore
+
+SEGMENT_BYTES = 1500
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 900)),
+        st.tuples(st.just("flush"), st.just(0)),
+        st.tuples(st.just("confirm"), st.integers(0, 100)),
+        st.tuples(st.just("cut"), st.integers(0, 100)),
+        st.tuples(st.just("reopen"), st.just(0)),
+    ),
+    min_size=1,
+    max_size=14,
+)
+
+
+class World:
+    """A log and what it has promised."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.log = CommitLog.open(directory, SEGMENT_BYTES)
+        self.number = 0
+        self.bytes = b""  # the log, as it was appended
+        self.flushed = 0
+
+    def note(self) -> tuple[bytes, int]:
+        return self.bytes, self.flushed
+
+    def step(self, name: str, value: int) -> None:
+        getattr(self, name)(value)
+        self.flushed = self.log.flushed
+
+    def append(self, size: int) -> None:
+        """What is about to be written is known before, as the writer thread may look any time."""
+        self.number += 1
+        offset = self.log.position_for(logs.RECORD_BYTES - 7 + size)
+        blank = offset - self.log.end
+        if blank:
+            self.bytes += (struct.pack(">iI", blank, BLANK_MAGIC)).ljust(blank, b"\0")
+        data = logs.record(offset, self.number, body=bytes(1 + i % 251 for i in range(size)))
+        self.bytes += data
+        self.log.append(data)
+
+    def flush(self, _: int) -> None:
+        self.log.flush()
+
+    def confirm(self, percent: int) -> None:
+        starts = [at for at in logs.boundaries(self.log) if at <= self.log.flushed]
+        self.log.raise_confirm_floor(starts[percent * (len(starts) - 1) // 100])
+
+    def cut(self, percent: int) -> None:
+        starts = [at for at in logs.boundaries(self.log) if at >= self.log.confirm_floor]
+        to = starts[percent * (len(starts) - 1) // 100]
+        self.flushed = min(self.flushed, to)
+        self.log.truncate(Offset(to))
+        self.bytes = self.bytes[: self.log.end]
+
+    def reopen(self, _: int) -> None:
+        self.log.close()
+        self.log = CommitLog.open(self.directory, SEGMENT_BYTES)
+
+
+def _check(directory: Path, note: tuple[bytes, int]) -> None:
+    appended, flushed = note
+    again = CommitLog.open(directory, SEGMENT_BYTES)
+    found = logs.contents(again)
+    again.verify()
+    # What follows must work on whatever was found.
+    logs.append(again, 1)
+    again.close()
+    CommitLog.open(directory, SEGMENT_BYTES).close()
+    assert found == appended[: len(found)], "something appeared that was never there"
+    assert len(found) >= flushed, "something flushed was lost"
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(plan=steps, seed=st.integers(0, 2**32))
+def test_a_power_cut_at_any_sync(plan: list[tuple[str, int]], seed: int) -> None:
+    chooser = random.Random(seed)
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        pytest.MonkeyPatch.context() as monkeypatch,
+        power_watch(Path(temporary) / "disk", monkeypatch) as power,
+    ):
+        (power.root).mkdir()
+        interval_s = chooser.choice([0, 0.5])
+        monkeypatch.setattr("gantry_broker.log.writer.CHECKPOINT_INTERVAL_S", interval_s)
+        world = World(power.root / "log")
+        power.note = world.note
+        power.keep_moments = True
+        for name, value in plan:
+            world.step(name, value)
+        power.moments.append(power.freeze())
+        moments = chooser.sample(power.moments, min(len(power.moments), 12))
+        world.log.close()
+        power.keep_moments = False
+        for number, moment in enumerate([*moments, moments[0], moments[-1]]):
+            target = restore(moment, Path(temporary) / f"after{number}", chooser)
+            if (target / "log").exists():
+                _check(target / "log", moment.note)
+            else:
+                assert moment.note[1] == 0
+            shutil.rmtree(target)
+
+
+def test_the_watch_finds_a_log_that_reports_before_it_syncs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test of the test: without syncs the property above must not hold."""
+    chooser = random.Random(1)
+    (tmp_path / "disk").mkdir()
+    with power_watch(tmp_path / "disk", monkeypatch) as power:
+        world = World(tmp_path / "disk" / "log")
+        monkeypatch.setattr("os.fdatasync", lambda descriptor: None)
+        world.step("append", 50)
+        world.step("flush", 0)
+        power.note = world.note
+        moment = power.freeze()
+        world.log.close()
+        assert world.flushed > 0
+        broken = 0
+        for number in range(30):
+            target = restore(moment, tmp_path / f"after{number}", chooser)
+            try:
+                _check(target / "log", moment.note)
+            except (AssertionError, CorruptionError):
+                broken += 1
+        assert broken
+
+
+def test_the_floor_is_never_durable_before_the_sums_below_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when a cut fell on a file's end and so left the sums before it as they were."""
+    (tmp_path / "disk").mkdir()
+    with power_watch(tmp_path / "disk", monkeypatch) as power:
+        world = World(tmp_path / "disk" / "log")
+        for size in (600, 600, 600, 600):
+            world.step("append", size)
+        world.log.flush()
+        world.log.truncate(Offset(SEGMENT_BYTES))
+        world.log.raise_confirm_floor(Offset(SEGMENT_BYTES))
+        power.keep_moments = True
+        power.note = lambda: (world.bytes[:SEGMENT_BYTES], SEGMENT_BYTES)
+        world.log.close()
+        chooser = random.Random(1)
+        for number, moment in enumerate(power.moments * 5):
+            target = restore(moment, tmp_path / f"after{number}", chooser)
+            _check(target / "log", moment.note)

@@ -1,0 +1,274 @@
+"""Opening a log: what is cut, what is refused, and that a refusal changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from gantry_broker.log import CommitLog, checkpoint, sums
+from gantry_protocol.errors import CorruptionError, DataDirError, GantryError
+from gantry_protocol.types import Offset
+from support import logs
+
+FIRST = "00000000000000000000"
+
+
+def _open(directory: Path, **options) -> CommitLog:
+    return CommitLog.open(directory, logs.SEGMENT_BYTES, **options)
+
+
+def _refused(directory: Path, **options) -> CorruptionError:
+    """The refusal, after which every byte is as before and a second try is refused as well."""
+    before = logs.directory_bytes(directory)
+    for _ in range(2):
+        with pytest.raises(CorruptionError) as caught:
+            _open(directory, **options)
+        assert logs.directory_bytes(directory) == before
+    return caught.value
+
+
+@pytest.fixture
+def crashed(tmp_path: Path) -> Path:
+    """Ten flushed records, then three that were written and not flushed, then the end."""
+    log = logs.filled(tmp_path / "log", 10, segment_bytes=1 << 20)
+    for number in range(10, 13):
+        logs.append(log, number, 40)
+    copy = logs.clone(log.directory, tmp_path / "crashed")
+    log.close()
+    return copy
+
+
+def _flushed_bytes(directory: Path) -> int:
+    covered = sums.load(sums.sums_path(directory / FIRST), 0).covered
+    assert covered is not None
+    return covered
+
+
+def test_a_clean_end_and_a_kill_keep_everything(tmp_path: Path) -> None:
+    log = logs.filled(tmp_path / "log", 40)
+    logs.append(log, 40)
+    expected = logs.contents(log)
+    killed = logs.clone(log.directory, tmp_path / "killed")
+    log.close()
+    for directory in (log.directory, killed):
+        again = _open(directory)
+        assert logs.contents(again) == expected
+        assert again.flushed == again.end == len(expected)
+        offset, data = logs.append(again, 41)
+        again.close()
+        third = _open(directory)
+        assert third.read(offset, 1 << 20) == data
+        third.close()
+
+
+def test_a_torn_tail_is_cut_to_whole_records_at_every_byte(crashed: Path, tmp_path: Path) -> None:
+    data = (crashed / FIRST).read_bytes()
+    flushed = _flushed_bytes(crashed)
+    log = _open(logs.clone(crashed, tmp_path / "whole"))
+    ends = [at for at in logs.boundaries(log) if at >= flushed]
+    log.close()
+    assert len(ends) == 4
+    for length in range(flushed, len(data)):
+        (crashed / FIRST).write_bytes(data[:length])
+        log = _open(logs.clone(crashed, tmp_path / f"at{length}"))
+        assert log.end == max(end for end in ends if end <= length)
+        assert logs.contents(log) == data[: log.end]
+        log.close()
+
+
+@pytest.mark.parametrize("garbage", [b"\0" * 700, b"\xff" * 700, b"x", logs.record(3)])
+def test_garbage_behind_the_end_is_cut(crashed: Path, garbage: bytes) -> None:
+    data = (crashed / FIRST).read_bytes()
+    (crashed / FIRST).write_bytes(data + garbage)
+    log = _open(crashed)
+    assert logs.contents(log) == data
+    log.close()
+    assert (crashed / FIRST).stat().st_size == len(data)
+
+
+def test_a_flip_of_any_flushed_byte_is_refused_by_file_and_offset(crashed: Path) -> None:
+    """Headers, bodies, topics, properties: the record's own CRC covers only the bodies."""
+    flushed = _flushed_bytes(crashed)
+    log = _open(logs.clone(crashed, crashed.parent / "sound"))
+    starts = [at for at in logs.boundaries(log) if at < flushed]
+    log.close()
+    for position in range(flushed):
+        logs.flip(crashed / FIRST, position, position % 8)
+        error = _refused(crashed)
+        assert error.file == crashed / FIRST
+        assert error.offset <= position
+        assert error.offset == 0 or error.offset in starts
+        assert str(error).count(".") >= 1
+        assert "\n" not in str(error)
+        logs.flip(crashed / FIRST, position, position % 8)
+    _open(crashed).close()
+
+
+def test_a_flip_above_everything_flushed_cuts_there(crashed: Path, tmp_path: Path) -> None:
+    flushed = _flushed_bytes(crashed)
+    body = flushed + 100
+    logs.flip(crashed / FIRST, body)
+    log = _open(crashed)
+    assert log.end == flushed
+    log.close()
+
+
+def test_flushed_bytes_that_are_gone_are_refused(crashed: Path) -> None:
+    flushed = _flushed_bytes(crashed)
+    (crashed / FIRST).write_bytes((crashed / FIRST).read_bytes()[: flushed - 1])
+    error = _refused(crashed)
+    assert (error.file, error.offset) == (crashed / FIRST, flushed - 1)
+    assert "1 flushed bytes are missing" in str(error)
+
+
+def test_the_callers_floor_counts_too(crashed: Path) -> None:
+    size = (crashed / FIRST).stat().st_size
+    with (crashed / FIRST).open("rb+") as file:
+        file.truncate(size - 1)
+    error = _refused(crashed, confirm_floor=Offset(size))
+    assert error.file == crashed / FIRST
+    log = _open(crashed)
+    assert log.end < size
+    log.close()
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Path:
+    """Several segments, all confirmed, cleanly closed."""
+    log = logs.filled(tmp_path / "log", 0)
+    for number in range(60):
+        logs.append(log, number, 1 + number * 37 % 700)
+        log.flush()
+    log.raise_confirm_floor(log.end)
+    log.close()
+    assert len(list(log.directory.glob("0*"))) >= 8
+    return log.directory
+
+
+def _segments(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.glob("0*") if path.suffix == "")
+
+
+@pytest.mark.parametrize("which", [0, 1, -1])
+def test_a_missing_segment_is_refused_by_name(closed: Path, which: int) -> None:
+    missing = _segments(closed)[which]
+    missing.unlink()
+    assert _refused(closed).file == missing
+
+
+@pytest.mark.parametrize("which", [0, 1, -1])
+def test_missing_sums_of_confirmed_bytes_are_refused(closed: Path, which: int) -> None:
+    path = sums.sums_path(_segments(closed)[which])
+    path.unlink()
+    assert _refused(closed).file == path
+
+
+def test_a_flip_in_the_sums_of_confirmed_bytes_is_refused(closed: Path) -> None:
+    path = sums.sums_path(_segments(closed)[0])
+    for position in range(path.stat().st_size):
+        logs.flip(path, position)
+        error = _refused(closed)
+        assert error.file == path
+        assert error.offset <= position
+        logs.flip(path, position)
+    _open(closed).close()
+
+
+def test_sums_lost_above_the_floor_are_made_again(crashed: Path) -> None:
+    data = (crashed / FIRST).read_bytes()
+    sums.sums_path(crashed / FIRST).unlink()
+    log = _open(crashed)
+    assert logs.contents(log) == data
+    log.close()
+    logs.flip(crashed / FIRST, 20)
+    assert _refused(crashed).file == crashed / FIRST
+
+
+def test_one_torn_checkpoint_slot_is_survived_two_are_refused(closed: Path) -> None:
+    path = closed / "checkpoint"
+    floor = checkpoint.load(path).confirm_floor
+    logs.flip(path, 12)
+    older = _open(closed)
+    assert older.confirm_floor <= floor
+    older.close()
+    logs.flip(path, 12 + 4096)
+    logs.flip(path, 12)
+    logs.flip(path, 12)
+    logs.flip(path, 20)
+    assert _refused(closed).file == path
+
+
+def test_a_missing_checkpoint_beside_a_log_is_refused(closed: Path) -> None:
+    (closed / "checkpoint").unlink()
+    assert _refused(closed).file == closed / "checkpoint"
+
+
+def test_a_newer_checkpoint_format_is_refused_with_both_versions(closed: Path) -> None:
+    path = closed / "checkpoint"
+    data = bytearray(path.read_bytes())
+    for at in (0, 4096):
+        head = data[at : at + 4] + b"\0\0\0\x02" + data[at + 8 : at + 32]
+        data[at : at + 32] = head
+        data[at + 32 : at + 36] = checkpoint._CRC.pack(checkpoint.google_crc32c.value(bytes(head)))
+    path.write_bytes(data)
+    with pytest.raises(DataDirError, match=r"version 2, this program reads version 1"):
+        _open(closed)
+
+
+def test_foreign_files_are_refused_and_leftovers_go(closed: Path) -> None:
+    (closed / ".checkpoint.tmp").write_bytes(b"half")
+    (closed / f"{7:020d}.sums").write_bytes(b"")
+    _open(closed).close()
+    assert not (closed / f"{7:020d}.sums").exists()
+    (closed / "notes.txt").write_bytes(b"")
+    with pytest.raises(GantryError, match=r"notes\.txt does not belong"):
+        _open(closed)
+
+
+def test_old_segments_are_verified_in_the_background_only(
+    closed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gantry_broker.log.recovery.VERIFY_AT_START_BYTES", 5000)
+    oldest, newest = _segments(closed)[0], _segments(closed)[-1]
+    entries = sums.load(sums.sums_path(oldest), 0).chain
+    assert len(entries) > 1  # the last one is always looked at: does the segment end in a blank?
+    logs.flip(oldest, 30)
+    log = _open(closed)
+    with pytest.raises(CorruptionError) as caught:
+        log.verify()
+    assert caught.value.file == oldest
+    log.close()
+    logs.flip(oldest, 30)
+    logs.flip(newest, 30)
+    assert _refused(closed).file == newest
+
+
+def test_verify_looks_at_confirmed_bytes_only(tmp_path: Path) -> None:
+    log = logs.filled(tmp_path / "log", 3, segment_bytes=1 << 20)
+    log.raise_confirm_floor(log.end)
+    for number in range(3, 5):
+        logs.append(log, number)
+        log.flush()
+    logs.flip(log.directory / FIRST, log.end - 3)
+    log.verify()
+    logs.flip(log.directory / FIRST, 3)
+    with pytest.raises(CorruptionError):
+        log.verify()
+    logs.flip(log.directory / FIRST, 3)
+    log.close()
+
+
+def test_another_segment_size_reads_the_same_log(closed: Path) -> None:
+    log = CommitLog.open(closed, 1 << 20)
+    before = logs.contents(log)
+    for number in range(60, 80):
+        logs.append(log, number, 200)
+    log.close()
+    smaller = CommitLog.open(closed, 600)
+    assert logs.contents(smaller).startswith(before)
+    logs.append(smaller, 80)
+    end = smaller.end
+    smaller.close()
+    again = _open(closed)
+    assert again.end == end
+    again.close()
