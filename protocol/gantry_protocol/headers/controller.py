@@ -123,11 +123,13 @@ class RegisterBrokerToControllerResponseHeader(msgspec.Struct, frozen=True, rena
 
 
 class GetReplicaInfoRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """1004."""
+    """1004. A process that says who it is hears 2010 if it is not the one that is registered."""
 
     broker_name: str
     # extension
     cluster_name: str | None = None
+    broker_id: WireBrokerId | None = None
+    incarnation: str | None = None
 
 
 class GetReplicaInfoResponseHeader(msgspec.Struct, frozen=True, rename="camel"):

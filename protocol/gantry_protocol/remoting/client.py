@@ -43,6 +43,7 @@ Callback = Callable[[Outcome], None]
 RequestHandler = Callable[["RemotingClient", RemotingCommand], RemotingCommand | None]
 
 _log = log.get("remoting")
+_CLOSE_GRACE_S = 1.0  # how long a closing connection may take to deliver what was written
 _OPAQUE_MASK = 0x7FFFFFFF
 
 
@@ -165,8 +166,11 @@ class RemotingClient(asyncio.Protocol):
         """End the connection; open calls get :class:`ConnectionClosed`."""
         self._flush()
         self.closed = True
-        if self._transport is not None:
-            self._transport.close()
+        transport = self._transport
+        if transport is not None:
+            transport.close()
+            if transport.get_write_buffer_size():
+                asyncio.get_running_loop().call_later(_CLOSE_GRACE_S, transport.abort)
 
     def abort(self) -> None:
         """End the connection at once."""

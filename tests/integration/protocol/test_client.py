@@ -241,6 +241,31 @@ async def test_a_silent_peer_is_given_up(
         await other
 
 
+async def test_a_peer_that_spoke_since_is_not_silent(
+    client: RemotingClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "SILENCE_S", 0.05)
+    await client.call(request(10))
+    await asyncio.sleep(0.06)
+    with pytest.raises(RequestTimeout):
+        await client.call(request(11), timeout_s=0.01)
+    assert not client.closed
+
+
+async def test_closing_gives_up_on_a_peer_that_does_not_read(
+    serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "_CLOSE_GRACE_S", 0.05)
+    server, port = await serve(lambda connection, command: connection.hold(command))
+    client = await RemotingClient().connect(f"127.0.0.1:{port}")
+    client.oneway(request(11))
+    await until(lambda: server.stats.oneways == 1)
+    client.oneway(request(11, body=bytes(12_000_000)))
+    await asyncio.sleep(0)
+    client.close()
+    await until(lambda: client.stats.closed == 1)
+
+
 async def test_an_idle_connection_is_closed(address: str) -> None:
     gone: list[RemotingClient] = []
     client = await RemotingClient(idle_timeout_s=0.1, on_close=gone.append).connect(address)
@@ -307,6 +332,23 @@ async def test_a_lost_client_is_replaced(pool: ClientPool, address: str) -> None
     pool.drop(address)
     assert second.closed
     assert (await pool.get(address)) is not second
+
+
+async def test_a_client_that_ends_late_does_not_take_its_successor_along(
+    pool: ClientPool, serve: Any
+) -> None:
+    _, port = await serve(lambda connection, command: connection.hold(command))
+    address = f"127.0.0.1:{port}"
+    first = await pool.get(address)
+    first.oneway(request(11))
+    first.oneway(request(11, body=bytes(12_000_000)))
+    await asyncio.sleep(0)
+    first.close()  # lingers, since nobody reads
+    second = await pool.get(address)
+    assert pool.stats.closed == 0
+    first.abort()
+    await until(lambda: pool.stats.closed == 1)
+    assert pool.peek(address) is second
 
 
 async def test_a_failed_attempt_is_told_to_all_and_forgotten(pool: ClientPool, serve: Any) -> None:
