@@ -17,11 +17,17 @@ CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
 
 
 def asynchronous(body: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """Run a coroutine function as the body of a command, on a loop of its own."""
+    """Run a coroutine function as the body of a command, on a loop of its own.
+
+    A command that was cancelled (by SIGTERM, where it listens for it) ends like an interrupted one.
+    """
 
     @functools.wraps(body)
     def command(*args: P.args, **kwargs: P.kwargs) -> T:
-        return asyncio.run(body(*args, **kwargs))
+        try:
+            return asyncio.run(body(*args, **kwargs))
+        except asyncio.CancelledError:
+            raise click.Abort from None
 
     return command
 

@@ -80,18 +80,19 @@ async def scratch_cluster(
 
     Args:
         tell: told about every step.
-        keep: leave state and logs behind. They stay after a failure in any case.
+        keep: leave state and logs behind. After a failure (not after Ctrl-C) they stay anyway.
     """
     directory = Path(tempfile.mkdtemp(prefix="gantry-"))
     settings = LocalSettings(local_dir=directory, log_segment_bytes=SEGMENT_BYTES)
-    failed = True
     with _terminated_like_interrupted():
         try:
             await cluster.up(settings, progress=tell)
             yield LocalTrialCluster(settings, await local_admin(settings))
-            failed = False
+        except Exception:
+            keep = True
+            raise
         finally:
-            await _end(settings, tell, directory, keep=keep or failed)
+            await _end(settings, tell, directory, keep=keep)
 
 
 async def _end(
