@@ -69,8 +69,11 @@ def _listen(wanted: int, last: int) -> socket.socket:
 def main() -> int:
     """Run with settings from the environment until SIGTERM."""
     log.setup("local")
-    settings = load_settings(LocalSettings, table="local")
-    return run(lambda stop: run_cluster(settings, stop))
+
+    async def serve(stop: asyncio.Event) -> None:
+        await run_cluster(load_settings(LocalSettings, table="local"), stop)
+
+    return run(serve)
 
 
 if __name__ == "__main__":
