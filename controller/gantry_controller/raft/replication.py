@@ -37,7 +37,7 @@ def send_all(state: RaftState) -> None:
     """Send each peer what it may get now."""
     for node, progress in state.peers.items():
         _send_entries(state, node, progress)
-        committed = min(progress.match_index, state.log.commit_index)
+        committed = commit_vouched(state, progress)
         news = progress.commit_sent < committed or progress.round_sent < state.reads.wanted
         if progress.heartbeat_due or news:
             progress.heartbeat_due = False
@@ -46,6 +46,11 @@ def send_all(state: RaftState) -> None:
             state.now.append(
                 Heartbeat(state.node_id, node, state.term, committed, state.reads.round)
             )
+
+
+def commit_vouched(state: RaftState, progress: Progress) -> Index:
+    """What a heartbeat may tell: no more than the peer is known to hold of this log."""
+    return min(progress.match_index, state.log.commit_index)
 
 
 def _send_entries(state: RaftState, node: NodeId, progress: Progress) -> None:

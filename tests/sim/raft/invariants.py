@@ -15,6 +15,7 @@ recovery code, from the bytes the simulated disk would give back after a power c
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,6 +84,7 @@ class Invariants:
         self.canon: list[tuple[int, bytes]] = []  # committed entries: (term, encoded)
         self.acked_index = 0
         self.reads_checked = 0
+        self._commit_terms: list[int] = []  # per committed entry: in whose term, at the latest
         self._leaders: dict[int, str] = {}
         self._votes: dict[tuple[str, int, int], int] = {}
         self._entries: dict[tuple[int, int], tuple[bytes, int | None]] = {}
@@ -125,6 +127,7 @@ class Invariants:
         for index in range(len(self.canon) + 1, log.commit_index + 1):
             entry = log._entries[index - 1]
             self.canon.append((entry.term, entry.encoded))
+            self._commit_terms.append(max([node.core.term, *self._commit_terms[-1:]]))
             self._check_durable(node, index, entry.term)
         term, _ = self.canon[log.commit_index - 1]
         if log.term_at(log.commit_index) != term:
@@ -159,8 +162,9 @@ class Invariants:
         term, name = node.core.term, node.host.name
         if self._leaders.setdefault(term, name) != name:
             raise Violation(f"election safety: {name} and {self._leaders[term]} lead term {term}")
-        if self.canon:
-            index, (committed_term, _) = len(self.canon), self.canon[-1]
+        index = bisect_left(self._commit_terms, term)  # a late leader of an old term owes less
+        if index:
+            committed_term, _ = self.canon[index - 1]
             if node.core._state.log.term_at(index) != committed_term:  # type: ignore[arg-type]  # int
                 raise Violation(
                     f"leader completeness: {name} leads term {term} without entry {index} of term "

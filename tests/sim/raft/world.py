@@ -70,7 +70,7 @@ class RaftOptions:
             append_bytes_max=append_bytes_max,
             inflight_max=rng.choice([1, 2, 8, 64] if append_bytes_max > 1 else [1, 2, 8]),
             uncommitted_bytes_max=rng.choice([200, 3_000]),
-            apply_entries_max=rng.choice([1, 16, 1024]),
+            apply_entries_max=rng.choice([5, 50, 1024]),
             clock_drift=rng.choice([0.0, 0.05, 0.2]),
         )
 

@@ -1,0 +1,157 @@
+"""The Raft world: safety under faults, progress after them, replay, and planted bugs that must die.
+
+More seeds than a test run has time for: ``python -m sim.raft.run FIRST COUNT``.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from gantry_protocol.errors import GantryError
+from sim.kernel.disk import DiskOptions
+from sim.kernel.nemesis import NemesisOptions
+from sim.kernel.world import MS, SECOND, Violation
+from sim.raft import scripts
+from sim.raft.planted import BY_SCRIPT, BY_SEED
+from sim.raft.world import RaftOptions, RaftWorld, run_seed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SEEDS = range(60)
+MORE_SEEDS = 25
+TESTS = Path(__file__).resolve().parents[1]
+RARE_EVENTS = (
+    "raft.cut",
+    "raft.leader-lost",
+    "raft.quorum-lost",
+    "raft.wiped",
+    "raft.counted",
+    "client.overloaded",
+    "disk.stall",
+    "fault.power_cut_all",
+)
+
+
+def test_seeds_are_safe_and_make_progress() -> None:
+    seen: dict[str, int] = {}
+    reads = 0
+    for seed in SEEDS:
+        world = run_seed(seed)
+        reads += world.invariants.reads_checked
+        for name, count in world.world.counters.items():
+            seen[name] = seen.get(name, 0) + count
+    assert reads > 1_000
+    assert [name for name in RARE_EVENTS if seen.get(name, 0) < 5] == []
+
+
+def test_equal_seeds_replay_in_processes_of_different_hash_seeds() -> None:
+    """Determinism: nothing depends on the order of a set of strings, or on the process."""
+
+    def line(hash_seed: str) -> str:
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(TESTS)}
+        command = [sys.executable, "-m", "sim.raft.run", "11"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()[0]
+
+    here = run_seed(11)
+    assert here.world.trace_hash in line("1")
+    assert here.world.trace_hash in line("2")
+
+
+@pytest.mark.parametrize("bug", BY_SEED, ids=lambda bug: bug.__name__)
+def test_planted_bug_is_found_by_chance(
+    bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_seeds(first: int) -> None:
+        for seed in range(first, first + MORE_SEEDS):
+            run_seed(seed)
+
+    bug(monkeypatch)
+    with pytest.raises((Violation, AssertionError, GantryError)):
+        run_seeds(BY_SEED[bug])
+
+
+@pytest.mark.parametrize("bug", BY_SCRIPT, ids=lambda bug: bug.__name__)
+def test_planted_bug_is_found_by_its_script(
+    bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = BY_SCRIPT[bug]
+    script()
+    bug(monkeypatch)
+    with pytest.raises(AssertionError):
+        script()
+
+
+def quiet_world(seed: int, members: int = 3) -> RaftWorld:
+    """No faults but those a test causes; a fast disk."""
+    world = RaftWorld(
+        seed,
+        RaftOptions(members=members),
+        disk=DiskOptions(sync_us=(100, 1_000)),
+        nemesis=NemesisOptions(faults=["heal"]),
+    )
+    world.boot()
+    world.start_clients()
+    assert world.world.run(for_us=5 * SECOND, until=lambda: len(world.acked) > 20)
+    return world
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_writes_go_on_within_a_second_of_the_leader_being_killed(seed: int) -> None:
+    """The closed connection and the refused one end the wait for the election time-out."""
+    world = quiet_world(seed)
+    for _ in range(3):
+        leader = world.leader()
+        assert leader is not None
+        machine = world.network.machines[leader.host.name]
+        machine.kill()
+        acked = len(world.acked)
+        began_us = world.world.now_us
+        assert world.world.run(for_us=SECOND, until=lambda acked=acked: len(world.acked) > acked)
+        assert world.world.now_us - began_us < 600 * MS
+        machine.boot()
+        world.world.run(for_us=SECOND)
+
+
+def test_a_lost_volume_heals_by_itself_and_two_do_not() -> None:
+    world = quiet_world(1)
+    victim = next(machine for machine in world.machines if machine.actor is not world.leader())
+    victim.wipe()
+    victim.boot()
+    assert world.world.run(
+        for_us=5 * SECOND, until=lambda: world.invariants.durable[victim.name].is_voter
+    )
+    for machine in world.machines[:2]:
+        machine.wipe()
+        machine.boot()
+    acked = len(world.acked)
+    world.world.run(for_us=20 * SECOND)
+    assert len(world.acked) == acked, "a minority with data must not go on alone"
+    assert not any(world.invariants.durable[m.name].is_voter for m in world.machines[:2])
+
+
+def test_a_new_quorum_waits_for_all_of_its_members() -> None:
+    world = RaftWorld(2, RaftOptions(members=3), nemesis=NemesisOptions(faults=["heal"]))
+    world.start_clients()
+    for machine in world.machines[:2]:
+        machine.boot()
+    world.world.run(for_us=10 * SECOND)
+    assert world.leader() is None
+    world.machines[2].boot()
+    assert world.world.run(for_us=5 * SECOND, until=lambda: len(world.acked) > 0)
+
+
+def test_scripts_end_well() -> None:
+    for script in (
+        scripts.figure_8,
+        scripts.commit_beyond_the_message,
+        scripts.old_term_ack,
+        scripts.aba_persist_race,
+    ):
+        script()
