@@ -87,7 +87,7 @@ def direct_dependencies() -> list[tuple[str, str]]:
 
 def test_dependencies_have_floors() -> None:
     found = direct_dependencies()
-    assert {"click", "rich", "psutil"} <= {name.split(">")[0] for name, _ in found}
+    assert {"click", "rich", "kopf"} <= {name.split(">")[0] for name, _ in found}
     assert [name for name, _ in found if ">=" not in name] == []
 
 
