@@ -291,7 +291,8 @@ class ControlAgent:
         self._refresh_timer = None
         self._refreshing = True
         self._refreshed_s = asyncio.get_running_loop().time()
-        self.peers.ask(requests.replica_info(self._me), self._refresh_done, CALL_TIMEOUT_S)
+        command = requests.replica_info(self._me, self.broker_id)
+        self.peers.ask(command, self._refresh_done, CALL_TIMEOUT_S)
 
     def _refresh_done(self, outcome: Outcome) -> None:
         self._refreshing = False

@@ -126,9 +126,14 @@ def register(me: Speaker, broker_id: BrokerId, report: Report) -> RemotingComman
     return request(RequestCode.CONTROLLER_REGISTER_BROKER, to_ext(header))
 
 
-def replica_info(me: Speaker) -> RemotingCommand:
-    """1004."""
-    header = GetReplicaInfoRequestHeader(broker_name=me.group, cluster_name=me.cluster)
+def replica_info(me: Speaker, broker_id: BrokerId | None) -> RemotingCommand:
+    """1004; the controller says so if another process of ours is registered by now."""
+    header = GetReplicaInfoRequestHeader(
+        broker_name=me.group,
+        cluster_name=me.cluster,
+        broker_id=broker_id,
+        incarnation=me.incarnation,
+    )
     return request(RequestCode.CONTROLLER_GET_REPLICA_INFO, to_ext(header))
 
 

@@ -4,14 +4,16 @@ Rules protected: a leaving master accepts no write any more, and never again in 
 whatever it still acknowledges was written before; it asks for one member of the set by designated
 election under compare on its own epoch, so that a late request cannot depose a later master.
 
-It waits a moment for a member that holds its whole log, because then every send in flight is
-acknowledged before the switch. After that it takes the member that holds most: every member of the
-set has all that was acknowledged; the rest is answered "stored, not replicated".
+It waits a moment for the whole set to hold its whole log, because then every send in flight is
+acknowledged before the switch; then for one member that does; then it takes the member that holds
+most: every member of the set has all that was acknowledged, and the rest is answered "stored, not
+replicated".
 """
 
-from gantry_protocol.types import BrokerId, Epoch, Offset
+from gantry_protocol.types import BrokerId, Epoch
 
 from gantry_broker.replica.effects import DrainEnded, Effect, HandOver
+from gantry_broker.replica.facts import LogFacts
 from gantry_broker.replica.member import Member
 from gantry_broker.replica.values import Limits
 
@@ -35,7 +37,7 @@ class Drain:
         """Members that the controller would not elect."""
         return frozenset(self._refused)
 
-    def step(self, best: Member | None, end: Offset, epoch: Epoch, now_ms: int) -> list[Effect]:
+    def step(self, best: Member | None, log: LogFacts, epoch: Epoch, now_ms: int) -> list[Effect]:
         """Decide again; ``best`` is the member to hand over to, None when there is none."""
         waited_ms = now_ms - self._since_ms
         if self._ended:
@@ -48,11 +50,16 @@ class Drain:
             if waited_ms >= self._limits.drain_wait_ms or self._refused:
                 return self._end("no other member of the sync-state set stays")
             return []
-        whole = best.acked >= end
-        if now_ms < self._not_before_ms or not (whole or waited_ms >= self._limits.drain_wait_ms):
+        if now_ms < self._not_before_ms or not self._settled(best, log, waited_ms):
             return []
         self._asked = best.broker_id
         return [HandOver(target=best.broker_id, epoch=epoch)]
+
+    def _settled(self, best: Member, log: LogFacts, waited_ms: int) -> bool:
+        """Whether waiting any longer would gain too little."""
+        if waited_ms >= self._limits.drain_wait_ms or log.confirm >= log.end:
+            return True
+        return best.acked >= log.end and waited_ms >= self._limits.drain_settle_ms
 
     def nobody_else(self) -> list[Effect]:
         """No other replica is even connected: there is nothing to wait for."""

@@ -258,7 +258,7 @@ class Mastership:
             me=self.me,
             draining=self._view.draining | self.drain.refused,
         )
-        return self.drain.step(best, self._log.end, self.epoch, now_ms)
+        return self.drain.step(best, self._log, self.epoch, now_ms)
 
     def proposal_finished(self, event: ProposalFinished, now_ms: int) -> list[Effect]:
         """The controller answered a proposal, or did not."""

@@ -48,6 +48,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             is no evidence against anybody else.
         retry_first_ms: wait before a proposal is repeated; doubles up to ``retry_last_ms``.
         drain_wait_ms: how long a leaving master waits for a member to hold its whole log.
+        drain_settle_ms: how long it waits, once a member holds everything, for the slower ones,
+            so that every send in flight is acknowledged before the switch.
         drain_give_up_ms: how long it tries to hand over at all.
         silence_ms: a replica that has not heard its master for this long opens a new link.
         window_bytes: sent and not yet acknowledged, per link.
@@ -63,6 +65,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     retry_first_ms: int = 50
     retry_last_ms: int = 1_000
     drain_wait_ms: int = 1_000
+    drain_settle_ms: int = 200
     drain_give_up_ms: int = 3_000
     silence_ms: int = 2_000
     window_bytes: int = 16 * 1024 * 1024

@@ -44,8 +44,22 @@ def test_it_waits_for_a_member_to_reach_its_end() -> None:
     group[1].step(ev.DrainRequested())
     assert hand_overs(group) == []
     group[3].flush()
-    group.run()
+    group.tick(DEFAULT_LIMITS.drain_settle_ms - 20)
+    assert hand_overs(group) == [], "the slower one may still come, and with it every answer"
+    group.tick(20)
     assert hand_overs(group) == [fx.HandOver(target=BrokerId(3), epoch=Epoch(1))]
+
+
+def test_it_hands_over_as_soon_as_every_send_is_acknowledged() -> None:
+    group = leaving_group()
+    group[2].flushing = group[3].flushing = False
+    group.write(1, b"def")
+    group[1].step(ev.DrainRequested())
+    group[3].flush()
+    group[2].flush()
+    group.run()
+    assert group[1].facts.confirm == 6
+    assert len(hand_overs(group)) == 1
 
 
 def test_it_does_not_wait_for_ever() -> None:

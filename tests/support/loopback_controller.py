@@ -1,0 +1,82 @@
+"""A real controller's handlers on loopback sockets, over a quorum of one voice.
+
+Everything but the Raft log is real: desk, liveness with knocking, notifications, metadata.
+"""
+
+from __future__ import annotations
+
+from gantry_controller.liveness.watchman import Watchman
+from gantry_controller.metadata.events import DeclareGroup, encode_event
+from gantry_controller.metadata.machine import MetadataStateMachine
+from gantry_controller.metadata.state import BrokerGroup
+from gantry_controller.nameserver.imports import Imports
+from gantry_controller.nameserver.requests import NameRequests
+from gantry_controller.remoting.control import ControllerRequests
+from gantry_controller.remoting.desk import Desk
+from gantry_controller.remoting.notifier import Notifier
+from gantry_protocol.headers.controller import GetMetadataResponseHeader
+from gantry_protocol.remoting.connection import Connection
+from gantry_protocol.remoting.server import RemotingServer
+from support.controller_desk import FakeForwarder, FakeQuorum
+
+CLUSTER, GROUP = "c", "g"
+
+
+class LoopbackController:
+    """Must be made inside a running event loop; ``start`` it, ``stop`` it."""
+
+    def __init__(self, machine: MetadataStateMachine | None = None) -> None:
+        self.machine = MetadataStateMachine() if machine is None else machine
+        self.quorum = FakeQuorum(self.machine)
+        self.watchman = Watchman(self.machine, self.quorum.propose, default_timeout_s=2.5)
+        desk = Desk(self.quorum, FakeForwarder())  # type: ignore[arg-type]  # a fake of the same shape
+        self.desk = desk
+        self.imports = Imports(self.machine, self.quorum.propose, lambda: True)
+        ControllerRequests(
+            desk,
+            self.machine,
+            self.watchman,
+            describe=lambda: GetMetadataResponseHeader("g", True, "n1:h:1;", "n1", self.address),
+            listing=dict,
+            default_timeout_s=2.5,
+            refresh=self.imports.refreshed,
+        )
+        NameRequests(desk, self.machine, self.imports)
+        self.notifier = Notifier(lambda: True, self._living)
+        self.machine.add_listener(self.notifier.applied)
+        self.server = RemotingServer(desk.handle, on_close=self._closed)
+        self.address = ""
+
+    async def start(self, port: int = 0) -> str:
+        port = await self.server.start("127.0.0.1", port)
+        self.address = f"127.0.0.1:{port}"
+        self.watchman.start()
+        self.watchman.role_changed(leading=True)
+        return self.address
+
+    async def stop(self) -> None:
+        await self.server.stop(0)
+        self.desk.close()
+        self.imports.stop()
+        await self.notifier.close()
+        await self.watchman.stop()
+
+    def declare(self, replicas: int = 3, min_in_sync: int = 2) -> None:
+        event = DeclareGroup(
+            cluster=CLUSTER,
+            name=GROUP,
+            uid="u",
+            replicas=replicas,
+            min_in_sync_replicas=min_in_sync,
+        )
+        self.quorum._apply(encode_event(event))
+
+    @property
+    def group(self) -> BrokerGroup:
+        return self.machine.state.groups[CLUSTER, GROUP]
+
+    def _closed(self, connection: Connection) -> None:
+        self.watchman.connection_closed(connection.id)
+
+    def _living(self, group: BrokerGroup) -> list[str]:
+        return [one.address for one in group.members if self.watchman.is_alive(group, one)]
