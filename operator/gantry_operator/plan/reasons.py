@@ -30,7 +30,10 @@ class Reason(StrEnum):
         "NameTaken",
         "An object with a needed name exists and belongs to somebody else; it is left alone.",
     )
-    API_REFUSED = "ApiRefused", "The API server refused to write an owned object."
+    API_REFUSED = (
+        "ApiRefused",
+        "The API server refused to write an owned object, or the controllers what was declared.",
+    )
 
     # Available
     MASTER_ELECTED = "MasterElected", "A master serves at the current epoch."

@@ -1,0 +1,56 @@
+"""What is heard of the cluster becomes keys in the queue; nothing else happens on an event.
+
+Events about what the operator wrote itself are known to the cache and start nothing, or every
+status write would start the next reconcile.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, Kind
+from gantry_operator.cache import Cache, Key, key_of, name_of
+
+if TYPE_CHECKING:
+    from gantry_operator.api.protocol import Body
+    from gantry_operator.workqueue import WorkQueue
+
+
+class Listener:
+    """Takes in events."""
+
+    def __init__(self, cache: Cache, queue: WorkQueue[Key]) -> None:
+        self._cache = cache
+        self._queue = queue
+
+    def hear(self, kind: Kind, event: str | None, body: Body) -> None:
+        """An event of a watch; the type is None for an object of an initial list."""
+        namespace, name = name_of(body)
+        before = self._cache.get(kind, namespace, name)
+        deleted = event == "DELETED"
+        news = self._cache.remove(kind, body) if deleted else self._cache.put(kind, body)
+        if not news:
+            return
+        key = key_of(kind, body)
+        if key is not None:
+            self._queue.add(key)
+        if kind is CONTROLLER_GROUP and (deleted or _wish(before) != _wish(body)):
+            self._dependents(namespace, name)
+
+    def roles_changed(self, namespace: str, group: str) -> None:
+        """The controllers say that a group changed: people wait for its label."""
+        self._queue.add(Key(BROKER_GROUP.kind, namespace, group), urgent=True)
+
+    def _dependents(self, namespace: str, name: str) -> None:
+        """Broker groups that refer to a controller group whose wish changed, appeared or went."""
+        for other_namespace, group in self._cache.names(BROKER_GROUP):
+            if other_namespace != namespace:
+                continue
+            body = self._cache.get(BROKER_GROUP, namespace, group) or {}
+            reference = (body.get("spec") or {}).get("controllerRef") or {}
+            if reference.get("name", "gantry") == name:
+                self._queue.add(Key(BROKER_GROUP.kind, namespace, group))
+
+
+def _wish(body: Body | None) -> object:
+    return None if body is None else (body["metadata"].get("uid"), body.get("spec"))

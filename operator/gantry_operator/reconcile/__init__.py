@@ -1,0 +1,1 @@
+"""One look at one resource: observe, plan, apply."""

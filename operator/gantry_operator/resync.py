@@ -1,0 +1,162 @@
+"""Full lists: to fill the cache at start, and to compare it now and then.
+
+Two faults of watches are cured here. A deletion inside a watch gap is never reported, so what a
+list does not have is pruned. A watch can freeze without an error, so a comparison is also the
+watchdog: the watch gets a few seconds to deliver what the list knew, and if it is still behind,
+that is a strike; a second strike in a row ends the process, and a new one starts with new watches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from gantry_protocol.errors import EXIT_TEMPORARY, GantryError
+from gantry_protocol.process import log
+
+from gantry_operator import names
+from gantry_operator.api.errors import ApiError
+from gantry_operator.api.kinds import CUSTOM, WATCHED, Kind
+from gantry_operator.cache import Cache, Key, name_of
+
+if TYPE_CHECKING:
+    from gantry_operator.api.protocol import Api, Body
+    from gantry_operator.metrics import Metrics
+
+GRACE_S = 5.0
+"""How long a watch may be behind a list."""
+MAX_STRIKES = 2
+ATTEMPTS = 3
+"""Of one list: it may become too old while it is read (410)."""
+RETRY_S = 5.0
+_log = log.get("resync")
+
+Enqueue = Callable[[Key], None]
+
+
+class WatchFrozenError(GantryError):
+    """A watch delivers nothing and reports no error; the process has to start again."""
+
+    exit_code = EXIT_TEMPORARY
+
+
+class Resync:
+    """Lists and comparisons.
+
+    Args:
+        api: where to list.
+        cache: what to compare with.
+        namespaces: those that are served; empty means all.
+        enqueue: called with each resource that has to be looked at.
+        metrics: where findings are counted.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        cache: Cache,
+        namespaces: Sequence[str],
+        enqueue: Enqueue,
+        metrics: Metrics,
+    ) -> None:
+        self._api = api
+        self._cache = cache
+        self._scopes: list[str | None] = list(namespaces) or [None]
+        self._enqueue = enqueue
+        self._metrics = metrics
+        self._strikes: dict[Kind, int] = {}
+        self._last: float | None = None
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the last comparison that succeeded; infinite before the first."""
+        if self._last is None:
+            return float("inf")
+        return asyncio.get_running_loop().time() - self._last
+
+    async def fill(self) -> None:
+        """The first lists: until they are in, "there are no pods" cannot be told from "not seen".
+
+        Raises:
+            ApiError: a list could not be read.
+        """
+        for kind in WATCHED:
+            for scope in self._scopes:
+                begun = self._cache.turn()
+                self._cache.compare(kind, scope, await self._list(kind, scope), begun)
+        for kind in CUSTOM:
+            for namespace, name in self._cache.names(kind):
+                self._enqueue(Key(kind.kind, namespace, name))
+        self._last = asyncio.get_running_loop().time()
+
+    async def run(self, interval_s: float) -> None:
+        """Compares for ever, every interval give or take a fifth.
+
+        Raises:
+            WatchFrozenError: a watch was found behind twice in a row.
+        """
+        delay_s = interval_s
+        while True:
+            await asyncio.sleep(delay_s * random.uniform(0.8, 1.2))  # noqa: S311 -- no secret
+            try:
+                await self.compare()
+                delay_s = interval_s
+            except ApiError as error:
+                _log.warning("comparison failed", error=error)
+                delay_s = min(RETRY_S, interval_s)
+
+    async def compare(self) -> None:
+        """One comparison of every kind with a full list; then everything is looked at once more."""
+        for kind in WATCHED:
+            for scope in self._scopes:
+                await self._compare(kind, scope)
+        self._cache.forget_deletions(self._cache.turn())
+        for kind in CUSTOM:
+            for namespace, name in self._cache.names(kind):
+                self._enqueue(Key(kind.kind, namespace, name))
+        self._last = asyncio.get_running_loop().time()
+
+    async def _compare(self, kind: Kind, scope: str | None) -> None:
+        begun = self._cache.turn()
+        listed = await self._list(kind, scope)
+        if any(self._is_behind(kind, body) for body in listed):
+            await asyncio.sleep(GRACE_S)
+        found = self._cache.compare(kind, scope, listed, begun)
+        if found.stale:
+            self._strike(kind, len(found.stale))
+        else:
+            self._strikes.pop(kind, None)
+        if found.pruned:
+            self._metrics.pruned.labels(kind.kind).inc(len(found.pruned))
+            _log.info("deletions that no watch reported", kind=kind.kind, count=len(found.pruned))
+        for key in found.keys:
+            self._enqueue(key)
+
+    def _is_behind(self, kind: Kind, body: Body) -> bool:
+        namespace, name = name_of(body)
+        known = self._cache.get(kind, namespace, name)
+        version = body["metadata"].get("resourceVersion")
+        return known is None or known["metadata"].get("resourceVersion") != version
+
+    def _strike(self, kind: Kind, count: int) -> None:
+        strikes = self._strikes.get(kind, 0) + 1
+        self._strikes[kind] = strikes
+        self._metrics.stalled.labels(kind.kind).inc()
+        _log.warning("watch is behind", kind=kind.kind, objects=count, strikes=strikes)
+        if strikes >= MAX_STRIKES:
+            raise WatchFrozenError(
+                f"The watch of {kind.plural} delivers nothing; the operator ends so that it is "
+                "started again with new watches."
+            )
+
+    async def _list(self, kind: Kind, scope: str | None) -> list[Body]:
+        labels = "" if kind in CUSTOM else names.MANAGED_SELECTOR
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return [body async for body in self._api.list_all(kind, scope, labels)]
+            except ApiError as error:
+                if error.status != 410:
+                    raise
+        return [body async for body in self._api.list_all(kind, scope, labels)]

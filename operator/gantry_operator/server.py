@@ -1,0 +1,202 @@
+"""The operator process: credentials, Lease, full lists, watches, workers; in this order.
+
+Nothing acts before the Lease is held and every kind is known in full. The end is in the reverse
+order: the workers stop, then the Lease is given up, so that two operators never act at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+from gantry_protocol.process import log
+from gantry_protocol.process.probes import HttpServer
+from prometheus_client import CollectorRegistry
+
+from gantry_operator import names
+from gantry_operator.api.credentials import Credentials
+from gantry_operator.api.errors import ApiError
+from gantry_operator.api.kinds import CUSTOM
+from gantry_operator.api.kube import KubeApi
+from gantry_operator.cache import Cache, Key
+from gantry_operator.controllers.directory import Directory
+from gantry_operator.health import Health
+from gantry_operator.heard import Listener
+from gantry_operator.lease import LeaderElection
+from gantry_operator.metrics import Metrics
+from gantry_operator.reconcile.apply import Applier
+from gantry_operator.reconcile.observe import Observer
+from gantry_operator.reconcile.worker import Reconciler
+from gantry_operator.resync import Resync
+from gantry_operator.shell import run_watches
+from gantry_operator.workqueue import WorkQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from gantry_operator.settings import OperatorSettings
+
+START_RETRY_S = 2.0
+POD_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_log = log.get("server")
+
+
+async def serve(settings: OperatorSettings, stop: asyncio.Event) -> None:
+    """Runs the operator until `stop` is set.
+
+    Raises:
+        GantryError: no credentials, no port, the Lease lost, or watches that ended; the process is
+            to be started again.
+    """
+    credentials = Credentials(settings.kubeconfig)
+    await credentials.load()
+    metrics = Metrics(CollectorRegistry())
+    health = Health(metrics, settings.resync_interval_s)
+    async with AsyncExitStack() as stack:
+        http = HttpServer(live=health.live, ready=health.ready, registry=metrics.registry)
+        port = await http.start(settings.bind, settings.http_port)
+        stack.push_async_callback(http.stop)
+        api = KubeApi(credentials)
+        stack.push_async_callback(api.close)
+        _log.info(
+            "operator started",
+            namespaces=",".join(settings.namespaces) or "all",
+            http=f"{settings.bind}:{port}",
+        )
+        wanted = settings.leader_election
+        if wanted if wanted is not None else credentials.in_cluster:
+            election = LeaderElection(api, _lease_namespace(settings), _identity(settings))
+            await _lead(settings, credentials, api, health, metrics, election, stop)
+        else:
+            await _act(settings, credentials, api, health, metrics, stop)
+    _log.info("operator stopped")
+
+
+async def _lead(
+    settings: OperatorSettings,
+    credentials: Credentials,
+    api: KubeApi,
+    health: Health,
+    metrics: Metrics,
+    election: LeaderElection,
+    stop: asyncio.Event,
+) -> None:
+    """Acts while the Lease is held."""
+    health.stage = "standby"
+    if not await _unless_stopped(election.acquire(), stop):
+        return
+    health.election = election
+    try:
+        async with asyncio.TaskGroup() as group:
+            holding = group.create_task(election.hold())
+            await _act(settings, credentials, api, health, metrics, stop)
+            holding.cancel()
+    finally:
+        await election.release()
+
+
+async def _act(
+    settings: OperatorSettings,
+    credentials: Credentials,
+    api: KubeApi,
+    health: Health,
+    metrics: Metrics,
+    stop: asyncio.Event,
+) -> None:
+    """Lists, watches and works until `stop` is set."""
+    cache, queue = Cache(), WorkQueue[Key]()
+    listener = Listener(cache, queue)
+    resync = Resync(api, cache, settings.namespaces, queue.add, metrics)
+    if not await _unless_stopped(_prepare(api, resync), stop):
+        return
+    async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as group:
+        tasks: set[asyncio.Task[None]] = set()
+
+        def spawn(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+            task = group.create_task(work)
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+            return task
+
+        directory = Directory(cache, api, session, listener.roles_changed)
+        observer = Observer(cache, directory, api, settings.image)
+        applier = Applier(api, cache, directory)
+        reconciler = Reconciler(queue, observer, applier, directory, metrics, spawn)
+        spawn(run_watches(credentials, settings.namespaces, listener.hear, stop))
+        spawn(resync.run(settings.resync_interval_s))
+        for _ in range(settings.workers):
+            spawn(reconciler.work())
+        health.queue, health.resync, health.cache = queue, resync, cache
+        health.directory, health.stage = directory, "acting"
+        try:
+            await stop.wait()
+        finally:
+            queue.close()
+            health.stage = "stopping"
+        for task in list(tasks):
+            task.cancel()
+
+
+async def _prepare(api: KubeApi, resync: Resync) -> None:
+    """Waits for the kinds to be served and reads everything once."""
+    await _patiently("looking for the custom resources", lambda: _wait_for_kinds(api))
+    await _patiently("reading the cluster", resync.fill)
+
+
+async def _wait_for_kinds(api: KubeApi) -> None:
+    told = False
+    while True:
+        missing = [kind.plural for kind in CUSTOM if not await api.is_served(kind)]
+        if not missing:
+            return
+        if not told:
+            _log.warning(
+                "custom resources are not installed; apply the files in crds/",
+                missing=",".join(f"{plural}.{names.GROUP}" for plural in missing),
+            )
+            told = True
+        await asyncio.sleep(START_RETRY_S)
+
+
+async def _patiently(what: str, attempt: Callable[[], Awaitable[None]]) -> None:
+    """Tries until the API server answers; a rolling API server is no reason to crash."""
+    while True:
+        try:
+            return await attempt()
+        except ApiError as error:
+            _log.warning(f"{what} failed", error=error, retry_s=START_RETRY_S)
+            await asyncio.sleep(START_RETRY_S)
+
+
+async def _unless_stopped(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> bool:
+    """Does something at the start; False if `stop` was set before it was done."""
+    task = asyncio.create_task(work)
+    waiter = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((task, waiter), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+        return task.done()
+    finally:
+        for one in (task, waiter):
+            one.cancel()
+        await asyncio.gather(task, waiter, return_exceptions=True)
+
+
+def _identity(settings: OperatorSettings) -> str:
+    """Unlike that of any other process, even of the same pod's earlier one."""
+    return f"{settings.name or socket.gethostname()}_{secrets.token_hex(4)}"
+
+
+def _lease_namespace(settings: OperatorSettings) -> str:
+    if settings.lease_namespace:
+        return settings.lease_namespace
+    try:
+        return POD_NAMESPACE_FILE.read_text(encoding="utf-8").strip()
+    except OSError:
+        return settings.namespaces[0] if settings.namespaces else "default"

@@ -1,0 +1,124 @@
+"""kopf, as far as it is used: watch streams with back-off, credentials, and nothing else.
+
+Its handlers only hear (`on.event`): no progress annotations, no finalizers, no timers, no index. It
+is embedded through `spawn_tasks` and never started from a file path. Its own `operator()` is not
+used because at its end it waits five seconds for, and then cancels, every task in the loop that was
+created after it, which would be the workers and the HTTP server.
+
+This is the only module that knows kopf's machinery, so that it can be replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import kopf
+from gantry_protocol.errors import EXIT_TEMPORARY, GantryError
+from gantry_protocol.process import log
+
+from gantry_operator import names
+from gantry_operator.api.kinds import CUSTOM, WATCHED, Kind
+from gantry_operator.api.protocol import Body
+
+if TYPE_CHECKING:
+    from gantry_operator.api.credentials import Credentials
+
+STOP_S = 5.0
+_log = log.get("watch")
+
+Hear = Callable[[Kind, str | None, Body], None]
+"""Called with kind, type of the event (None for an initial list) and object."""
+
+
+class WatchEndedError(GantryError):
+    """The watches ended; the process starts again with new ones."""
+
+    exit_code = EXIT_TEMPORARY
+
+
+def kopf_settings() -> kopf.OperatorSettings:
+    """The settings that differ from kopf's defaults, each with its reason."""
+    settings = kopf.OperatorSettings()
+    # With a limit, throughput would be limit ÷ idle timeout. Workers of idle objects go soon.
+    settings.queueing.worker_limit = None
+    settings.queueing.idle_timeout = 0.3
+    # A hung request must not stall a watch for five minutes.
+    settings.networking.request_timeout = 30
+    # An int: the API server does not parse 300.0. Streams are renewed before middle boxes cut them.
+    settings.watching.server_timeout = 300
+    settings.watching.chunk_size = 500
+    # Events are the operator's own, few and deduplicated.
+    settings.posting.enabled = False
+    # Two kopf operators must not share these, although neither is ever written here.
+    settings.persistence.finalizer = f"{names.GROUP}/kopf"
+    # No list and watch of namespaces and CRDs: a namespaced operator has no right to them.
+    settings.scanning.disabled = True
+    # Otherwise kopf kills the process ten minutes after a stop that it did not cause.
+    settings.process.ultimate_exiting_timeout = None
+    for kind in WATCHED:
+        if kind not in CUSTOM:
+            selectors = settings.watching.label_selectors
+            selectors[kind.group, kind.version, kind.plural] = names.MANAGED_SELECTOR
+    return settings
+
+
+def kopf_registry(credentials: Credentials, hear: Hear) -> kopf.OperatorRegistry:
+    """Handlers that only hear, and a login that uses our credentials."""
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    async def login(**_: Any) -> kopf.ConnectionInfo:
+        await credentials.load()
+        return await credentials.connection()
+
+    for kind in WATCHED:
+        _listen(registry, kind, hear)
+    return registry
+
+
+def _listen(registry: kopf.OperatorRegistry, kind: Kind, hear: Hear) -> None:
+    @kopf.on.event(kind.group, kind.version, kind.plural, registry=registry, id=kind.plural)
+    async def handler(event: Any, **_: Any) -> None:
+        hear(kind, event["type"], dict(event["object"]))
+
+
+async def run_watches(
+    credentials: Credentials, namespaces: Sequence[str], hear: Hear, stop: asyncio.Event
+) -> None:
+    """Watches until cancelled.
+
+    Raises:
+        WatchEndedError: kopf ended by itself; it does so on errors inside a stream.
+    """
+    tasks = await kopf.spawn_tasks(
+        registry=kopf_registry(credentials, hear),
+        settings=kopf_settings(),
+        standalone=True,
+        clusterwide=not namespaces,
+        namespaces=list(namespaces),
+    )
+    _take_back_signals(stop)
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        causes = [error for task in done if not task.cancelled() and (error := task.exception())]
+        reason = causes[0] if causes else "without an error"
+        raise WatchEndedError(f"The watches ended ({reason}); the operator starts again.")
+    finally:
+        for task in tasks:
+            task.cancel()
+        _, pending = await asyncio.wait(tasks, timeout=STOP_S)
+        if pending:
+            _log.warning("kopf did not stop in time", tasks=len(pending))
+
+
+def _take_back_signals(stop: asyncio.Event) -> None:
+    """Kopf installs its own signal handlers, which fail on a second signal."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)

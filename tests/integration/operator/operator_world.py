@@ -1,0 +1,169 @@
+"""The real operator against the local API server, pretend pods and a stand-in quorum."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from gantry_operator.api.kinds import (
+    BROKER_GROUP,
+    CONTROLLER_GROUP,
+    POD,
+    SERVICE,
+    STATEFULSET,
+    Kind,
+)
+from gantry_operator.controllers import directory
+from gantry_operator.controllers.quorum import Endpoint
+from gantry_operator.local.apiserver.admission import Options
+from gantry_operator.local.apiserver.deletion import DeleteOptions
+from gantry_operator.local.pretend import PretendCluster
+from gantry_operator.server import serve
+from gantry_operator.settings import OperatorSettings
+from integration.operator.quorum_double import FakeQuorum
+
+ROOT = Path(__file__).parents[3]
+PATIENCE_S = 30.0
+Json = dict[str, Any]
+
+
+class World:
+    """A cluster, its quorum, and operators that come and go."""
+
+    def __init__(self, cluster: PretendCluster, quorum: FakeQuorum, kubeconfig: Path) -> None:
+        self.cluster = cluster
+        self.quorum = quorum
+        self.kubeconfig = kubeconfig
+
+    # The cluster
+
+    def apply(self, body: Json) -> Json:
+        return self.cluster.apply(body)
+
+    def example(self, name: str, **spec: Any) -> Json:
+        body = yaml.safe_load((ROOT / "examples" / name).read_text())
+        body["spec"] |= spec
+        return self.apply(body)
+
+    def group(self, name: str = "orders", **spec: Any) -> Json:
+        return self.apply(
+            {
+                "apiVersion": BROKER_GROUP.api_version,
+                "kind": BROKER_GROUP.kind,
+                "metadata": {"name": name},
+                "spec": spec,
+            }
+        )
+
+    def get(self, kind: Kind, name: str) -> Json | None:
+        record = self.cluster.registry.store.get((kind.group, kind.plural), ("default", name))
+        return None if record is None else record.obj
+
+    def require(self, kind: Kind, name: str) -> Json:
+        found = self.get(kind, name)
+        assert found is not None, f"{kind.kind} {name} does not exist"
+        return found
+
+    def all(self, kind: Kind) -> list[Json]:
+        return [r.obj for r in self.cluster.registry.store.records((kind.group, kind.plural))]
+
+    def patch(self, kind: Kind, name: str, patch: Json) -> None:
+        resource = self.cluster.registry.catalogue.type(kind.group, kind.plural)
+        content = "application/merge-patch+json"
+        options = Options(manager="somebody")
+        self.cluster.registry.patch(resource, "default", name, content, patch, options)
+
+    def delete(self, kind: Kind, name: str) -> None:
+        resource = self.cluster.registry.catalogue.type(kind.group, kind.plural)
+        self.cluster.registry.delete(resource, "default", name, DeleteOptions())
+
+    # What the operator says
+
+    def condition(self, name: str, of: str = "orders", kind: Kind = BROKER_GROUP) -> Json:
+        body = self.get(kind, of) or {}
+        for condition in (body.get("status") or {}).get("conditions", ()):
+            if condition["type"] == name:
+                found: Json = condition
+                return found
+        return {"status": "", "reason": "", "message": ""}
+
+    def is_true(self, name: str, of: str = "orders", kind: Kind = BROKER_GROUP) -> bool:
+        body = self.get(kind, of) or {"metadata": {}}
+        condition = self.condition(name, of, kind)
+        current = condition.get("observedGeneration") == body["metadata"].get("generation")
+        return current and condition["status"] == "True"
+
+    def roles(self, group: str = "orders") -> list[str | None]:
+        pods = self.quorum.pods("broker", group)
+        return [pod["metadata"]["labels"].get("mq.gantry.dev/role") for pod in pods]
+
+    def revisions(self, group: str = "orders") -> tuple[set[str], str]:
+        """Revisions of the pods, and the wished one."""
+        pods = self.quorum.pods("broker", group)
+        live = self.require(STATEFULSET, f"{group}-broker")
+        found = {pod["metadata"]["labels"]["controller-revision-hash"] for pod in pods}
+        return found, live["status"]["updateRevision"]
+
+    # Time
+
+    async def until(self, check: Callable[[], object], what: str = "") -> None:
+        """Waits until something is so."""
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while not check():
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            groups = [body.get("status") for body in self.all(BROKER_GROUP)]
+            quorums = [body.get("status") for body in self.all(CONTROLLER_GROUP)]
+            raise AssertionError(f"never: {what}; {groups}; {quorums}") from None
+
+    async def settled(self, group: str = "orders") -> None:
+        """Waits until a group is well and nothing is under way."""
+        await self.until(
+            lambda: (
+                self.is_true("Available", group)
+                and self.is_true("FullyReplicated", group)
+                and self.condition("Progressing", group)["status"] == "False"
+                and None not in self.roles(group)
+            ),
+            f"{group} settles",
+        )
+
+    @contextlib.asynccontextmanager
+    async def operator(self, **settings: Any) -> AsyncIterator[asyncio.Task[None]]:
+        """A running operator."""
+        stop = asyncio.Event()
+        fields: Json = {"kubeconfig": self.kubeconfig, "http_port": 0, "image": "gantry:test"}
+        task = asyncio.create_task(serve(OperatorSettings(**(fields | settings)), stop))
+        try:
+            yield task
+        finally:
+            stop.set()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def up(self, **spec: Any) -> None:
+        """The examples, settled."""
+        self.example("controllergroup.yaml")
+        self.example("brokergroup.yaml", **spec)
+        await self.settled()
+
+
+@contextlib.asynccontextmanager
+async def a_world(tmp_path: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    """An empty cluster with the CRDs, and a quorum that every controller pod stands for."""
+    async with PretendCluster(bookmark_interval_s=0.2) as cluster, FakeQuorum(cluster) as quorum:
+        cluster.load(ROOT / "crds")
+
+        def endpoint(pod: str, _: str) -> Endpoint:
+            return Endpoint(pod, "127.0.0.1", quorum.port)
+
+        patch.setattr(directory, "Endpoint", endpoint)
+        yield World(cluster, quorum, cluster.write_kubeconfig(tmp_path / "kubeconfig"))
+
+
+__all__ = ["CONTROLLER_GROUP", "POD", "SERVICE", "World", "a_world"]

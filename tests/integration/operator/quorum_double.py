@@ -1,0 +1,165 @@
+"""A stand-in quorum over a pretend cluster: every Ready broker pod is a live member in sync.
+
+It keeps what the operator declares, elects when the master's pod goes, and streams changes, so that
+the operator's rules run against a world that reacts to them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from aiohttp import web
+from gantry_operator import names
+from gantry_operator.local.pretend import PretendCluster
+
+Json = dict[str, Any]
+
+
+class FakeQuorum:
+    """One HTTP server that leads every quorum."""
+
+    def __init__(self, cluster: PretendCluster) -> None:
+        self._cluster = cluster
+        self._runner: web.AppRunner | None = None
+        self.port = 0
+        self.groups: dict[str, Json] = {}
+        self.lagging: set[str] = set()  # pods that are not in sync
+        self.log: list[str] = []  # what the operator asked for, in order
+        self.silent = False
+
+    async def __aenter__(self) -> FakeQuorum:
+        app = web.Application()
+        app.router.add_route("*", "/v1/{path:.*}", self._serve)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._runner is not None
+        await self._runner.cleanup()
+
+    def pods(self, component: str, instance: str) -> list[Json]:
+        wanted = names.labels(component, instance).items()
+        return sorted(
+            (
+                record.obj
+                for record in self._cluster.registry.store.records(("", "pods"))
+                if wanted <= record.obj["metadata"].get("labels", {}).items()
+            ),
+            key=lambda pod: str(pod["metadata"]["name"]),
+        )
+
+    def view(self, name: str) -> Json:
+        """The group as it is now; elects if that is needed."""
+        group = self.groups[name]
+        members = [self._member(pod) for pod in self.pods(names.BROKER, name)]
+        in_sync = [m["brokerId"] for m in members if m["alive"] and m["inSync"]]
+        if group["masterBrokerId"] not in in_sync:
+            group["masterBrokerId"] = min(in_sync, default=None)
+            if in_sync:
+                group["masterEpoch"] += 1
+        return group | {"members": members, "syncStateSet": in_sync, "syncStateSetEpoch": 1}
+
+    def _member(self, pod: Json) -> Json:
+        conditions = pod.get("status", {}).get("conditions", ())
+        ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+        name = pod["metadata"]["name"]
+        return {
+            "brokerId": (names.ordinal(name) or 0) + 1,
+            "address": f"{pod['status'].get('podIP', '0.0.0.0')}:10911" if "status" in pod else "",
+            "podUid": pod["metadata"]["uid"],
+            "alive": ready and "deletionTimestamp" not in pod["metadata"],
+            "inSync": name not in self.lagging,
+        }
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        if self.silent:
+            await asyncio.sleep(60)
+        data = await request.read()
+        body = json.loads(data) if data else None
+        path = request.match_info["path"].split("/")
+        match request.method, path:
+            case "GET", ["quorum"]:
+                return web.json_response(self._quorum())
+            case "GET", ["watch"]:
+                return await self._watch(request)
+            case "PUT", ["groups", cluster, name]:
+                self._declare(cluster, name, body)
+                return web.json_response(self.view(name))
+            case _, ["groups", _, name, *_] if name not in self.groups:
+                return web.json_response({"error": "NOT_FOUND", "message": name}, status=404)
+            case "GET", ["groups", _, name]:
+                return web.json_response(self.view(name))
+            case "DELETE", ["groups", _, name]:
+                del self.groups[name]
+                self.log.append(f"forget {name} {request.query['uid']}")
+                return web.Response(status=204)
+            case "POST", ["groups", _, name, "elect"]:
+                return self._elect(name, body)
+        return web.json_response({"error": "UNKNOWN", "message": request.path}, status=400)
+
+    def _declare(self, cluster: str, name: str, wish: Json) -> None:
+        old = self.groups.get(name, {"masterBrokerId": None, "masterEpoch": 0})
+        self.groups[name] = old | wish | {"cluster": cluster, "name": name}
+        self.log.append(f"declare {name} {wish['replicas']} {wish['minInSyncReplicas']}")
+
+    def _elect(self, name: str, body: Json) -> web.Response:
+        view = self.view(name)
+        if body["masterEpoch"] != view["masterEpoch"]:
+            return web.json_response({"error": "EPOCH", "message": "changed"}, status=409)
+        self.groups[name]["masterBrokerId"] = body["brokerId"]
+        self.groups[name]["masterEpoch"] += 1
+        self.log.append(f"elect {name} {body['brokerId']}")
+        return web.json_response(self.view(name))
+
+    def _quorum(self) -> Json:
+        peers = [
+            {
+                "id": n + 1,
+                "name": f"gantry-controller-{n}",
+                "address": "",
+                "matchIndex": 9,
+                "lastContactMs": 1,
+            }
+            for n in range(3)
+        ]
+        return {
+            "clusterUid": "x",
+            "nodeId": 1,
+            "name": "gantry-controller-0",
+            "term": 2,
+            "role": "leader",
+            "leaderId": 1,
+            "commitIndex": 9,
+            "appliedIndex": 9,
+            "peers": peers,
+        }
+
+    async def _watch(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        sent: dict[str, str] = {}
+        while True:
+            lines = ['{"index": 1, "heartbeat": true}']
+            for name in self.groups:
+                view = self.view(name)
+                event = {
+                    "index": 1,
+                    "cluster": view["cluster"],
+                    "group": name,
+                    "masterBrokerId": view["masterBrokerId"],
+                    "masterEpoch": view["masterEpoch"],
+                    "syncStateSet": view["syncStateSet"],
+                    "syncStateSetEpoch": view["syncStateSetEpoch"],
+                    "members": view["members"],
+                }
+                text = json.dumps(event)
+                if sent.get(name) != text:
+                    sent[name] = text
+                    lines.append(text)
+            await response.write("".join(line + "\n" for line in lines).encode())
+            await asyncio.sleep(0.05)
