@@ -40,10 +40,12 @@ FIRST_WAIT_US = 3 * SECOND
 
 @dataclass(frozen=True)
 class Request:
-    """A broker asks; ``event`` None reads the group."""
+    """A broker asks; ``event`` None reads the group, and may say who wants to know."""
 
     number: int
     event: Event | None
+    broker_id: BrokerId | None = None
+    incarnation: str = ""
 
 
 @dataclass(frozen=True)

@@ -207,7 +207,8 @@ class Broker:
         self._numbers += 1
         number = self._numbers
         self._calls[number] = done
-        self._tcp.send(self._control, Request(number, event))
+        asking = None if self.core is None else self.core.me
+        self._tcp.send(self._control, Request(number, event, asking, self.incarnation))
         self.host.after(CALL_TIMEOUT_US, lambda: self._answered(number, None))
 
     def _answered(self, number: int, reply: Reply | None) -> None:

@@ -1,10 +1,11 @@
 """What this node has heard of each broker: heartbeats, closed connections, pods that are gone.
 
 Local memory, never in the log. The table only records; ``rules`` draws the conclusions. Two details
-matter to them. A row belongs to the *newest* connection that carried the broker's heartbeats, so
-that neither a straggler on an older connection nor the late close of one says anything about the
-process on the newer one. And every heartbeat overwrites the one before, offsets included: a broker
-that truncated its log must not be believed to be as far as it was.
+matter to them. A row belongs to the *newest* connection that carried the broker's heartbeats, until
+that one has been silent for the time-out; so neither a straggler on an older connection nor the
+late close of one says anything about the process on the newer one. And every heartbeat overwrites
+the one before, offsets included: a broker that truncated its log must not be believed to be as far
+as it was.
 """
 
 from collections.abc import Iterable, Iterator
@@ -97,7 +98,8 @@ class HeartbeatTable:
         if row is None:
             return self._first(key, beat, now_s, connection)
         if connection != row.connection:
-            if not _is_newer(row, beat, connection):
+            silent = now_s > row.seen_s + row.beat.timeout_s
+            if not (silent or _is_newer(row, beat, connection)):
                 return False
             if row.connection is not None:
                 self._unlink(row.connection, (*key, beat.broker_id))

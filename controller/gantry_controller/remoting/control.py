@@ -317,6 +317,11 @@ class ControllerRequests:
 
         def answer() -> RemotingCommand:
             group = self._group(header.cluster_name, header.broker_name)
+            if group is not None and _is_replaced(group, header.broker_id, header.incarnation):
+                # A late registration of an earlier process won; this one must register again.
+                code = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+                remark = f"This process of broker {header.broker_id} hasn't been registered"
+                return reply(exchange.request, code, remark, {})
             live = () if group is None else self._watchman.live_members(group)
             return replies.replica_info_reply(
                 exchange.request,
@@ -390,6 +395,14 @@ class ControllerRequests:
 
     def _topics_version(self, group: BrokerGroup | None) -> int:
         return 0 if group is None else self._machine.state.topic_table(group.key).version
+
+
+def _is_replaced(group: BrokerGroup, broker_id: BrokerId | None, incarnation: str | None) -> bool:
+    """Whether the asking process, if it says who it is, is not the registered one."""
+    if broker_id is None or not incarnation:
+        return False
+    member = group.member(broker_id)
+    return member is None or not member.is_incarnation(incarnation)
 
 
 def _plain(to: RemotingCommand, result: Result) -> RemotingCommand:

@@ -31,6 +31,14 @@ def test_straggler_of_an_older_connection_says_nothing() -> None:
     assert (row.beat.incarnation, row.seen_s) == ("new", 1.0)
 
 
+def test_row_that_fell_silent_gives_way_to_any_connection() -> None:
+    table = HeartbeatTable()
+    table.heard(KEY, beat(incarnation="dead"), now_s=1.0, connection=8)
+    assert not table.heard(KEY, beat(incarnation="living"), now_s=3.5, connection=7)
+    assert table.heard(KEY, beat(incarnation="living"), now_s=3.6, connection=7)
+    assert table.closed(8) == []
+
+
 def test_close_of_an_older_connection_does_not_touch_the_newer_row() -> None:
     table = HeartbeatTable()
     table.heard(KEY, beat(), now_s=1.0, connection=7)

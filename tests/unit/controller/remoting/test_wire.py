@@ -291,6 +291,18 @@ class TestReplicaInfo:
         assert "masterBrokerId" not in answer.ext
         assert answer.body == b'{"syncStateSet":[],"syncStateSetEpoch":0}'
 
+    async def test_process_that_is_not_the_registered_one_is_told(self, office: Office) -> None:
+        """A late registration of its predecessor may have come after its own."""
+        office.join(1, incarnation="new")
+        office.register(1, incarnation="old")
+        asking = {**GROUP, "brokerId": "1", "incarnation": "new"}
+        answer = office.call(1004, asking)
+        assert answer.code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+        assert office.call(1004, {**asking, "incarnation": "old"}).code == 0
+        assert office.call(1004, {**asking, "brokerId": "9"}).code == answer.code
+        office.register(1, incarnation="new")
+        assert office.call(1004, asking).code == 0
+
     async def test_master_and_extensions(self, office: Office) -> None:
         for broker_id in (1, 2):
             office.join(broker_id, incarnation=f"i{broker_id}", haPort="10912")
