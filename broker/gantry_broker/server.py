@@ -97,6 +97,8 @@ class BrokerServer(Watcher):
         group.watcher = self
         self.group = group
         stack.push_async_callback(group.stop)
+        # Before the store is closed, which takes a while: who connects now must find nobody here.
+        stack.push_async_callback(self.remoting.stop, ANSWER_WITHIN_S)
         stack.callback(self._end_clients)
         http = HttpServer(
             ready=group.ready,
