@@ -1,17 +1,21 @@
 """The Raft core in the real world: an event loop, sockets and a disk.
 
     options    what a node is told
-    wire       bytes between peers: the handshake, and the framing of messages
-    links      one connection to each peer, kept up; and the peers' connections to us
-    waiting    proposals and reads that wait for their outcome
+    framing    bytes between peers: hello, frames, pings
+    dialler    one outgoing connection, kept up
+    listener   incoming connections
+    links      all of them together
+    pending    callers that wait for their entry or their read
+    status     what a node tells about itself
     node       ``RaftNode``: one pass per wake-up around ``raft.RaftCore``
 
-The rules protected here: no task per request, one ``ready()`` per wake-up, whatever a peer may
-count leaves only after it is durable, and every queue has a bound.
+One pass handles everything that arrived since the last one: proposals become one batch, messages
+one write per socket, entries one sync. No task is made per request (that alone would cost a factor
+of five), nothing is awaited inside a pass, and every queue has a bound.
 """
 
 from gantry_controller.node.node import RaftNode, StateMachine
 from gantry_controller.node.options import NodeOptions
-from gantry_controller.node.waiting import ProposalDropped
+from gantry_controller.node.pending import ProposalDropped
 
 __all__ = ["NodeOptions", "ProposalDropped", "RaftNode", "StateMachine"]

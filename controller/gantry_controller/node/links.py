@@ -1,125 +1,77 @@
-"""Connections between peers.
+"""All connections of one node to its peers: messages out, messages in.
 
 Each node dials every other and sends on the connection it dialled; what a peer sends arrives on the
-connection the peer dialled. Both sides greet first (``wire``). A message that finds no connection,
-or a peer that does not read, is dropped: Raft repeats what matters, so nothing is queued here
-beyond the bound of the socket's buffer.
-
-A connection that was up and then closes, followed by a refused one, means that the peer's *process*
-is gone while its machine answers. That is only a hint, and pre-vote makes a wrong one harmless; but
-it lets followers of a killed leader begin an election within a moment instead of a time-out.
+connection the peer dialled. A message that finds no connection is dropped: Raft repeats what
+matters, so nothing is queued here beyond the bound of a socket's buffer.
 """
 
 import asyncio
-import random
 from collections.abc import Callable
-from typing import cast
 
-from gantry_protocol import hosts
-from gantry_protocol.errors import ResolveError, WireError
-from gantry_protocol.process import listening, log
+import msgspec
 from gantry_protocol.types import NodeId
 
+from gantry_controller.node.dialler import Dialler
+from gantry_controller.node.framing import VERSION, Hello, frame
+from gantry_controller.node.listener import PeerListener
 from gantry_controller.node.options import NodeOptions
-from gantry_controller.node.wire import Greeting, PeerStream, frame
-
-CONNECT_WITHIN_S = 1.0
-GREET_WITHIN_S = 1.0
-PAUSE_MIN_S = 0.02
-PAUSE_MAX_S = 0.5
-UNSENT_BYTES_MAX = 16 * 1024 * 1024
-INBOUND_MAX = 64  # far more than peers; a port scan must not cost memory
-
-_log = log.get("peers")
+from gantry_controller.raft.codec import decode, encode
+from gantry_controller.raft.errors import MessageError
+from gantry_controller.raft.messages import Message
 
 
-class LinkStats:
-    """Counters of one node's links."""
+class LinkStats(msgspec.Struct, frozen=True):
+    """Counters of one node's links; ``refused`` counts hellos, either way."""
 
-    __slots__ = ("connects", "dropped", "received", "refused", "sent")
-
-    def __init__(self) -> None:
-        self.sent = 0
-        self.dropped = 0
-        self.received = 0
-        self.connects = 0
-        self.refused = 0
-
-
-class _Wire(asyncio.Protocol):
-    """One connection, either way round."""
-
-    def __init__(self, owner: "PeerLinks", dialled: NodeId | None) -> None:
-        self.transport: asyncio.Transport | None = None
-        self.closed = asyncio.Event()
-        self.greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.peer = dialled
-        self._owner = owner
-        self._dialled = dialled
-        self._stream = PeerStream()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-        if self._dialled is not None:
-            self.transport.write(self._owner.greeting(self._dialled))
-        elif not self._owner.admit(self):
-            self.transport.abort()
-
-    def data_received(self, data: bytes) -> None:
-        assert self.transport is not None
-        try:
-            bodies = self._stream.feed(data)
-            if not self.greeted.done() and self._stream.greeting is not None:
-                self._check(self._stream.greeting)
-            if bodies and self._dialled is not None:
-                raise WireError("messages on a connection that only this node sends on")
-        except WireError as error:
-            self._owner.turn_away(self.transport, error)
-            return
-        if bodies:
-            assert self.peer is not None
-            self._owner.deliver(self.peer, bodies, self.transport)
-
-    def _check(self, greeting: Greeting) -> None:
-        self._owner.check(greeting, self._dialled)
-        self.peer = greeting.source
-        self.greeted.set_result(None)
-        if self._dialled is None:
-            assert self.transport is not None
-            self.transport.write(self._owner.greeting(greeting.source))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.closed.set()
-        if not self.greeted.done():
-            self.greeted.cancel()
-        self._owner.gone(self)
+    sent: int
+    received: int
+    dropped: int
+    connects: int
+    refused: int
 
 
 class PeerLinks:
-    """All connections of one node.
+    """Sends and receives Raft messages.
 
     Args:
         options: who we are and where the peers are.
-        received: called with the bodies of messages as they arrive; raises ``WireError`` for
-            bytes no honest peer sends, which closes the connection.
-        lost: called when a peer's process is found to be gone.
+        receive: gets the messages of one read of one peer; raises ``MessageError`` for nonsense.
+        process_gone: the peer's process is known to have ended (``link``).
     """
 
     def __init__(
         self,
         options: NodeOptions,
         *,
-        received: Callable[[NodeId, list[bytes]], None],
-        lost: Callable[[NodeId], None],
+        receive: Callable[[NodeId, list[Message]], None],
+        process_gone: Callable[[NodeId], None],
     ) -> None:
-        self.stats = LinkStats()
+        self._sent = 0
+        self._received = 0
         self._options = options
-        self._received = received
-        self._lost = lost
-        self._outgoing: dict[NodeId, asyncio.Transport] = {}
-        self._incoming: set[_Wire] = set()
+        self._receive = receive
+        self._process_gone = process_gone
+        self._links: dict[NodeId, Dialler] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._server: asyncio.Server | None = None
+        others = {node for node in options.peers if node != options.node_id}
+        self._listener = PeerListener(options.node_id, options.cluster_uid, others, self._on_frames)
+
+    @property
+    def stats(self) -> LinkStats:
+        """Counters since the start."""
+        diallers = self._links.values()
+        return LinkStats(
+            sent=self._sent,
+            received=self._received,
+            dropped=sum(link.dropped for link in diallers),
+            connects=sum(link.connects for link in diallers),
+            refused=self._listener.refused + sum(link.refused for link in diallers),
+        )
+
+    @property
+    def connected(self) -> list[NodeId]:
+        """Peers that can be sent to now."""
+        return [node for node, link in self._links.items() if link.connected]
 
     async def start(self) -> int:
         """Listen and begin to dial; returns the port.
@@ -127,13 +79,10 @@ class PeerLinks:
         Raises:
             PortInUseError: somebody listens there.
         """
-        loop = asyncio.get_running_loop()
-        sock = listening.bind(self._options.bind, self._options.port, purpose="controller peers")
-        self._server = await loop.create_server(lambda: _Wire(self, None), sock=sock)
-        port: int = sock.getsockname()[1]
-        for node, address in self._options.peers.items():
+        port = await self._listener.start(self._options.bind, self._options.port)
+        for node, address in sorted(self._options.peers.items()):
             if node != self._options.node_id:
-                self._tasks.append(loop.create_task(self._keep(node, address), name=f"peer-{node}"))
+                self._dial(node, address)
         return port
 
     async def stop(self) -> None:
@@ -141,134 +90,27 @@ class PeerLinks:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._server is not None:
-            self._server.close()
-        for wire in list(self._incoming):
-            if wire.transport is not None:
-                wire.transport.abort()
+        await self._listener.stop()
 
-    def send(self, target: NodeId, bodies: list[bytes]) -> None:
-        """Send messages, or drop them when the peer cannot take them."""
-        transport = self._outgoing.get(target)
-        if transport is None or transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
-            self.stats.dropped += len(bodies)
-            return
-        self.stats.sent += len(bodies)
-        transport.write(b"".join(map(frame, bodies)))
+    def send(self, messages: list[Message]) -> None:
+        """Send each message, those to one peer in one write."""
+        by_target: dict[NodeId, list[bytes]] = {}
+        for message in messages:
+            by_target.setdefault(message.target, []).append(frame(encode(message)))
+        for target, frames in by_target.items():
+            self._links[target].send(frames)
+        self._sent += len(messages)
 
-    # ---- for the connections ---------------------------------------------------------------------
+    def _dial(self, node: NodeId, address: str) -> None:
+        hello = Hello(VERSION, self._options.node_id, node, self._options.cluster_uid)
+        link = Dialler(node, address, hello, process_gone=self._process_gone)
+        self._links[node] = link
+        self._tasks.append(asyncio.create_task(link.run(), name=f"peer-{node}"))
 
-    def greeting(self, target: NodeId) -> bytes:
-        """What this node says first."""
-        return Greeting(self._options.cluster_uid, self._options.node_id, target).encode()
-
-    def check(self, greeting: Greeting, dialled: NodeId | None) -> None:
-        """Refuse strangers.
-
-        Raises:
-            WireError: says who it is instead.
-        """
-        options = self._options
-        if greeting.cluster_uid != options.cluster_uid:
-            raise WireError(
-                f"node {greeting.source} belongs to quorum {greeting.cluster_uid!r}, this node to "
-                f"{options.cluster_uid!r}"
-            )
-        if greeting.target != options.node_id or greeting.source not in options.peers:
-            raise WireError(
-                f"node {greeting.source} looks for node {greeting.target}, this is node "
-                f"{options.node_id} of {sorted(options.peers)}"
-            )
-        if dialled is not None and greeting.source != dialled:
-            raise WireError(f"node {greeting.source} answers at the address of node {dialled}")
-
-    def admit(self, wire: _Wire) -> bool:
-        """Take an incoming connection, up to the bound."""
-        if len(self._incoming) >= INBOUND_MAX:
-            self.stats.refused += 1
-            return False
-        self._incoming.add(wire)
-        asyncio.get_running_loop().call_later(GREET_WITHIN_S, self._hang_up_if_silent, wire)
-        return True
-
-    @staticmethod
-    def _hang_up_if_silent(wire: _Wire) -> None:
-        if not wire.greeted.done() and wire.transport is not None:
-            wire.transport.abort()
-
-    def deliver(self, peer: NodeId, bodies: list[bytes], transport: asyncio.Transport) -> None:
-        """Messages have arrived."""
-        self.stats.received += len(bodies)
-        try:
-            self._received(peer, bodies)
-        except WireError as error:
-            self.turn_away(transport, error)
-
-    def turn_away(self, transport: asyncio.Transport, error: WireError) -> None:
-        """Hang up on somebody who is no peer."""
-        self.stats.refused += 1
-        address = transport.get_extra_info("peername")
-        _log.warning("hung up on a peer", address=address, reason=error)
-        transport.abort()
-
-    def gone(self, wire: _Wire) -> None:
-        """A connection has closed."""
-        self._incoming.discard(wire)
-
-    # ---- dialling --------------------------------------------------------------------------------
-
-    async def _keep(self, node: NodeId, address: str) -> None:
-        """Hold a connection to ``node``, forever."""
-        pause_s = PAUSE_MIN_S
-        was_up = False
-        while True:
-            try:
-                wire = await self._dial(node, address)
-            except ConnectionRefusedError:
-                if was_up:
-                    was_up = False
-                    self._lost(node)
-            except (OSError, ResolveError, TimeoutError, asyncio.CancelledError) as error:
-                if _is_our_cancellation(error):
-                    raise
-            else:
-                pause_s = PAUSE_MIN_S
-                was_up = True
-                await self._use(node, wire)
-                continue
-            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
-            pause_s = min(2 * pause_s, PAUSE_MAX_S)
-
-    async def _dial(self, node: NodeId, address: str) -> _Wire:
-        loop = asyncio.get_running_loop()
-        host, port = hosts.split_address(address)
-        async with asyncio.timeout(CONNECT_WITHIN_S):
-            ip = await hosts.resolve(host)
-            _, wire = await loop.create_connection(lambda: _Wire(self, node), ip, port)
-        try:
-            async with asyncio.timeout(GREET_WITHIN_S):
-                await wire.greeted
-        except BaseException:
-            assert wire.transport is not None
-            wire.transport.abort()
-            raise
-        return wire
-
-    async def _use(self, node: NodeId, wire: _Wire) -> None:
-        """Send on ``wire`` until it closes."""
-        assert wire.transport is not None
-        self.stats.connects += 1
-        self._outgoing[node] = wire.transport
-        _log.info("connected to peer", node=node)
-        try:
-            await wire.closed.wait()
-        finally:
-            del self._outgoing[node]
-            wire.transport.abort()
-        _log.info("lost connection to peer", node=node)
-
-
-def _is_our_cancellation(error: BaseException) -> bool:
-    """Whether ``error`` stops the dialling task; a greeting that never came is cancelled too."""
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+    def _on_frames(self, peer: NodeId, bodies: list[bytes]) -> None:
+        messages = [decode(body) for body in bodies]
+        for message in messages:
+            if message.source != peer:
+                raise MessageError(f"node {peer} sent a message in the name of {message.source}")
+        self._received += len(messages)
+        self._receive(peer, messages)

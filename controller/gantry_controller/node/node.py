@@ -1,154 +1,110 @@
-"""``RaftNode``: drives the core with time, sockets and a disk.
+"""``RaftNode``: one member of the quorum, alive on an event loop.
 
-One pass per wake-up of the event loop: whatever arrived (proposals, reads, peers' messages, durable
-batches, ticks) is handled together, so that one batch goes to the disk and one write to each
-socket however many requests there are (etcd batches the same way; thesis §10.2.1).
+Everything happens in passes (``_pass``). An input (a proposal, a read, a peer's message, a tick,
+the disk's confirmation) changes the core or is queued, and arms a pass, which runs once for all
+inputs of that wake-up, in this order: proposals and reads into the core, messages out, entries to
+the disk thread, answers that became durable out, committed entries applied, callers answered.
 
-Nothing here decides anything: decisions are the core's. What must hold here is the order
-
-    messages_now → disk → persisted → messages_after_persist → apply → answers
-
-and that a disk that fails ends the process.
+The rules kept here: what the core wants durable is confirmed by the disk thread before anything
+that depends on it leaves; an error of the disk, the state machine or the core ends the node for
+good (``on_fatal``), because memory may no longer be what is on disk; time that the loop was stalled
+is not counted as silence of others.
 """
 
 import asyncio
-import random
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from random import SystemRandom
+from typing import Any, Protocol
 
-import msgspec
-from gantry_protocol.errors import GantryError
 from gantry_protocol.process import log
 from gantry_protocol.types import Index, NodeId, Term
 
 from gantry_controller.node.links import PeerLinks
-from gantry_controller.node.options import TICK_MS, NodeOptions
-from gantry_controller.node.waiting import (
-    PROPOSALS_MAX,
+from gantry_controller.node.options import COMMAND_BYTES_MAX, TICK_MS, NodeOptions
+from gantry_controller.node.pending import (
     Done,
+    ProposalDropped,
     Proposals,
     ReadDone,
     Reads,
-    finish,
+    answer_reads,
 )
-from gantry_controller.raft.codec import decode, encode
-from gantry_controller.raft.core import RaftCore, Ready
-from gantry_controller.raft.errors import NotLeader, Overloaded
+from gantry_controller.node.status import NodeStats, NodeStatus, PeerStatus
+from gantry_controller.raft.core import RaftCore, SoftState
+from gantry_controller.raft.errors import MessageError, NotLeader, Overloaded
 from gantry_controller.raft.messages import Entry, EntryKind, Message
 from gantry_controller.raft.state import Role
 from gantry_controller.wal.format import Write
+from gantry_controller.wal.recovery import Recovered
 from gantry_controller.wal.wal import Wal
 from gantry_controller.wal.writer import WalWriter
 
-RoleListener = Callable[[], None]
+TICK_S = TICK_MS / 1000
+TICKS_AT_ONCE_MAX = 2  # after a stall: let what arrived meanwhile be handled before time goes on
 
 _log = log.get("raft")
 
 
 class StateMachine(Protocol):
-    """What the log drives; must give the same results on every node."""
+    """What the log is applied to."""
 
     def apply(self, index: Index, term: Term, command: bytes) -> object:
-        """Apply one command and return what its proposer is answered."""
-
-
-class NodeStats(msgspec.Struct):
-    """Counters, read by metrics."""
-
-    proposals: int = 0
-    proposals_refused: int = 0
-    reads: int = 0
-    passes: int = 0
-
-
-class PeerStatus(msgspec.Struct, frozen=True):
-    """What is known of a peer; ``match_index`` on the leader only."""
-
-    node_id: NodeId
-    match_index: Index | None
-    last_contact_ms: int | None
-
-
-class DiskError(GantryError):
-    """The log could not be written; the process must end, since what is durable is unknown."""
+        """Apply a committed command; the same on every node, whatever its clock or chance."""
 
 
 class RaftNode:
-    """One node of the quorum.
+    """See the module.
 
     Args:
-        options: who it is.
-        machine: what committed commands are applied to.
+        options: who the peers are, times and bounds.
+        machine: gets every committed command, in order, from the first one on at every start.
+        on_fatal: called once when the node must not go on; by default the event loop's exception
+            handler, which ends the process.
+
+    Attributes:
+        stats: plain counters.
     """
 
-    def __init__(self, options: NodeOptions, machine: StateMachine) -> None:
+    def __init__(
+        self,
+        options: NodeOptions,
+        machine: StateMachine,
+        *,
+        on_fatal: Callable[[BaseException], None] | None = None,
+    ) -> None:
         self.stats = NodeStats()
         self._options = options
         self._machine = machine
-        self._links = PeerLinks(options, received=self._on_messages, lost=self._on_peer_lost)
-        self._proposed: list[tuple[bytes, Done]] = []
-        self._asked: list[object] = []
+        self._on_fatal = on_fatal or self._tell_loop
+        self._raft_config = options.raft()
+        self._links = PeerLinks(
+            options, receive=self._on_messages, process_gone=self._on_process_gone
+        )
+        self._applied_listeners: list[Callable[[Index], None]] = []
+        self._queued: list[tuple[bytes, Done]] = []
+        self._queued_reads: list[object] = []
         self._proposals = Proposals()
         self._reads = Reads()
         self._held: deque[tuple[int, list[Message]]] = deque()
-        self._durable_batch = 0
+        self._durable_batch = 0  # confirmed by the disk thread
+        self._reported_batch = 0  # reported to the core
+        self._ticks_due = 0
         self._applied_term = Term(0)
-        self._contact: dict[NodeId, float] = {}
-        self._role_listeners: list[RoleListener] = []
-        self._applied_listeners: list[Callable[[Index], None]] = []
         self._armed = False
-        self._stopped = False
-        self._ticker: asyncio.TimerHandle | None = None
+        self._running = False  # takes part
+        self._started = False  # has something to close
+        self._contact: dict[NodeId, float] = {}
+        self._role_listeners: list[Callable[[], None]] = []
+        self._status = NodeStatus(Role.FOLLOWER, Term(0), None, False)
+        self._log = _log.bind(node_id=options.node_id)
         self._core: RaftCore
-        self._loop: asyncio.AbstractEventLoop
         self._writer: WalWriter
+        self._loop: asyncio.AbstractEventLoop
+        self._timer: asyncio.TimerHandle
+        self._ticked_at = 0.0
 
-    # ---- life ------------------------------------------------------------------------------------
-
-    async def start(self) -> int:
-        """Recover the log, listen, and take part; returns the port for peers.
-
-        Raises:
-            CorruptionError: the log is damaged; nothing was changed.
-            DataDirError: the log is of a newer version.
-            PortInUseError: somebody listens there.
-        """
-        self._loop = asyncio.get_running_loop()
-        wal, found = await asyncio.to_thread(Wal.open, self._options.directory)
-        self._core = RaftCore(
-            self._options.raft,
-            random.Random(),  # noqa: S311 - spreads time-outs, guards nothing
-            hard_state=found.hard_state,
-            entries=found.entries,
-            tracer=lambda event, facts: _log.debug(event, **facts),
-        )
-        self._writer = WalWriter(wal, durable=self._durable_in_thread, failed=self._fail_in_thread)
-        self._writer.start()
-        try:
-            port = await self._links.start()
-        except BaseException:
-            await asyncio.to_thread(self._writer.stop)
-            raise
-        _log.info("raft node started", node=self.node_id, last_index=self._core.last_index)
-        self._tick()
-        return port
-
-    async def stop(self) -> None:
-        """Leave the network and close the log; what waits is told that its outcome is unknown."""
-        self._stopped = True
-        if self._ticker is not None:
-            self._ticker.cancel()
-        await self._links.stop()
-        await asyncio.to_thread(self._writer.stop)
-        error = NotLeader(None)
-        for _, done in self._proposed:
-            done(error)
-        self._proposals.drop_all(error)
-        self._reads.drop_all(error)
-        finish(self._asked, error)
-
-    # ---- what it knows ---------------------------------------------------------------------------
+    # ---- what others may look at -----------------------------------------------------------------
 
     @property
     def node_id(self) -> NodeId:
@@ -156,34 +112,44 @@ class RaftNode:
         return self._options.node_id
 
     @property
-    def leader_id(self) -> NodeId | None:
-        """Who leads, as far as this node knows."""
-        return self._core.leader
-
-    @property
-    def term(self) -> Term:
-        """The newest Raft term seen."""
-        return self._core.term
+    def status(self) -> NodeStatus:
+        """Role, term, leader, serving; as of the last pass."""
+        return self._status
 
     @property
     def role(self) -> Role:
-        """The role in that term."""
-        return self._core.role
+        """The role in the present term."""
+        return self._status.role
 
     @property
-    def commit_index(self) -> Index:
-        """Entries up to here will never change."""
-        return self._core.commit_index
+    def term(self) -> Term:
+        """The newest term seen."""
+        return self._status.term
 
     @property
-    def applied_index(self) -> Index:
-        """Entries up to here are in the state machine."""
-        return self._core.applied_index
+    def leader_id(self) -> NodeId | None:
+        """Who leads, as far as this node knows."""
+        return self._status.leader
 
     @property
     def is_serving_leader(self) -> bool:
         """Whether this node leads and has applied all that was committed before it did."""
-        return self._core.role is Role.LEADER and self._applied_term == self._core.term
+        return self._status.serving
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this node may vote; a node with a new disk may not yet (``raft.admission``)."""
+        return self._running and self._core.is_voter
+
+    @property
+    def commit_index(self) -> Index:
+        """Entries up to here will never change."""
+        return self._core.commit_index if self._running else Index(0)
+
+    @property
+    def applied_index(self) -> Index:
+        """Entries up to here are applied."""
+        return self._core.applied_index if self._running else Index(0)
 
     @property
     def links(self) -> PeerLinks:
@@ -198,182 +164,311 @@ class RaftNode:
     def peer_status(self) -> list[PeerStatus]:
         """All other members, ascending."""
         now = self._loop.time()
-        progress = self._core.peers
+        connected = self._links.connected
+        progress = self._core.peers if self._running else {}
         return [
             PeerStatus(
-                node,
-                progress[node].match_index if node in progress else None,
-                round((now - self._contact[node]) * 1000) if node in self._contact else None,
+                node_id=node,
+                match_index=progress[node].match_index if node in progress else None,
+                last_contact_ms=(
+                    round((now - self._contact[node]) * 1000) if node in self._contact else None
+                ),
+                connected=node in connected,
+                counted=progress[node].counts if node in progress else None,
             )
             for node in sorted(self._options.peers)
             if node != self.node_id
         ]
 
-    def add_role_listener(self, listener: RoleListener) -> None:
+    def add_role_listener(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` when role, term or leader change, or this node begins to serve."""
         self._role_listeners.append(listener)
 
     def add_applied_listener(self, listener: Callable[[Index], None]) -> None:
-        """Call ``listener`` with the newest applied index, once per pass."""
+        """Call ``listener`` with the newest applied index, once per pass that applied any."""
         self._applied_listeners.append(listener)
+
+    # ---- life ------------------------------------------------------------------------------------
+
+    async def start(self) -> int:
+        """Recover the log, listen, dial the peers, begin to tick; returns the peers' port.
+
+        Raises:
+            CorruptionError: the log is damaged.
+            DataDirError: it was written by a newer program.
+            PortInUseError: somebody listens there.
+        """
+        self._loop = asyncio.get_running_loop()
+        wal, found = await asyncio.to_thread(self._open_wal)
+        self._core = RaftCore(
+            self._raft_config,
+            SystemRandom(),
+            hard_state=found.hard_state,
+            entries=found.entries,
+            tracer=self._trace,
+        )
+        self._writer = WalWriter(
+            wal, durable=self._durable_in_thread, failed=self._failed_in_thread
+        )
+        try:
+            port = await self._links.start()
+        except BaseException:
+            wal.close()
+            raise
+        self._writer.start()
+        self._running = self._started = True
+        self._log.info(
+            "node started",
+            port=port,
+            term=self._core.term,
+            last_index=self._core.last_index,
+            voter=self._core.is_voter,
+        )
+        self._ticked_at = self._loop.time()
+        self._timer = self._loop.call_later(TICK_S, self._on_tick)
+        self._arm()
+        return port
+
+    async def stop(self) -> None:
+        """Stop taking part; callers that still wait are told so. Harmless when called again."""
+        if self._running:
+            self._end(ProposalDropped())
+        if self._started:
+            self._started = False
+            await self._links.stop()
+            await asyncio.to_thread(self._writer.stop)
 
     # ---- requests --------------------------------------------------------------------------------
 
     def propose(self, command: bytes, done: Done) -> None:
-        """Order ``command``; ``done`` gets the result of applying it, or an exception.
+        """Order ``command``; ``done`` gets the result of apply, or an exception.
 
-        The exceptions are ``NotLeader`` (nothing was ordered), ``Overloaded`` (likewise) and
-        ``ProposalDropped`` (it will never take effect). ``done`` may come late or, while there is
-        no quorum, not at all: deadlines are the caller's.
+        ``done`` is called from the loop, never from within this call, exactly once: with the
+        result, with ``NotLeader`` or ``Overloaded`` (not taken), or ``ProposalDropped`` (unknown).
         """
-        if len(self._proposed) + len(self._proposals) >= PROPOSALS_MAX:
-            self.stats.proposals_refused += 1
-            done(Overloaded(f"{PROPOSALS_MAX} commands already wait for the quorum."))
+        assert len(command) <= COMMAND_BYTES_MAX, "the caller bounds its commands"
+        if not self._running:
+            asyncio.get_running_loop().call_soon(done, NotLeader(None))
             return
-        self.stats.proposals += 1
-        self._proposed.append((command, done))
+        if len(self._proposals) + len(self._queued) >= self._options.proposals_max:
+            self.stats.proposals_refused += 1
+            self._loop.call_soon(done, Overloaded(self._too_many()))
+            return
+        self._queued.append((command, done))
         self._arm()
 
     def read(self, done: ReadDone) -> None:
-        """``done(None)`` once the local state is at least as new as this call (ReadIndex).
+        """``done(None)`` once the local state is at least as new as this call, or with an error.
 
-        Gets ``NotLeader`` if this node cannot confirm that.
+        The error is ``NotLeader`` or ``Overloaded``. Inside ``done`` the state may be read.
         """
-        self.stats.reads += 1
-        self._asked.append(done)
+        if not self._running:
+            asyncio.get_running_loop().call_soon(done, NotLeader(None))
+            return
+        if len(self._queued_reads) >= self._options.proposals_max:
+            self._loop.call_soon(done, Overloaded(self._too_many()))
+            return
+        self._queued_reads.append(done)
         self._arm()
+
+    def _too_many(self) -> str:
+        limit = self._options.proposals_max
+        return f"{limit} requests already wait for a quorum; try again when it has answered."
 
     # ---- inputs ----------------------------------------------------------------------------------
 
-    def _tick(self) -> None:
-        self._ticker = self._loop.call_later(TICK_MS / 1000, self._tick)
-        self._core.tick()
-        self._arm()
-
-    def _on_messages(self, peer: NodeId, bodies: list[bytes]) -> None:
+    def _on_messages(self, peer: NodeId, messages: list[Message]) -> None:
+        """Raises MessageError: the connection it came from is closed."""
         self._contact[peer] = self._loop.time()
-        for body in bodies:
-            self._core.step(decode(body))
+        try:
+            for message in messages:
+                if self._running:
+                    self._core.step(message)
+        except MessageError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it was, the node must not go on
+            self._fail(error)
         self._arm()
 
-    def _on_peer_lost(self, node: NodeId) -> None:
-        self._core.leader_lost(node)
+    def _on_process_gone(self, peer: NodeId) -> None:
+        if self._running:
+            self._core.leader_lost(peer)
+            self._arm()
+
+    def _on_tick(self) -> None:
+        now = self._loop.time()
+        due = int((now - self._ticked_at) / TICK_S)
+        self._ticked_at += due * TICK_S
+        self._timer = self._loop.call_at(self._ticked_at + TICK_S, self._on_tick)
+        self._ticks_due += min(due, TICKS_AT_ONCE_MAX)
         self._arm()
 
     def _durable_in_thread(self, batch: int) -> None:
-        self._call_soon(self._on_durable, batch)
+        self._loop.call_soon_threadsafe(self._on_durable, batch)
 
-    def _fail_in_thread(self, error: OSError) -> None:
-        self._call_soon(self._on_disk_failure, error)
-
-    def _call_soon(self, callback: Callable[..., None], argument: object) -> None:
-        """From the log's thread; a loop that has ended needs no word any more."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(callback, argument)
+    def _failed_in_thread(self, error: OSError) -> None:
+        self._loop.call_soon_threadsafe(self._fail, error)
 
     def _on_durable(self, batch: int) -> None:
-        while self._durable_batch < batch:
-            self._durable_batch += 1
-            self._core.persisted(self._durable_batch)
-        self._release()
+        if not self._running:
+            return
+        self._durable_batch = batch
         self._arm()
-
-    def _on_disk_failure(self, error: OSError) -> None:
-        raise DiskError(
-            f"Writing the log in {self._options.directory} failed ({error.strerror or error}); "
-            "what is durable is unknown, so this node stops; replace the disk and start it again."
-        ) from error
 
     # ---- the pass --------------------------------------------------------------------------------
 
     def _arm(self) -> None:
-        if not self._armed and not self._stopped:
+        """Run one pass for everything that arrives before it."""
+        if not self._armed:
             self._armed = True
             self._loop.call_soon(self._pass)
 
     def _pass(self) -> None:
         self._armed = False
-        if self._stopped:
+        if not self._running:
             return
         self.stats.passes += 1
-        self._hand_in()
+        try:
+            self._take_time()
+            self._take_durable()
+            self._take_proposals()
+            self._take_reads()
+            self._handle_ready()
+        except Exception as error:  # noqa: BLE001 - whatever it was, the node must not go on
+            self._fail(error)
+
+    def _take_time(self) -> None:
+        for _ in range(self._ticks_due):
+            self._core.tick()
+        self._ticks_due = 0
+
+    def _take_durable(self) -> None:
+        while self._reported_batch < self._durable_batch:
+            self._reported_batch += 1
+            self._core.persisted(self._reported_batch)
+
+    def _take_proposals(self) -> None:
+        if not self._queued:
+            return
+        queued, self._queued = self._queued, []
+        callers = [done for _, done in queued]
+        try:
+            first = self._core.propose([command for command, _ in queued])
+        except (NotLeader, Overloaded) as error:
+            self.stats.proposals_refused += len(callers)
+            for done in callers:
+                done(error)
+            return
+        self.stats.proposals += len(callers)
+        self._proposals.add(first, callers)
+
+    def _take_reads(self) -> None:
+        if not self._queued_reads:
+            return
+        contexts, self._queued_reads = self._queued_reads, []
+        try:
+            self._core.read_index(contexts)
+        except NotLeader as error:
+            answer_reads(contexts, error)
+
+    def _handle_ready(self) -> None:
         ready = self._core.ready()
-        self._send(ready.messages_now)
-        self._persist(ready)
-        for read in ready.reads:
-            self._reads.add(read.index, read.contexts)
-        if ready.reads_dropped:
-            finish(ready.reads_dropped, NotLeader(self._core.leader))
-        served = self.is_serving_leader
-        self._apply(ready.committed)
-        self._reads.answer(self._core.applied_index)
-        if ready.soft_state is not None or served != self.is_serving_leader:
-            self._tell_role()
-
-    def _hand_in(self) -> None:
-        """Give the core what was asked since the last pass."""
-        if self._proposed:
-            proposed, self._proposed = self._proposed, []
-            try:
-                first = self._core.propose([command for command, _ in proposed])
-            except (NotLeader, Overloaded) as error:
-                self.stats.proposals_refused += len(proposed)
-                for _, done in proposed:
-                    done(error)
-            else:
-                term = self._core.term
-                for offset, (_, done) in enumerate(proposed):
-                    self._proposals.add(Index(first + offset), term, done)
-        if self._asked:
-            asked, self._asked = self._asked, []
-            try:
-                self._core.read_index(asked)
-            except NotLeader as error:
-                finish(asked, error)
-
-    def _persist(self, ready: Ready) -> None:
-        """Write, and hold back what peers may only learn once it is durable."""
-        if ready.messages_after_persist:
-            self._held.append((ready.batch, ready.messages_after_persist))
+        if ready.messages_now:
+            self._links.send(ready.messages_now)
         if ready.must_persist:
             assert ready.hard_state is not None
             self._writer.submit(ready.batch, Write(ready.entries, ready.hard_state))
+        if ready.messages_after_persist:
+            self._held.append((ready.batch, ready.messages_after_persist))
         self._release()
+        if ready.soft_state is not None:
+            self._on_soft_state(ready.soft_state)
+        if ready.reads_dropped:
+            answer_reads(ready.reads_dropped, NotLeader(self._core.leader))
+        self._apply(ready.committed)
+        self._reads.add(ready.reads)
+        self.stats.reads += self._reads.serve(self._core.applied_index)
+        self._update_status()
 
     def _release(self) -> None:
+        """Send what waited for a batch that is durable now."""
+        messages: list[Message] = []
         while self._held and self._held[0][0] <= self._durable_batch:
-            self._send(self._held.popleft()[1])
+            messages += self._held.popleft()[1]
+        if messages:
+            self._links.send(messages)
 
-    def _send(self, messages: list[Message]) -> None:
-        by_target: dict[NodeId, list[bytes]] = {}
-        for message in messages:
-            by_target.setdefault(message.target, []).append(encode(message))
-        for target, bodies in by_target.items():
-            self._links.send(target, bodies)
-
-    def _apply(self, committed: list[Entry]) -> None:
-        if not committed:
+    def _apply(self, entries: list[Entry]) -> None:
+        if not entries:
             return
-        for entry in committed:
-            result = None
+        for entry in entries:
             if entry.kind is EntryKind.COMMAND:
-                result = self._machine.apply(entry.index, entry.term, entry.command)
-            self._applied_term = entry.term
-            self._proposals.applied(entry.index, entry.term, result)
-        newest = committed[-1].index
-        self._core.applied(newest)
+                result: Any = self._machine.apply(entry.index, entry.term, entry.command)
+                done = self._proposals.take(entry.index)
+                if done is not None:
+                    done(result)
+        last = entries[-1]
+        self._applied_term = last.term
+        self._core.applied(last.index)
+        self.stats.entries_applied += len(entries)
         for listener in self._applied_listeners:
-            listener(newest)
-        self._arm()
+            listener(last.index)
+        if self._core.more_to_apply:
+            self._arm()  # the loop gets its turn between two groups
 
-    def _tell_role(self) -> None:
-        _log.info(
-            "role",
-            node=self.node_id,
-            role=self._core.role.value,
-            term=self._core.term,
-            leader=self._core.leader,
-            serving=self.is_serving_leader,
-        )
+    def _on_soft_state(self, soft: SoftState) -> None:
+        if soft.role is not Role.LEADER or soft.term != self._status.term:
+            self._proposals.drop(ProposalDropped())
+            self._reads.drop(NotLeader(soft.leader))
+        if soft.leader is not None and soft.leader != self._status.leader:
+            self.stats.leader_changes += 1
+        self._log.info("role", role=soft.role.value, term=soft.term, leader=soft.leader)
+
+    def _update_status(self) -> None:
+        core = self._core
+        serving = core.role is Role.LEADER and self._applied_term == core.term
+        status = NodeStatus(core.role, core.term, core.leader, serving)
+        if status != self._status:
+            self._status = status
+            for listener in self._role_listeners:
+                listener()
+
+    # ---- the end ---------------------------------------------------------------------------------
+
+    def _fail(self, error: BaseException) -> None:
+        """Nothing more may leave this node."""
+        if not self._running:
+            return
+        self._log.error("node failed", reason=error)
+        self._end(NotLeader(None))
+        self._on_fatal(error)
+
+    def _end(self, error: Exception) -> None:
+        self._running = False
+        self._timer.cancel()
+        self._held.clear()
+        self._status = NodeStatus(Role.FOLLOWER, self._core.term, None, False)
         for listener in self._role_listeners:
             listener()
+        queued, self._queued = self._queued, []
+        for _, done in queued:
+            done(NotLeader(None))
+        self._proposals.drop(error)
+        reads, self._queued_reads = self._queued_reads, []
+        answer_reads(reads, NotLeader(None))
+        self._reads.drop(NotLeader(None))
+
+    def _tell_loop(self, error: BaseException) -> None:
+        context = {"message": "the Raft node failed", "exception": error}
+        self._loop.call_exception_handler(context)
+
+    # ---- details ---------------------------------------------------------------------------------
+
+    def _open_wal(self) -> tuple[Wal, Recovered]:
+        return Wal.open(
+            self._options.directory, segment_size_bytes=self._options.segment_size_bytes
+        )
+
+    def _trace(self, event: str, facts: dict[str, object]) -> None:
+        if event != "rejected":
+            self._log.debug(event, **facts)

@@ -6,12 +6,11 @@ import msgspec
 from gantry_protocol.types import NodeId
 
 from gantry_controller.raft.config import RaftConfig
+from gantry_controller.wal.wal import SEGMENT_SIZE_BYTES
 
 TICK_MS = 20
-HEARTBEAT_TICKS = 3
-HURRY_MS = 120
-"""Once the leader's process is known to be gone, a follower stands within this, at random, so that
-two of them rarely split the vote."""
+COMMAND_BYTES_MAX = 4 * 1024 * 1024
+FRAME_BYTES_MAX = 8 * 1024 * 1024  # one entry of the greatest size, or an append full of small ones
 
 
 class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,10 +20,15 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
         cluster_uid: identity of the quorum; peers of another one are refused.
         node_id: this node.
         peers: address (``host:port``) of every initial member, this node included.
-        directory: of the write-ahead log.
+        directory: of the write-ahead log; the caller holds its lock.
         bind: IP address to listen on.
         port: to listen on; 0 picks a free one.
-        election_timeout_ms: a follower that hears no leader stands after 1x to 2x this.
+        election_timeout_ms: a follower that hears no leader stands after 1x to 2x this; a leader
+            that hears no quorum for this long steps down.
+        heartbeat_ms: pause between a leader's heartbeats.
+        proposals_max: commands that wait for a quorum; more are refused.
+        uncommitted_bytes_max: the same in bytes.
+        segment_size_bytes: size of a file of the log.
     """
 
     cluster_uid: str
@@ -34,18 +38,22 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     bind: str = "127.0.0.1"
     port: int = 0
     election_timeout_ms: int = 400
+    heartbeat_ms: int = 60
+    proposals_max: int = 20_000
+    uncommitted_bytes_max: int = 32 * 1024 * 1024
+    segment_size_bytes: int = SEGMENT_SIZE_BYTES
 
-    @property
     def raft(self) -> RaftConfig:
-        """The same in ticks.
+        """The core's share of it.
 
         Raises:
             ConfigError: names the setting that cannot work.
         """
+        heartbeat_ticks = max(self.heartbeat_ms // TICK_MS, 1)
         return RaftConfig(
             node_id=self.node_id,
             voters=tuple(sorted(self.peers)),
-            election_ticks=max(HEARTBEAT_TICKS + 1, self.election_timeout_ms // TICK_MS),
-            heartbeat_ticks=HEARTBEAT_TICKS,
-            hurry_ticks=max(1, HURRY_MS // TICK_MS),
+            election_ticks=max(self.election_timeout_ms // TICK_MS, heartbeat_ticks + 1),
+            heartbeat_ticks=heartbeat_ticks,
+            uncommitted_bytes_max=self.uncommitted_bytes_max,
         )

@@ -148,6 +148,11 @@ class RaftCore:
         return self._state.log.applied_index
 
     @property
+    def more_to_apply(self) -> bool:
+        """Whether the next ``ready()`` has committed entries."""
+        return self._state.log.has_more_to_hand_out
+
+    @property
     def last_index(self) -> Index:
         """End of the log."""
         return self._state.log.last_index

@@ -142,6 +142,11 @@ class RaftLog:
         """The oldest batch under way is durable."""
         self.persisted_index = max(self.persisted_index, self._under_way.popleft())
 
+    @property
+    def has_more_to_hand_out(self) -> bool:
+        """Whether committed, durable entries have not been given out."""
+        return self.handed_index < min(self.commit_index, self.persisted_index)
+
     def hand_out(self, entries_max: int) -> list[Entry]:
         """Entries to be applied next; at most ``entries_max`` are out at a time."""
         durable = min(self.commit_index, self.persisted_index)

@@ -1,0 +1,104 @@
+"""Bytes on a connection between peers.
+
+The dialling side sends a hello; the listening side answers with an empty reason ("welcome"), or
+with the reason for refusing, and closes. From then on frames flow from the dialler: length (4
+bytes, big endian) and a message (``raft.codec``). An empty frame is a ping; the listener sends it
+back, so that a dialler learns within seconds that the other machine is gone.
+
+A connection carries messages one way only; each node dials every other.
+"""
+
+import struct
+
+import msgspec
+from gantry_protocol.errors import FrameError
+from gantry_protocol.types import NodeId
+
+from gantry_controller.node.options import FRAME_BYTES_MAX
+
+MAGIC = b"GANTRAFT"
+VERSION = 1
+PING = b"\x00\x00\x00\x00"
+HELLO_BYTES_MAX = 1024
+
+_LENGTH = struct.Struct(">I")
+_HELLO = struct.Struct(">8sHII")  # magic, version, source, target; the cluster uid follows
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """Who dials whom, in which quorum, speaking which version."""
+
+    version: int
+    source: NodeId
+    target: NodeId
+    cluster_uid: str
+
+
+def encode_hello(hello: Hello) -> bytes:
+    """The frame of a hello."""
+    fixed = _HELLO.pack(MAGIC, hello.version, hello.source, hello.target)
+    return frame(fixed + hello.cluster_uid.encode())
+
+
+def decode_hello(body: bytes) -> Hello:
+    """The hello in ``body``.
+
+    Raises:
+        FrameError: it is none.
+    """
+    if len(body) < _HELLO.size or body[: len(MAGIC)] != MAGIC:
+        raise FrameError("the other side is no Gantry controller: its first bytes are no hello")
+    _, version, source, target = _HELLO.unpack_from(body)
+    try:
+        uid = body[_HELLO.size :].decode()
+    except UnicodeDecodeError as error:
+        raise FrameError("a hello whose cluster uid is no text") from error
+    return Hello(version, NodeId(source), NodeId(target), uid)
+
+
+def refusal_of(hello: Hello, node_id: NodeId, cluster_uid: str, peers: set[NodeId]) -> str:
+    """Why ``hello`` cannot be accepted by ``node_id``; empty if it can."""
+    if hello.version != VERSION:
+        return f"it speaks version {hello.version} of the peer protocol, this node {VERSION}"
+    if hello.cluster_uid != cluster_uid:
+        return f"it belongs to the cluster {hello.cluster_uid!r}, this node to {cluster_uid!r}"
+    if hello.target != node_id:
+        return f"it looks for node {hello.target}, this is node {node_id}"
+    if hello.source not in peers:
+        return f"it is node {hello.source}, the peers are {sorted(peers)}"
+    return ""
+
+
+def frame(body: bytes) -> bytes:
+    """``body`` with its length before it."""
+    return _LENGTH.pack(len(body)) + body
+
+
+class FrameReader:
+    """Cuts a stream into frames; holds at most one unfinished frame."""
+
+    def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self.bytes_max = bytes_max
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The frames that ``data`` completes; pings are empty ones.
+
+        Raises:
+            FrameError: a frame would be longer than allowed.
+        """
+        self._buffer += data
+        frames: list[bytes] = []
+        position = 0
+        view = self._buffer
+        while len(view) - position >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(view, position)
+            if length > self.bytes_max:
+                raise FrameError(f"a frame of {length} bytes, more than {self.bytes_max}")
+            end = position + _LENGTH.size + length
+            if end > len(view):
+                break
+            frames.append(bytes(view[position + _LENGTH.size : end]))
+            position = end
+        del self._buffer[:position]
+        return frames

@@ -1,0 +1,175 @@
+"""Incoming peer connections: check who is there, then hand over each frame.
+
+A connection that does not introduce itself in time, introduces itself wrongly, or sends what no
+peer sends is closed; one of the same peer replaces the one before it. Connections are bounded.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from gantry_protocol.errors import WireError
+from gantry_protocol.process import listening, log
+from gantry_protocol.types import NodeId
+
+from gantry_controller.node.framing import (
+    HELLO_BYTES_MAX,
+    PING,
+    FrameReader,
+    Hello,
+    decode_hello,
+    frame,
+    refusal_of,
+)
+from gantry_controller.node.options import FRAME_BYTES_MAX
+
+CONNECTIONS_MAX = 64
+HELLO_TIMEOUT_S = 2.0
+IDLE_MAX_S = 10.0  # diallers ping every half second
+
+Receive = Callable[[NodeId, list[bytes]], None]
+
+_log = log.get("peers")
+
+
+class PeerListener:
+    """Accepts peers.
+
+    Args:
+        node_id, cluster_uid, peers: what a hello is checked against.
+        receive: gets the frames of a peer, pings left out; raises ``WireError`` for nonsense.
+    """
+
+    def __init__(
+        self, node_id: NodeId, cluster_uid: str, peers: set[NodeId], receive: Receive
+    ) -> None:
+        self.refused = 0
+        self.node_id = node_id
+        self.receive = receive
+        self._cluster_uid = cluster_uid
+        self._peers = peers
+        self._server: asyncio.Server | None = None
+        self._connections: set[_Incoming] = set()
+        self._by_peer: dict[NodeId, _Incoming] = {}
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port.
+
+        Raises:
+            PortInUseError: somebody listens there.
+        """
+        socket = listening.bind(host, port, purpose="Raft peers")
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Incoming(self), sock=socket)
+        return int(socket.getsockname()[1])
+
+    async def stop(self) -> None:
+        """Close everything."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.abort()
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    def admit(self, connection: "_Incoming") -> bool:
+        """Whether one more connection may stay."""
+        if len(self._connections) >= CONNECTIONS_MAX:
+            self.refused += 1
+            return False
+        self._connections.add(connection)
+        return True
+
+    def greet(self, connection: "_Incoming", hello: Hello) -> str:
+        """Check a hello; the reason to refuse it, or nothing."""
+        reason = refusal_of(hello, self.node_id, self._cluster_uid, self._peers)
+        if reason:
+            self.refused += 1
+            _log.error(
+                "peer refused", node_id=self.node_id, address=connection.address, reason=reason
+            )
+            return reason
+        before = self._by_peer.get(hello.source)
+        if before is not None:
+            before.abort()
+        self._by_peer[hello.source] = connection
+        return ""
+
+    def gone(self, connection: "_Incoming") -> None:
+        """A connection has ended."""
+        self._connections.discard(connection)
+        if connection.peer is not None and self._by_peer.get(connection.peer) is connection:
+            del self._by_peer[connection.peer]
+
+
+class _Incoming(asyncio.Protocol):
+    """The server side of one connection."""
+
+    def __init__(self, listener: PeerListener) -> None:
+        self.peer: NodeId | None = None
+        self.address = "?"
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._reader = FrameReader(HELLO_BYTES_MAX)
+        self._transport: asyncio.Transport | None = None
+        self._heard_at = self._loop.time()
+        self._watch = self._loop.call_later(HELLO_TIMEOUT_S, self._check_idle)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.address = str((transport.get_extra_info("peername") or "?")[0])
+        if not self._listener.admit(self):
+            self.abort()
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_at = self._loop.time()
+        try:
+            frames = self._reader.feed(data)
+            if frames and self.peer is None:
+                self._introduce(frames.pop(0))
+            if frames and self.peer is not None:
+                self._receive(self.peer, frames)
+        except WireError as error:
+            _log.error(
+                "peer connection closed",
+                node_id=self._listener.node_id,
+                peer=self.peer,
+                address=self.address,
+                reason=error,
+            )
+            self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._watch.cancel()
+        self._listener.gone(self)
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _introduce(self, body: bytes) -> None:
+        assert self._transport is not None
+        hello = decode_hello(body)
+        refusal = self._listener.greet(self, hello)
+        self._transport.write(frame(refusal.encode()))
+        if refusal:
+            self._transport.close()
+            return
+        self.peer = hello.source
+        self._reader.bytes_max = FRAME_BYTES_MAX
+
+    def _receive(self, peer: NodeId, frames: list[bytes]) -> None:
+        assert self._transport is not None
+        bodies = [body for body in frames if body]
+        if len(bodies) < len(frames):
+            self._transport.write(PING)
+        if bodies:
+            self._listener.receive(peer, bodies)
+
+    def _check_idle(self) -> None:
+        silent_s = self._loop.time() - self._heard_at
+        if self.peer is None or silent_s > IDLE_MAX_S:
+            self.abort()
+            return
+        self._watch = self._loop.call_later(IDLE_MAX_S - silent_s + 0.1, self._check_idle)

@@ -1,0 +1,47 @@
+"""What a node tells about itself: values, taken when asked for."""
+
+import msgspec
+from gantry_protocol.types import Index, NodeId, Term
+
+from gantry_controller.raft.state import Role
+
+
+class NodeStatus(msgspec.Struct, frozen=True):
+    """The node's place in the quorum.
+
+    Attributes:
+        serving: it leads, and has applied an entry of its own term, hence everything before it.
+    """
+
+    role: Role
+    term: Term
+    leader: NodeId | None
+    serving: bool
+
+
+class PeerStatus(msgspec.Struct, frozen=True):
+    """One other member, as this node sees it.
+
+    Attributes:
+        match_index: how far its log is known to agree; None where this node does not lead.
+        last_contact_ms: since its last message; None if there was none.
+        connected: it can be sent to.
+        counted: its word counts (``raft.admission``); None where this node does not lead.
+    """
+
+    node_id: NodeId
+    match_index: Index | None
+    last_contact_ms: int | None
+    connected: bool
+    counted: bool | None
+
+
+class NodeStats(msgspec.Struct):
+    """Plain counters since the start."""
+
+    passes: int = 0
+    proposals: int = 0
+    proposals_refused: int = 0
+    reads: int = 0
+    entries_applied: int = 0
+    leader_changes: int = 0
