@@ -9,6 +9,7 @@ weaker, is passed on as a hint (``raft.election.leader_lost``).
 import asyncio
 import contextlib
 from collections.abc import Callable
+from typing import cast
 
 from gantry_protocol import hosts
 from gantry_protocol.errors import FrameError, ResolveError
@@ -48,8 +49,7 @@ class _Outgoing(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         transport.write(encode_hello(self._hello))
 
     def data_received(self, data: bytes) -> None:

@@ -6,6 +6,7 @@ peer sends is closed; one of the same peer replaces the one before it. Connectio
 
 import asyncio
 from collections.abc import Callable
+from typing import cast
 
 from gantry_protocol.errors import WireError
 from gantry_protocol.process import listening, log
@@ -115,8 +116,7 @@ class _Incoming(asyncio.Protocol):
         self._watch = self._loop.call_later(HELLO_TIMEOUT_S, self._check_idle)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         self.address = str((transport.get_extra_info("peername") or "?")[0])
         if not self._listener.admit(self):
             self.abort()
