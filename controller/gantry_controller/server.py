@@ -1,0 +1,276 @@
+"""One controller process: every part made, joined, started and stopped in order.
+
+The data directory belongs to one node of one quorum; anything else in it is refused before anything
+is written. The Raft node starts first, since every other part asks it; readiness means that the
+ports are served, not that there is a quorum (pods of a quorum must find each other to make one).
+"""
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gantry_protocol.admin import PeerView, QuorumView
+from gantry_protocol.errors import ConfigError
+from gantry_protocol.headers.controller import GetMetadataResponseHeader
+from gantry_protocol.process import log
+from gantry_protocol.process.datadir import DataDir
+from gantry_protocol.process.probes import HttpServer
+from gantry_protocol.remoting.server import Connection, RemotingServer
+
+from gantry_controller.admin.api import AdminApi
+from gantry_controller.admin.metrics import Metrics, RaftFigures
+from gantry_controller.admin.watch import WatchHub
+from gantry_controller.liveness.watchman import Watchman
+from gantry_controller.metadata.machine import MetadataStateMachine
+from gantry_controller.metadata.state import BrokerGroup
+from gantry_controller.nameserver.imports import Imports
+from gantry_controller.nameserver.requests import NameRequests
+from gantry_controller.node.node import RaftNode
+from gantry_controller.node.options import NodeOptions
+from gantry_controller.remoting.control import ControllerRequests
+from gantry_controller.remoting.desk import Desk
+from gantry_controller.remoting.forwarder import Forwarder
+from gantry_controller.remoting.notifier import Notifier
+from gantry_controller.settings import ControllerSettings, Peer, read_token
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+LOG_DIRECTORY = "raft"
+LOCK_WAIT_S = 10.0  # the predecessor of a restarted pod may still be closing its log
+STOP_GRACE_S = 0.5
+
+_log = log.get("controller")
+
+
+class Controller:
+    """A running node; ``start`` it, and ``stop`` it even if ``start`` failed.
+
+    Attributes:
+        ports: what is listened on, by purpose: raft, remoting, nameserver, http.
+    """
+
+    def __init__(self, settings: ControllerSettings) -> None:
+        """Nothing is opened yet."""
+        self.settings = settings
+        self.ports: dict[str, int] = {}
+        self.machine = MetadataStateMachine()
+        self._members = {peer.node_id: peer for peer in settings.members}
+        self.node = RaftNode(self._node_options(), self.machine)
+        self.watchman = Watchman(
+            self.machine,
+            self.node.propose,
+            default_timeout_s=settings.heartbeat_timeout_ms / 1000,
+        )
+        self.forwarder = Forwarder(lambda node: self._members[node].remoting_address)
+        self.notifier = Notifier(self._is_leading, self._living_addresses)
+        self.machine.add_listener(self.notifier.applied)
+        self.imports = Imports(self.machine, self.node.propose, self._is_leading)
+        self.hub = WatchHub(self.machine, self.node.read)
+        self.desk = Desk(self.node, self.forwarder)
+        self._add_handlers()
+        self._servers = {
+            name: RemotingServer(self.desk.handle, on_close=self._connection_closed)
+            for name in ("remoting", "nameserver")
+        }
+        self._http = HttpServer(ready=self._ready, token=self._token)
+        self._add_http()
+        self.node.add_role_listener(self._role_changed)
+        self._directory: DataDir | None = None
+        self._started: list[Callable[[], Awaitable[None]]] = []  # to undo, last first
+
+    def _node_options(self) -> NodeOptions:
+        settings = self.settings
+        return NodeOptions(
+            cluster_uid=settings.cluster_uid,
+            node_id=settings.number,
+            peers={peer.node_id: peer.raft_address for peer in settings.members},
+            directory=settings.data_dir / LOG_DIRECTORY,
+            bind=settings.bind,
+            port=settings.raft_port,
+            election_timeout_ms=settings.election_timeout_ms,
+        )
+
+    def _add_handlers(self) -> None:
+        ControllerRequests(
+            self.desk,
+            self.machine,
+            self.watchman,
+            describe=self._describe_metadata,
+            listing=self._listing,
+            default_timeout_s=self.settings.heartbeat_timeout_ms / 1000,
+            refresh=self.imports.refreshed,
+        )
+        NameRequests(self.desk, self.machine, self.imports)
+
+    def _add_http(self) -> None:
+        metrics = Metrics(
+            self._figures,
+            self.machine,
+            self.watchman,
+            self.desk,
+            self.forwarder,
+            self.notifier,
+            self.hub,
+        )
+        self._http.registry.register(metrics)
+        api = AdminApi(
+            self.node,
+            self.machine,
+            self.watchman,
+            self.hub,
+            describe=self._describe_quorum,
+            leader_http=self._leader_http,
+        )
+        api.add_to(self._http)
+
+    # ---- life
+
+    async def start(self) -> None:
+        """Opens the data directory, recovers the log, serves every port.
+
+        Raises:
+            GantryError: one sentence that says what is in the way.
+        """
+        settings = self.settings
+        if settings.admin_token_file is not None:
+            read_token(settings.admin_token_file)
+        identity = {"cluster_uid": settings.cluster_uid, "node_id": str(settings.number)}
+        self._directory = await DataDir.open_async(
+            settings.data_dir, "controller", identity, LOCK_WAIT_S
+        )
+        self.ports["raft"] = await self.node.start()
+        self._started.append(self.node.stop)
+        self.watchman.start()
+        self.imports.start()
+        self.hub.start()
+        for name, port in (
+            ("remoting", settings.remoting_port),
+            ("nameserver", settings.nameserver_port),
+        ):
+            server = self._servers[name]
+            self.ports[name] = await server.start(settings.bind, port)
+            self._started.append(partial(server.stop, STOP_GRACE_S))
+        self.ports["http"] = await self._http.start(settings.bind, settings.http_port)
+        self._started.append(self._http.stop)
+        _log.info("controller serves", node=settings.number, name=settings.name, **self.ports)
+
+    async def stop(self) -> None:
+        """Stops everything in the reverse order; harmless at any point of ``start``."""
+        self.hub.stop()
+        self.imports.stop()
+        while self._started:
+            await self._started.pop()()
+        await self.watchman.stop()
+        self.desk.close()
+        await self.notifier.close()
+        await self.forwarder.close()
+        if self._directory is not None:
+            self._directory.close()
+
+    # ---- what the parts ask
+
+    def _is_leading(self) -> bool:
+        return self.node.is_serving_leader
+
+    def _role_changed(self) -> None:
+        leading = self._is_leading()
+        self.watchman.role_changed(leading=leading)
+        self.imports.role_changed(leading=leading)
+        self.hub.role_changed(leading=leading)
+
+    def _connection_closed(self, connection: Connection) -> None:
+        self.watchman.connection_closed(connection.id)
+        self.imports.connection_closed(connection.id)
+
+    def _living_addresses(self, group: BrokerGroup) -> list[str]:
+        return [member.address for member in group.members if self.watchman.is_alive(group, member)]
+
+    def _leader(self) -> Peer | None:
+        leader = self.node.leader_id
+        return None if leader is None else self._members.get(leader)
+
+    def _leader_http(self) -> str | None:
+        leader = self._leader()
+        return None if leader is None else leader.http_url
+
+    def _describe_metadata(self) -> GetMetadataResponseHeader:
+        leader = self._leader()
+        return GetMetadataResponseHeader(
+            group=self.settings.cluster_uid,
+            is_leader=self._is_leading(),
+            peers="".join(
+                f"n{peer.node_id}:{peer.remoting_address};" for peer in self._members.values()
+            ),
+            controller_leader_id=None if leader is None else f"n{leader.node_id}",
+            controller_leader_address=None if leader is None else leader.remoting_address,
+        )
+
+    def _describe_quorum(self) -> QuorumView:
+        leader = self._leader()
+        return QuorumView(
+            cluster_uid=self.settings.cluster_uid,
+            node_id=self.settings.number,
+            name=self.settings.name,
+            term=self.node.term,
+            role=self.node.role.value,
+            leader_id=None if leader is None else leader.node_id,
+            leader_name=None if leader is None else leader.name,
+            leader_http=None if leader is None else leader.http_url,
+            commit_index=self.node.commit_index,
+            applied_index=self.node.applied_index,
+            peers=self._peer_views(),
+        )
+
+    def _peer_views(self) -> list[PeerView]:
+        known = {status.node_id: status for status in self.node.peer_status()}
+        views = []
+        for peer in self._members.values():
+            status = known.get(peer.node_id)
+            views.append(
+                PeerView(
+                    id=peer.node_id,
+                    name=peer.name,
+                    address=peer.raft_address,
+                    match_index=None if status is None else status.match_index,
+                    last_contact_ms=None if status is None else status.last_contact_ms,
+                )
+            )
+        return views
+
+    def _figures(self) -> RaftFigures:
+        node = self.node
+        return RaftFigures(self._is_leading(), node.term, node.commit_index, node.applied_index)
+
+    def _listing(self) -> dict[str, str]:
+        """The settings as 1010 lists them; the token itself is in none of them."""
+        return {key: str(value) for key, value in self.settings.model_dump().items()}
+
+    def _ready(self) -> tuple[bool, str]:
+        serving = "http" in self.ports
+        return serving, "serving" if serving else "starting"
+
+    def _token(self) -> str:
+        """Read on each request, so that a rotated token takes effect; empty admits nobody."""
+        file = self.settings.admin_token_file
+        if file is None:
+            return ""
+        try:
+            return read_token(file)
+        except ConfigError as error:
+            _log.warning("admin token cannot be read", why=error)
+            return ""
+
+
+async def serve(settings: ControllerSettings, stop: asyncio.Event) -> None:
+    """Runs a controller until ``stop`` is set.
+
+    Raises:
+        GantryError: it cannot start; one sentence says why and what to do.
+    """
+    controller = Controller(settings)
+    try:
+        await controller.start()
+        await stop.wait()
+    finally:
+        await controller.stop()
