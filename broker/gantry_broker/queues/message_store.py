@@ -23,7 +23,7 @@ from gantry_protocol.records import (
 )
 from gantry_protocol.types import Offset
 
-from gantry_broker.log import CommitLog, CutRefusedError, LogFailedError
+from gantry_broker.log import CommitLog, LogFailedError
 from gantry_broker.log.units import parse_unit
 from gantry_broker.queues import reads, state_file
 from gantry_broker.queues.dispatcher import Dispatcher
@@ -205,12 +205,8 @@ class MessageStore:
             CutRefusedError: ``to`` lies below what is confirmed here.
         """
         assert self._next is None, "a master's log is never cut"
-        if to < self.dispatched:
-            raise CutRefusedError(
-                f"The store in {self._directory} is not cut at {to}: it has served everything up to"
-                f" {self.dispatched} as confirmed."
-            )
         self.log.truncate(to)
+        assert to >= self.dispatched, "the log's floor is at least what was dispatched"
 
     def reset(self, to: Offset) -> None:
         """Throw everything away and begin an empty log at ``to``; durable on return."""

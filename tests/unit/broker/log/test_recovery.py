@@ -132,6 +132,14 @@ def test_the_callers_floor_counts_too(crashed: Path) -> None:
     log.close()
 
 
+def test_damage_that_only_the_callers_floor_speaks_for_is_explained(crashed: Path) -> None:
+    flushed, size = _flushed_bytes(crashed), (crashed / FIRST).stat().st_size
+    logs.flip(crashed / FIRST, flushed + 100)
+    error = _refused(crashed, confirm_floor=Offset(size))
+    assert (error.file, error.offset) == (crashed / FIRST, flushed)
+    assert "body's CRC" in str(error)
+
+
 @pytest.fixture
 def closed(tmp_path: Path) -> Path:
     """Several segments, all confirmed, cleanly closed."""

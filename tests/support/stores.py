@@ -1,0 +1,52 @@
+"""Message stores for tests: records, and a master that confirms when it is told to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gantry_broker.queues import MessageStore, StoredAt
+from gantry_protocol.records import MessageRecord
+from gantry_protocol.types import Offset
+
+SEGMENT_BYTES = 1 << 16
+HOST = ("10.0.0.2", 10911)
+
+
+def message(
+    topic: str = "T", queue_id: int = 0, body: bytes = b"hello", *, tag: str | None = None
+) -> MessageRecord:
+    """A record without positions."""
+    return MessageRecord(
+        topic=topic,
+        queue_id=queue_id,
+        body=body,
+        properties="" if tag is None else f"TAGS\x01{tag}\x02",
+        born_host=("10.0.0.1", 4000),
+        store_host=HOST,
+    )
+
+
+def open_store(directory: Path, *, master: bool = True) -> MessageStore:
+    """A store, by default the master's."""
+    store = MessageStore.open(directory, SEGMENT_BYTES)
+    if master:
+        store.take_mastership()
+    return store
+
+
+def put(store: MessageStore, *records: MessageRecord, now_ms: int = 1000) -> list[StoredAt]:
+    """Append, not confirmed."""
+    return store.put(records, now_ms=now_ms)
+
+
+def confirm(store: MessageStore, upto: int | None = None) -> None:
+    """Flush everything and confirm it, or what is below `upto`."""
+    store.log.flush()
+    store.dispatch(store.log.end if upto is None else Offset(upto))
+
+
+def as_replica(store: MessageStore) -> MessageStore:
+    """Open the same directory again without mastership, after a clean end."""
+    directory = store._directory
+    store.close()
+    return open_store(directory, master=False)
