@@ -50,7 +50,7 @@ class _Outgoing(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
-        transport.write(encode_hello(self._hello))
+        self._transport.write(encode_hello(self._hello))
 
     def data_received(self, data: bytes) -> None:
         self.heard_at = self._loop.time()
