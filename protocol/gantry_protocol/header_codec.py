@@ -180,9 +180,7 @@ def _decode_pairs(data: bytes, position: int) -> dict[str, str]:
         key, position = _take_text(data, position + _INT16.size, key_size)
         (value_size,) = _INT32.unpack_from(data, position)
         value, position = _take_text(data, position + _INT32.size, value_size)
-        if (
-            key and value
-        ):  # upstream reads a text of length zero as null, and a null is as good as absent
+        if key and value:  # upstream reads an empty text as null, which is as good as absent
             ext[key] = value
     return ext
 

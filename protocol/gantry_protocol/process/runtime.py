@@ -76,7 +76,10 @@ class _Supervisor:
 
     def _on_unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if error is None or isinstance(error, OSError):  # e.g. accept() without free descriptors
+        ours = context.keys() & {"task", "future", "handle"}
+        if error is None or (isinstance(error, OSError) and not ours):
+            # A socket's trouble, such as accept() without free descriptors. The same error in a
+            # task of ours may be a disk's, and ends the process.
             _log.warning("event loop trouble", what=context.get("message"), error=error)
             return
         if self.failure is None:

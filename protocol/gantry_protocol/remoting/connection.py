@@ -87,7 +87,11 @@ class Connection(asyncio.Protocol):
     # What the owner calls, always on the loop's thread.
 
     def send(self, command: RemotingCommand) -> None:
-        """Send a request of ours (40, 39, …) to the client; dropped when closed."""
+        """Send a request of ours (40, 39, …) to the client; dropped when closed.
+
+        Raises:
+            FrameError: it does not fit a frame.
+        """
         if not self.closed and self._pipe is None:
             self._enqueue(encode(command))
 

@@ -82,6 +82,7 @@ class RemotingServer:
         self._sweeper: asyncio.TimerHandle | None = None
         self._dirty: list[Connection] = []  # have output to flush at the end of this loop turn
         self._answered = asyncio.Event()  # set when the last unanswered request is answered
+        self._gone = asyncio.Event()  # set when the last connection ended
         self._quiet_until_s = 0.0  # handler errors are not logged before
 
     async def start(self, host: str, port: int) -> int:
@@ -121,13 +122,21 @@ class RemotingServer:
 
     async def _wait_closed(self) -> None:
         """Until the event loop has let go of every connection; stubborn ones are aborted."""
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + _CLOSE_WAIT_S
-        while self.connections:
-            if loop.time() >= deadline_s:
-                for connection in list(self.connections.values()):
-                    connection.abort()
-            await asyncio.sleep(0 if loop.time() >= deadline_s else 0.001)
+        if await self._all_gone():
+            return
+        for connection in list(self.connections.values()):
+            connection.abort()
+        if not await self._all_gone():
+            _log.warning("connections outlived the stop", connections=len(self.connections))
+
+    async def _all_gone(self) -> bool:
+        """Whether the last connection ends within ``_CLOSE_WAIT_S``."""
+        if not self.connections:
+            return True
+        self._gone.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._gone.wait(), _CLOSE_WAIT_S)
+        return not self.connections
 
     # What connections call.
 
@@ -146,6 +155,8 @@ class RemotingServer:
         if self.connections.pop(connection.id, None) is None:
             return
         self.stats.connections = len(self.connections)
+        if not self.connections:
+            self._gone.set()
         self.note_answered()
         if self._on_close is not None:
             self._on_close(connection)

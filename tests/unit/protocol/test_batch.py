@@ -58,7 +58,7 @@ def test_lengths_that_lead_out_are_refused() -> None:
     for position in (16, 23):
         body = bytearray(GOLDEN)
         body[position : position + 2] = b"\xff\xff"
-        with pytest.raises(RecordError):
+        with pytest.raises(RecordError, match=r"claims -\d+ bytes"):
             split_batch(bytes(body))
 
 

@@ -161,6 +161,14 @@ def test_other_bodies_are_refused_with_a_reason(data: bytes, words: str) -> None
     assert words in str(refusal.value)
 
 
+def test_large_bodies_are_not_read_the_slow_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[bytes] = []
+    monkeypatch.setattr("gantry_protocol.bodies.codec.quote_keys", read.append)
+    with pytest.raises(BodyError):
+        b.decode_body(b.SyncStateSetBody, b"{1:" + bytes(1024 * 1024))
+    assert read == []
+
+
 def test_topic_stats_are_written_as_java_does() -> None:
     table = {MQ: b.TopicOffset(1700000000000, 9, 0)}
     written = b.encode_topic_stats(table)

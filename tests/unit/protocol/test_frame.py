@@ -121,6 +121,20 @@ def test_what_stood_before_malformed_bytes_is_still_served(data: bytes) -> None:
     assert [command.code for command in refusal.value.before] == [105, 105]
 
 
+@pytest.mark.parametrize("name", ["binary remark negative", "binary key negative"])
+def test_a_negative_length_is_never_walked_back_along(name: str) -> None:
+    with pytest.raises(FrameError, match="text of -1 bytes"):
+        FrameDecoder().feed(MALFORMED[name])
+
+
+def test_empty_texts_of_a_binary_header_are_absent() -> None:
+    command = RemotingCommand(
+        code=1, remark="", ext={"": "x", "a": "", "b": "y"}, serialize_type=SerializeType.ROCKETMQ
+    )
+    (got,) = FrameDecoder().feed(encode(command))
+    assert (got.remark, got.ext) == (None, {"b": "y"})
+
+
 def test_the_largest_frame_passes_and_one_byte_more_does_not() -> None:
     command = RemotingCommand(code=10)
     room = MAX_FRAME_BYTES - len(encode(command))

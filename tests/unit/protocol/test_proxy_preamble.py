@@ -75,8 +75,13 @@ def test_a_preamble_counts_only_at_the_very_start() -> None:
 
 
 def test_a_preamble_twice_is_refused() -> None:
+    preamble = PREAMBLES["v1 IPv4"][0]
     with pytest.raises(FrameError):
-        FrameDecoder().feed(PREAMBLES["v1 IPv4"][0] * 2)
+        FrameDecoder().feed(preamble * 2)
+    decoder = FrameDecoder()
+    decoder.feed(preamble)
+    with pytest.raises(FrameError):
+        decoder.feed(preamble)
 
 
 def test_connections_we_opened_expect_none() -> None:

@@ -59,7 +59,12 @@ def test_anything_unforeseen_ends_with_its_traceback(error: Exception) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "code"), [(ValueError("in a task"), 70), (GantryError("In a task."), 2)]
+    ("error", "code"),
+    [
+        (ValueError("in a task"), 70),
+        (OSError(28, "No space left on device"), 70),
+        (GantryError("In a task."), 2),
+    ],
 )
 def test_a_task_that_dies_ends_the_process(error: Exception, code: int) -> None:
     async def die() -> None:
@@ -70,7 +75,7 @@ def test_a_task_that_dies_ends_the_process(error: Exception, code: int) -> None:
         await asyncio.sleep(0)
         del task
         gc.collect()
-        await stop.wait()
+        await asyncio.wait_for(stop.wait(), 10)
 
     got, text = _run(main)
     assert got == code
@@ -80,7 +85,7 @@ def test_a_task_that_dies_ends_the_process(error: Exception, code: int) -> None:
 def test_a_callback_that_fails_ends_the_process() -> None:
     async def main(stop: asyncio.Event) -> None:
         asyncio.get_running_loop().call_soon(lambda: 1 // 0)
-        await stop.wait()
+        await asyncio.wait_for(stop.wait(), 10)
 
     code, text = _run(main)
     assert code == 70
@@ -93,7 +98,7 @@ def test_a_signal_sets_the_stop_event(number: signal.Signals) -> None:
 
     async def main(stop: asyncio.Event) -> None:
         os.kill(os.getpid(), number)
-        await stop.wait()
+        await asyncio.wait_for(stop.wait(), 10)
         cleaned.append(True)
 
     assert _run(main) == (0, "")
@@ -103,7 +108,7 @@ def test_a_signal_sets_the_stop_event(number: signal.Signals) -> None:
 def test_a_second_signal_cancels() -> None:
     async def main(stop: asyncio.Event) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
-        await stop.wait()
+        await asyncio.wait_for(stop.wait(), 10)
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.Event().wait()
 
