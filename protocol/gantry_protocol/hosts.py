@@ -3,8 +3,7 @@
 A cluster without DNS (``gantry local``) hands its processes a JSON file ``{"name": "127.77.0.1",
 ...}`` in the variable ``GANTRY_HOSTS``; a name found there wins over DNS. The file is read again
 when its modification time, size or inode changes, so pods may come and go. DNS is asked through the
-event loop, never in it. Nothing is cached beyond the
-file: a pod that moves must be found at once.
+event loop, never in it. Nothing is cached beyond the file: a pod that moves must be found at once.
 """
 
 import asyncio

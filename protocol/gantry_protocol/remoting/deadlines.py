@@ -21,6 +21,7 @@ class Deadlines:
         self._live: dict[int, float] = {}
         self._heap: list[tuple[float, int]] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_s = 0.0  # uvloop's handle of a timer that is due already has no ``when``
 
     def __len__(self) -> int:
         return len(self._live)
@@ -32,7 +33,7 @@ class Deadlines:
         deadline_s = loop.time() + timeout_s
         self._live[key] = deadline_s
         heapq.heappush(self._heap, (deadline_s, key))
-        if self._timer is None or deadline_s < self._timer.when():
+        if self._timer is None or deadline_s < self._timer_due_s:
             self._arm(loop, deadline_s)
 
     def remove(self, key: int) -> None:
@@ -54,6 +55,7 @@ class Deadlines:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = loop.call_at(deadline_s, self._fire)
+        self._timer_due_s = deadline_s
 
     def _fire(self) -> None:
         loop = asyncio.get_running_loop()
