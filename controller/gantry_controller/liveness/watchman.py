@@ -61,6 +61,8 @@ class Watchman:
         self._probes = Probes(self.table)
         self._knocks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_s = 0.0  # uvloop's handle of a timer that is due already has no ``when``
+        self._armed_s = 0.0  # when it was set; what was due before that is not late
         self._sweeper: asyncio.TimerHandle | None = None
         self._stopped = False
         machine.add_listener(self._applied)
@@ -155,16 +157,17 @@ class Watchman:
         if not due:
             return
         if self._timer is not None:
-            if self._timer.when() <= min(due):
+            if self._timer_due_s <= min(due):
                 return
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_at(min(due), self._turn)
+        self._timer_due_s, self._armed_s = min(due), self._now_s()
+        self._timer = asyncio.get_running_loop().call_at(self._timer_due_s, self._turn)
 
     def _turn(self) -> None:
         now_s = self._now_s()
-        assert self._timer is not None
-        if now_s - self._timer.when() > STALL_S:
-            _log.warning("process stood still", seconds=round(now_s - self._timer.when(), 3))
+        late_s = now_s - max(self._timer_due_s, self._armed_s)
+        if late_s > STALL_S:
+            _log.warning("process stood still", seconds=round(late_s, 3))
             self._overseer.did_not_listen(now_s)
         self._timer = None
         for trigger in self._overseer.take(now_s, GROUPS_PER_TURN):
