@@ -30,6 +30,7 @@ class Link(asyncio.Protocol):
         received: called with this link and each message.
         closed: called with this link once it has ended, unless we closed it ourselves.
         writable: called with this link when it can take more after it was congested.
+        gone: called with this link when its socket is gone, whoever closed it.
 
     Attributes:
         peer: ``ip:port`` of the other side, empty before the connection is there.
@@ -46,6 +47,7 @@ class Link(asyncio.Protocol):
         received: Callable[["Link", Received], None],
         closed: Callable[["Link"], None],
         writable: Callable[["Link"], None],
+        gone: Callable[["Link"], None],
     ) -> None:
         """A link without a connection yet."""
         self.number = number
@@ -57,6 +59,7 @@ class Link(asyncio.Protocol):
         self._received = received
         self._closed = closed
         self._writable = writable
+        self._gone = gone
         self._decoder = Decoder()
         self._transport: asyncio.Transport | None = None
         self._ended = False
@@ -86,6 +89,12 @@ class Link(asyncio.Protocol):
             if transport.get_write_buffer_size():
                 asyncio.get_running_loop().call_later(_CLOSE_GRACE_S, transport.abort)
 
+    def abort(self) -> None:
+        """End the link now; what was not sent is dropped."""
+        self._ended = True
+        if self._transport is not None:
+            self._transport.abort()
+
     # What the event loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -106,6 +115,7 @@ class Link(asyncio.Protocol):
         if not self._ended:
             self._ended = True
             self._closed(self)
+        self._gone(self)
 
     def pause_writing(self) -> None:
         """The other side does not read fast enough."""

@@ -22,6 +22,7 @@ from gantry_broker.replica.messages import Farewell, Message
 
 MAX_LINKS = 64  # a group has at most nine members; the rest is for links that are just ending
 HELLO_WITHIN_S = 2.0
+STOP_WITHIN_S = 0.5  # for the last bytes of links that end with us
 CONNECT_TIMEOUT_S = 0.5  # members are near; a dead machine must not hold up the next attempt
 
 _log = log.get("ha")
@@ -51,9 +52,12 @@ class ReplicationLinks:
         self._writable = writable
         self._links: dict[int, Link] = {}
         self._greeted: set[int] = set()
+        self._sockets: set[Link] = set()
         self._accepted = 0
         self._connecting: dict[int, asyncio.Task[None]] = {}
         self._listener: asyncio.Server | None = None
+        self._no_sockets = asyncio.Event()
+        self._no_sockets.set()
 
     async def start(self, host: str, port: int) -> int:
         """Listen for replicas; returns the port.
@@ -78,9 +82,12 @@ class ReplicationLinks:
         tasks = list(self._connecting.values())
         for task in tasks:
             task.cancel()
-        for task in tasks:
-            with suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*tasks, return_exceptions=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_WITHIN_S):
+                await self._no_sockets.wait()
+        for link in list(self._sockets):
+            link.abort()
 
     # ---- what the core wants
 
@@ -143,9 +150,17 @@ class ReplicationLinks:
             received=self._received,
             closed=self._ended,
             writable=lambda _: self._writable(),
+            gone=self._gone,
         )
 
+    def _gone(self, link: Link) -> None:
+        self._sockets.discard(link)
+        if not self._sockets:
+            self._no_sockets.set()
+
     def _opened(self, link: Link) -> None:
+        self._sockets.add(link)
+        self._no_sockets.clear()
         if link.number < 0:
             self._deliver(ev.LinkOpened(link.number))
             return

@@ -1,0 +1,307 @@
+"""Where requests go: served, held, handed on, cut; over real sockets with imagined roles."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from gantry_broker import routing
+from gantry_broker.routing import ClientRouter
+from gantry_protocol.codes import RequestCode
+from gantry_protocol.command import RemotingCommand, reply, request
+from gantry_protocol.errors import RemotingError
+from gantry_protocol.proxy_preamble import build_v1
+from gantry_protocol.remoting.client import RemotingClient
+from gantry_protocol.remoting.connection import Connection
+from gantry_protocol.remoting.server import RemotingServer
+
+READ, WRITE = RequestCode.GET_MAX_OFFSET, RequestCode.SEND_MESSAGE_V2
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not holds():
+            await asyncio.sleep(0.001)
+
+
+class Member:
+    """One broker whose role the test decides."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.serving = self.leaving = False
+        self.master = ""
+        self.asked = 0
+        self.peers: list[tuple[str, bool]] = []
+        self.router = ClientRouter(
+            serving=lambda: self.serving,
+            leaving=lambda: self.leaving,
+            master_address=lambda: self.master,
+            ask=self._ask,
+        )
+        self.server = RemotingServer(self.router.handle, on_close=self.router.connection_closed)
+        self.address = ""
+        self._clients: list[RemotingClient] = []
+
+    def _ask(self) -> None:
+        self.asked += 1
+
+    def _serve(self, conn: Connection, command: RemotingCommand) -> RemotingCommand:
+        self.peers.append((conn.peer, conn.proxied))
+        return reply(command, remark=self.name)
+
+    async def start(self) -> Member:
+        self.address = f"127.0.0.1:{await self.server.start('127.0.0.1', 0)}"
+        return self
+
+    async def stop(self) -> None:
+        for client in self._clients:
+            client.close()
+        self.router.close()
+        await self.server.stop(0)
+
+    def become_master(self) -> None:
+        self.serving, self.master = True, ""
+        self.router.processor = self._serve
+        self.router.role_changed()
+
+    def follow(self, master: str) -> None:
+        self.serving, self.master = False, master
+        self.router.processor = None
+        self.router.role_changed()
+
+    async def client(self) -> RemotingClient:
+        client = await RemotingClient().connect(self.address)
+        self._clients.append(client)
+        return client
+
+
+@pytest.fixture
+async def members() -> AsyncIterator[tuple[Member, Member]]:
+    one, other = await Member("one").start(), await Member("other").start()
+    yield one, other
+    await one.stop()
+    await other.stop()
+
+
+async def ask(client: RemotingClient, code: int = READ) -> str | None:
+    return (await client.call(request(code), 5)).remark
+
+
+async def test_the_master_serves(members: tuple[Member, Member]) -> None:
+    one, _ = members
+    one.become_master()
+    assert await ask(await one.client()) == "one"
+
+
+async def test_a_replica_hands_on_and_says_for_whom(members: tuple[Member, Member]) -> None:
+    one, other = members
+    other.become_master()
+    one.follow(other.address)
+    client = await one.client()
+    assert await ask(client) == await ask(client) == "other"
+    transport = client._transport
+    assert transport is not None
+    host, port = transport.get_extra_info("sockname")
+    assert other.peers == [(f"{host}:{port}", True)] * 2
+    assert (one.router.spliced, one.router.spliced_total) == (1, 1)
+
+
+async def test_requests_wait_for_a_master(members: tuple[Member, Member]) -> None:
+    one, other = members
+    client = await one.client()
+    asking = [asyncio.create_task(ask(client)) for _ in range(3)]
+    await until(lambda: one.router.held == 1)
+    other.become_master()
+    one.follow(other.address)
+    assert await asyncio.gather(*asking) == ["other"] * 3
+    assert one.router.held == 0
+
+
+async def test_requests_wait_for_this_very_broker(members: tuple[Member, Member]) -> None:
+    one, _ = members
+    client = await one.client()
+    asking = asyncio.create_task(ask(client))
+    await until(lambda: one.router.held == 1)
+    one.become_master()
+    assert await asking == "one"
+
+
+async def test_nobody_waits_for_ever(
+    members: tuple[Member, Member], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routing, "HOLD_S", 0.05)
+    one, _ = members
+    client = await one.client()
+    answers = await asyncio.gather(*(client.call(request(READ), 5) for _ in range(3)))
+    assert {answer.code for answer in answers} == {14}
+    assert not client.closed
+    one.become_master()
+    assert await ask(client) == "one", "the connection can be used on"
+
+
+async def test_the_number_of_waiting_connections_is_bounded(
+    members: tuple[Member, Member], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routing, "HELD_MAX", 1)
+    one, _ = members
+    waiting = asyncio.create_task(ask(await one.client()))
+    await until(lambda: one.router.held == 1)
+    assert (await (await one.client()).call(request(READ), 5)).code == 14
+    one.become_master()
+    assert await waiting == "one"
+
+
+async def test_a_dead_master_is_waited_for_and_then_replaced(
+    members: tuple[Member, Member],
+) -> None:
+    """The known master refuses connections: hold on, and ask who is master now."""
+    one, other = members
+    one.follow("127.0.0.1:1")
+    asking = asyncio.create_task(ask(await one.client()))
+    await until(lambda: one.asked > 0 and one.router.held == 1)
+    other.become_master()
+    one.follow(other.address)
+    assert await asking == "other"
+
+
+async def test_pipes_to_an_earlier_master_are_cut(members: tuple[Member, Member]) -> None:
+    one, other = members
+    other.become_master()
+    one.follow(other.address)
+    client = await one.client()
+    assert await ask(client) == "other"
+    one.become_master()
+    await until(lambda: client.closed)
+    assert one.router.spliced == 0
+    assert await ask(await one.client()) == "one"
+
+
+async def test_a_pipe_is_cut_between_requests_where_possible(
+    members: tuple[Member, Member],
+) -> None:
+    """The answer that is under way still arrives; only then the pipe goes."""
+    one, other = members
+    parked: list[tuple[Connection, RemotingCommand]] = []
+    other.become_master()
+    other.router.processor = lambda conn, command: parked.append((conn, command))
+    one.follow(other.address)
+    client = await one.client()
+    asking = asyncio.create_task(ask(client))
+    await until(lambda: len(parked) == 1)
+    one.become_master()
+    await asyncio.sleep(0.05)
+    assert not client.closed
+    conn, command = parked[0]
+    conn.reply(command, reply(command, remark="in time"))
+    assert await asking == "in time"
+    await until(lambda: client.closed)
+
+
+async def test_a_pipe_that_never_answers_is_cut_all_the_same(
+    members: tuple[Member, Member], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routing, "CUT_WITHIN_S", 0.05)
+    one, other = members
+    other.become_master()
+    other.router.processor = lambda conn, command: None
+    one.follow(other.address)
+    client = await one.client()
+    asking = asyncio.create_task(ask(client))
+    await until(lambda: one.router.spliced == 1)
+    one.become_master()
+    with pytest.raises(RemotingError):
+        await asking
+
+
+async def test_a_connection_is_not_handed_on_twice(
+    members: tuple[Member, Member], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two replicas that take each other for the master must not play ball with a client."""
+    monkeypatch.setattr(routing, "PROXIED_HOLD_S", 0.05)
+    one, other = members
+    one.follow(other.address)
+    other.follow(one.address)
+    client = await one.client()
+    with pytest.raises(RemotingError):
+        await ask(client)
+    assert other.router.spliced_total == 0
+    assert other.asked > 0
+
+
+async def test_a_handed_on_connection_waits_for_the_new_master_to_learn_of_its_election(
+    members: tuple[Member, Member],
+) -> None:
+    one, other = members
+    one.follow(other.address)
+    asking = asyncio.create_task(ask(await one.client()))
+    await until(lambda: other.router.held == 1)
+    other.become_master()
+    assert await asking == "other"
+
+
+async def test_a_leaving_master_holds_writes_and_serves_reads(
+    members: tuple[Member, Member],
+) -> None:
+    one, other = members
+    one.become_master()
+    reader, writer = await one.client(), await one.client()
+    assert await ask(writer, WRITE) == "one"
+    one.leaving = True
+    assert await ask(reader) == "one"
+    writing = asyncio.create_task(ask(writer, WRITE))
+    await until(lambda: one.router.held == 1)
+    other.become_master()
+    one.follow(other.address)
+    assert await writing == "other"
+
+
+async def test_a_leaving_master_hands_on_even_what_was_handed_to_it(
+    members: tuple[Member, Member],
+) -> None:
+    one, other = members
+    one.become_master()
+    one.leaving = True
+    host, port = one.address.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    from gantry_protocol.frame import FrameDecoder, encode
+
+    writer.write(build_v1(("10.0.0.9", 1), ("10.0.0.1", 2)) + encode(request(WRITE)))
+    await until(lambda: one.router.held == 1)
+    other.become_master()
+    one.follow(other.address)
+    decoder = FrameDecoder(expect_preamble=False)
+    found: list[RemotingCommand] = []
+    while not found:
+        found += decoder.feed(await reader.read(1000))
+    assert found[0].remark == "other"
+    assert other.peers == [("10.0.0.9:1", True)]
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_cut_all_waits_for_quiet_pipes(members: tuple[Member, Member]) -> None:
+    one, other = members
+    other.become_master()
+    one.follow(other.address)
+    client = await one.client()
+    assert await ask(client) == "other"
+    await one.router.cut_all()
+    assert one.router.spliced == 0
+    await until(lambda: client.closed)
+
+
+async def test_a_client_that_leaves_is_forgotten(
+    members: tuple[Member, Member], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the latest when its time is over: a held connection is not read from."""
+    monkeypatch.setattr(routing, "HOLD_S", 0.05)
+    one, _ = members
+    client = await one.client()
+    asking = asyncio.create_task(ask(client))
+    await until(lambda: one.router.held == 1)
+    client.close()
+    with pytest.raises(RemotingError):
+        await asking
+    await until(lambda: one.router.held == 0)

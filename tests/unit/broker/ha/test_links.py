@@ -1,0 +1,190 @@
+"""Replication links over real sockets: greeting, foreign groups, congestion, bounds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from gantry_broker.ha import links as links_module
+from gantry_broker.ha.links import ReplicationLinks, same_group
+from gantry_broker.ha.wire import Caller, encode
+from gantry_broker.replica import events as ev
+from gantry_broker.replica.messages import Ack, Append, Farewell, Hello
+from gantry_protocol.types import BrokerId, Epoch, EpochEntry, Offset
+
+MINE = Caller("c", "g", "uid")
+HELLO = Hello(
+    epoch=Epoch(1),
+    broker_id=BrokerId(2),
+    incarnation="x",
+    log_start=Offset(0),
+    end=Offset(0),
+    lineage=(),
+)
+ACK = Ack(epoch=Epoch(1), flushed_end=Offset(0))
+
+
+class Side:
+    """One replica's links, and what they delivered."""
+
+    def __init__(self, caller: Caller = MINE) -> None:
+        self.events: list[ev.Event] = []
+        self.writable = 0
+        self.links = ReplicationLinks(lambda: caller, self.events.append, self._writable)
+        self.port = 0
+
+    def _writable(self) -> None:
+        self.writable += 1
+
+    async def listen(self) -> Side:
+        self.port = await self.links.start("127.0.0.1", 0)
+        return self
+
+    async def call(self, other: Side, number: int = -1) -> None:
+        self.links.open(number, f"127.0.0.1:{other.port}")
+        await until(lambda: ev.LinkOpened(number) in self.events)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not holds():
+            await asyncio.sleep(0.001)
+
+
+async def test_messages_arrive_in_order_both_ways() -> None:
+    master, replica = await Side().listen(), Side()
+    await replica.call(master)
+    replica.links.send(-1, HELLO)
+    replica.links.send(-1, ACK)
+    await until(lambda: len(master.events) == 2)
+    assert master.events == [ev.Received(1, HELLO), ev.Received(1, ACK)]
+    farewell = Farewell(epoch=Epoch(1), reason="bye")
+    master.links.send(1, farewell)
+    await until(lambda: ev.Received(-1, farewell) in replica.events)
+    await replica.links.stop()
+    await until(lambda: master.events[-1] == ev.LinkClosed(1))
+    await master.links.stop()
+
+
+async def test_nobody_listening_is_a_closed_link() -> None:
+    replica = Side()
+    replica.links.open(-1, "127.0.0.1:1")
+    await until(lambda: replica.events == [ev.LinkClosed(-1)])
+    await replica.links.stop()
+
+
+@pytest.mark.parametrize(
+    ("theirs", "welcome"),
+    [
+        (Caller("c", "g", "uid"), True),
+        (Caller("c", "g", ""), True),
+        (Caller("c", "g", "other"), False),
+        (Caller("c", "other", "uid"), False),
+        (Caller("other", "g", "uid"), False),
+    ],
+)
+async def test_only_members_of_the_group_are_heard(theirs: Caller, welcome: bool) -> None:
+    assert same_group(MINE, theirs) is welcome
+    master, replica = await Side().listen(), Side(theirs)
+    await replica.call(master)
+    replica.links.send(-1, HELLO)
+    if welcome:
+        await until(lambda: master.events == [ev.Received(1, HELLO)])
+    else:
+        await until(lambda: ev.LinkClosed(-1) in replica.events)
+        (answer,) = [one for one in replica.events if isinstance(one, ev.Received)]
+        assert isinstance(answer.message, Farewell)
+        assert f"this is {MINE.cluster}/{MINE.group}" in answer.message.reason
+        assert master.events == []
+        assert master.links.refused == 1
+    await replica.links.stop()
+    await master.links.stop()
+
+
+async def test_a_link_begins_with_hello() -> None:
+    master, replica = await Side().listen(), Side()
+    await replica.call(master)
+    replica.links.send(-1, ACK)
+    await until(lambda: ev.LinkClosed(-1) in replica.events)
+    assert master.events == []
+    await replica.links.stop()
+    await master.links.stop()
+
+
+async def test_a_silent_stranger_is_shown_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links_module, "HELLO_WITHIN_S", 0.01)
+    master, stranger = await Side().listen(), Side()
+    await stranger.call(master)
+    await until(lambda: ev.LinkClosed(-1) in stranger.events)
+    assert master.links.refused == 1
+    assert master.events == []
+    await stranger.links.stop()
+    await master.links.stop()
+
+
+async def test_links_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links_module, "MAX_LINKS", 2)
+    master, replica = await Side().listen(), Side()
+    for number in (-1, -2, -3):
+        await replica.call(master, number)
+    await until(lambda: ev.LinkClosed(-3) in replica.events)
+    assert len(master.links) == 2
+    await replica.links.stop()
+    await master.links.stop()
+
+
+async def test_malformed_bytes_end_the_link() -> None:
+    master = await Side().listen()
+    reader, writer = await asyncio.open_connection("127.0.0.1", master.port)
+    writer.write(b"".join(encode(HELLO, MINE)))
+    await until(lambda: bool(master.events))
+    writer.write(b"x" * 40)
+    assert await reader.read() == b""
+    assert master.events == [ev.Received(1, HELLO), ev.LinkClosed(1)]
+    writer.close()
+    await writer.wait_closed()
+    await master.links.stop()
+
+
+async def test_a_link_that_cannot_take_more_says_so() -> None:
+    master, replica = await Side().listen(), Side()
+    await replica.call(master)
+    replica.links.send(-1, HELLO)
+    await until(lambda: bool(master.events))
+    transport = replica.links._links[-1]._transport
+    assert transport is not None
+    transport.pause_reading()
+    batch = Append(
+        epoch=Epoch(1),
+        entry=EpochEntry(Epoch(1), Offset(0)),
+        offset=Offset(0),
+        confirm=Offset(0),
+        in_sync=True,
+        data=bytes(256 * 1024),
+    )
+    sent = 0
+    while not master.links.is_congested(1):
+        master.links.send(1, batch)
+        sent += 1
+        assert sent < 200, "the bound is never reached"
+    transport.resume_reading()
+    await until(lambda: master.writable == 1)
+    assert not master.links.is_congested(1)
+    await until(lambda: len(replica.events) == sent + 1)
+    await replica.links.stop()
+    await master.links.stop()
+
+
+async def test_a_closed_link_is_gone_and_says_nothing() -> None:
+    master, replica = await Side().listen(), Side()
+    await replica.call(master)
+    replica.links.send(-1, HELLO)
+    await until(lambda: bool(master.events))
+    replica.links.close(-1)
+    replica.links.send(-1, ACK)
+    await until(lambda: master.events[-1] == ev.LinkClosed(1))
+    assert ev.LinkClosed(-1) not in replica.events
+    assert replica.links.is_congested(-1), "nothing may be fed to it"
+    await replica.links.stop()
+    await master.links.stop()
