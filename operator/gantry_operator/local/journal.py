@@ -80,11 +80,12 @@ class Journal:
         position = 0
         while position < len(content):
             end = content.find(b"\n", position)
-            last = end < 0 or end == len(content) - 1
-            payload = _payload(content[position : end if end >= 0 else len(content)])
+            if end < 0:
+                break  # torn by the end of the process
+            payload = _payload(content[position:end])
             if payload is None:
-                if last:
-                    break  # torn by the end of the process
+                if end == len(content) - 1:
+                    break
                 raise CorruptionError(self._path, position, "the line's checksum does not match")
             if position == 0:
                 self._check_header(payload)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import kopf
 import pytest
-
 from gantry_operator.local.apiserver.admission import Options
 from gantry_operator.local.apiserver.deletion import DeleteOptions
 from gantry_operator.local.apiserver.standalone import StandaloneServer

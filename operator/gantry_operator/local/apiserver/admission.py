@@ -84,6 +84,9 @@ def complete(
     """Defaults and derived fields, in place on a private copy."""
     if resource.key == ("", "services") and not obj.get("spec"):
         obj["spec"] = {}
+    structural.drop_empty(obj["metadata"], resource.schema.child("metadata"))
+    if not resource.custom:
+        structural.drop_empty(obj, resource.schema)
     try:
         structural.apply_defaults(obj, resource.schema)
         if resource.key == CRD_KEY:

@@ -31,7 +31,7 @@ MAX_WATCHES: Final = 1000
 BOOKMARK_INTERVAL_S: Final = 30.0
 FAULTS_PATH: Final = "/gantry-local/faults"
 _HEALTH_PATHS: Final = frozenset({"/livez", "/readyz", "/healthz"})
-_PATH: Final = "gantry.path"
+_PATH: Final = web.RequestKey("path", str)
 _LOG = logging.getLogger("gantry.local.apiserver")
 
 
@@ -158,7 +158,7 @@ class ApiServer:
         return path
 
     async def _dispatch(self, request: web.Request) -> web.StreamResponse:
-        path: str = request[_PATH]
+        path = request[_PATH]
         if path in _HEALTH_PATHS:
             return web.Response(text="ok")
         if path == "/version":

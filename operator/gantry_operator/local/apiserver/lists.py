@@ -90,7 +90,7 @@ class Lists:
 
     def _resume(self, token: str) -> tuple[int, list[Record]]:
         try:
-            key = base64.urlsafe_b64decode(token.encode()).decode()
+            key = base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode()
         except ValueError as error:
             raise bad_request("continue key is not valid") from error
         if key not in self._open:

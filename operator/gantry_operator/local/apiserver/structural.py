@@ -48,6 +48,26 @@ def _declared(schema: Schema, key: str) -> bool:
     return key in schema.properties or schema.additional is not None
 
 
+def drop_empty(value: Any, schema: Schema) -> None:
+    """Drop empty lists and maps in place, as Go's ``omitempty`` does for built-in types.
+
+    Lists with a default (such as ``EndpointSlice.endpoints``) are written out even when empty.
+    """
+    if isinstance(value, list):
+        for item in value:
+            drop_empty(item, schema.element)
+        return
+    if not isinstance(value, dict):
+        return
+    for key in list(value):
+        item, child = value[key], schema.child(key)
+        is_map = child.additional is not None
+        if child.default is UNSET and (item == [] or (item == {} and is_map)):
+            del value[key]
+        else:
+            drop_empty(item, child)
+
+
 def apply_defaults(value: Any, schema: Schema) -> None:
     """Fill absent fields with the schema's defaults, outer before inner, in place."""
     if isinstance(value, dict):

@@ -133,8 +133,7 @@ def _object(value: dict[str, Any], schema: Schema, path: str) -> list[Cause]:
         message = f"Too many: {len(value)}: must have at most {raw['maxProperties']} items"
         causes.append(Cause("FieldValueTooMany", path, message))
     for key, item in value.items():
-        below = f"{prefix}{key}" if key in schema.properties else f"{path}[{key}]"
-        causes += validate(item, schema.child(key), below)
+        causes += validate(item, schema.child(key), f"{prefix}{key}")
     return causes
 
 
@@ -179,7 +178,7 @@ def _string(value: str, schema: Schema, path: str) -> list[Cause]:
         message = f"Too long: may not be more than {raw['maxLength']} bytes"
         causes.append(Cause("FieldValueTooLong", path, message))
     if schema.pattern is not None and not schema.pattern.search(value):
-        why = f"{path} in body should match '{schema.pattern.pattern}'"
+        why = f"{path} in body should match '{raw['pattern']}'"
         causes.append(invalid(path, value, why))
     check = FORMATS.get(raw.get("format", ""))
     if check is not None and not check(value):
