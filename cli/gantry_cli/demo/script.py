@@ -12,6 +12,8 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
+from gantry_protocol.errors import GantryError
+
 from gantry_cli.admin import AdminClient
 from gantry_cli.demo.report import Account, account
 from gantry_cli.trial.load import Load, Pace
@@ -78,8 +80,12 @@ class Play:
                 duration_s=stage.elapsed_s,
             )
 
-    async def _first_ack(self, load: Load) -> float | None:
-        """Start the load; seconds from the start of everything to its first acknowledgement."""
+    async def _first_ack(self, load: Load) -> float:
+        """Start the load; seconds from the start of everything to its first acknowledgement.
+
+        Raises:
+            GantryError: there is none in time, so there is nothing to demonstrate.
+        """
         starting = asyncio.create_task(load.start())
         deadline = time.monotonic() + FIRST_ACK_PATIENCE_S
         try:
@@ -92,8 +98,10 @@ class Play:
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
         if not len(load.acks):
-            self._stage.saw(f"no write was acknowledged: {load.last_trouble}")
-            return None
+            raise GantryError(
+                f"No write was acknowledged in {FIRST_ACK_PATIENCE_S:.0f} s: "
+                f"{load.last_trouble or 'nobody answered'}"
+            )
         ready_s = self._stage.elapsed_s
         self._stage.saw(f"first message acknowledged after {ready_s:.1f} s")
         return ready_s

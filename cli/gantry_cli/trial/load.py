@@ -107,7 +107,8 @@ class Load:
     async def finish_sending(self, patience_s: float) -> None:
         """Start no further message and wait for the ones under way, at most `patience_s`."""
         self._sending.clear()
-        await asyncio.wait(self._lanes, timeout=patience_s)
+        if self._lanes:
+            await asyncio.wait(self._lanes, timeout=patience_s)
 
     async def finish_consuming(self, patience_s: float) -> None:
         """Wait until everything acknowledged was consumed, at most `patience_s`.
