@@ -6,6 +6,7 @@ ports are served, not that there is a quorum (pods of a quorum must find each ot
 """
 
 import asyncio
+import gc
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -271,6 +272,8 @@ async def serve(settings: ControllerSettings, stop: asyncio.Event) -> None:
     controller = Controller(settings)
     try:
         await controller.start()
+        gc.collect()
+        gc.freeze()  # what lives as long as the process need not be walked by each collection
         await stop.wait()
     finally:
         await controller.stop()

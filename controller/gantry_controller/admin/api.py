@@ -43,6 +43,7 @@ from gantry_controller.metadata.state import BrokerGroup
 from gantry_controller.raft.errors import NotLeader, Overloaded
 
 ANSWER_WITHIN_S = 2.5
+GROUPS_PER_TURN = 100  # shown before other work gets its turn: a few milliseconds
 WRITE_WITHIN_S = 5.0  # a watcher that takes nothing for so long is dropped
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -134,9 +135,13 @@ class AdminApi:
     async def _get_groups(self, _: web.Request) -> web.Response:
         await self._catch_up()
         state = self._machine.state
-        groups = sorted(state.living(), key=lambda one: one.key)
-        views = [group_view(group, self._watchman) for group in groups]
-        return _json(GroupList(index=state.index, groups=views))
+        index, groups = state.index, sorted(state.living(), key=lambda one: one.key)
+        views: list[GroupView] = []
+        for group in groups:
+            views.append(group_view(group, self._watchman))
+            if len(views) % GROUPS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        return _json(GroupList(index=index, groups=views))
 
     async def _get_group(self, request: web.Request) -> web.Response:
         await self._catch_up()
@@ -218,13 +223,16 @@ class AdminApi:
     async def _stream(self, watcher: Watcher, response: web.StreamResponse) -> None:
         while True:
             groups, heartbeat = await watcher.next()
-            lines = [watch_event(group, self._watchman).to_json() for group in groups]
-            if heartbeat is not None:
-                beat = WatchEvent(index=heartbeat, heartbeat=True)
-                lines.append(beat.model_dump_json(by_alias=True, exclude_defaults=True))
             try:
-                async with asyncio.timeout(WRITE_WITHIN_S):
-                    await response.write("".join(line + "\n" for line in lines).encode())
+                for start in range(0, len(groups), GROUPS_PER_TURN):
+                    turn = groups[start : start + GROUPS_PER_TURN]
+                    await _write(
+                        response, [watch_event(group, self._watchman).to_json() for group in turn]
+                    )
+                if heartbeat is not None:
+                    beat = WatchEvent(index=heartbeat, heartbeat=True)
+                    line = beat.model_dump_json(by_alias=True, exclude_defaults=True)
+                    await _write(response, [line])
             except TimeoutError:
                 self._hub.dropped += 1
                 _log.warning("watcher dropped, it does not read")
@@ -299,6 +307,12 @@ def _is_declared(group: BrokerGroup, wish: GroupDeclaration) -> bool:
         known.min_in_sync_replicas,
         known.route_address,
     ) == (wish.uid, wish.replicas, wish.min_in_sync_replicas, wish.route_address)
+
+
+async def _write(response: web.StreamResponse, lines: list[str]) -> None:
+    async with asyncio.timeout(WRITE_WITHIN_S):
+        await response.write("".join(line + "\n" for line in lines).encode())
+    await asyncio.sleep(0)
 
 
 async def _body(request: web.Request, model: type[ModelT]) -> ModelT:

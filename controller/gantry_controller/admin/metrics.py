@@ -97,16 +97,14 @@ class Metrics(Collector):
 
     def _groups(self) -> Iterator[Metric]:
         groups = list(self._machine.state.living())
-        alive = sum(
-            self._watchman.is_alive(group, member) for group in groups for member in group.members
-        )
         yield _gauge("groups", "Broker groups on record.", len(groups))
         yield _gauge(
             "groups_without_master",
             "Broker groups on record without a master.",
             sum(group.master_id is None for group in groups),
         )
-        yield _gauge("brokers_alive", "Registered brokers that this node hears.", alive)
+        heard = self._watchman.brokers_heard()
+        yield _gauge("brokers_heard", "Brokers heard within their time-outs by this node.", heard)
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

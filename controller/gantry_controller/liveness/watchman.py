@@ -138,6 +138,11 @@ class Watchman:
         row = rules.row_of(self.table, group, member)
         return None if row is None else self._now_s() - row.seen_s
 
+    def brokers_heard(self) -> int:
+        """Brokers that were heard within their time-outs."""
+        now_s = self._now_s()
+        return sum(now_s <= row.seen_s + row.beat.timeout_s for _, row in self.table.rows())
+
     def _clock(self) -> rules.Clock:
         return self._overseer.clock(self._now_s())
 

@@ -211,7 +211,7 @@ class TestAccess:
         async with admin.session.get("/metrics") as response:
             text = await response.text()
         assert "gantry_controller_groups 1.0" in text
-        assert "gantry_controller_brokers_alive 3.0" in text
+        assert "gantry_controller_brokers_heard 3.0" in text
         assert 'gantry_controller_requests_total{code="1003"} 3.0' in text
         assert "gantry_controller_raft_applied_index 3.0" in text
 
