@@ -34,9 +34,14 @@ def create_topic(state: MetadataState, event: CreateTopic) -> Result:
         return refuse(ResponseCode.INVALID_PARAMETER, problem)
     keys = _addressed(state, event.cluster, event.name)
     if not keys:
+        what = f"no broker group {event.name}" if event.name else "no broker group at all"
+        where = f" in cluster {event.cluster}" if event.cluster else ""
+        return refuse(ResponseCode.SYSTEM_ERROR, f"There is {what}{where}")
+    clusters = sorted({cluster for cluster, _ in keys})
+    if len(clusters) > 1:
         return refuse(
-            ResponseCode.SYSTEM_ERROR,
-            f"There is no broker group {event.name or 'at all'} in cluster {event.cluster}",
+            ResponseCode.INVALID_PARAMETER,
+            f"Groups of several clusters ({', '.join(clusters)}) are served here; name one",
         )
     full = [key for key in keys if len(state.topic_table(key).topics) >= TOPICS_PER_GROUP_MAX]
     if full:
@@ -166,7 +171,7 @@ def _addressed(state: MetadataState, cluster: str, name: str) -> list[GroupKey]:
     if name:
         group = state.find(cluster, name)
         return [] if group is None else [group.key]
-    return sorted(group.key for group in state.living(cluster))
+    return sorted(group.key for group in state.living(cluster or None))
 
 
 def _merge_topics(state: MetadataState, key: GroupKey, topics: dict[str, Topic]) -> bool:

@@ -38,6 +38,18 @@ def topics(state: MetadataState, name: str = NAME) -> list[str]:
 
 
 class TestCreate:
+    def test_without_a_cluster_means_the_only_one(self) -> None:
+        world = World()
+        world.declare()
+        assert create(world, name="", cluster="").ok
+        assert topics(world.state) == ["t"]
+
+    def test_without_a_cluster_where_several_are_served_is_refused(self, world: World) -> None:
+        result = create(world, name="", cluster="")
+        assert result.code == ResponseCode.INVALID_PARAMETER
+        assert result.remark == "Groups of several clusters (c, other) are served here; name one"
+        assert topics(world.state) == []
+
     def test_on_one_group(self, world: World) -> None:
         assert create(world).topics_version == 1
         assert topics(world.state) == ["t"]
