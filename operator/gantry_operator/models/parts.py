@@ -30,19 +30,26 @@ FreeList = Annotated[
     Field(max_length=32),
 ]
 
+RESOURCE_QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
 QuantityMap = Annotated[
-    dict[str, str | int],
+    dict[str, Annotated[str, Field(pattern=RESOURCE_QUANTITY)] | Annotated[int, Field(ge=0)]],
     Field(
         max_length=16,
         json_schema_extra={
             "additionalProperties": {
                 "anyOf": [{"type": "integer"}, {"type": "string"}],
                 "x-kubernetes-int-or-string": True,
+                "pattern": RESOURCE_QUANTITY,
+                "maxLength": 20,
             }
         },
     ),
 ]
 ShortMap = Annotated[dict[str, Annotated[str, Field(max_length=1024)]], Field(max_length=64)]
+LabelValue = Annotated[
+    str, Field(max_length=63, pattern=r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$")
+]
+LabelMap = Annotated[dict[str, LabelValue], Field(max_length=64)]
 
 RESERVED_SETTINGS = (
     "admin_token_file",
@@ -138,7 +145,7 @@ class Resources(Model):
 class TemplateMetadata(Model):
     """Extra metadata of the pods."""
 
-    labels: ShortMap = Field(
+    labels: LabelMap = Field(
         default_factory=dict,
         description=(
             "Extra labels of the pods; labels that Gantry sets itself win. "
@@ -156,7 +163,7 @@ class TemplateMetadata(Model):
 class TemplateSpec(Model):
     """Where and with whose rights the pods run."""
 
-    node_selector: ShortMap = Field(
+    node_selector: LabelMap = Field(
         default_factory=dict, description="Labels a node must have to run a pod. Default none."
     )
     tolerations: FreeList = Field(

@@ -27,7 +27,7 @@ class FakeQuorum:
         self.groups: dict[str, Json] = {}
         self.lagging: set[str] = set()  # pods that are not in sync
         self.log: list[str] = []  # what the operator asked for, in order
-        self.silent = False
+        self.leaderless = False
 
     async def __aenter__(self) -> FakeQuorum:
         app = web.Application()
@@ -77,8 +77,9 @@ class FakeQuorum:
         }
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        if self.silent:
-            await asyncio.sleep(60)
+        if self.leaderless:
+            answer = {"error": "NOT_LEADER", "message": "no leader", "leader": None}
+            return web.json_response(answer, status=421)
         data = await request.read()
         body = json.loads(data) if data else None
         path = request.match_info["path"].split("/")
@@ -161,5 +162,8 @@ class FakeQuorum:
                 if sent.get(name) != text:
                     sent[name] = text
                     lines.append(text)
-            await response.write("".join(line + "\n" for line in lines).encode())
+            try:
+                await response.write("".join(line + "\n" for line in lines).encode())
+            except ConnectionResetError:
+                return response
             await asyncio.sleep(0.05)

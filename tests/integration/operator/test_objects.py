@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 
 from gantry_operator.api.kinds import (
@@ -63,12 +64,8 @@ async def test_a_settled_group_is_left_in_peace(world: World) -> None:
             return [world.require(k, n)["metadata"]["resourceVersion"] for k, n in kinds]
 
         before, log = versions(), list(world.quorum.log)
-        for _ in range(3):  # each pass looks at everything once more
-            world.patch(CONTROLLER_GROUP, "gantry", {"metadata": {"labels": {"touched": "x"}}})
-            await world.until(lambda: world.get(STATEFULSET, "orders-broker"))
-        from asyncio import sleep
-
-        await sleep(2.5)
+        world.patch(CONTROLLER_GROUP, "gantry", {"metadata": {"labels": {"touched": "x"}}})
+        await asyncio.sleep(2.5)  # at least two comparisons, each of which looks at everything
         assert versions() == before
         assert world.quorum.log == log
 

@@ -1,0 +1,62 @@
+"""Controllers that a test puts words into the mouth of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gantry_operator.controllers.errors import AdminError
+from unit.operator.world import quorum, view
+
+
+class FakeAdmin:
+    """Says what it is told to say and remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.known: Any = view()
+        self.quorum: Any = quorum()
+        self.asked: list[str] = []
+        self.failure: dict[str, AdminError] = {}
+
+    def _enter(self, verb: str, *facts: object) -> None:
+        self.asked.append(" ".join(map(str, (verb, *facts))))
+        if verb in self.failure:
+            raise self.failure[verb]
+
+    async def group(self, name: str) -> Any:
+        self.asked.append(f"group {name}")
+        return self.known
+
+    async def view(self) -> Any:
+        return self.quorum
+
+    async def declare(self, name: str, declaration: Any) -> None:
+        self._enter("declare", name, declaration.replicas)
+
+    async def elect(self, name: str, broker_id: int, master_epoch: int) -> None:
+        self._enter("elect", name, broker_id, master_epoch)
+
+    async def report_gone(self, name: str, pod_uid: str) -> None:
+        self._enter("gone", name, pod_uid)
+
+    async def forget(self, name: str, uid: str) -> None:
+        self._enter("forget", name, uid)
+
+
+class FakeDirectory:
+    """One admin for every quorum."""
+
+    def __init__(self, admin: FakeAdmin) -> None:
+        self._admin = admin
+        self.named: list[tuple[str, str]] = []
+        self.followed: list[tuple[str, str]] = []
+        self.dropped: list[tuple[str, str]] = []
+
+    def admin(self, namespace: str, name: str) -> Any:
+        self.named.append((namespace, name))
+        return self._admin
+
+    def follow(self, namespace: str, name: str, _: Any) -> None:
+        self.followed.append((namespace, name))
+
+    def drop(self, namespace: str, name: str) -> None:
+        self.dropped.append((namespace, name))

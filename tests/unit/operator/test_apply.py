@@ -1,0 +1,358 @@
+"""Carrying out plans: preconditions, last looks, and what a failure stops."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from gantry_operator.api.errors import ApiError, Conflict, Denied, Invalid, Unavailable
+from gantry_operator.api.kinds import (
+    BROKER_GROUP,
+    EVENT,
+    POD,
+    SECRET,
+    SERVICE,
+    STATEFULSET,
+)
+from gantry_operator.builders import broker_objects
+from gantry_operator.cache import Cache, Key
+from gantry_operator.controllers.errors import AdminRefusedError, QuorumUnreachableError
+from gantry_operator.plan import actions as act
+from gantry_operator.plan.observed import NotDeclared, Unreachable
+from gantry_operator.reconcile.apply import Applier, Outcome
+from gantry_protocol.admin import GroupDeclaration
+from unit.operator.fake_admin import FakeAdmin, FakeDirectory
+from unit.operator.fake_api import FakeApi
+from unit.operator.world import broker_world, brokers, controller_world, member, quorum, view
+
+ORDERS = Key("BrokerGroup", "mq", "orders")
+GANTRY = Key("ControllerGroup", "mq", "gantry")
+RUNNING = {"containerStatuses": [{"name": "broker", "state": {"running": {}}}]}
+WAITING = {"containerStatuses": [{"name": "broker", "state": {"waiting": {}}}]}
+
+
+class World:
+    def __init__(self) -> None:
+        self.api = FakeApi()
+        self.cache = Cache()
+        self.admin = FakeAdmin()
+        self.directory = FakeDirectory(self.admin)
+        self.applier = Applier(self.api, self.cache, cast("Any", self.directory))
+        self.seen: Any = broker_world()
+        self.key = ORDERS
+        self.api.have(BROKER_GROUP, "orders", metadata={"uid": "bg-uid"})
+
+    async def apply(self, *actions: act.Action) -> Outcome:
+        return await self.applier.apply(self.key, self.seen, list(actions))
+
+    def pod(self, uid: str = "uid-2", status: dict[str, Any] | None = None, **meta: Any) -> None:
+        labels = {"labels": {"app.kubernetes.io/component": "broker"}}
+        self.api.have(
+            POD, "orders-broker-2", metadata={"uid": uid} | labels | meta, status=status or RUNNING
+        )
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def manifest(kind: str = "Service", name: str = "orders") -> dict[str, Any]:
+    group = brokers()
+    objects = broker_objects(group, controller_world().group, image="i", replicas=3)  # type: ignore[arg-type]
+    return next(m for m in objects if (m["kind"], m["metadata"]["name"]) == (kind, name))
+
+
+# Objects
+
+
+async def test_a_new_object_is_looked_up_first(world: World) -> None:
+    outcome = await world.apply(act.ApplyObject(manifest=manifest(), exists=False))
+    assert world.api.calls == ["get Service orders", "apply Service orders"]
+    assert world.cache.get(SERVICE, "mq", "orders") is not None
+    assert outcome.again, "what was written has to be planned with"
+
+
+async def test_a_known_object_is_applied(world: World) -> None:
+    await world.apply(act.ApplyObject(manifest=manifest(), exists=True))
+    assert world.api.calls == ["apply Service orders"]
+
+
+async def test_a_strangers_object_is_not_taken_over(world: World) -> None:
+    world.api.have(SERVICE, "orders", metadata={"ownerReferences": [{"uid": "other"}]})
+    outcome = await world.apply(act.ApplyObject(manifest=manifest(), exists=False))
+    assert outcome.refusals[0].taken
+    assert "apply Service orders" not in world.api.calls
+    assert not outcome.again
+
+
+async def test_our_own_object_that_the_cache_has_not_heard_of_is_applied(world: World) -> None:
+    world.api.have(SERVICE, "orders", metadata={"ownerReferences": [{"uid": "bg-uid"}]})
+    outcome = await world.apply(act.ApplyObject(manifest=manifest(), exists=False))
+    assert outcome.refusals == ()
+
+
+@pytest.mark.parametrize("kind", [Invalid, Conflict, Denied])
+async def test_a_refused_object_stops_what_is_disruptive_only(
+    world: World, kind: type[ApiError]
+) -> None:
+    world.api.refuse("apply", SERVICE, kind(422, "Invalid", "spec.ports: required"))
+    outcome = await world.apply(
+        act.ApplyObject(manifest=manifest(), exists=True),
+        act.ApplyObject(manifest=manifest("StatefulSet", "orders-broker"), exists=True),
+        act.WriteStatus(status={"ready": "3/3"}),
+        act.Elect(broker_id=2, master_epoch=4),
+    )
+    assert [r.message for r in outcome.refusals] == ["spec.ports: required"]
+    assert "apply StatefulSet orders-broker" in world.api.calls
+    assert "status BrokerGroup orders" in world.api.calls
+    assert world.admin.asked == []
+    assert outcome.dropped
+
+
+async def test_a_failing_server_ends_the_plan(world: World) -> None:
+    world.api.refuse("apply", SERVICE, Unavailable(503, "ServerError", "down"))
+    with pytest.raises(Unavailable):
+        await world.apply(
+            act.ApplyObject(manifest=manifest(), exists=True), act.WriteStatus(status={})
+        )
+    assert "status BrokerGroup orders" not in world.api.calls
+
+
+# The controllers
+
+WISH = GroupDeclaration(uid="u", replicas=3, min_in_sync_replicas=2, route_address=None)
+
+
+async def test_words_to_the_controllers(world: World) -> None:
+    await world.apply(
+        act.Declare(declaration=WISH), act.ReportGone(pod_uid="p"), act.ForgetGroup(uid="u")
+    )
+    assert world.admin.asked == ["declare orders 3", "gone orders p", "forget orders u"]
+    assert world.directory.named[0] == ("mq", "gantry")
+
+
+async def test_unreachable_controllers_do_not_keep_the_status_from_being_written(
+    world: World,
+) -> None:
+    world.admin.failure["declare"] = QuorumUnreachableError("nobody")
+    with pytest.raises(QuorumUnreachableError):
+        await world.apply(
+            act.Declare(declaration=WISH),
+            act.WriteStatus(status={}),
+            act.Elect(broker_id=2, master_epoch=4),
+        )
+    assert "status BrokerGroup orders" in world.api.calls
+    assert world.admin.asked == ["declare orders 3"]
+
+
+async def test_a_refused_declaration_is_reported(world: World) -> None:
+    world.admin.failure["declare"] = AdminRefusedError(409, "UID", "another group")
+    outcome = await world.apply(act.Declare(declaration=WISH))
+    assert "UID: another group" in outcome.refusals[0].message
+    assert not outcome.refusals[0].taken
+
+
+async def test_an_election(world: World) -> None:
+    outcome = await world.apply(act.Elect(broker_id=2, master_epoch=4))
+    assert world.admin.asked == ["elect orders 2 4"]
+    assert outcome.disruption == "Elect"
+    world.admin.failure["elect"] = AdminRefusedError(409, "EPOCH", "changed")
+    with pytest.raises(AdminRefusedError):
+        await world.apply(act.Elect(broker_id=2, master_epoch=4))
+
+
+# The last look before a pod is deleted
+
+DELETE = act.DeletePod(
+    name="orders-broker-2", uid="uid-2", master_epoch=4, sync_state_set=(1, 2, 3)
+)
+DEAD = act.DeletePod(name="orders-broker-2", uid="uid-2", only_if_dead=True)
+TERM = act.DeletePod(name="orders-broker-2", uid="uid-2", term=6)
+
+
+async def test_a_pod_is_deleted_as_it_was_seen(world: World) -> None:
+    world.pod()
+    outcome = await world.apply(DELETE)
+    assert outcome.disruption == "DeletePod"
+    assert world.api.find(POD, "orders-broker-2") is None
+    assert world.api.calls == ["get Pod orders-broker-2", "delete Pod orders-broker-2"]
+
+
+async def test_a_pod_that_changes_between_look_and_deed_survives(world: World) -> None:
+    world.pod()
+    plain = world.api.get
+
+    async def get(*arguments: Any) -> Any:
+        body = await plain(*arguments)
+        world.pod()  # a newer version
+        return body
+
+    world.api.get = get  # type: ignore[method-assign]
+    with pytest.raises(Conflict):
+        await world.apply(DELETE)
+    assert world.api.find(POD, "orders-broker-2") is not None
+
+
+@pytest.mark.parametrize(
+    ("action", "known", "why"),
+    [
+        pytest.param(DELETE, view(master_epoch=5), "epoch 5", id="epoch"),
+        pytest.param(
+            DELETE, view(member(1), member(2, in_sync=False), member(3)), "left the", id="set"
+        ),
+        pytest.param(DELETE, Unreachable("x"), "cannot be asked", id="lost"),
+        pytest.param(DELETE, NotDeclared(), "cannot be asked", id="forgotten"),
+    ],
+)
+async def test_a_changed_group_saves_the_pod(
+    world: World, action: act.DeletePod, known: Any, why: str
+) -> None:
+    world.pod()
+    world.admin.known = known
+    outcome = await world.apply(action)
+    assert why in outcome.dropped
+    assert outcome.disruption == ""
+    assert world.api.find(POD, "orders-broker-2") is not None
+
+
+async def test_a_larger_set_is_no_reason_to_stop(world: World) -> None:
+    world.pod()
+    world.admin.known = view(*(member(n) for n in (1, 2, 3, 4)))
+    assert (await world.apply(DELETE)).disruption == "DeletePod"
+
+
+@pytest.mark.parametrize(
+    ("action", "uid", "status", "meta", "why"),
+    [
+        pytest.param(DELETE, "fresh", RUNNING, {}, "was replaced", id="successor"),
+        pytest.param(
+            DELETE, "uid-2", RUNNING, {"deletionTimestamp": "now"}, "terminating", id="terminating"
+        ),
+        pytest.param(DEAD, "uid-2", RUNNING, {}, "runs again", id="recovered"),
+    ],
+)
+async def test_a_changed_pod_is_saved(
+    world: World, action: act.DeletePod, uid: str, status: Any, meta: Any, why: str
+) -> None:
+    world.pod(uid, status, **meta)
+    assert why in (await world.apply(action)).dropped
+    assert world.api.find(POD, "orders-broker-2") is not None
+
+
+async def test_a_dead_pod_needs_no_controllers(world: World) -> None:
+    world.pod(status=WAITING)
+    world.admin.known = Unreachable("x")
+    assert (await world.apply(DEAD)).disruption == "DeletePod"
+
+
+async def test_a_pod_that_is_gone_is_gone(world: World) -> None:
+    assert (await world.apply(DELETE)).dropped == "the pod is gone"
+
+
+@pytest.mark.parametrize("known", [quorum(term=7), Unreachable("x")])
+async def test_a_changed_quorum_saves_the_pod(world: World, known: Any) -> None:
+    world.pod()
+    world.admin.quorum = known
+    assert (await world.apply(TERM)).dropped
+    world.admin.quorum = quorum()
+    assert (await world.apply(TERM)).disruption == "DeletePod"
+
+
+async def test_scaling_down_takes_a_last_look_too(world: World) -> None:
+    action = act.ScaleDown(
+        manifest=manifest("StatefulSet", "orders-broker"), master_epoch=4, sync_state_set=(1, 2, 3)
+    )
+    world.admin.known = view(master_epoch=5)
+    assert (await world.apply(action)).dropped
+    assert world.api.calls == []
+    world.admin.known = view()
+    assert (await world.apply(action)).disruption == "ScaleDown"
+    assert world.cache.get(STATEFULSET, "mq", "orders-broker") is not None
+
+
+async def test_a_statefulset_is_deleted_by_uid(world: World) -> None:
+    world.api.have(STATEFULSET, "orders-broker", metadata={"uid": "new"})
+    with pytest.raises(Conflict):
+        await world.apply(act.DeleteStatefulSet(name="orders-broker", uid="old"))
+    await world.apply(act.DeleteStatefulSet(name="orders-broker", uid="new"))
+    gone = await world.apply(act.DeleteStatefulSet(name="orders-broker", uid="new"))
+    assert gone.dropped == "it is gone"
+
+
+# Labels, status, finalizer, secret, events
+
+
+async def test_a_label_is_for_one_incarnation(world: World) -> None:
+    world.pod()
+    await world.apply(act.LabelPod(name="orders-broker-2", uid="uid-2", role="master"))
+    pod = world.api.find(POD, "orders-broker-2")
+    assert pod is not None
+    assert pod["metadata"]["labels"]["mq.gantry.dev/role"] == "master"
+    await world.apply(act.LabelPod(name="orders-broker-2", uid="older", role="replica"))
+    await world.apply(act.LabelPod(name="orders-broker-9", uid="older", role="replica"))
+    pod = world.api.find(POD, "orders-broker-2")
+    assert pod is not None
+    assert pod["metadata"]["labels"]["mq.gantry.dev/role"] == "master"
+
+
+async def test_a_status_is_for_one_resource(world: World) -> None:
+    await world.apply(act.WriteStatus(status={"ready": "1/3"}))
+    body = world.api.find(BROKER_GROUP, "orders")
+    assert body is not None
+    assert body["status"] == {"ready": "1/3"}
+    assert world.cache.get(BROKER_GROUP, "mq", "orders") == body
+    world.api.have(BROKER_GROUP, "orders", metadata={"uid": "successor"})
+    with pytest.raises(Conflict):
+        await world.apply(act.WriteStatus(status={"ready": "2/3"}))
+    world.api.objects.clear()
+    await world.apply(act.WriteStatus(status={"ready": "2/3"}))
+
+
+async def test_a_finalizer_needs_the_version_that_was_seen(world: World) -> None:
+    body = world.api.find(BROKER_GROUP, "orders")
+    assert body is not None
+    version = body["metadata"]["resourceVersion"]
+    stale = act.SetFinalizer(present=True, finalizers=("a/b",), resource_version="1")
+    with pytest.raises(Conflict):
+        await world.apply(stale)
+    await world.apply(act.SetFinalizer(present=True, finalizers=("a/b",), resource_version=version))
+    body = world.api.find(BROKER_GROUP, "orders")
+    assert body is not None
+    assert body["metadata"]["finalizers"] == ["a/b"]
+
+
+async def test_the_secret_is_made_once_and_never_shown(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.key, world.seen = GANTRY, controller_world()
+    outcome = await world.apply(act.EnsureSecret(name="gantry-admin"))
+    assert outcome.again
+    secret = world.api.find(SECRET, "gantry-admin")
+    assert secret is not None
+    token = secret["stringData"]["token"]
+    assert len(token) >= 32
+    await world.apply(act.EnsureSecret(name="gantry-admin"))
+    again = world.api.find(SECRET, "gantry-admin")
+    assert again is not None
+    assert again["stringData"]["token"] == token
+    assert token not in caplog.text
+    assert world.cache.get(SECRET, "mq", "gantry-admin") is None
+
+
+def event(note: str = "orders-broker-1 became master at epoch 5.") -> act.EmitEvent:
+    return act.EmitEvent(type="Normal", reason="MasterElected", note=note)
+
+
+async def test_an_event_is_posted_once(world: World) -> None:
+    await world.apply(event(), event(), event("something else"))
+    posted = [body for (kind, _, _), body in world.api.objects.items() if kind == "Event"]
+    assert len(posted) == 2
+    assert posted[0]["involvedObject"]["uid"] == "bg-uid"
+    assert posted[0]["reason"] == "MasterElected"
+
+
+async def test_a_lost_event_loses_nothing_else(world: World) -> None:
+    world.api.refuse("create", EVENT, Unavailable(503, "ServerError", "down"))
+    outcome = await world.apply(event(), act.CheckAgain(after_s=2.0))
+    assert outcome.check_after_s == 2.0

@@ -1,0 +1,417 @@
+"""From events to keys to looks: what starts a reconcile, and what one failure does to the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from typing import Any, cast
+
+import pytest
+from gantry_operator import names
+from gantry_operator.api.errors import TooManyRequests, Unavailable
+from gantry_operator.api.kinds import (
+    BROKER_GROUP,
+    CONTROLLER_GROUP,
+    POD,
+    SECRET,
+    SERVICE,
+    STATEFULSET,
+    WATCHED,
+)
+from gantry_operator.cache import Cache, Key
+from gantry_operator.controllers.errors import QuorumUnreachableError
+from gantry_operator.health import Health
+from gantry_operator.heard import Listener
+from gantry_operator.metrics import Metrics
+from gantry_operator.plan.observed import BrokerObserved, ControllerObserved, Unreachable
+from gantry_operator.reconcile import worker as worker_module
+from gantry_operator.reconcile.apply import Applier
+from gantry_operator.reconcile.observe import Observer
+from gantry_operator.reconcile.worker import Reconciler
+from gantry_operator.resync import Resync
+from gantry_operator.shell import kopf_settings
+from gantry_operator.workqueue import WorkQueue
+from prometheus_client import CollectorRegistry
+from unit.operator.fake_admin import FakeAdmin, FakeDirectory
+from unit.operator.fake_api import FakeApi
+from unit.operator.world import view
+
+pytestmark = [pytest.mark.asyncio, pytest.mark.looptime]
+ORDERS = Key("BrokerGroup", "mq", "orders")
+GANTRY = Key("ControllerGroup", "mq", "gantry")
+NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
+
+
+class World:
+    """A cluster in memory and one operator's inner parts."""
+
+    def __init__(self) -> None:
+        self.api = FakeApi()
+        self.cache = Cache()
+        self.queue: WorkQueue[Key] = WorkQueue()
+        self.admin = FakeAdmin()
+        self.directory = FakeDirectory(self.admin)
+        self.metrics = Metrics(CollectorRegistry())
+        self.listener = Listener(self.cache, self.queue)
+        directory = cast("Any", self.directory)
+        self.observer = Observer(self.cache, directory, self.api, "gantry:1")
+        self.reconciler = Reconciler(
+            self.queue,
+            self.observer,
+            Applier(self.api, self.cache, directory),
+            directory,
+            self.metrics,
+            cast("Any", None),
+            lambda: NOW,
+        )
+
+    def have(self, kind: Any, name: str, **parts: Any) -> dict[str, Any]:
+        """An object that exists and was heard of."""
+        body = self.api.have(kind, name, **parts)
+        self.listener.hear(kind, "ADDED", body)
+        return body
+
+    def groups(self) -> None:
+        """The two resources of every test."""
+        self.have(CONTROLLER_GROUP, "gantry", metadata={"generation": 1}, spec={})
+        self.have(BROKER_GROUP, "orders", metadata={"generation": 1}, spec={})
+
+    async def drain(self) -> list[Key]:
+        """Keys that are due now."""
+        found = []
+        while len(self.queue):
+            key = await self.queue.get()
+            self.queue.done(key)
+            found.append(key)
+        return found
+
+    async def settle(self) -> None:
+        """Reconciles what is due, a bounded number of times."""
+        for _ in range(50):
+            if not len(self.queue):
+                return
+            key = await self.queue.get()
+            await self.reconciler.reconcile(key)
+            self.queue.done(key)
+        raise AssertionError("the operator does not come to rest")
+
+    def result(self, kind: str, result: str) -> float:
+        labels = {"kind": kind, "result": result}
+        value = self.metrics.registry.get_sample_value("gantry_operator_reconciles_total", labels)
+        return value or 0.0
+
+
+# What is heard
+
+
+async def test_events_become_keys() -> None:
+    world = World()
+    world.have(BROKER_GROUP, "orders")
+    assert await world.drain() == [ORDERS]
+    world.have(POD, "orders-broker-0", metadata={"labels": names.labels(names.BROKER, "orders")})
+    assert await world.drain() == [ORDERS]
+    world.have(POD, "stranger", metadata={"labels": {"app": "x"}})
+    assert await world.drain() == []
+
+
+async def test_what_is_known_starts_nothing() -> None:
+    world = World()
+    body = world.have(BROKER_GROUP, "orders")
+    await world.drain()
+    world.listener.hear(BROKER_GROUP, None, body)
+    world.listener.hear(BROKER_GROUP, "MODIFIED", body)
+    assert await world.drain() == []
+    world.listener.hear(BROKER_GROUP, "DELETED", body)
+    world.listener.hear(BROKER_GROUP, "DELETED", body)
+    assert await world.drain() == [ORDERS]
+
+
+async def test_a_controller_group_wakes_those_that_refer_to_it() -> None:
+    world = World()
+    world.have(BROKER_GROUP, "orders", spec={})
+    world.have(BROKER_GROUP, "other", spec={"controllerRef": {"name": "elsewhere"}})
+    world.have(BROKER_GROUP, "far", metadata={"namespace": "far"}, spec={})
+    await world.drain()
+    body = world.have(CONTROLLER_GROUP, "gantry", spec={})
+    assert set(await world.drain()) == {GANTRY, ORDERS}
+    world.api._store(CONTROLLER_GROUP, body | {"status": {"x": 1}})
+    world.listener.hear(
+        CONTROLLER_GROUP, "MODIFIED", world.api.objects["ControllerGroup", "mq", "gantry"]
+    )
+    assert await world.drain() == [GANTRY], "a status is nobody else's business"
+    world.listener.hear(
+        CONTROLLER_GROUP, "DELETED", world.api.objects["ControllerGroup", "mq", "gantry"]
+    )
+    assert set(await world.drain()) == {GANTRY, ORDERS}
+
+
+async def test_changed_roles_are_urgent() -> None:
+    world = World()
+    world.have(CONTROLLER_GROUP, "gantry")
+    world.listener.roles_changed("mq", "orders")
+    assert await world.drain() == [ORDERS, GANTRY]
+
+
+# Observation
+
+
+async def test_an_observation_joins_what_belongs_together() -> None:
+    world = World()
+    world.groups()
+    world.have(
+        STATEFULSET,
+        "orders-broker",
+        metadata={"labels": names.labels(names.BROKER, "orders")},
+        spec={"replicas": 3},
+    )
+    for n in (1, 0):
+        labels = {"labels": names.labels(names.BROKER, "orders")}
+        world.have(POD, f"orders-broker-{n}", metadata=labels)
+    seen = await world.observer.observe(ORDERS)
+    assert isinstance(seen, BrokerObserved)
+    assert [pod.name for pod in seen.pods] == ["orders-broker-0", "orders-broker-1"]
+    assert set(seen.objects) == {("StatefulSet", "orders-broker")}
+    assert seen.view == view()
+    assert seen.controllers is not None
+    assert (seen.image, seen.meta.generation) == ("gantry:1", 1)
+
+
+async def test_what_does_not_exist_is_not_observed() -> None:
+    world = World()
+    assert await world.observer.observe(ORDERS) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "exists"), [({"replicas": 4}, True), ({}, True)], ids=["invalid", "valid"]
+)
+async def test_an_invalid_controller_group_exists_all_the_same(spec: Any, exists: bool) -> None:
+    world = World()
+    world.groups()
+    world.have(CONTROLLER_GROUP, "gantry", spec=spec)
+    seen = await world.observer.observe(ORDERS)
+    assert isinstance(seen, BrokerObserved)
+    assert seen.controllers_exist is exists
+    assert (seen.controllers is None) is (spec != {})
+
+
+async def test_without_controllers_nobody_is_asked() -> None:
+    world = World()
+    world.have(BROKER_GROUP, "orders", spec={})
+    seen = await world.observer.observe(ORDERS)
+    assert isinstance(seen, BrokerObserved)
+    assert seen.view == Unreachable("There is no ControllerGroup gantry.")
+    assert world.admin.asked == []
+
+
+async def test_an_unreadable_status_does_not_make_the_spec_invalid() -> None:
+    world = World()
+    world.groups()
+    world.have(BROKER_GROUP, "orders", spec={}, status={"members": "of a newer version"})
+    seen = await world.observer.observe(ORDERS)
+    assert isinstance(seen, BrokerObserved)
+    assert seen.group is not None
+    assert seen.previous is None
+    assert seen.live_status == {"members": "of a newer version"}
+
+
+async def test_an_invalid_spec_is_observed_with_its_reason() -> None:
+    world = World()
+    world.groups()
+    world.have(BROKER_GROUP, "orders", spec={"replicas": 99})
+    seen = await world.observer.observe(ORDERS)
+    assert isinstance(seen, BrokerObserved)
+    assert seen.group is None
+    assert "spec.replicas" in seen.invalid
+
+
+async def test_a_controller_group_is_asked_once_it_has_pods_and_a_secret() -> None:
+    world = World()
+    world.groups()
+    seen = await world.observer.observe(GANTRY)
+    assert isinstance(seen, ControllerObserved)
+    assert isinstance(seen.quorum, Unreachable)
+    assert not seen.has_secret
+    world.api.have(SECRET, "gantry-admin")
+    labels = {"labels": names.labels(names.CONTROLLER, "gantry")}
+    world.have(POD, "gantry-controller-0", metadata=labels)
+    seen = await world.observer.observe(GANTRY)
+    assert isinstance(seen, ControllerObserved)
+    assert seen.has_secret
+    assert seen.quorum == world.admin.quorum
+
+
+# Reconciling
+
+
+async def test_a_new_group_is_built_and_the_operator_comes_to_rest() -> None:
+    world = World()
+    world.groups()
+    await world.settle()
+    kinds = {kind for kind, _, _ in world.api.objects}
+    assert {"StatefulSet", "Service", "ConfigMap", "PodDisruptionBudget", "Secret"} <= kinds
+    assert world.api.find(STATEFULSET, "orders-broker")
+    assert world.directory.followed[0] == ("mq", "gantry")
+    calls = len(world.api.calls)
+    await world.reconciler.reconcile(ORDERS)
+    later = world.api.calls[calls:]
+    assert later == [], "nothing is written twice"
+
+
+async def test_a_failing_api_server_is_tried_again() -> None:
+    world = World()
+    world.groups()
+    world.api.refuse("get", SERVICE, Unavailable(503, "ServerError", "down"), times=1)
+    await world.drain()
+    await world.reconciler.reconcile(ORDERS)
+    assert world.result("BrokerGroup", "retry") == 1
+    assert world.queue.failures(ORDERS) == 1
+    await asyncio.sleep(1)
+    await world.settle()
+    assert world.api.find(STATEFULSET, "orders-broker")
+    assert world.queue.failures(ORDERS) == 0
+
+
+async def test_a_busy_api_server_is_waited_for(looptime: Any) -> None:
+    world = World()
+    world.groups()
+    await world.drain()
+    world.api.refuse("get", SERVICE, TooManyRequests(429, "TooManyRequests", "busy", 9.0), times=1)
+    await world.reconciler.reconcile(ORDERS)
+    assert await world.queue.get() == ORDERS
+    assert looptime == 9
+
+
+async def test_a_fault_of_ours_is_contained(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+    world.groups()
+    await world.drain()
+    plain = worker_module.plan
+
+    def faulty(seen: Any, now: Any) -> Any:
+        if isinstance(seen, BrokerObserved):
+            raise ZeroDivisionError("a rule that nobody tested")
+        return plain(seen, now)
+
+    monkeypatch.setattr(worker_module, "plan", faulty)
+    await world.reconciler.reconcile(ORDERS)
+    assert world.result("BrokerGroup", "bug") == 1
+    assert "a rule that nobody tested" in caplog.text
+    await world.reconciler.reconcile(GANTRY)
+    assert world.result("ControllerGroup", "ok") == 1
+    assert world.queue.failures(ORDERS) == 1
+
+
+async def test_a_refusal_is_reported_and_tried_again_later_each_time() -> None:
+    world = World()
+    world.groups()
+    world.api.have(SERVICE, "orders", metadata={"ownerReferences": [{"uid": "other"}]})
+    await world.settle()
+    body = world.api.find(BROKER_GROUP, "orders")
+    assert body is not None
+    accepted = next(c for c in body["status"]["conditions"] if c["type"] == "Accepted")
+    assert accepted["reason"] == "NameTaken"
+    failures = world.queue.failures(ORDERS)
+    await asyncio.sleep(5)
+    await world.settle()
+    assert world.queue.failures(ORDERS) > failures
+    del world.api.objects["Service", "mq", "orders"]
+    await asyncio.sleep(60)
+    await world.settle()
+    body = world.api.find(BROKER_GROUP, "orders")
+    assert body is not None
+    accepted = next(c for c in body["status"]["conditions"] if c["type"] == "Accepted")
+    assert accepted["status"] == "True"
+    assert world.queue.failures(ORDERS) == 0
+
+
+async def test_unreachable_controllers_are_a_status_and_a_retry() -> None:
+    world = World()
+    world.groups()
+    await world.settle()
+    world.admin.known = view(replicas=2)
+    world.admin.failure["declare"] = QuorumUnreachableError("nobody answers")
+    service = world.api.find(SERVICE, "orders")
+    assert service is not None
+    service["spec"]["clusterIP"] = "10.0.0.1"
+    world.cache.remove(SERVICE, service)
+    world.cache.put(SERVICE, service)
+    await world.reconciler.reconcile(ORDERS)
+    assert world.result("BrokerGroup", "retry") == 1
+
+
+async def test_a_deleted_resource_is_forgotten() -> None:
+    world = World()
+    world.groups()
+    await world.settle()
+    labels = {"namespace": "mq", "group": "orders"}
+    sample = world.metrics.registry.get_sample_value
+    assert sample("gantry_group_available", labels) is not None
+    for kind, name in ((BROKER_GROUP, "orders"), (CONTROLLER_GROUP, "gantry")):
+        body = world.api.find(kind, name)
+        assert body is not None
+        world.listener.hear(kind, "DELETED", body)
+    await world.settle()
+    assert sample("gantry_group_available", labels) is None
+    assert world.directory.dropped == [("mq", "gantry")]
+    await world.reconciler.reconcile(ORDERS)
+
+
+async def test_workers_go_on_after_a_failure() -> None:
+    world = World()
+    world.groups()
+    world.api.refuse("get", SERVICE, Unavailable(503, "ServerError", "down"), times=3)
+    tasks = [asyncio.create_task(world.reconciler.work()) for _ in range(3)]
+    await asyncio.sleep(30)
+    assert world.api.find(STATEFULSET, "orders-broker")
+    assert not any(task.done() for task in tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert world.queue.active == 0
+
+
+# Health and kopf's settings
+
+
+class Held:
+    held = True
+
+
+async def test_health() -> None:
+    world = World()
+    health = Health(world.metrics, 300.0)
+    assert health.live() == (True, "starting")
+    assert health.ready() == (False, "starting")
+    health.stage = "standby"
+    assert health.ready()[0]
+    resync = Resync(world.api, world.cache, (), world.queue.add, world.metrics)
+    await resync.fill()
+    health.queue, health.resync, health.stage = world.queue, resync, "acting"
+    health.cache = world.cache
+    election = Held()
+    health.election = cast("Any", election)
+    assert health.live()[0]
+    assert health.ready() == (True, "acting")
+    election.held = False
+    assert health.live() == (False, "the lease is lost")
+    election.held = True
+    world.queue.add(ORDERS)
+    await asyncio.sleep(121)
+    assert "waited for 121 s" in health.live()[1]
+    await world.drain()
+    assert health.live()[0]
+    await asyncio.sleep(900)
+    assert "no comparison" in health.live()[1]
+
+
+async def test_kopf_only_hears() -> None:
+    settings = kopf_settings()
+    assert settings.posting.enabled is False
+    assert settings.queueing.worker_limit is None
+    assert settings.queueing.idle_timeout <= 0.5
+    assert settings.watching.server_timeout == 300
+    assert isinstance(settings.watching.server_timeout, int)
+    assert settings.scanning.disabled is True
+    assert len(settings.watching.label_selectors) == len(WATCHED) - 2
