@@ -1,0 +1,295 @@
+"""The broker as a process: signals, exit codes, one sentence for what a person can get wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from gantry_broker import lineage_file
+from gantry_broker.control import identity as identities
+from gantry_broker.replica import StoredState
+from gantry_protocol.errors import RemotingError
+from gantry_protocol.process.datadir import DataDir
+from gantry_protocol.process.listening import bind
+from gantry_protocol.remoting.client import RemotingClient
+from gantry_protocol.types import BrokerId, Epoch, Offset
+from support.broker_cluster import eventually, send_command
+from support.loopback_controller import CLUSTER, GROUP, LoopbackController
+from support.replicas import lineage
+
+EXIT_WITHIN_S = 20
+
+
+class Process:
+    """One `gantry broker`."""
+
+    def __init__(self, directory: Path, controllers: str = "127.0.0.1:1", **env: str) -> None:
+        self.log = directory.with_suffix(".log")
+        variables = {
+            "GANTRY_GROUP": GROUP,
+            "GANTRY_CLUSTER": CLUSTER,
+            "GANTRY_CONTROLLERS": controllers,
+            "GANTRY_DATA_DIR": str(directory),
+            "GANTRY_REMOTING_PORT": "0",
+            "GANTRY_HA_PORT": "0",
+            "GANTRY_HTTP_PORT": "0",
+            "GANTRY_LOCK_WAIT_S": "0",
+            "GANTRY_LOG_SEGMENT_BYTES": str(1 << 20),
+            **env,
+        }
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "gantry_cli", "broker"],
+                env={**os.environ, **{key: value for key, value in variables.items() if value}},
+                stderr=output,
+            )
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text("utf-8")
+
+    def exit_code(self) -> int:
+        try:
+            return self.process.wait(EXIT_WITHIN_S)
+        finally:
+            self.process.kill()
+            self.process.wait()
+
+    @property
+    def sentence(self) -> str:
+        """What was said besides log lines."""
+        lines = [line for line in self.said.splitlines() if not line.startswith("time=")]
+        return "\n".join(lines)
+
+
+def complains(directory: Path, code: int, *words: str, **env: str) -> None:
+    """The process ends with ``code`` and one sentence that has all ``words``."""
+    process = Process(directory, **env)
+    assert process.exit_code() == code, process.said
+    assert process.sentence.count("\n") == 0, process.sentence
+    for word in words:
+        assert word in process.sentence, process.sentence
+
+
+def test_a_volume_of_another_group(tmp_path: Path) -> None:
+    DataDir.open(tmp_path / "d", "broker", {"cluster": CLUSTER, "group": "other"}).close()
+    complains(tmp_path / "d", 2, "gantry.json", "'other'", "'g'")
+
+
+def test_a_volume_of_a_controller(tmp_path: Path) -> None:
+    DataDir.open(tmp_path / "d", "controller", {"clusterUid": "x"}).close()
+    complains(tmp_path / "d", 2, "kind is 'controller'")
+
+
+def test_a_volume_in_use(tmp_path: Path) -> None:
+    identity = {"cluster": CLUSTER, "group": GROUP}
+    with DataDir.open(tmp_path / "d", "broker", identity):
+        complains(tmp_path / "d", 75, "Another process still uses", str(tmp_path / "d"))
+
+
+def _volume(directory: Path) -> Path:
+    DataDir.open(directory, "broker", {"cluster": CLUSTER, "group": GROUP}).close()
+    return directory
+
+
+def test_a_damaged_lineage(tmp_path: Path) -> None:
+    directory = _volume(tmp_path / "d")
+    lineage_file.save(directory, StoredState(Epoch(1), lineage((1, 0)), Offset(0)))
+    path = directory / lineage_file.FILE
+    path.write_bytes(path.read_bytes().replace(b'"epoch":1', b'"epoch":2'))
+    complains(directory, 2, str(path), "checksum")
+
+
+def test_a_lineage_that_promises_more_than_the_log_has(tmp_path: Path) -> None:
+    directory = _volume(tmp_path / "d")
+    lineage_file.save(directory, StoredState(Epoch(1), lineage((1, 0)), Offset(500)))
+    complains(directory, 2, "500")
+
+
+def test_an_identity_of_another_group(tmp_path: Path) -> None:
+    directory = _volume(tmp_path / "d")
+    found = identities.Identity(CLUSTER, "other", "c", BrokerId(2))
+    identities.save(directory, found)
+    complains(directory, 2, "broker 2 of group c/other")
+
+
+def test_an_identity_of_a_newer_version(tmp_path: Path) -> None:
+    directory = _volume(tmp_path / "d")
+    (directory / identities.FILE).write_text(json.dumps({"format": 2, "new": True}))
+    complains(directory, 2, "format 2", "start the version that wrote it")
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    with bind("127.0.0.1", 0, purpose="a test") as taken:
+        port = taken.getsockname()[1]
+        complains(tmp_path / "d", 75, f"Port {port}", GANTRY_REMOTING_PORT=str(port))
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        ({"GANTRY_GROUP": ""}, ("group", "missing")),
+        ({"GANTRY_CONTROLLERS": "host:port"}, ("GANTRY_CONTROLLERS", "'host:port'")),
+        ({"GANTRY_BIND": "localhost"}, ("GANTRY_BIND", "not an IP address")),
+        ({"GANTRY_HEARTBEAT_TIMEOUT_MS": "600"}, ("at least twice",)),
+    ],
+    ids=["no group", "no controller", "no ip", "deaf"],
+)
+def test_settings_that_cannot_be(
+    tmp_path: Path, env: dict[str, str], words: tuple[str, ...]
+) -> None:
+    complains(tmp_path / "d", 2, *words, **env)
+
+
+async def test_a_signal_before_the_group_is_joined_ends_it(tmp_path: Path) -> None:
+    process = Process(tmp_path / "d")
+    await eventually(lambda: "event=listening" in process.said, "it listens", EXIT_WITHIN_S)
+    process.process.send_signal(signal.SIGTERM)
+    assert await asyncio.to_thread(process.exit_code) == 0
+    assert process.sentence == ""
+
+
+# ---- a group of processes
+
+
+class Group:
+    """Three processes on addresses of their own, and a controller."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.controller = LoopbackController()
+        self.processes: dict[str, Process] = {}
+        self.acknowledged: list[float] = []
+        self.codes: set[int] = set()
+        self._turn = 0
+
+    async def start(self) -> None:
+        await self.controller.start()
+        self.controller.declare()
+        for number in (1, 2, 3):
+            self.boot(f"127.77.31.{number}")
+        await self.settled()
+
+    def boot(self, ip: str) -> None:
+        if ip in self.processes:
+            self.processes[ip].process.wait()
+        self.processes[ip] = Process(
+            self.directory / ip,
+            self.controller.address,
+            GANTRY_BIND=ip,
+            GANTRY_REMOTING_PORT="10911",
+            GANTRY_HA_PORT="10912",
+            GANTRY_HTTP_PORT="10913",
+            GANTRY_LOCK_WAIT_S="5",
+        )
+
+    async def settled(self) -> None:
+        await eventually(
+            lambda: (
+                len(self.controller.machine.state.groups[CLUSTER, GROUP].sync_state_set)
+                == len(self.processes)
+            ),
+            "all are in the set",
+            30,
+        )
+
+    @property
+    def master_ip(self) -> str:
+        master = self.controller.group.master
+        assert master is not None
+        return master.address.partition(":")[0]
+
+    async def produce(self) -> None:
+        """Like a client of a Service: any broker will do, and the next one after an error."""
+        clock = asyncio.get_running_loop().time
+        client: RemotingClient | None = None
+        while True:
+            try:
+                if client is None or client.closed:
+                    self._turn += 1
+                    ip = sorted(self.processes)[self._turn % len(self.processes)]
+                    client = await RemotingClient().connect(f"{ip}:10911", 0.5)
+                answer = await client.call(send_command(b"x" * 100), 3)
+                self.codes.add(answer.code)
+                if answer.code == 0:
+                    self.acknowledged.append(clock())
+            except RemotingError:
+                if client is not None:
+                    client.close()
+                await asyncio.sleep(0.01)
+            except asyncio.CancelledError:
+                if client is not None:
+                    client.close()
+                raise
+
+    async def acknowledged_after(self, what: str, within_s: float) -> None:
+        count = len(self.acknowledged)
+        await eventually(lambda: len(self.acknowledged) > count + 5, what, within_s)
+
+    async def stop(self) -> None:
+        for process in self.processes.values():
+            process.process.kill()
+            process.process.wait()
+        await self.controller.stop()
+
+
+@pytest.fixture
+async def group(tmp_path: Path) -> AsyncIterator[Group]:
+    made = Group(tmp_path)
+    try:
+        await made.start()
+        producing = asyncio.create_task(made.produce())
+        await made.acknowledged_after("the producer is at work", 10)
+        yield made
+        producing.cancel()
+        await asyncio.gather(producing, return_exceptions=True)
+    finally:
+        await made.stop()
+
+
+async def test_kill_pause_and_end_of_a_master(group: Group) -> None:
+    """One group, three disasters; each must cost less than the client's time-out."""
+    epoch = group.controller.group.master_epoch
+
+    killed = group.master_ip
+    group.processes[killed].process.kill()
+    await group.acknowledged_after("writes after SIGKILL", 5)
+    assert group.controller.group.master_epoch == epoch + 1
+    group.boot(killed)
+    await group.settled()
+
+    leaving = group.master_ip
+    group.processes[leaving].process.send_signal(signal.SIGTERM)
+    await group.acknowledged_after("writes after SIGTERM", 5)
+    assert await asyncio.to_thread(group.processes[leaving].exit_code) == 0
+    assert "handing over" in group.processes[leaving].said
+    assert group.controller.group.master_epoch == epoch + 2
+    group.boot(leaving)
+    await group.settled()
+
+    paused = group.master_ip
+    group.processes[paused].process.send_signal(signal.SIGSTOP)
+    await group.acknowledged_after("writes while the master stands still", 10)
+    assert group.controller.group.master_epoch == epoch + 3
+    group.processes[paused].process.send_signal(signal.SIGCONT)
+    await group.settled()
+    assert group.codes <= {0, 12, 14}, "a paused master may have to say: stored, not confirmed"
+
+
+async def test_a_paused_replica_does_not_stop_the_writes(group: Group) -> None:
+    ip = next(one for one in group.processes if one != group.master_ip)
+    epoch = group.controller.group.master_epoch
+    group.processes[ip].process.send_signal(signal.SIGSTOP)
+    await group.acknowledged_after("writes go on without it", 6)
+    assert len(group.controller.group.sync_state_set) == 2
+    group.processes[ip].process.send_signal(signal.SIGCONT)
+    await group.settled()
+    assert group.controller.group.master_epoch == epoch
+    assert group.codes == {0}
