@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 CONFIG_RETRY_S = 0.5
+EAGER_S = 0.2
+"""Between attempts while the next good one would make a difference: a cluster of processes should
+come up as fast as they do. How long failures are tolerated is still periods times threshold."""
 
 
 class Host(Protocol):
@@ -134,23 +137,24 @@ class Container:
 
     async def _until_started(self, probe: probing.Probe, process: Process) -> bool:
         verdict = probing.Verdict(probe, passing=False)
-        failures = 0
         await asyncio.sleep(probe.initial_delay_s)
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + probe.period_s * probe.failure_threshold
         while True:
             success, why = await probing.attempt(probe)
             if verdict.note(success=success):
                 return True
-            failures = 0 if success else failures + 1
-            if failures >= probe.failure_threshold:
+            if clock() >= deadline:
                 await self._restart("Startup", why, process)
                 return False
-            await asyncio.sleep(probe.period_s)
+            await asyncio.sleep(min(EAGER_S, probe.period_s))
 
     async def _watch_readiness(self, probe: probing.Probe) -> None:
         verdict = probing.Verdict(probe, passing=False)
         await asyncio.sleep(probe.initial_delay_s)
+        clock = asyncio.get_running_loop().time
         while True:
-            due = asyncio.get_running_loop().time() + probe.period_s
+            due = clock() + probe.period_s
             success, why = await probing.attempt(probe)
             ready = verdict.note(success=success)
             if ready is not self.state.ready:
@@ -158,7 +162,7 @@ class Container:
                 self._host.changed()
                 if not ready:
                     self._host.event("Warning", "Unhealthy", f"Readiness probe failed: {why}")
-            await _sleep_until(due)
+            await _sleep_until(due if verdict.passing else min(due, clock() + EAGER_S))
 
     async def _watch_liveness(self, probe: probing.Probe, process: Process) -> None:
         verdict = probing.Verdict(probe, passing=True)
