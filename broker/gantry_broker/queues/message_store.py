@@ -124,8 +124,9 @@ class MessageStore:
         self._listeners.append(on_arrival)
 
     def remove_listener(self, on_arrival: OnArrival) -> None:
-        """The reverse of ``add_listener``."""
-        self._listeners.remove(on_arrival)
+        """The reverse of ``add_listener``; twice is harmless."""
+        if on_arrival in self._listeners:
+            self._listeners.remove(on_arrival)
 
     # Writing
 

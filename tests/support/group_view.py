@@ -1,0 +1,118 @@
+"""A group as its clients see it, on a real store; confirmation is the test's to give."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+from gantry_broker.clients import Refusal, SendOutcome
+from gantry_broker.clients.view import Appended, Created
+from gantry_broker.queues import MessageStore, StoredAt, TopicChange, change_record
+from gantry_protocol.bodies import TopicConfig
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.command import RemotingCommand
+from gantry_protocol.records import MessageRecord
+from support import stores
+
+_numbers = itertools.count(1)
+
+
+class FakeGroup:
+    """Implements `GroupView`: appends are confirmed at once unless `holding`."""
+
+    broker_name = "broker-a"
+    cluster = "DefaultCluster"
+    store_host = ("10.0.0.2", 10911)
+
+    def __init__(self, directory: Path) -> None:
+        self.store: MessageStore = stores.open_store(directory)
+        self.refusal: Refusal | None = None
+        self.topic_refusal: Refusal | None = None
+        self.append_error: Exception | None = None
+        self.holding = False
+        self.holding_topics = False
+        self.now_ms = 1_700_000_000_000
+        self.created: list[TopicConfig] = []
+        self.appended: list[list[MessageRecord]] = []
+        self._held: list[tuple[list[StoredAt], Appended]] = []
+        self._held_topics: list[tuple[TopicConfig, Created]] = []
+        self._version = 0
+
+    def accepting_writes(self) -> Refusal | None:
+        return self.refusal
+
+    def append(self, records: list[MessageRecord], done: Appended) -> None:
+        if self.append_error is not None:
+            raise self.append_error
+        self.now_ms += 1
+        self._held.append((self.store.put(records, now_ms=self.now_ms), done))
+        self.appended.append(records)
+        if not self.holding:
+            self.confirm()
+
+    def confirm(self) -> None:
+        """Everything appended so far is confirmed."""
+        stores.confirm(self.store)
+        self._end(SendOutcome(ResponseCode.SUCCESS))
+
+    def give_up(self) -> None:
+        """Everything that waits is stored and nobody knows whether it stays."""
+        self._end(SendOutcome(ResponseCode.FLUSH_SLAVE_TIMEOUT, "not confirmed in time"))
+
+    def _end(self, outcome: SendOutcome) -> None:
+        held, self._held = self._held, []
+        for stored, done in held:
+            done(SendOutcome(outcome.code, outcome.remark, stored))
+
+    def create_topic(self, topic: TopicConfig, done: Created) -> None:
+        if self.topic_refusal is not None:
+            done(self.topic_refusal)
+            return
+        self.created.append(topic)
+        self._held_topics.append((topic, done))
+        if not self.holding_topics:
+            self.release_topics()
+
+    def release_topics(self) -> None:
+        """What was asked for exists now."""
+        held, self._held_topics = self._held_topics, []
+        for topic, done in held:
+            self.add_topic(topic)
+            done(None)
+
+    def add_topic(self, topic: TopicConfig) -> None:
+        """As if the controller had committed it."""
+        self._version += 1
+        change = change_record(TopicChange(self._version, [topic]))
+        self.store.put([change], now_ms=self.now_ms)
+        stores.confirm(self.store)
+
+
+class FakeConnection:
+    """Keeps what is sent to it."""
+
+    def __init__(self, peer: str = "10.1.1.1:5000") -> None:
+        self.id = next(_numbers)
+        self.peer = peer
+        self.proxied = False
+        self.attrs: dict[str, Any] = {}
+        self.closed = False
+        self.replies: list[tuple[RemotingCommand, RemotingCommand]] = []
+        self.sent: list[RemotingCommand] = []
+
+    def reply(self, request: RemotingCommand, response: RemotingCommand) -> None:
+        if not self.closed:
+            self.replies.append((request, response))
+
+    def send(self, command: RemotingCommand) -> None:
+        self.sent.append(command)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def answer_to(self, request: RemotingCommand) -> RemotingCommand:
+        """The one answer to `request`."""
+        (answer,) = [response for asked, response in self.replies if asked is request]
+        assert answer.opaque == request.opaque
+        return answer

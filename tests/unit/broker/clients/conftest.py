@@ -1,0 +1,73 @@
+"""One master with topic TopicTest (4 queues), and a client connection to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from gantry_broker.clients import ClientProcessor
+from gantry_protocol.bodies import TopicConfig
+from gantry_protocol.command import RemotingCommand, request
+from support.group_view import FakeConnection, FakeGroup
+
+
+class Client:
+    """One connection, and its requests answered by the processor."""
+
+    def __init__(self, processor: ClientProcessor, language: str = "JAVA") -> None:
+        self.conn = FakeConnection()
+        self.processor = processor
+        self.language = language
+        self.opaque = 100
+
+    def ask(
+        self, code: int, ext: dict[str, object] | None = None, body: bytes = b"", **options
+    ) -> tuple[RemotingCommand, RemotingCommand | None]:
+        """The request, and its answer if that came at once."""
+        texts = None if ext is None else {key: _text(value) for key, value in ext.items()}
+        asked = request(code, texts, body, **options)
+        self.opaque += 1
+        asked.opaque, asked.language = self.opaque, self.language
+        answer = self.processor(self.conn, asked)
+        if answer is None:
+            found = [response for to, response in self.conn.replies if to is asked]
+            answer = found[0] if found else None
+        return asked, answer
+
+    def call(self, code: int, ext: dict[str, object] | None = None, body: bytes = b""):
+        """The answer, which must have come."""
+        asked, answer = self.ask(code, ext, body)
+        assert answer is not None
+        assert answer.opaque == asked.opaque
+        assert answer.is_response
+        return answer
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@pytest.fixture
+def group(tmp_path: Path):
+    made = FakeGroup(tmp_path)
+    made.add_topic(TopicConfig(topic_name="TopicTest", read_queue_nums=4, write_queue_nums=4))
+    yield made
+    made.store.log.close()
+
+
+@pytest.fixture
+async def processor(group: FakeGroup):
+    made = ClientProcessor(group, clock=lambda: 1_700_000_000.0)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+async def client(processor: ClientProcessor) -> Client:
+    return Client(processor)
+
+
+@pytest.fixture
+def connect(processor: ClientProcessor):
+    """More clients."""
+    return lambda language="JAVA": Client(processor, language)

@@ -1,0 +1,219 @@
+"""Consumer offsets (14, 15), queue positions (29 to 32), single messages (33)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from gantry_broker.clients import Refusal
+from gantry_broker.queues.offsets import OFFSETS_TOPIC, decode_rows
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.records import decode_record
+from support import stores
+from support.group_view import FakeGroup
+
+QUEUE: dict[str, object] = {"topic": "TopicTest", "queueId": 1}
+WHO: dict[str, object] = {"consumerGroup": "g", **QUEUE}
+
+
+def _fill(group: FakeGroup, *times_ms: int, queue_id: int = 1) -> None:
+    for now_ms in times_ms:
+        stores.put(group.store, stores.message("TopicTest", queue_id), now_ms=now_ms)
+    stores.confirm(group.store)
+
+
+def _written(group: FakeGroup) -> list[tuple[str, str, int, int]]:
+    return [
+        row
+        for records in group.appended
+        for record in records
+        if record.topic == OFFSETS_TOPIC
+        for row in decode_rows(record.body)
+    ]
+
+
+async def _until(condition) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gantry_broker.clients.offsets.WRITE_INTERVAL_S", 0.001)
+
+
+async def test_a_commit_is_answered_by_the_next_query_and_may_go_back(client) -> None:
+    for offset in (5, 3, 0):
+        assert client.call(15, {**WHO, "commitOffset": offset}).code == 0
+        answer = client.call(14, WHO)
+        assert (answer.code, answer.ext) == (0, {"offset": str(offset)})
+    assert client.call(14, {**WHO, "consumerGroup": "other", "setZeroIfNotFound": False}).code == 22
+
+
+@pytest.mark.parametrize(
+    ("changes", "messages", "code"),
+    [
+        pytest.param({}, 0, 0, id="empty queue"),
+        pytest.param({}, 3, 0, id="young queue"),
+        pytest.param({"setZeroIfNotFound": True}, 3, 0, id="said so"),
+        pytest.param({"setZeroIfNotFound": False}, 3, 22, id="asked not to"),
+        pytest.param({"topic": "Nope"}, 0, 22, id="unknown topic"),
+        pytest.param({"queueId": 4}, 0, 22, id="unknown queue"),
+        pytest.param({"queueId": -1}, 0, 22, id="negative queue"),
+    ],
+)
+async def test_a_group_without_an_offset(client, group, changes, messages, code) -> None:
+    _fill(group, *[1000] * messages)
+    answer = client.call(14, {**WHO, **changes})
+    assert answer.code == code
+    assert (answer.ext or {}).get("offset") == ("0" if code == 0 else None)
+
+
+async def test_an_old_queue_lets_the_client_choose(client, group, monkeypatch) -> None:
+    monkeypatch.setattr("gantry_broker.clients.offsets._YOUNG_QUEUE_BYTES", 300)
+    _fill(group, *[1000] * 10)
+    assert client.call(14, WHO).code == 22
+
+
+async def test_a_queue_that_does_not_begin_at_zero_lets_the_client_choose(client, group) -> None:
+    _fill(group, 1000, 1000)
+    queue = group.store._queues.get(("TopicTest", 1))
+    assert queue is not None
+    queue.hide_below(1)
+    assert client.call(14, WHO).code == 22
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"topic": "Nope"}, 17),
+        ({"queueId": 4}, 29),
+        ({"queueId": -1}, 29),
+        ({"commitOffset": -1}, 29),
+    ],
+)
+async def test_commits_that_are_refused(client, group, changes, code) -> None:
+    assert client.call(15, {**WHO, "commitOffset": 1, **changes}).code == code
+    assert not group.store.offsets.is_dirty
+
+
+async def test_commits_go_to_the_log_together(client, group) -> None:
+    for queue_id in range(4):
+        for offset in range(5):
+            client.call(15, {**WHO, "queueId": queue_id, "commitOffset": offset})
+    assert _written(group) == []
+    await _until(lambda: _written(group))
+    assert _written(group) == [("g", "TopicTest", queue_id, 4) for queue_id in range(4)]
+    assert len(group.appended) == 1
+    (record,) = group.appended[0]
+    assert record.store_host == group.store_host
+    await asyncio.sleep(0.01)
+    assert len(group.appended) == 1, "nothing more to write"
+
+
+async def test_one_write_at_a_time_and_what_failed_is_written_again(client, group) -> None:
+    group.holding = True
+    client.call(15, {**WHO, "commitOffset": 1})
+    await _until(lambda: group.appended)
+    client.call(15, {**WHO, "commitOffset": 2})
+    await asyncio.sleep(0.01)
+    assert len(group.appended) == 1
+    group.give_up()
+    await _until(lambda: len(group.appended) == 2)
+    assert _written(group)[-1] == ("g", "TopicTest", 1, 2)
+    group.confirm()
+    assert not group.store.offsets.is_dirty
+    assert client.call(14, WHO).ext == {"offset": "2"}
+
+
+async def test_an_offset_nobody_confirmed_is_written_again(client, group) -> None:
+    group.holding = True
+    client.call(15, {**WHO, "commitOffset": 1})
+    await _until(lambda: group.appended)
+    group.give_up()
+    await _until(lambda: len(group.appended) == 2)
+    assert _written(group) == [("g", "TopicTest", 1, 1)] * 2
+
+
+async def test_who_may_not_write_keeps_the_offsets_for_later(client, group) -> None:
+    group.refusal = Refusal(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
+    client.call(15, {**WHO, "commitOffset": 7})
+    await asyncio.sleep(0.01)
+    assert _written(group) == []
+    assert client.call(14, WHO).ext == {"offset": "7"}
+    group.refusal = None
+    await _until(lambda: _written(group))
+
+
+async def test_leaving_writes_at_once_even_when_sends_are_refused(client, group, processor) -> None:
+    done: list[bool] = []
+    client.call(15, {**WHO, "commitOffset": 7})
+    group.refusal = Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "leaving")
+    group.holding = True
+    processor.flush_offsets(lambda: done.append(True))
+    assert _written(group) == [("g", "TopicTest", 1, 7)]
+    assert done == []
+    group.confirm()
+    assert done == [True]
+    processor.flush_offsets(lambda: done.append(False))
+    assert done == [True, False], "nothing to write is done at once"
+
+
+async def test_leaving_during_a_write_waits_for_the_next_one(client, group, processor) -> None:
+    done: list[bool] = []
+    group.holding = True
+    client.call(15, {**WHO, "commitOffset": 1})
+    processor.flush_offsets(lambda: done.append(True))
+    client.call(15, {**WHO, "commitOffset": 2})
+    processor.flush_offsets(lambda: done.append(True))
+    group.confirm()
+    assert done == [True]
+    assert _written(group)[-1] == ("g", "TopicTest", 1, 2)
+    group.confirm()
+    assert done == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("code", "ext", "expected"),
+    [
+        pytest.param(30, {}, {"offset": "3"}, id="max"),
+        pytest.param(30, {"committed": False}, {"offset": "3"}, id="max, uncommitted asked"),
+        pytest.param(31, {}, {"offset": "0"}, id="min"),
+        pytest.param(32, {}, {"timestamp": "100"}, id="earliest"),
+        pytest.param(30, {"topic": "Nope"}, {"offset": "0"}, id="max of nothing"),
+        pytest.param(31, {"topic": "Nope"}, {"offset": "0"}, id="min of nothing"),
+        pytest.param(32, {"topic": "Nope"}, {"timestamp": "-1"}, id="earliest of nothing"),
+        pytest.param(29, {"timestamp": 200}, {"offset": "1"}, id="time"),
+        pytest.param(29, {"timestamp": 201}, {"offset": "2"}, id="between"),
+        pytest.param(29, {"timestamp": 999}, {"offset": "3"}, id="after all"),
+        pytest.param(
+            29, {"timestamp": 999, "boundaryType": "UPPER"}, {"offset": "2"}, id="upper, after all"
+        ),
+        pytest.param(29, {"timestamp": 200, "boundaryType": "upper"}, {"offset": "1"}, id="upper"),
+        pytest.param(29, {"timestamp": 1, "topic": "Nope"}, {"offset": "0"}, id="time of nothing"),
+    ],
+)
+async def test_queue_positions(client, group, code, ext, expected) -> None:
+    _fill_in_order(group)
+    stores.put(group.store, stores.message("TopicTest", 1))  # not confirmed
+    answer = client.call(code, {**QUEUE, **ext})
+    assert (answer.code, answer.ext) == (0, expected)
+
+
+def _fill_in_order(group: FakeGroup) -> None:
+    group.store._put_timestamp = 0
+    _fill(group, 100, 200, 300)
+
+
+async def test_one_message_by_its_place(client, group) -> None:
+    at = stores.put(group.store, stores.message("TopicTest", 1, b"here"))[0]
+    assert client.call(33, {"offset": at.offset}).code == 1
+    stores.confirm(group.store)
+    answer = client.call(33, {"offset": at.offset})
+    assert (answer.code, decode_record(answer.body).body) == (0, b"here")
+    wrong = client.call(33, {"offset": at.offset + 1})
+    assert (wrong.code, wrong.remark) == (
+        1,
+        f"can not find message by the offset, {at.offset + 1}",
+    )
