@@ -190,15 +190,10 @@ class Desk:
 
     def _when_serving(self, exchange: Exchange) -> None:
         def done(error: Exception | None) -> None:
-            if error is not None:
+            if error is None:
+                self._answer(exchange, lambda: exchange.route.serve(exchange))
+            else:
                 self._failed(exchange, error)
-                return
-            try:
-                answer = exchange.route.serve(exchange)
-            except GantryError as problem:
-                answer = reply(exchange.request, ResponseCode.SYSTEM_ERROR, str(problem))
-            if answer is not None:
-                self._send(exchange, answer)
 
         self._quorum.read(done)
 
@@ -230,13 +225,17 @@ class Desk:
     def _no_leader(exchange: Exchange) -> RemotingCommand:
         return reply(exchange.request, exchange.route.without_leader, NOT_LEADER_REMARK)
 
-    def _answer(self, exchange: Exchange, make: Callable[[], RemotingCommand]) -> None:
+    def _answer(self, exchange: Exchange, make: Callable[[], RemotingCommand | None]) -> None:
+        """Inside the node's pass, which has to go on whatever a handler raises."""
         try:
             answer = make()
-        except Exception as error:  # noqa: BLE001 - runs inside the node's apply loop, which goes on
+        except GantryError as error:  # what the request says cannot be read
+            answer = reply(exchange.request, ResponseCode.SYSTEM_ERROR, str(error))
+        except Exception as error:  # noqa: BLE001 - upstream answers code 1 whatever a processor raises
             _log.exception("answer could not be made", error, code=exchange.request.code)
             answer = reply(exchange.request, ResponseCode.SYSTEM_ERROR, str(error))
-        self._send(exchange, answer)
+        if answer is not None:
+            self._send(exchange, answer)
 
     def _send(self, exchange: Exchange, answer: RemotingCommand) -> None:
         if self._close(exchange):

@@ -87,6 +87,18 @@ async def test_new_leader_first_catches_up(office: Office) -> None:
     assert answers[0].code == 0
 
 
+async def test_new_leader_answers_what_it_cannot_read(office: Office) -> None:
+    """In the node's own pass: an exception there would end the process."""
+    office.quorum.is_serving_leader = False
+    office.quorum.holding = True
+    malformed = office.ask(1004, {})
+    monstrous = office.ask(
+        1013, {**APPLY, "appliedBrokerId": "1", "registerCheckCode": "x" * 3**14}
+    )
+    office.quorum.release()
+    assert [one.code for one in malformed + monstrous] == [ResponseCode.SYSTEM_ERROR] * 2
+
+
 @pytest.mark.looptime
 async def test_request_without_a_quorum_is_answered_in_time(office: Office) -> None:
     office.quorum.holding = True

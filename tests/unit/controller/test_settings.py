@@ -1,0 +1,84 @@
+"""Settings: what the environment of a pod makes of them, and which sentence a mistake gets."""
+
+from pathlib import Path
+
+import pytest
+from gantry_controller.settings import ControllerSettings, parse_peers, read_token
+from gantry_protocol.errors import ConfigError
+from gantry_protocol.process.config import load_settings
+
+THREE = "1=c-0.c,2=c-1.c.ns.svc:9,3=10.0.0.3:1:2:3"
+
+
+def load(**environment: str) -> ControllerSettings:
+    named = {f"GANTRY_{key.upper()}": value for key, value in environment.items()}
+    return load_settings(ControllerSettings, env=named)
+
+
+def test_pod_of_a_stateful_set() -> None:
+    settings = load(name="c-1", peers=THREE, bind="10.0.0.2", cluster_uid="u")
+    assert (settings.number, settings.advertised) == (2, "10.0.0.2")
+    assert [peer.node_id for peer in settings.members] == [1, 2, 3]
+
+
+def test_addresses_of_a_peer() -> None:
+    first, second, third = parse_peers(THREE)
+    assert (first.raft_address, first.remoting_address) == ("c-0.c:9879", "c-0.c:9878")
+    assert first.http_url == "http://c-0.c:9880"
+    assert (second.name, second.raft_address) == ("c-1", "c-1.c.ns.svc:9")
+    assert (third.name, third.raft_address) == ("10.0.0.3", "10.0.0.3:1")
+    assert (third.remoting_address, third.http_url) == ("10.0.0.3:2", "http://10.0.0.3:3")
+
+
+def test_node_alone_is_its_own_quorum() -> None:
+    settings = load(name="solo", advertise="10.0.0.9", raft_port="7000")
+    (peer,) = settings.members
+    assert (peer.node_id, peer.raft_address) == (1, "10.0.0.9:7000")
+
+
+def test_own_number_wins_over_the_name() -> None:
+    assert load(name="c-0", node_id="3", peers=THREE).number == 3
+
+
+def test_ipv6_peer() -> None:
+    (peer,) = parse_peers("1=[fd00::1]:9879")
+    assert peer.raft_address == "[fd00::1]:9879"
+
+
+@pytest.mark.parametrize(
+    ("environment", "part"),
+    [
+        ({"name": "c-7", "peers": THREE}, "node 8 .c-7. is not among the peers"),
+        ({"peers": "1=a,1=b"}, "numbers start at 1 and come once"),
+        ({"peers": "0=a"}, "numbers start at 1 and come once"),
+        ({"peers": "a,b"}, "is not number=host"),
+        ({"peers": "1=a:99999"}, "port"),
+        ({"peers": ","}, "names no member"),
+        ({"bind": "localhost"}, "not an IP address"),
+        ({"raft_port": "70000"}, "GANTRY_RAFT_PORT='70000'"),
+        ({"election_timeout_ms": "1"}, "GANTRY_ELECTION_TIMEOUT_MS='1'"),
+        ({"cluster_uid": "x" * 200}, "GANTRY_CLUSTER_UID"),
+    ],
+)
+def test_mistakes_are_named(environment: dict[str, str], part: str) -> None:
+    with pytest.raises(ConfigError, match=part):
+        load(**environment)
+
+
+def test_every_setting_is_described() -> None:
+    for name, field in ControllerSettings.model_fields.items():
+        assert field.description, name
+
+
+class TestToken:
+    def test_is_stripped(self, tmp_path: Path) -> None:
+        file = tmp_path / "token"
+        file.write_text("abc\n")
+        assert read_token(file) == "abc"
+
+    def test_missing_and_empty(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match="cannot be read"):
+            read_token(tmp_path / "none")
+        (tmp_path / "empty").write_text(" \n")
+        with pytest.raises(ConfigError, match="is empty"):
+            read_token(tmp_path / "empty")
