@@ -12,6 +12,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from gantry_operator import names
+from gantry_operator.controllers.quorum import Endpoint
 from gantry_operator.local import cluster
 from gantry_operator.local.client import ApiError
 from gantry_operator.local.settings import LocalSettings
@@ -32,7 +33,7 @@ NAMESPACE = "default"
 class Admin(NamedTuple):
     """Where the controllers are and how they know us."""
 
-    controllers: tuple[str, ...]
+    controllers: tuple[Endpoint, ...]
     token: str
     name_servers: tuple[str, ...] = ()
 
@@ -59,7 +60,11 @@ async def admin_of(controllers: str | None, token_file: Path | None) -> Admin:
         return await local_admin(local_settings(), option="--controllers")
     if token_file is None:
         raise ConfigError("--controllers needs --admin-token-file with the token to show them.")
-    return Admin(_addresses(controllers, names.CONTROLLER_HTTP_PORT), _read_token(token_file))
+    endpoints = [
+        Endpoint(address, *split_address(address))
+        for address in _addresses(controllers, names.CONTROLLER_HTTP_PORT)
+    ]
+    return Admin(tuple(endpoints), _read_token(token_file))
 
 
 def _read_token(file: Path) -> str:
@@ -108,15 +113,15 @@ async def _discover(api: Client) -> Admin:
             for key, value in names.selector(names.CONTROLLER, CONTROLLER_GROUP).items()
         ),
     )
-    addresses = sorted(
-        join_address(pod["status"]["podIP"], names.CONTROLLER_HTTP_PORT)
+    endpoints = sorted(
+        Endpoint(pod["metadata"]["name"], pod["status"]["podIP"])
         for pod in pods
         if (pod.get("status") or {}).get("podIP")
     )
-    if not addresses:
+    if not endpoints:
         raise KeyError("no controller pod has an address")
     return Admin(
-        tuple(addresses),
+        tuple(endpoints),
         base64.b64decode(secret["data"][names.TOKEN_KEY]).decode(),
         (join_address(service["spec"]["clusterIP"], names.NAMESERVER_PORT),),
     )

@@ -57,7 +57,9 @@ async def consume(
     nameservers: str | None,
     as_json: bool,
 ) -> None:
-    """Receive messages of TOPIC and print their bodies, one per line.
+    """Receive messages.
+
+    Their bodies are printed, one per line.
 
     Messages appear once the in-sync replicas have them. With --count, fewer messages within the
     time of --idle are an error.

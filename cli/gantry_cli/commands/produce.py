@@ -82,7 +82,9 @@ async def produce(
     nameservers: str | None,
     as_json: bool,
 ) -> None:
-    """Send messages to TOPIC, which is created if need be.
+    """Send messages.
+
+    TOPIC is created if need be.
 
     A message counts as acknowledged when enough in-sync replicas have it. Until then it is sent
     again under the same unique key, across failovers.

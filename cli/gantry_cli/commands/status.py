@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from gantry_protocol.errors import GantryError
 
-from gantry_cli.admin import AdminClient, AdminError
+from gantry_cli.admin import AdminClient
 from gantry_cli.options import asynchronous, json_option
 from gantry_cli.output import print_json, print_table
 from gantry_cli.target import Admin, admin_of
@@ -54,7 +55,7 @@ async def status(
         while True:
             try:
                 groups, members = await asyncio.gather(admin.groups(), admin.members())
-            except AdminError as error:
+            except GantryError as error:
                 if not watch:
                     raise
                 click.echo(f"{error}", err=True)

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from gantry_operator.controllers.quorum import Endpoint
+
 
 class Cluster(Protocol):
     """A running cluster: where to talk to it, and how to hurt it."""
@@ -19,8 +21,8 @@ class Cluster(Protocol):
         ...
 
     @property
-    def controllers(self) -> Sequence[str]:
-        """`host:port` of the admin API of every controller."""
+    def controllers(self) -> Sequence[Endpoint]:
+        """The admin API of every controller."""
         ...
 
     @property

@@ -23,6 +23,8 @@ from gantry_cli.target import NAMESPACE, Admin, local_admin
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
+    from gantry_operator.controllers.quorum import Endpoint
+
 SEGMENT_BYTES = 8 * 1024 * 1024
 
 
@@ -39,7 +41,7 @@ class LocalTrialCluster:
         return self._admin.name_servers
 
     @property
-    def controllers(self) -> Sequence[str]:
+    def controllers(self) -> Sequence[Endpoint]:
         """The admin API of every controller pod."""
         return self._admin.controllers
 

@@ -12,7 +12,8 @@ import time
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from gantry_cli.admin import AdminClient, AdminError
+from gantry_protocol.errors import GantryError
+
 from gantry_cli.trial.history import MasterHistory
 from gantry_cli.trial.narrate import changes, settled
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from gantry_protocol.admin import GroupView, QuorumView
+
+    from gantry_cli.admin import AdminClient
 
 READING_INTERVAL_S = 0.2
 
@@ -109,8 +112,8 @@ class Observer:
         while True:
             try:
                 groups = await self._admin.groups()
-                self.quorum = await self._admin.quorum()
-            except AdminError:  # shown by its age
+                self.quorum = await self._admin.leader() or self.quorum
+            except GantryError:  # shown by its age
                 groups = []
             for group in groups:
                 if group.name == self._name:

@@ -9,7 +9,9 @@ from contextlib import aclosing
 
 import pytest
 from aiohttp import web
-from gantry_cli.admin import AdminClient, AdminError
+from gantry_cli.admin import AdminClient
+from gantry_operator.controllers.quorum import Endpoint
+from gantry_protocol.errors import GantryError
 
 Respond = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -89,14 +91,15 @@ async def members() -> AsyncIterator[list[Member]]:
 
 
 def client(members: list[Member], token: str = "secret") -> AdminClient:
-    return AdminClient([member.address for member in members], token)
+    found = [Endpoint(f"c-{n}", "127.0.0.1", member.port) for n, member in enumerate(members)]
+    return AdminClient(found, token)
 
 
 async def test_leader_is_found_by_its_followers_hint_and_asked_first_from_then_on(
     members: list[Member],
 ) -> None:
     first, second, leader = members
-    first.following(f"http://{leader.address}")
+    first.following("http://c-2.controllers:9880")
     async with client(members) as admin:
         assert (await admin.groups())[0].name == f"seen-by-{leader.port}"
         assert (await admin.groups())[0].name == f"seen-by-{leader.port}"
@@ -111,17 +114,17 @@ async def test_dead_member_is_passed_over(members: list[Member]) -> None:
 
 
 async def test_hints_in_a_circle_end_in_one_sentence(members: list[Member]) -> None:
-    for member, other in zip(members, [*members[1:], members[0]], strict=True):
-        member.following(f"http://{other.address}")
+    for member, other in zip(members, (1, 2, 0), strict=True):
+        member.following(f"http://c-{other}:9880")
     async with client(members) as admin:
-        with pytest.raises(AdminError, match=r"No controller answers as leader .*ask the leader"):
+        with pytest.raises(GantryError, match="there is no leader at the moment"):
             await admin.groups()
     assert sum(member.asked for member in members) <= 12
 
 
 async def test_wrong_token_is_said_at_once(members: list[Member]) -> None:
     async with client(members, token="wrong") as admin:
-        with pytest.raises(AdminError, match="refuses the admin token: wrong token"):
+        with pytest.raises(GantryError, match="refuse the admin token: FORBIDDEN: wrong token"):
             await admin.groups()
     assert members[1].asked == 0
 
@@ -132,8 +135,19 @@ async def test_answer_of_another_version_is_named(members: list[Member]) -> None
 
     members[0].respond = strange
     async with client(members) as admin:
-        with pytest.raises(AdminError, match="a form this version cannot read"):
+        with pytest.raises(GantryError, match=r"GroupList.* this version cannot read"):
             await admin.groups()
+
+
+async def test_leaders_view_is_preferred_to_its_followers(members: list[Member]) -> None:
+    async with client(members[:1]) as admin:
+        view = await admin.leader()
+        assert view is not None
+        assert view.role == "leader"
+    await members[0].stop()
+    members[0].stop = _nothing  # type: ignore[method-assign]  # it is stopped already
+    async with client(members[:1]) as admin:
+        assert await admin.leader() is None
 
 
 async def test_members_are_those_that_answer(members: list[Member]) -> None:
@@ -146,7 +160,7 @@ async def test_members_are_those_that_answer(members: list[Member]) -> None:
     assert ids == sorted([members[0].port, members[2].port])
 
 
-async def test_watch_skips_heartbeats_and_goes_on_elsewhere_when_cut(
+async def test_watch_skips_heartbeats_and_goes_on_with_the_next_leader(
     members: list[Member],
 ) -> None:
     def lines(*events: dict[str, object]) -> Respond:
@@ -155,6 +169,7 @@ async def test_watch_skips_heartbeats_and_goes_on_elsewhere_when_cut(
             await response.prepare(request)
             for event in events:
                 await response.write(json.dumps(event).encode() + b"\n")
+            members[0].following(None)  # it leads no more
             return response
 
         return stream
