@@ -46,8 +46,6 @@ from gantry_broker.replica import events as ev
 from gantry_broker.shell import ReplicaShell
 from gantry_broker.topic_sync import TopicSync
 
-REGISTER_AGAIN_S = 5.0  # a follower that nobody counts on for so long registers once more
-
 _NOT_MASTER = Refusal(
     ResponseCode.SERVICE_NOT_AVAILABLE,
     "service not available now. this broker is not the master of its group",
@@ -123,7 +121,6 @@ class ReplicationGroup:
         self._ha_port = options.ha_port
         self._serving_epoch: Epoch | None = None
         self._leaving = False
-        self._uncounted_since_s: float | None = None
         self._master_seen = ""
         self._agent: ControlAgent | None = None
         self._topics: TopicSync | None = None
@@ -374,26 +371,13 @@ class ReplicationGroup:
         self._changed()
 
     def ticked(self) -> None:
-        """Look after what waits."""
-        now_s = asyncio.get_running_loop().time()
-        self.pending.expire(now_s)
-        self._watch_membership(now_s)
+        """Answer what has waited long enough."""
+        self.pending.expire(asyncio.get_running_loop().time())
 
     # ---- inside
 
     def _changed(self) -> None:
         self.watcher.role_changed()
-
-    def _watch_membership(self, now_s: float) -> None:
-        """A late registration of an earlier start may have taken our place with the controllers."""
-        following = None if self.core is None else self.core.following
-        if following is None or following.in_sync is not False or self._leaving:
-            self._uncounted_since_s = None
-        elif self._uncounted_since_s is None:
-            self._uncounted_since_s = now_s
-        elif now_s - self._uncounted_since_s >= REGISTER_AGAIN_S and self._agent is not None:
-            self._uncounted_since_s = now_s
-            self._agent.register_again()
 
     def _report(self) -> Report:
         core = self.core

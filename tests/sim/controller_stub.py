@@ -2,7 +2,7 @@
 
 It keeps every applied event through kills (the Raft log's promise), judges liveness by heartbeats
 and closed connections, elects when the master is gone, and tells everybody. It may be killed,
-paused, and cut off like any machine. ``sim.test_whole`` puts the real quorum in its place.
+paused, and cut off like any machine. ``sim.whole_world`` puts the real quorum in its place.
 """
 
 from __future__ import annotations
@@ -176,9 +176,16 @@ class Controller:
         code = ResponseCode.SUCCESS
         if message.event is not None:
             code = self._apply(self._with_evidence(message.event)).code
+        elif message.broker_id is not None and self._is_replaced(message.broker_id, message):
+            code = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
         self._tcp.send(
             link, Reply(message.number, code, self._view(), self._durable.group.next_broker_id)
         )
+
+    def _is_replaced(self, broker_id: BrokerId, message: Request) -> bool:
+        """Whether another process of this broker is registered."""
+        member = self._durable.group.member(broker_id)
+        return member is None or not member.is_incarnation(message.incarnation)
 
     def _with_evidence(self, event: Event) -> Event:
         if isinstance(event, ElectMaster):

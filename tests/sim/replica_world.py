@@ -13,7 +13,6 @@ H8      nobody cuts its log below what it knows to be confirmed
 ack     every acknowledged record is in the log of every master that is promoted afterwards
 ======  ==========================================================================================
 
-``checks`` may be narrowed by a test that plants a bug and wants to see one certain check fail.
 """
 
 from __future__ import annotations
@@ -40,11 +39,13 @@ from sim.replica_disk import (
 from sim.replicas import Broker
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
     from gantry_controller.metadata.state import BrokerGroup
     from gantry_protocol.types import Offset
     from sim.kernel.machine import Actor, Host
 
-EXTRA_FAULTS = ("wipe", "drain")
 SCAN_US = 400 * MS
 
 
@@ -64,8 +65,7 @@ class ReplicaWorld:
         rng = self.world.stream("swarm")
         self.network = Network(self.world, NetworkOptions.swarm(rng) if swarm else NetworkOptions())
         self.min_in_sync = min_in_sync
-        self.durable = Durable(replicas, min_in_sync)
-        self.durable.listeners.append(self._group_changed)
+        self.replicas = replicas
         self.history = bytearray()
         self.acknowledged_end = 0
         self.acknowledgements = 0
@@ -74,19 +74,14 @@ class ReplicaWorld:
         self._acted: dict[str, int] = {}
         names = [f"broker-{number}" for number in range(replicas)]
         self.brokers = [self._machine(name, rng if swarm else None) for name in names]
-        self.controller = Machine(
-            self.world,
-            self.network,
-            "controller",
-            factory=lambda host: Controller(host, self.durable),
-        )
-        options = NemesisOptions.swarm(rng, EXTRA_FAULTS)
+        self.controllers = self.make_controllers(rng)
+        options = NemesisOptions.swarm(rng, tuple(self.extra_faults()))
         self.nemesis = Nemesis(
             self.world,
             self.network,
-            [*self.brokers, self.controller],
+            [*self.brokers, *self.controllers],
             options,
-            {"wipe": self.wipe, "drain": self.drain},
+            self.extra_faults(),
         )
         self._rng = self.world.stream("replica-world")
         self.world.after(SCAN_US, self._scan)
@@ -103,13 +98,35 @@ class ReplicaWorld:
         )
 
     def _broker(self, host: Host) -> Actor:
-        return Broker(host, self, ["controller"])
+        return Broker(host, self, [machine.name for machine in self.controllers])
+
+    # ---- the controllers; a subclass may have others
+
+    def make_controllers(self, rng: Random) -> list[Machine]:
+        """One controller that needs no quorum."""
+        self.durable = Durable(self.replicas, self.min_in_sync)
+        self.durable.listeners.append(self.group_changed)
+        return [
+            Machine(
+                self.world,
+                self.network,
+                "controller",
+                factory=lambda host: Controller(host, self.durable),
+            )
+        ]
+
+    def extra_faults(self) -> dict[str, Callable[[], None]]:
+        return {"wipe": self.wipe, "drain": self.drain}
+
+    @property
+    def group(self) -> BrokerGroup | None:
+        """The group as it is, whoever knows; None before it is declared."""
+        return self.durable.group
 
     # ---- running
 
     def boot(self) -> None:
-        self.controller.boot()
-        for machine in self.brokers:
+        for machine in (*self.controllers, *self.brokers):
             machine.boot()
 
     def run(self, seconds: float) -> None:
@@ -134,12 +151,12 @@ class ReplicaWorld:
         if master is None or master.core is None or not master.accepts_writes():
             return False
         ids = {broker_id_of(machine.disk) for machine in self.brokers}
-        return set(self.durable.group.sync_state_set) == ids
+        return self.group is not None and set(self.group.sync_state_set) == ids
 
     def require_progress(self, seconds: float = 30) -> None:
         """What the system owes once the faults have stopped."""
         if not self.world.run(for_us=int(seconds * SECOND), until=self.settled):
-            raise Violation(f"no progress: the set is {self.durable.group.sync_state_set}")
+            raise Violation(f"no progress: {self.group}")
         before = self.acknowledgements
 
         def written() -> bool:
@@ -213,7 +230,7 @@ class ReplicaWorld:
             raise Violation(f"H5: {name} confirms other records in [{old}, {known})")
         if new > len(self.history):
             self.history += log[len(self.history) : new]
-            self._everybody_holds(self.durable.group, f"confirm {new} on {name}")
+            self._everybody_holds(self.group, f"confirm {new} on {name}")
 
     def acknowledged(self, name: str, end: Offset, number: int) -> None:
         if RECORD.unpack_from(self.history, end - SIZE)[1] != number:
@@ -231,13 +248,15 @@ class ReplicaWorld:
 
     # ---- what the controller does
 
-    def _group_changed(self, before: BrokerGroup, after: BrokerGroup) -> None:
+    def group_changed(self, before: BrokerGroup, after: BrokerGroup) -> None:
+        """The controllers agreed on something about the group."""
         if after.sync_state_set != before.sync_state_set:
             self.world.note("set", after.sync_state_set, after.sync_state_set_epoch)
             self._everybody_holds(after, f"the set became {after.sync_state_set}")
 
-    def _everybody_holds(self, group: BrokerGroup, when: str) -> None:
+    def _everybody_holds(self, group: BrokerGroup | None, when: str) -> None:
         """H5 and H7: whoever may be elected has every confirmed record on its disk."""
+        assert group is not None
         for machine in self.brokers:
             broker_id = broker_id_of(machine.disk)
             if broker_id not in group.sync_state_set:

@@ -36,7 +36,6 @@ TICK_US = 20 * MS
 HEARTBEAT_US = 300 * MS
 POLL_US = SECOND
 CALL_TIMEOUT_US = 500 * MS
-REGISTER_AGAIN_US = 3 * SECOND
 UNREGISTERED = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
 CONTROL_LINK_BASE = -1_000_000  # below every number the core uses for its own links
 SIM_LIMITS = Limits(window_bytes=1_000 * SIZE, batch_bytes=40 * SIZE, held_appends=64)
@@ -96,7 +95,6 @@ class Broker:
         self._every(TICK_US, self._tick)
         self._every(HEARTBEAT_US, self._beat)
         self._every(POLL_US, self._poll)
-        self._every(REGISTER_AGAIN_US, self._register_again)
         self._every(self.host.rng.randint(2, 40) * MS, self._write)
         self._join()
 
@@ -188,12 +186,6 @@ class Broker:
             self._learn(reply.view)
 
         self._call(event, registered)
-
-    def _register_again(self) -> None:
-        """A late registration of our predecessor may have taken our place."""
-        following = None if self.core is None else self.core.following
-        if following is not None and following.in_sync is False:
-            self._register()
 
     # ---- the controller
 

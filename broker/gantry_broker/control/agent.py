@@ -199,7 +199,11 @@ class ControlAgent:
     # ---- registration
 
     def register_again(self) -> None:
-        """Make sure that the controllers know this start of this broker, and not an earlier one."""
+        """Make sure that the controllers know this start of this broker, and not an earlier one.
+
+        A registration of an earlier start may arrive after ours, through a controller that stood
+        still meanwhile, and take our place.
+        """
         self._register_now.set()
 
     async def _stay_registered(self) -> None:
