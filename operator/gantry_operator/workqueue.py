@@ -36,6 +36,7 @@ class WorkQueue(Generic[KeyT]):
         self._failures: dict[KeyT, int] = {}
         self._turn = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_s = 0.0
 
     def __len__(self) -> int:
         """Keys that are due now and not being worked on."""
@@ -121,9 +122,11 @@ class WorkQueue(Generic[KeyT]):
     def _arm(self) -> None:
         when = self._delayed[0][0]
         if self._timer is not None:
-            if self._timer.when() <= when:
+            if self._timer_due_s <= when:
                 return
             self._timer.cancel()
+        # Not asked of the handle: uvloop's has no when() for what is due at once.
+        self._timer_due_s = when
         self._timer = self._loop.call_at(when, self._ring)
 
     def _ring(self) -> None:
