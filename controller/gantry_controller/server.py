@@ -67,7 +67,7 @@ class Controller:
         self.notifier = Notifier(self._is_leading, self._living_addresses)
         self.machine.add_listener(self.notifier.applied)
         self.imports = Imports(self.machine, self.node.propose, self._is_leading)
-        self.hub = WatchHub(self.machine, self.node.read)
+        self.hub = WatchHub(self.machine, self.node.read, self.watchman.liveness_changes)
         self.desk = Desk(self.node, self.forwarder)
         self._add_handlers()
         self._servers = {

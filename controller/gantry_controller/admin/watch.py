@@ -1,9 +1,10 @@
 """Changes, streamed: GET /v1/watch.
 
 A watcher first gets every group that changed after the index it knows, then each change as it is
-applied, and a heartbeat line every second. What waits for a slow reader is one entry per group, the
-newest: it may miss a step, never the outcome, and memory is bounded by the number of groups. One
-that does not read at all is dropped; it may come back with its index.
+applied, and a heartbeat line every second; before that, again, the groups of which a member came,
+went or began to drain, which no log entry tells. What waits for a slow reader is one entry per
+group, the newest: it may miss a step, never the outcome, and memory is bounded by the number of
+groups. One that does not read at all is dropped; it may come back with its index.
 
 Each heartbeat vouches for the lines before it: it is sent after a linearizable read, so a leader
 that has been deposed without knowing it falls silent, and its watchers' connections end.
@@ -62,17 +63,20 @@ class WatchHub:
     Args:
         machine: the applied state.
         read: begins a linearizable read.
+        liveness_changes: groups of which a member came, went or began to drain since it was asked.
     """
 
     def __init__(
         self,
         machine: MetadataStateMachine,
         read: Callable[[Callable[[Exception | None], None]], None],
+        liveness_changes: Callable[[], set[GroupKey]],
     ) -> None:
         self.watchers: set[Watcher] = set()
         self.dropped = 0
         self._machine = machine
         self._read = read
+        self._liveness_changes = liveness_changes
         self._timer: asyncio.TimerHandle | None = None
         self._confirm_by_s: float | None = None
         self._round = 0
@@ -150,5 +154,13 @@ class WatchHub:
         if error is not None:
             self.end_all()
             return
+        self._add_liveness_changes()
         for watcher in self.watchers:
             watcher.beat(self._machine.state.index)
+
+    def _add_liveness_changes(self) -> None:
+        for key in sorted(self._liveness_changes()):
+            group = self._machine.group(*key)
+            if group is not None:
+                for watcher in self.watchers:
+                    watcher.add(group)

@@ -47,9 +47,10 @@ class Row:
         connection: the connection it came on; None for what another controller passed on.
         closed: that connection is gone.
         refused: since then its address has twice refused to be connected to.
+        shown: what watchers were last told (alive, draining); None for nothing yet.
     """
 
-    __slots__ = ("beat", "closed", "connection", "refused", "seen_s")
+    __slots__ = ("beat", "closed", "connection", "refused", "seen_s", "shown")
 
     def __init__(self, beat: Heartbeat, seen_s: float, connection: int | None) -> None:
         self.beat = beat
@@ -57,6 +58,7 @@ class Row:
         self.connection = connection
         self.closed = False
         self.refused = False
+        self.shown: tuple[bool, bool] | None = None
 
     @property
     def connected(self) -> bool:

@@ -143,6 +143,18 @@ class Watchman:
         now_s = self._now_s()
         return sum(now_s <= row.seen_s + row.beat.timeout_s for _, row in self.table.rows())
 
+    def liveness_changes(self) -> set[GroupKey]:
+        """Groups of which a member came, went or began to drain since the last call."""
+        now_s = self._now_s()
+        changed = set()
+        for (cluster, name, _), row in self.table.rows():
+            alive = now_s <= row.seen_s + row.beat.timeout_s and not row.refused
+            shown = (alive, row.beat.draining)
+            if shown != row.shown:
+                row.shown = shown
+                changed.add((cluster, name))
+        return changed
+
     def _clock(self) -> rules.Clock:
         return self._overseer.clock(self._now_s())
 

@@ -48,7 +48,7 @@ class Admin:
 
 @pytest.fixture
 async def admin(office: Office) -> AsyncIterator[Admin]:
-    hub = WatchHub(office.machine, office.quorum.read)
+    hub = WatchHub(office.machine, office.quorum.read, office.watchman.liveness_changes)
     quorum = QuorumView(
         cluster_uid="u",
         node_id=1,

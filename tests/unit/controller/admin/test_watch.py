@@ -17,7 +17,7 @@ def declare(office: Office, name: str = NAME, uid: str = "u1", replicas: int = 3
 
 
 def hub_of(office: Office) -> WatchHub:
-    return WatchHub(office.machine, office.quorum.read)
+    return WatchHub(office.machine, office.quorum.read, office.watchman.liveness_changes)
 
 
 async def read(watcher: Watcher) -> Steps:
@@ -81,6 +81,34 @@ async def test_heartbeats_follow_a_linearizable_read() -> None:
     await asyncio.sleep(HEARTBEAT_S + 0.1)
     assert office.quorum.reads == reads + 1
     assert await read(watcher) == ([(NAME, 1)], 1)
+    hub.stop()
+    await office.close()
+
+
+@pytest.mark.looptime
+async def test_members_that_come_go_or_drain_are_told_with_the_heartbeat() -> None:
+    office = Office()
+    declare(office)
+    office.join(1)
+    hub = hub_of(office)
+    hub.start()
+    watcher = hub.open(0)
+    lines = []
+
+    async def one_second() -> list[tuple[str, int]]:
+        await asyncio.sleep(HEARTBEAT_S)
+        return (await read(watcher))[0]
+
+    await read(watcher)
+    office.heartbeat(1, heartbeatTimeoutMills="2500")
+    lines.append(await one_second())
+    office.heartbeat(1, heartbeatTimeoutMills="2500")
+    lines.append(await one_second())
+    office.heartbeat(1, heartbeatTimeoutMills="2500", draining="true")
+    lines.append(await one_second())
+    lines += [await one_second(), await one_second()]
+    told = [(NAME, office.group.changed_index)]
+    assert lines == [told, [], told, [], told]
     hub.stop()
     await office.close()
 
