@@ -12,6 +12,9 @@ Rules protected:
 * A client never goes on talking to a master that is none: when the epoch or the master changes,
   every pipe to another address is cut. It is cut between two requests where that is possible
   (the answer has come back), and after ``CUT_WITHIN_S`` in any case.
+* A client with sessions (it has sent heartbeats) must introduce itself to the next master, and does
+  so when it connects; handed on in silence it would be unknown there until its next heartbeat, up
+  to 30 s later. So its pipe serves only what was held, and ends.
 * No loops: a connection that was handed over once (it has a PROXY preamble) is not handed on; it
   waits for this broker to become the master, or ends. The one exception is the leaving master's own
   clients, whose successor is known by the election itself.
@@ -20,7 +23,7 @@ Everything is bounded: connections held, how long, and the bytes in each pipe.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -46,6 +49,7 @@ WRITING_CODES = frozenset(
         RequestCode.UPDATE_AND_CREATE_TOPIC,
     }
 )
+HEARTBEATS = "heartbeats"  # in a connection's attrs: this client has sent some
 _NO_MASTER = "service not available now. the group has no master at the moment"
 
 Handler = Callable[[Connection, RemotingCommand], RemotingCommand | None]
@@ -147,6 +151,8 @@ class ClientRouter:
         if self._refusing:
             self.refused_total += 1
             return reply(request, ResponseCode.SERVICE_NOT_AVAILABLE, _NO_MASTER)
+        if request.code == RequestCode.HEART_BEAT:
+            conn.attrs[HEARTBEATS] = True
         processor = self.processor
         if processor is not None and self._serving():
             if self._leaving() and request.code in WRITING_CODES:
@@ -194,6 +200,12 @@ class ClientRouter:
         for held in list(self._held.values()):
             self._try(held.conn)
         self._wake()
+
+    def end_sessions(self, connections: Iterable[Connection]) -> None:
+        """This broker serves no more: clients with sessions here connect anew, to whoever does."""
+        for conn in connections:
+            if HEARTBEATS in conn.attrs and not conn.held and conn.id not in self._pipes:
+                conn.close()
 
     async def cut_all(self) -> None:
         """This broker ends: cut every pipe, between two requests where possible."""
@@ -243,6 +255,8 @@ class ClientRouter:
         conn = held.conn
         ended = partial(self._pipe_ended, held)
         pipe = Pipe(conn, target, ended)
+        if held.as_master and HEARTBEATS in conn.attrs:
+            pipe.cut_at_s = self._now_s() + CUT_WITHIN_S
         self._pipes[conn.id] = (conn, pipe)
         self._no_pipes.clear()
 

@@ -163,6 +163,7 @@ class BrokerServer(Watcher):
         self.router.processor = None
         if processor is not None:
             processor.close()
+            self.router.end_sessions(list(self.remoting.connections.values()))
 
     def _end_clients(self) -> None:
         self.serving_ends()

@@ -281,6 +281,28 @@ async def test_a_leaving_master_hands_on_even_what_was_handed_to_it(
     await writer.wait_closed()
 
 
+async def test_a_client_with_sessions_connects_anew_to_the_next_master(
+    members: tuple[Member, Member],
+) -> None:
+    """What it has said is answered; then it has to introduce itself where it goes next."""
+    one, other = members
+    one.become_master()
+    idle, writer, stranger = [await one.client() for _ in range(3)]
+    for client in (idle, writer):
+        assert await ask(client, RequestCode.HEART_BEAT) == "one"
+    assert await ask(stranger) == "one"
+    one.leaving = True
+    writing = asyncio.create_task(ask(writer, WRITE))
+    await until(lambda: one.router.held == 1)
+    other.become_master()
+    one.follow(other.address)
+    one.router.end_sessions(list(one.server.connections.values()))
+    assert await writing == "other"
+    await until(lambda: writer.closed and idle.closed)
+    assert await ask(stranger) == "other"
+    assert not stranger.closed
+
+
 async def test_cut_all_waits_for_quiet_pipes(members: tuple[Member, Member]) -> None:
     one, other = members
     other.become_master()
