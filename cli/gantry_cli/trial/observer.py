@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gantry_cli.admin import AdminClient
 
 READING_INTERVAL_S = 0.2
+LOOK_UP_INTERVAL_S = 0.5
 
 
 class Observer:
@@ -54,6 +55,7 @@ class Observer:
         self._tell = tell
         self._pods = pods
         self._pod_names: dict[str, str] = {}
+        self._look_up_at_s = 0.0
         self._read_at_s = time.monotonic()
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -121,9 +123,11 @@ class Observer:
             await asyncio.sleep(READING_INTERVAL_S)
 
     async def _with_pod_names(self, group: GroupView) -> GroupView:
-        """`group` with the pods of its members; a pod that is not known yet is looked up once."""
+        """`group` with the pods of its members; unknown pods are looked up, but not all the time."""
         uids = {member.pod_uid for member in group.members if member.pod_uid}
-        if uids - self._pod_names.keys():
+        now_s = time.monotonic()
+        if uids - self._pod_names.keys() and now_s >= self._look_up_at_s:
+            self._look_up_at_s = now_s + LOOK_UP_INTERVAL_S
             self._pod_names.update(await self._pods())
         members = [
             member.model_copy(update={"pod_name": self._pod_names.get(member.pod_uid or "")})
