@@ -1,8 +1,9 @@
 """One outgoing connection to a peer, dialled again whenever it ends.
 
 What is sent while there is no connection, or while too much waits in the buffer, is dropped: Raft
-repeats what matters. The first dial after an established connection broke tells whether the peer's
-process is gone: "refused" means that its machine answers and nobody listens. That word, and nothing
+repeats what matters. After an established connection broke, the first dial that is refused tells
+that the peer's process is gone: its machine answers and nobody listens. (A dial before it may end
+otherwise: a dying process closes its connections before it stops to listen.) That word, and nothing
 weaker, is passed on as a hint (``raft.election.leader_lost``).
 """
 
@@ -123,8 +124,8 @@ class Dialler:
                 established = await self._dial_and_hold()
             except (OSError, ResolveError, TimeoutError) as error:
                 if broken and isinstance(error, ConnectionRefusedError):
+                    broken = False
                     self._process_gone(self.peer)
-                broken = False
                 self._say(f"peer cannot be reached: {error or type(error).__name__}")
                 continue
             if established:

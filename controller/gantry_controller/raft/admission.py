@@ -64,6 +64,8 @@ def on_census_reply(state: RaftState, reply: CensusReply) -> None:
         state.founders.append(reply.source)
         if len(state.founders) == len(state.others):
             become_voter(state, "founding")
+            # Nobody leads yet, so there is no leader's silence to wait for; spread the attempts.
+            state.election_timeout = state.rng.randrange(1, state.config.election_ticks + 1)
 
 
 def become_voter(state: RaftState, why: str) -> None:

@@ -134,10 +134,13 @@ class RaftState:
             self.tracer(event, facts)
 
     def restart_election_timer(self) -> None:
-        """Wait anew, for a newly drawn time, so that split votes do not repeat (thesis §3.4)."""
+        """Wait anew, for a newly drawn time, so that split votes do not repeat (thesis §3.4).
+
+        A quorum of one has nobody to wait for.
+        """
         self.election_elapsed = 0
         ticks = self.config.election_ticks
-        self.election_timeout = self.rng.randrange(ticks, 2 * ticks)
+        self.election_timeout = self.rng.randrange(ticks, 2 * ticks) if self.others else 1
 
     def become_follower(self, term: Term, leader: NodeId | None) -> None:
         """Enter ``term`` (or stay in it) without claims."""

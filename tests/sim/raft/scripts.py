@@ -139,6 +139,52 @@ def old_term_ack() -> None:
     assert leader.commit_index == before
 
 
+def forgotten_vote() -> None:
+    """A node votes for a candidate, loses its disk, and comes back to the old leader.
+
+    S3 leads term 3 by the votes of S2 and itself; S1 still believes that it leads term 2. If S1
+    counted S2, which has forgotten its vote, both could commit an entry at the same index.
+    """
+    s1 = core(1, 3, 1, 1, term=1)
+    s2 = core(2, 3, 1, 1, term=1)
+    s3 = core(3, 3, 1, 1, term=1)
+    elect(s1, s2)
+    _exchange(s1, s2)
+    for _ in range(20):
+        s2.tick()
+    s2.leader_lost(s1.node_id)
+    s3.step(_copy_of_log(s1, s3))
+    settle(s3)
+    s3.leader_lost(s1.node_id)
+    elect(s3, s2)
+    assert (s1.role, s1.term, s3.role, s3.term) == (Role.LEADER, 2, Role.LEADER, 3)
+    committed = s1.commit_index
+    blank = RaftCore(s2._state.config, Random(22))
+    s1.propose([b"must not be committed"])
+    for _ in range(40):
+        s1.tick()
+        _exchange(s1, blank)
+        if s1.role is not Role.LEADER:
+            break
+    assert s1.commit_index == committed, "two leaders commit: a lost disk was counted"
+
+
+def _copy_of_log(leader: RaftCore, follower: RaftCore) -> Append:
+    """Everything the leader has, as one message."""
+    log = leader._state.log
+    return Append(
+        source=leader.node_id,
+        target=follower.node_id,
+        term=leader.term,
+        prev_index=NO_INDEX,
+        prev_term=Term(0),
+        commit=NO_INDEX,
+        round=0,
+        admit=0,
+        entries=log.entries_from(Index(1), 1 << 20),
+    )
+
+
 def aba_persist_race() -> None:
     """Entry 2 is written as A, replaced by B, replaced by A again, while the disk is slow.
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from random import Random
 
 LIVENESS_US = 60 * SECOND
+EXTRA_FAULTS = ("wipe", "bounce", "kill_leader", "pause_leader", "isolate_leader")
 
 
 @dataclass
@@ -120,7 +121,13 @@ class RaftWorld:
             self.network,
             self.machines,
             nemesis or NemesisOptions(),
-            {"wipe": self._wipe, "kill_leader": self._kill_leader},
+            {
+                "wipe": self._wipe,
+                "bounce": self._bounce,
+                "kill_leader": self._kill_leader,
+                "pause_leader": self._pause_leader,
+                "isolate_leader": self._isolate_leader,
+            },
         )
         self.acked: list[bytes] = []
         self._rng = self.world.stream("clients")
@@ -145,7 +152,7 @@ class RaftWorld:
             knobs=knobs,
             network=NetworkOptions.swarm(rng),
             disk=DiskOptions.swarm(rng),
-            nemesis=NemesisOptions.swarm(rng, extra=("wipe", "kill_leader")),
+            nemesis=NemesisOptions.swarm(rng, extra=EXTRA_FAULTS),
         )
 
     def _process(self, host: Host) -> RaftProcess:
@@ -255,12 +262,34 @@ class RaftWorld:
             victim.wipe()
             self.nemesis.boot_later(victim)
 
+    def _bounce(self) -> None:
+        """Restart every node that is not the leader, at once: what did they remember?"""
+        leader = self._leading_machine()
+        for machine in self.machines:
+            if machine is not leader and machine.is_up:
+                machine.power_cut()
+                machine.boot()
+
     def _kill_leader(self) -> None:
-        leader = self.leader()
-        if leader is not None:
-            machine = self.network.machines[leader.host.name]
+        machine = self._leading_machine()
+        if machine is not None:
             machine.kill()
             self.nemesis.boot_later(machine)
+
+    def _pause_leader(self) -> None:
+        """The old leader wakes up late and still believes that it leads."""
+        machine = self._leading_machine()
+        if machine is not None:
+            machine.pause(self._rng.randint(1, 4 * SECOND))
+
+    def _isolate_leader(self) -> None:
+        machine = self._leading_machine()
+        if machine is not None:
+            self.network.isolate(machine.name)
+
+    def _leading_machine(self) -> Machine | None:
+        leader = self.leader()
+        return None if leader is None else self.network.machines[leader.host.name]
 
     # ---- a whole run -----------------------------------------------------------------------------
 
