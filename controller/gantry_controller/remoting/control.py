@@ -1,4 +1,4 @@
-"""The controller's own codes: 904, 1001 … 1006, 1009 … 1013, and topics (17, 21, 215).
+"""The controller's own codes: 904, 1001 … 1006, 1009 … 1013; topics are in ``topics``.
 
 Each handler reads its header, adds what the leader knows of the members, and leaves the decision to
 the event's ``apply``. Only what cannot be read at all is refused here.
@@ -9,21 +9,12 @@ from functools import partial
 
 from gantry_protocol.bodies import (
     SyncStateSetBody,
-    TopicConfig,
-    TopicConfigTable,
     decode_body,
-    encode_body,
 )
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import BodyError
 from gantry_protocol.headers import from_ext, to_ext
-from gantry_protocol.headers.brokeradmin import (
-    CreateTopicRequestHeader,
-    CreateTopicResponseHeader,
-    DeleteTopicRequestHeader,
-    GetAllTopicConfigRequestHeader,
-)
 from gantry_protocol.headers.controller import (
     NO_BROKER,
     AlterSyncStateSetRequestHeader,
@@ -46,17 +37,16 @@ from gantry_controller.metadata.events import (
     AlterSyncStateSet,
     ApplyBrokerId,
     CleanBrokerData,
-    CreateTopic,
-    DeleteTopic,
     ElectMaster,
     LiveMember,
     RegisterBroker,
 )
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.results import Result
-from gantry_controller.metadata.state import FIRST_BROKER_ID, BrokerGroup, GroupKey, Topic
+from gantry_controller.metadata.state import FIRST_BROKER_ID, BrokerGroup, GroupKey
 from gantry_controller.remoting import replies
 from gantry_controller.remoting.desk import Desk, Exchange, Route
+from gantry_controller.remoting.topics import TopicRequests
 
 TIMEOUT_MIN_S = 0.1
 TIMEOUT_MAX_S = 600.0
@@ -102,6 +92,7 @@ class ControllerRequests:
         self._default_timeout_s = default_timeout_s
         self._refresh = refresh
         desk.add(self._routes())
+        desk.add(TopicRequests(desk, machine).routes())
 
     def _routes(self) -> dict[int, Route]:
         code = RequestCode
@@ -118,9 +109,6 @@ class ControllerRequests:
             code.CLEAN_BROKER_DATA: Route(self._clean),
             code.CONTROLLER_GET_NEXT_BROKER_ID: Route(self._next_id),
             code.CONTROLLER_APPLY_BROKER_ID: Route(self._apply_id),
-            code.UPDATE_AND_CREATE_TOPIC: Route(self._create_topic),
-            code.GET_ALL_TOPIC_CONFIG: Route(self._topics),
-            code.DELETE_TOPIC_IN_BROKER: Route(self._delete_topic),
         }
 
     # Answered by any node.
@@ -286,30 +274,6 @@ class ControllerRequests:
 
         self._desk.write(exchange, event, answer)
 
-    def _create_topic(self, exchange: Exchange) -> None:
-        header = from_ext(CreateTopicRequestHeader, exchange.request.ext)
-        config = Topic(
-            read_queue_nums=header.read_queue_nums,
-            write_queue_nums=header.write_queue_nums,
-            perm=header.perm,
-            topic_sys_flag=header.topic_sys_flag,
-            order=header.order,
-        )
-        event = CreateTopic(
-            cluster=header.cluster_name or "",
-            name=header.broker_name or "",
-            topic=header.topic,
-            config=config,
-        )
-        self._desk.write(exchange, event, partial(_topics_changed, exchange.request))
-
-    def _delete_topic(self, exchange: Exchange) -> None:
-        header = from_ext(DeleteTopicRequestHeader, exchange.request.ext)
-        event = DeleteTopic(
-            cluster=header.cluster_name or "", name=header.broker_name or "", topic=header.topic
-        )
-        self._desk.write(exchange, event, partial(_topics_changed, exchange.request))
-
     # Answered by the leader: reads.
 
     def _replica_info(self, exchange: Exchange) -> None:
@@ -364,26 +328,6 @@ class ControllerRequests:
         self._desk.read(exchange, answer)
         return None
 
-    def _topics(self, exchange: Exchange) -> None:
-        header = from_ext(GetAllTopicConfigRequestHeader, exchange.request.ext)
-
-        def answer() -> RemotingCommand:
-            group = self._group(header.cluster_name, header.broker_name or "")
-            if group is None:
-                remark = f"There is no broker group {header.broker_name}"
-                return reply(exchange.request, ResponseCode.SYSTEM_ERROR, remark)
-            table = self._machine.state.topic_table(group.key)
-            body = TopicConfigTable(
-                topic_config_table={
-                    topic: _topic_config(topic, config)
-                    for topic, config in sorted(table.topics.items())
-                },
-                topics_version=table.version,
-            )
-            return reply(exchange.request, body=encode_body(body))
-
-        self._desk.read(exchange, answer)
-
     # What they share.
 
     def _group(self, cluster: str | None, name: str) -> BrokerGroup | None:
@@ -407,22 +351,6 @@ def _is_replaced(group: BrokerGroup, broker_id: BrokerId | None, incarnation: st
 
 def _plain(to: RemotingCommand, result: Result) -> RemotingCommand:
     return reply(to, result.code, result.remark)
-
-
-def _topics_changed(to: RemotingCommand, result: Result) -> RemotingCommand:
-    ext = to_ext(CreateTopicResponseHeader(result.topics_version))
-    return reply(to, result.code, result.remark, ext)
-
-
-def _topic_config(name: str, topic: Topic) -> TopicConfig:
-    return TopicConfig(
-        topic_name=name,
-        read_queue_nums=topic.read_queue_nums,
-        write_queue_nums=topic.write_queue_nums,
-        perm=topic.perm,
-        topic_sys_flag=topic.topic_sys_flag,
-        order=topic.order,
-    )
 
 
 def _parse_ids(text: str) -> tuple[BrokerId, ...]:

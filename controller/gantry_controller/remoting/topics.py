@@ -1,0 +1,100 @@
+"""Topics at the controller: 17, 21 and 215, as brokers and mqadmin ask.
+
+The controller commits a topic first; a broker reads the table of its group when it learns of a
+newer version.
+"""
+
+from functools import partial
+
+from gantry_protocol.bodies import TopicConfig, TopicConfigTable, encode_body
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.headers import from_ext, to_ext
+from gantry_protocol.headers.brokeradmin import (
+    CreateTopicRequestHeader,
+    CreateTopicResponseHeader,
+    DeleteTopicRequestHeader,
+    GetAllTopicConfigRequestHeader,
+)
+
+from gantry_controller.metadata.events import CreateTopic, DeleteTopic
+from gantry_controller.metadata.machine import MetadataStateMachine
+from gantry_controller.metadata.results import Result
+from gantry_controller.metadata.state import Topic
+from gantry_controller.remoting.desk import Desk, Exchange, Route
+
+
+class TopicRequests:
+    """Handlers of the topic codes on one node."""
+
+    def __init__(self, desk: Desk, machine: MetadataStateMachine) -> None:
+        self._desk = desk
+        self._machine = machine
+
+    def routes(self) -> dict[int, Route]:
+        """What is served here."""
+        return {
+            RequestCode.UPDATE_AND_CREATE_TOPIC: Route(self._create_topic),
+            RequestCode.GET_ALL_TOPIC_CONFIG: Route(self._topics),
+            RequestCode.DELETE_TOPIC_IN_BROKER: Route(self._delete_topic),
+        }
+
+    def _create_topic(self, exchange: Exchange) -> None:
+        header = from_ext(CreateTopicRequestHeader, exchange.request.ext)
+        config = Topic(
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            topic_sys_flag=header.topic_sys_flag,
+            order=header.order,
+        )
+        event = CreateTopic(
+            cluster=header.cluster_name or "",
+            name=header.broker_name or "",
+            topic=header.topic,
+            config=config,
+        )
+        self._desk.write(exchange, event, partial(_topics_changed, exchange.request))
+
+    def _delete_topic(self, exchange: Exchange) -> None:
+        header = from_ext(DeleteTopicRequestHeader, exchange.request.ext)
+        event = DeleteTopic(
+            cluster=header.cluster_name or "", name=header.broker_name or "", topic=header.topic
+        )
+        self._desk.write(exchange, event, partial(_topics_changed, exchange.request))
+
+    def _topics(self, exchange: Exchange) -> None:
+        header = from_ext(GetAllTopicConfigRequestHeader, exchange.request.ext)
+
+        def answer() -> RemotingCommand:
+            group = self._machine.group(header.cluster_name, header.broker_name or "")
+            if group is None:
+                remark = f"There is no broker group {header.broker_name}"
+                return reply(exchange.request, ResponseCode.SYSTEM_ERROR, remark)
+            table = self._machine.state.topic_table(group.key)
+            body = TopicConfigTable(
+                topic_config_table={
+                    topic: _topic_config(topic, config)
+                    for topic, config in sorted(table.topics.items())
+                },
+                topics_version=table.version,
+            )
+            return reply(exchange.request, body=encode_body(body))
+
+        self._desk.read(exchange, answer)
+
+
+def _topics_changed(to: RemotingCommand, result: Result) -> RemotingCommand:
+    ext = to_ext(CreateTopicResponseHeader(result.topics_version))
+    return reply(to, result.code, result.remark, ext)
+
+
+def _topic_config(name: str, topic: Topic) -> TopicConfig:
+    return TopicConfig(
+        topic_name=name,
+        read_queue_nums=topic.read_queue_nums,
+        write_queue_nums=topic.write_queue_nums,
+        perm=topic.perm,
+        topic_sys_flag=topic.topic_sys_flag,
+        order=topic.order,
+    )
