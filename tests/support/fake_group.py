@@ -31,6 +31,7 @@ class FakeGroup:
         self.logs: dict[tuple[str, int], list[MessageRecord]] = defaultdict(list)
         self.committed: dict[tuple[str, str, int], int] = {}
         self.faults: dict[int, deque[Fault]] = defaultdict(deque)
+        self.address = ADDRESS
         self.asked: list[tuple[str, int]] = []
         self.stored = asyncio.Event()
 
@@ -53,6 +54,9 @@ class FakeGroup:
         match command.code:
             case RequestCode.GET_ROUTEINFO_BY_TOPIC:
                 return self._route(command)
+            case RequestCode.UPDATE_AND_CREATE_TOPIC:
+                self.topics.add((command.ext or {})["topic"])
+                return reply(command)
             case RequestCode.SEND_MESSAGE_V2:
                 return self.store(command)
             case RequestCode.PULL_MESSAGE:
@@ -90,7 +94,7 @@ class FakeGroup:
         if topic not in self.topics:
             return reply(command, ResponseCode.TOPIC_NOT_EXIST, "No topic route info")
         route = TopicRouteData(
-            [BrokerData({0: ADDRESS}, "orders", "gantry")],
+            [BrokerData({0: self.address}, "orders", "gantry")],
             [QueueData("orders", 6, self.queues, self.queues)],
             {},
         )
@@ -163,3 +167,17 @@ def stored_only(group: FakeGroup, command: RemotingCommand) -> RemotingCommand:
     answer = group.store(command)
     answer.code = ResponseCode.FLUSH_SLAVE_TIMEOUT
     return answer
+
+
+def acknowledge_only(group: FakeGroup, command: RemotingCommand) -> RemotingCommand:
+    """Acknowledged and not stored: what a group must never do."""
+    answer = group.store(command)
+    ext = command.ext or {}
+    group.logs[ext["b"], int(ext["e"])].pop()
+    return answer
+
+
+def store_twice(group: FakeGroup, command: RemotingCommand) -> RemotingCommand:
+    """Stored twice and acknowledged once, although no answer was lost."""
+    group.store(command)
+    return group.store(command)

@@ -123,7 +123,7 @@ class Observer:
             await asyncio.sleep(READING_INTERVAL_S)
 
     async def _with_pod_names(self, group: GroupView) -> GroupView:
-        """`group` with the pods of its members; unknown pods are looked up, but not all the time."""
+        """`group` with the pods of its members; unknown ones are looked up now and then."""
         uids = {member.pod_uid for member in group.members if member.pod_uid}
         now_s = time.monotonic()
         if uids - self._pod_names.keys() and now_s >= self._look_up_at_s:

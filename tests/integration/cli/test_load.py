@@ -1,0 +1,113 @@
+"""The load of a trial against a group that keeps its promises, and against groups that do not.
+
+A demonstration that could not fail would show nothing: each broken promise must be in the verdict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from gantry_cli.client.ledger import Verdict
+from gantry_cli.trial.load import Load, Pace
+from gantry_protocol.codes import RequestCode
+from gantry_protocol.command import RemotingCommand
+from gantry_protocol.errors import RemotingError
+from gantry_protocol.remoting.connection import Connection
+from gantry_protocol.remoting.server import RemotingServer
+from support.fake_group import (
+    FakeGroup,
+    Fault,
+    acknowledge_only,
+    lose_answer,
+    refuse,
+    store_twice,
+)
+
+SEND = RequestCode.SEND_MESSAGE_V2
+ENOUGH = 40
+
+
+class ServedGroup:
+    """A group in memory behind a real socket; a fault that raises cuts the connection."""
+
+    def __init__(self) -> None:
+        self.group = FakeGroup(queues=2, topics=())
+        self._server = RemotingServer(self._handle)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        port = await self._server.start("127.0.0.1", 0)
+        self.group.address = f"127.0.0.1:{port}"
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._server.stop(grace_s=0)
+
+    def _handle(self, conn: Connection, command: RemotingCommand) -> None:
+        task = asyncio.create_task(self._answer(conn, command))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, conn: Connection, command: RemotingCommand) -> None:
+        try:
+            conn.reply(command, await self.group.call("", command, 1))
+        except RemotingError:
+            conn.close()
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[ServedGroup]:
+    found = ServedGroup()
+    await found.start()
+    yield found
+    await found.stop()
+
+
+async def verdict_of(served: ServedGroup, *faults: Fault) -> Verdict:
+    """Run a load, meet `faults` on the way, stop in order, and count."""
+    async with Load([served.group.address], "trial", pace=Pace(2, 0.001), queues=2) as load:
+        await load.start()
+        async with asyncio.timeout(20):
+            while load.ledger.acknowledged < ENOUGH // 2:
+                await asyncio.sleep(0.001)
+            served.group.fail(SEND, *faults)
+            while load.ledger.acknowledged < ENOUGH or served.group.faults[SEND]:
+                await asyncio.sleep(0.001)
+        load.raise_if_broken()
+        await load.finish_sending(5)
+        await load.finish_consuming(0.5)
+        assert load.illegal_offsets == 0
+        assert len(load.acks) == load.ledger.acknowledged
+        return load.ledger.verdict()
+
+
+async def test_group_that_keeps_its_promises_is_clean(served: ServedGroup) -> None:
+    verdict = await verdict_of(served)
+    assert verdict.clean
+    assert verdict.acknowledged == verdict.consumed >= ENOUGH
+    assert verdict.duplicated == 0
+
+
+async def test_refusals_and_lost_answers_are_no_broken_promises(served: ServedGroup) -> None:
+    verdict = await verdict_of(served, refuse(1), lose_answer, refuse(14))
+    assert verdict.clean
+    assert verdict.duplicated == verdict.duplicated_after_lost_answer >= 1
+
+
+async def test_acknowledged_message_that_was_not_stored_is_lost(served: ServedGroup) -> None:
+    verdict = await verdict_of(served, acknowledge_only)
+    assert not verdict.clean
+    assert verdict.lost >= 1
+
+
+async def test_message_that_was_stored_twice_without_a_lost_answer_is_told(
+    served: ServedGroup,
+) -> None:
+    verdict = await verdict_of(served, store_twice)
+    assert not verdict.clean
+    assert verdict.duplicated == 1
+    assert verdict.duplicated_after_lost_answer == 0
