@@ -69,7 +69,7 @@ constraints: ## resolve the dependencies anew and rewrite constraints.txt
 clean: ## remove everything that make and the tools have made
 	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .gantry build dist
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
-	@rm -rf tests/interop/java/target
+	@rm -rf tests/interop/*/target
 
 ## Parts of `make check`
 .PHONY: lint
