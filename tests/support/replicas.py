@@ -7,8 +7,9 @@ The smallest vocabulary for a story::
     group.write(1, b"abc")               # appended, flushed, replicated
     group.cut_link(2)                    # ... and so on
 
-Everything happens at once and in order unless a test switches an automatism off (``node.flushing``,
-``node.saving``, ``node.cutting``) or holds a link (``group.hold``).
+Everything happens at once and in order unless a test switches an automatism off
+(``node.flushing``, ``node.saving``, ``node.cutting``), holds what a node is sent
+(``group.held``), or stops a node altogether (``group.stopped``).
 """
 
 from __future__ import annotations
@@ -185,6 +186,7 @@ class Group:
         self.epoch = 0
         self.unreachable: set[int] = set()
         self.held: set[int] = set()
+        self.stopped: set[int] = set()
         self._peers: dict[tuple[int, int], tuple[int, int]] = {}
         self._queue: deque[tuple[int, int, Message | None]] = deque()
         self._held_messages: list[tuple[int, int, Message | None]] = []
@@ -243,13 +245,14 @@ class Group:
         for _ in range(ms // 20):
             self.now_ms += 20
             for node in list(self.nodes.values()):
-                node.step(ev.Tick())
+                if node.id not in self.stopped:
+                    node.step(ev.Tick())
             self.run()
 
     def run(self) -> None:
         while self._queue:
             number, link, message = self._queue.popleft()
-            if number in self.held:
+            if number in self.held | self.stopped:
                 self._held_messages.append((number, link, message))
                 continue
             self._deliver(number, link, message)
@@ -257,6 +260,7 @@ class Group:
     def release(self, number: int) -> None:
         """Deliver what was held for ``number``."""
         self.held.discard(number)
+        self.stopped.discard(number)
         self._queue.extend(self._held_messages)
         self._held_messages.clear()
         self.run()

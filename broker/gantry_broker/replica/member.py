@@ -18,10 +18,9 @@ class Member:
     Attributes:
         link: the link it speaks on; None while there is none.
         streaming: it has acknowledged its truncation on this link, so bytes may flow.
-        point: where it was told to cut its log on this link.
         acked: flushed there and equal to ours; 0 = unknown. Stays when the link closes, since
             what is on its disk stays there.
-        sent: one past the last byte sent on this link.
+        sent: one past the last byte sent on this link; before the first, where it was told to cut.
         absent_since_ms: when the link was lost, or the epoch began.
         connected_once: whether it has had a link in this epoch.
         caught_up_ms: the newest moment at which it is known to have held the whole log of that
@@ -39,7 +38,6 @@ class Member:
         "connected_once",
         "draining",
         "link",
-        "point",
         "sent",
         "sent_ms",
         "streaming",
@@ -50,7 +48,7 @@ class Member:
         self.broker_id = broker_id
         self.link: int | None = None
         self.streaming = False
-        self.point = self.acked = self.sent = Offset(0)
+        self.acked = self.sent = Offset(0)
         self.sent_ms = now_ms
         self.absent_since_ms = now_ms
         self.connected_once = False
@@ -63,7 +61,7 @@ class Member:
         """The handshake has begun on a new link; nothing it acknowledged before counts for it."""
         self.link, self.streaming = link, False
         self.connected_once = True
-        self.point = self.sent = point
+        self.sent = point
         self.acked = Offset(0)
         self.draining = draining
         self._mark_end = None
@@ -79,9 +77,8 @@ class Member:
         The mark is the end of the log at an earlier acknowledgement: whoever passes it held, at
         that moment's end, all there was (Kafka's ``lastCaughtUpTimeMs``).
         """
-        limit = self.sent if self.streaming else self.point
-        if not self.acked <= flushed_end <= limit:
-            return f"it acknowledges {flushed_end}, expected {self.acked} to {limit}"
+        if not self.acked <= flushed_end <= self.sent:
+            return f"it acknowledges {flushed_end}, expected {self.acked} to {self.sent}"
         self.streaming = True
         self.acked = flushed_end
         if flushed_end >= end:

@@ -7,7 +7,7 @@ from gantry_broker.replica import Role
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.messages import Ack, Append
-from gantry_protocol.types import BrokerId, Epoch, Offset
+from gantry_protocol.types import BrokerId, Epoch, EpochEntry, Offset
 from support.replicas import Group
 
 
@@ -70,6 +70,46 @@ def test_confirm_survives_a_lost_link_and_never_falls() -> None:
     group.unreachable = set()
     group.tick(200)
     assert group[1].facts.confirm == 6
+
+
+def test_after_a_new_handshake_earlier_acknowledgements_count_no_more() -> None:
+    group = Group(2)
+    group.elect(1)
+    group.write(1, b"abc")
+    master = group[1].core.master
+    assert master is not None
+    (member,) = master.members.values()
+    assert member.acked == 3
+    group.cut_links(2)
+    group.held = {1}
+    group.tick(40)
+    group.held = set()
+    group[2].saving = False
+    group.release(1)
+    assert member.acked == 0
+    group[2].save()
+    group.run()
+    assert member.acked == 3
+
+
+def test_bytes_that_came_already_end_the_link_and_change_nothing() -> None:
+    group = Group(2)
+    group.elect(1)
+    group.write(1, b"abc")
+    following = group[2].core.following
+    assert following is not None
+    assert following.link is not None
+    again = Append(
+        epoch=Epoch(1),
+        entry=EpochEntry(Epoch(1), Offset(0)),
+        offset=Offset(0),
+        confirm=Offset(0),
+        in_sync=True,
+        data=b"abc",
+    )
+    group[2].step(ev.Received(following.link, again))
+    assert following.link is None
+    assert group[2].disk.log == b"abc"
 
 
 def test_replicas_learn_confirm_as_far_as_their_own_disk_goes() -> None:

@@ -38,6 +38,37 @@ def test_replicas_that_call_during_the_promotion_wait_for_it() -> None:
     assert group[2].core.streaming
 
 
+def test_a_caller_that_has_hung_up_is_not_waited_for() -> None:
+    group = Group(2)
+    group[1].saving = False
+    group.elect(1)
+    group.tick(40)
+    group.unreachable = {2}
+    group.cut_links(2)
+    group[1].save()
+    master = group[1].core.master
+    assert master is not None
+    assert master.links() == []
+
+
+def test_a_truncation_by_another_start_of_the_master_is_refused() -> None:
+    group = Group(2)
+    group.held = {2}
+    group.elect(1)
+    following = group[2].core.following
+    assert following is not None
+    assert following.link is not None
+    assert following.stage is Stage.GREETING
+    imposter = Truncate(
+        epoch=Epoch(1),
+        incarnation="other",
+        point=Offset(0),
+        entry=EpochEntry(Epoch(1), Offset(0)),
+    )
+    group[2].step(ev.Received(following.link, imposter))
+    assert following.link is None
+
+
 def test_an_epoch_of_an_earlier_start_is_never_served() -> None:
     group = Group(2)
     group.elect(1)
@@ -316,7 +347,7 @@ def test_two_processes_with_copies_of_one_volume_are_told_apart() -> None:
             lineage=entries(),
         ),
     ],
-    ids=["another start", "a gap", "another epoch", "line above its bytes", "farewell", "hello"],
+    ids=["out of turn", "a gap", "another epoch", "line above its bytes", "farewell", "hello"],
 )
 def test_what_does_not_fit_ends_the_link_and_changes_nothing(
     message: Truncate | Append | Farewell | Hello,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from gantry_broker.replica import DEFAULT_LIMITS, ControllerView
 from gantry_broker.replica import effects as fx
+from gantry_broker.replica import events as ev
 from gantry_broker.replica.events import Adopted, Event, ProposalFinished, Refused, Unknown
 from gantry_broker.replica.syncset import SyncStateSet
-from gantry_protocol.types import BrokerId, Epoch
+from gantry_protocol.types import BrokerId, Epoch, Offset
 from support.replicas import Group
 
 LINK_CLOSED_MS = DEFAULT_LIMITS.link_closed_ms
@@ -76,6 +77,39 @@ def test_a_slow_member_that_keeps_passing_old_ends_stays() -> None:
         group.release(2)
         group.tick(20)
     assert group[1].asked(fx.Propose) == []
+
+
+def test_a_member_that_falls_further_and_further_behind_leaves() -> None:
+    """It acknowledges all the time, but never what was written within the lag."""
+    group = Group(2)
+    group.elect(1)
+    group[2].flushing = False
+    disk = group[2].disk
+    for _ in range(3 * LAG_MS // 20):
+        group.write(1, b"x" * 10)
+        group.tick(20)
+        done = disk.flushed + 2
+        disk.flushed = done
+        group[2].step(ev.LogFlushed(Offset(done), group[2].facts.cuts))
+        group.run()
+    assert group[1].last_proposal().sync_state_set == ids(1)
+
+
+@pytest.mark.parametrize(("behind_ms", "stays"), [(LAG_MS // 4, True), (LAG_MS * 3 // 4, False)])
+def test_a_member_that_is_steadily_behind(behind_ms: int, stays: bool) -> None:
+    """The moment it is known to have had everything is between one and two lags old."""
+    group = Group(2)
+    group.elect(1)
+    group[2].flushing = False
+    ends: list[int] = []
+    for _ in range(3 * LAG_MS // 20):
+        group.write(1, b"x")
+        ends.append(group[1].facts.end)
+        if len(ends) > behind_ms // 20:
+            flushed = Offset(ends[-1 - behind_ms // 20])
+            group[2].step(ev.LogFlushed(flushed, group[2].facts.cuts))
+        group.tick(20)
+    assert bool(group[1].asked(fx.Propose)) is not stays
 
 
 def test_our_own_standing_still_is_no_evidence() -> None:
@@ -167,7 +201,7 @@ def test_a_leaving_replica_does_not_join() -> None:
 def test_a_stopped_replica_that_was_at_the_end_does_not_flap_back() -> None:
     group = Group(3)
     group.elect(1)
-    group.held = {3}
+    group.stopped = {3}
     group.tick(LAG_MS + 40)
     group.accept(group[1])
     group.tick(LAG_MS)
