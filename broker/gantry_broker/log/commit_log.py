@@ -55,6 +55,7 @@ class CommitLog:
         self._end = self._log_start if last is None else last.end
         self._commit = GroupCommit(self._writer, self._end, self._failed)  # recovery synced all
         self._floor = saved.current.confirm_floor
+        self._verified_from = self._end
         self._failure: OSError | None = None
 
     @classmethod
@@ -89,10 +90,11 @@ class CommitLog:
             synced=current.confirm_floor, durable=max(current.confirm_floor, confirm_floor)
         )
         found = list_segments(directory)
-        segments = Segments(
-            directory, recovery.recover(directory, found, current.log_start, floors)
-        )
-        return cls(segments, checkpoint.CheckpointFile(path, current), segment_size_bytes)
+        kept, verified_from = recovery.recover(directory, found, current.log_start, floors)
+        saved = checkpoint.CheckpointFile(path, current)
+        log = cls(Segments(directory, kept), saved, segment_size_bytes)
+        log._verified_from = verified_from
+        return log
 
     @property
     def directory(self) -> Path:
@@ -198,7 +200,7 @@ class CommitLog:
             raise ValueError(f"offset {offset} is outside the log [{self._log_start}, {self._end}]")
         if offset == self._end:
             return b""
-        segment = self._segments.at(offset)
+        segment = self._segments.at(offset, flushed=self.flushed)
         count = min(max_bytes, segment.end - offset)
         return os.pread(segment.descriptor, count, offset - segment.start)
 
@@ -220,13 +222,13 @@ class CommitLog:
             if whole == 0 and data:
                 return self.read(offset, unit_size(data, 0))
         except RecordError as error:
-            segment = self._segments.at(offset)
+            segment = self._segments.at(offset, flushed=self.flushed)
             raise CorruptionError(segment.path, offset - segment.start, str(error)) from error
         return data[:whole]
 
     def locate(self, offset: Offset) -> tuple[Path, int]:
         """File and position of a log offset, for messages to people."""
-        segment = self._segments.at(offset)
+        segment = self._segments.at(offset, flushed=self.flushed)
         return segment.path, offset - segment.start
 
     def flush_soon(self, on_flushed: OnFlushed) -> None:
@@ -267,7 +269,7 @@ class CommitLog:
             return
         self.flush()
         with self._writer.paused():
-            cutting.check_cut_sum(self._segments.at(to), to)
+            cutting.check_cut_sum(self._segments.at(to, flushed=to), to)
             self._guard_disk(cutting.carry_out, self.directory, cutting.Cut(to))
             self._forget_from(to)
         self._end = to
@@ -288,19 +290,18 @@ class CommitLog:
         self._log_start = self._end = self._floor = to
         self._commit.cut(to)
 
-    def verify(self) -> None:
-        """Read everything below the confirm floor and compare it with its sums; for a thread.
+    def verify(self, *, everything: bool = True, pause: Callable[[], None] | None = None) -> None:
+        """Compare what is below the confirm floor with its sums; for a thread of its own.
+
+        Args:
+            everything: otherwise only what was not read when the log was opened.
+            pause: called after every few MiB; what it raises ends the work.
 
         Raises:
             CorruptionError: naming file and offset of the first damage.
         """
-        floor = self._floor
-        for segment in list(self._segments):
-            copy = Segment(segment.path, segment.start, segment.size)  # descriptors of its own
-            try:
-                recovery.verify_segment(copy, limit=floor)
-            finally:
-                copy.close()
+        limit = self._floor if everything else min(self._floor, self._verified_from)
+        recovery.verify_below(list(self._segments), Offset(limit), pause)
 
     def close(self) -> None:
         """Flush, write the checkpoint and give everything back; blocks."""

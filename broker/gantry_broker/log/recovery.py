@@ -10,14 +10,15 @@ the floor the caller knows, and every valid range sum. Their highest is the *dur
   not whole. Nothing there was ever acknowledged, since an acknowledgement follows the sync.
 
 Everything is judged before anything is changed. Segments that end below the newest
-``VERIFY_AT_START_BYTES`` are not read at start; the log's ``verify`` reads them, in the background.
+``VERIFY_AT_START_BYTES`` are not read at start; ``CommitLog.verify`` reads them, in the background.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gantry_protocol.errors import CorruptionError, RecordError
+from gantry_protocol.process.files import fsync_directory
 from gantry_protocol.records import MAX_RECORD_BYTES
 from gantry_protocol.types import Offset
 
@@ -27,6 +28,7 @@ from gantry_broker.log.units import Unit, parse_unit
 
 VERIFY_AT_START_BYTES = 1024 * 1024 * 1024  # under a second from a warm cache, five from a disk
 _WINDOW_BYTES = MAX_RECORD_BYTES + 4 * 1024 * 1024
+_PAUSE_BYTES = 8 * 1024 * 1024
 _MAX_COVER_BYTES = 4 * 1024 * 1024
 _ADVICE = "nothing was changed, restore the file from a copy or give this broker an empty volume"
 
@@ -61,10 +63,13 @@ class _Found:
 
 def recover(
     directory: Path, segments: list[Segment], log_start: Offset, floors: Floors
-) -> list[Segment]:
+) -> tuple[list[Segment], Offset]:
     """Judge ``segments``, repair them, and return those that make up the log.
 
     On return all of it is flushed, covered by sums, and each segment knows whether it is sealed.
+
+    Returns:
+        The segments, and the offset from which on they were compared with their sums.
 
     Args:
         directory: where the segments stand.
@@ -88,14 +93,14 @@ def recover(
         end = Offset(kept[-1].valid_end)
     if end < floors.durable:
         raise _missing(directory, kept, end, floors.durable)
-    _verify_newest([judged.segment for judged in kept])
+    verified_from = _verify_newest([judged.segment for judged in kept], log_start)
     for segment in reversed(segments[len(kept) :]):
         segment.remove()
     for _, path in orphans:
         path.unlink()
     for judged in kept:
         _repair(judged)
-    return [judged.segment for judged in kept]
+    return [judged.segment for judged in kept], verified_from
 
 
 def _missing(directory: Path, kept: list[_Found], end: Offset, durable: Offset) -> CorruptionError:
@@ -153,6 +158,7 @@ def _repair(found: _Found) -> None:
     if found.loaded.is_clean and len(entries) == covered_count:
         return
     os.fsync(segment.descriptor)
+    fsync_directory(segment.path.parent)  # the file may be new; its sums must not outlive it
     for index in range(covered_count, len(entries)):
         start, length, _ = entries[index]
         crc = sums.range_crc(segment.descriptor, start - segment.start, length)
@@ -206,26 +212,59 @@ def _ends_in_blank(segment: Segment, last: sums.RangeSum) -> bool:
     return is_blank
 
 
-def _verify_newest(segments: list[Segment]) -> None:
+def _verify_newest(segments: list[Segment], log_start: Offset) -> Offset:
+    """Verify as much as may be read at start; returns the start of what was."""
     seen_bytes = 0
     for segment in reversed(segments):
         if seen_bytes >= VERIFY_AT_START_BYTES:
-            return
+            return segment.end
         verify_segment(segment)
         seen_bytes += segment.size
+    return log_start
 
 
-def verify_segment(segment: Segment, *, limit: Offset | None = None) -> None:
-    """Compare all covered bytes of ``segment`` with their sums, or those below ``limit`` only.
+def verify_below(segments: list[Segment], limit: Offset, pause: Callable[[], None] | None) -> None:
+    """Verify what lies below ``limit``, beside others who use the same segments."""
+    for segment in segments:
+        if segment.start >= limit:
+            return
+        copy = Segment(segment.path, segment.start, segment.size)  # descriptors of its own
+        try:
+            verify_segment(copy, limit=limit, pause=pause)
+        finally:
+            copy.close()
+
+
+def verify_segment(
+    segment: Segment, *, limit: Offset | None = None, pause: Callable[[], None] | None = None
+) -> None:
+    """Compare the covered bytes of ``segment`` with their sums.
+
+    Args:
+        segment: what to read.
+        limit: look at ranges that end below it only; None looks at all.
+        pause: called after every few MiB, to go easy on the disk; what it raises ends the work.
 
     Raises:
         CorruptionError: naming the damaged record, or the range when every record looks whole.
     """
     loaded = sums.load(sums.sums_path(segment.path), segment.start)
     entries = [entry for entry in loaded.chain if limit is None or entry.end <= limit]
-    bad = sums.find_mismatch(segment.descriptor, segment.start, entries)
+    bad = sums.find_mismatch(segment.descriptor, segment.start, _paced(entries, pause))
     if bad is not None:
         raise damage_in(segment, bad)
+
+
+def _paced(
+    entries: list[sums.RangeSum], pause: Callable[[], None] | None
+) -> Iterator[sums.RangeSum]:
+    seen_bytes = 0
+    for entry in entries:
+        yield entry
+        seen_bytes += entry.length
+        if pause is not None and seen_bytes >= _PAUSE_BYTES:
+            seen_bytes = 0
+            pause()
 
 
 def damage_in(segment: Segment, entry: sums.RangeSum) -> CorruptionError:

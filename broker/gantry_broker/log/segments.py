@@ -205,22 +205,20 @@ class Segments:
         self._recent.pop(segment.start, None)
         return segment
 
-    def at(self, offset: int) -> Segment:
-        """The segment that holds ``offset``, which lies inside the log."""
-        segment = self._segments[bisect_right(self._starts, offset) - 1]
-        if segment.is_sealed:
-            self._touch(segment)
-        return segment
+    def at(self, offset: int, *, flushed: int) -> Segment:
+        """The segment that holds ``offset``, which lies inside the log.
 
-    def _touch(self, segment: Segment) -> None:
-        """Close what nobody has read for longest; the two newest may still be in use by a flush."""
-        recent = self._recent
-        recent[segment.start] = segment
-        recent.move_to_end(segment.start)
-        if len(recent) > _MAX_OPEN:
-            _, coldest = recent.popitem(last=False)
-            if coldest not in self._segments[-2:]:
-                coldest.close()
+        What was not read for longest is closed when many are open, unless it ends above
+        ``flushed``: the writer thread may be syncing it.
+        """
+        segment = self._segments[bisect_right(self._starts, offset) - 1]
+        if segment.is_sealed and segment.end <= flushed:
+            recent = self._recent
+            recent[segment.start] = segment
+            recent.move_to_end(segment.start)
+            if len(recent) > _MAX_OPEN:
+                recent.popitem(last=False)[1].close()
+        return segment
 
     def close(self) -> None:
         """Give all descriptors back."""

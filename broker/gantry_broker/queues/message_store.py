@@ -6,9 +6,9 @@ can be read here, because it has not been dispatched. All state that replicates 
 log (topics, consumer offsets, queue positions); the rest of the directory can be deleted.
 """
 
-import threading
 import time
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +28,8 @@ from gantry_broker.log.units import parse_unit
 from gantry_broker.queues import reads, state_file
 from gantry_broker.queues.dispatcher import Dispatcher
 from gantry_broker.queues.offsets import OFFSETS_TOPIC, ConsumerOffsets, decode_rows
-from gantry_broker.queues.queue_set import QueueKey, QueueSet, sync_files
+from gantry_broker.queues.queue_set import QueueKey, QueueSet
+from gantry_broker.queues.saving import StateSaver, Verifier
 from gantry_broker.queues.topics import TopicTable
 
 CHECKPOINT_BYTES = 32 * 1024 * 1024  # of log between checkpoints: about a second of replay
@@ -69,8 +70,8 @@ class MessageStore:
         self._listeners: list[OnArrival] = []
         self._saved_offset = self._dispatcher.offset
         self._saved_at = time.monotonic()
-        self._saver: threading.Thread | None = None
-        self._save_failure: OSError | None = None
+        self._saver = StateSaver(directory, self._state_path)
+        self._verifier: Verifier | None = None
 
     @classmethod
     def open(
@@ -212,7 +213,8 @@ class MessageStore:
     def reset(self, to: Offset) -> None:
         """Throw everything away and begin an empty log at ``to``; durable on return."""
         assert self._next is None, "a master's log is never cut"
-        self._join_saver()
+        with suppress(OSError):
+            self._saver.join()  # whatever it wrote goes now
         # First, and durably: its offset would be evidence for a log that is gone.
         self._state_path.unlink(missing_ok=True)
         fsync_directory(self._directory)
@@ -294,17 +296,29 @@ class MessageStore:
         """
         self.log.verify()
 
+    def verify_soon(self, failed: Callable[[CorruptionError], None]) -> None:
+        """In the background, compare with its checksums what was too much to read at the start.
+
+        Args:
+            failed: called on the running loop when there is damage; the process should end.
+        """
+        assert self._verifier is None
+        self._verifier = Verifier(self.log, failed)
+
     def save(self) -> None:
         """Write a checkpoint of the derived state, blocking."""
-        self._join_saver()
-        self._begin_save()
-        self._join_saver()
+        try:
+            self._begin_save()
+            self._saver.join()
+        except OSError as error:
+            raise self._failed(error) from error
 
     def close(self) -> None:
         """Write a last checkpoint and close the log; blocks."""
+        if self._verifier is not None:
+            self._verifier.stop()
         try:
-            if self._save_failure is None:
-                self.save()
+            self.save()
         finally:
             self.log.close()
 
@@ -335,37 +349,18 @@ class MessageStore:
     def _save_sometimes(self) -> None:
         grown_bytes = self._dispatcher.offset - self._saved_offset
         waited_s = time.monotonic() - self._saved_at
-        if grown_bytes >= CHECKPOINT_BYTES or waited_s >= CHECKPOINT_INTERVAL_S:
-            if self._save_failure is not None:
-                raise self._save_failure
-            if self._saver is None or not self._saver.is_alive():
-                self._begin_save()
+        is_due = grown_bytes >= CHECKPOINT_BYTES or waited_s >= CHECKPOINT_INTERVAL_S
+        if is_due and not self._saver.is_busy:
+            self._begin_save()
 
     def _begin_save(self) -> None:
         """Take the state of now; a thread writes it, so that nobody waits for many syncs."""
+        self._saver.join()
         self._queues.write_out()
-        files = self._queues.take_dirty()
         data = state_file.encode(self._dispatcher.snapshot())
+        self._saver.begin(self._queues.take_dirty(), data)
         self._saved_offset = self._dispatcher.offset
         self._saved_at = time.monotonic()
-        self._saver = threading.Thread(
-            target=self._save, args=(files, data), name="store-saver", daemon=True
-        )
-        self._saver.start()
-
-    def _save(self, files: set[Path], data: bytes) -> None:
-        try:
-            sync_files(self._directory, files)
-            state_file.save(self._state_path, data)
-        except OSError as error:
-            self._save_failure = error
-
-    def _join_saver(self) -> None:
-        if self._saver is not None:
-            self._saver.join()
-            self._saver = None
-        if self._save_failure is not None:
-            raise self._failed(self._save_failure) from self._save_failure
 
     def _failed(self, error: OSError) -> LogFailedError:
         return LogFailedError(

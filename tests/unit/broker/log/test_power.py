@@ -138,9 +138,10 @@ def test_the_watch_finds_a_log_that_reports_before_it_syncs(
     (tmp_path / "disk").mkdir()
     with power_watch(tmp_path / "disk", monkeypatch) as power:
         world = World(tmp_path / "disk" / "log")
-        monkeypatch.setattr("os.fdatasync", lambda descriptor: None)
-        world.step("append", 50)
-        world.step("flush", 0)
+        with monkeypatch.context() as patch:
+            patch.setattr("os.fdatasync", lambda descriptor: None)
+            world.step("append", 50)
+            world.step("flush", 0)
         power.note = world.note
         moment = power.freeze()
         world.log.close()

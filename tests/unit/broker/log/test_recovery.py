@@ -242,11 +242,18 @@ def test_old_segments_are_verified_in_the_background_only(
     assert len(entries) > 1  # the last one is always looked at: does the segment end in a blank?
     logs.flip(oldest, 30)
     log = _open(closed)
-    with pytest.raises(CorruptionError) as caught:
-        log.verify()
-    assert caught.value.file == oldest
+    for everything in (True, False):
+        with pytest.raises(CorruptionError) as caught:
+            log.verify(everything=everything)
+        assert caught.value.file == oldest
     log.close()
     logs.flip(oldest, 30)
+    whole = CommitLog.open(logs.clone(closed, closed.parent / "again"), 1 << 20)
+    logs.flip(whole.directory / newest.name, 30)
+    whole.verify(everything=False)  # read at the start
+    with pytest.raises(CorruptionError):
+        whole.verify()
+    whole.close()
     logs.flip(newest, 30)
     assert _refused(closed).file == newest
 

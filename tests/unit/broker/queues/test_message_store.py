@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 
@@ -454,8 +455,54 @@ def test_checkpoints_happen_by_themselves(tmp_path: Path, monkeypatch: pytest.Mo
     for _ in range(60):
         stores.put(store, stores.message())
         stores.confirm(store)
-    store._join_saver()
+    store._saver.join()
     state = state_file.load(tmp_path / "derived")
     assert state is not None
     assert 0 < state.offset <= store.dispatched
+    store.close()
+
+
+async def _found_in_background(store: MessageStore) -> list[CorruptionError]:
+    found: list[CorruptionError] = []
+    store.verify_soon(found.append)
+    verifier = store._verifier
+    assert verifier is not None
+    await asyncio.to_thread(verifier.join)
+    await asyncio.sleep(0)
+    return found
+
+
+async def test_old_damage_is_reported_from_the_background(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = stores.open_store(tmp_path)
+    for number in range(100):
+        stores.put(store, stores.message(body=bytes(2000)))
+        if number % 10 == 9:
+            stores.confirm(store)
+    store.close()
+    monkeypatch.setattr("gantry_broker.log.recovery.VERIFY_AT_START_BYTES", 1)
+    monkeypatch.setattr("gantry_broker.queues.saving.VERIFY_PAUSE_S", 0)
+    monkeypatch.setattr("gantry_broker.log.recovery._PAUSE_BYTES", 1)
+    sound = stores.open_store(tmp_path)
+    assert await _found_in_background(sound) == []
+    sound.close()
+    oldest = tmp_path / "commitlog" / f"{0:020d}"
+    logs.flip(oldest, 30)
+    store = stores.open_store(tmp_path)
+    (error,) = await _found_in_background(store)
+    assert error.file == oldest
+    store.close()
+
+
+async def test_closing_ends_the_background_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gantry_broker.queues.saving.VERIFY_PAUSE_S", 600)
+    monkeypatch.setattr("gantry_broker.log.recovery._PAUSE_BYTES", 1)
+    store = stores.open_store(tmp_path)
+    stores.put(store, stores.message())
+    stores.confirm(store)
+    store.log._verified_from = store.log.end
+    store.verify_soon(lambda error: None)
     store.close()
