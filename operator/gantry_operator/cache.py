@@ -4,6 +4,9 @@ Fed by watch events and by full lists. Two rules keep it from going backwards: a
 the same object never replaces a newer one, and a list never removes or revives what was heard of
 after the list was begun.
 
+Objects are kept as JSON text, and of pods only what decisions rest on: as Python objects, the pods
+of five thousand groups alone would be half a gigabyte.
+
 Versions are compared as integers, which Kubernetes guarantees since 1.35 and etcd always delivered.
 """
 
@@ -11,15 +14,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from gantry_operator import names
-from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, CUSTOM, Kind
+from gantry_operator.api.kinds import BROKER_GROUP, BUDGET, CONTROLLER_GROUP, CUSTOM, POD, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Set
 
 Body = dict[str, Any]
 Name = tuple[str, str]
 """Namespace and name."""
+
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER: msgspec.json.Decoder[Body] = msgspec.json.Decoder()
+_BOOKKEEPING = frozenset({"managedFields", "resourceVersion"})
+_POD_METADATA = frozenset({"name", "namespace", "uid", "labels", "deletionTimestamp"})
+_POD_STATUS = frozenset({"phase", "podIP"})
 
 
 class Key(NamedTuple):
@@ -28,6 +40,22 @@ class Key(NamedTuple):
     kind: str
     namespace: str
     name: str
+
+
+class Entry(NamedTuple):
+    """One object: what the cache itself asks for, and the rest as text."""
+
+    uid: str | None
+    version: str | None
+    owner: Key | None
+    text: bytes
+
+    def body(self) -> Body:
+        """The object."""
+        decoded: Body = _DECODER.decode(self.text)
+        if self.version is not None:
+            decoded["metadata"]["resourceVersion"] = self.version
+        return decoded
 
 
 class Comparison(NamedTuple):
@@ -48,8 +76,8 @@ class Cache:
     """Objects by kind, namespace and name, and owned ones by their resource."""
 
     def __init__(self) -> None:
-        self._objects: dict[Kind, dict[Name, Body]] = {}
-        self._owned: dict[Key, dict[tuple[Kind, str], Body]] = {}
+        self._entries: dict[Kind, dict[Name, Entry]] = {}
+        self._owned: dict[Key, dict[tuple[Kind, str], Entry]] = {}
         self._heard: dict[tuple[Kind, Name], int] = {}
         self._turn = 0
 
@@ -59,94 +87,107 @@ class Cache:
 
     def get(self, kind: Kind, namespace: str, name: str) -> Body | None:
         """The latest version of an object."""
-        return self._objects.get(kind, {}).get((namespace, name))
+        entry = self._entries.get(kind, {}).get((namespace, name))
+        return None if entry is None else entry.body()
 
     def names(self, kind: Kind) -> Iterator[Name]:
         """All known objects of a kind."""
-        return iter(list(self._objects.get(kind, ())))
+        return iter(list(self._entries.get(kind, ())))
 
     def count(self, kind: Kind) -> int:
         """How many objects of a kind are known."""
-        return len(self._objects.get(kind, ()))
+        return len(self._entries.get(kind, ()))
 
     def owned(self, key: Key, kind: Kind) -> list[Body]:
         """The objects of a kind that belong to a resource."""
-        return [body for (k, _), body in self._owned.get(key, {}).items() if k == kind]
+        return [entry.body() for (k, _), entry in self._owned.get(key, {}).items() if k == kind]
+
+    def is_current(self, kind: Kind, body: Body) -> bool:
+        """Whether this version of an object, or a newer one, is known."""
+        old = self._entries.get(kind, {}).get(name_of(body))
+        return old is not None and _is_not_newer(body["metadata"], old)
 
     def put(self, kind: Kind, body: Body) -> bool:
-        """Takes in a version of an object; False if it was known or older than the known one."""
+        """Takes in a version of an object; False if it brings nothing new.
+
+        That is a version that was known, an older one, or one that differs only in what is not
+        kept: a node's word about a pod every few seconds starts nothing.
+        """
         name = name_of(body)
         self._hear(kind, name)
-        old = self._objects.get(kind, {}).get(name)
-        if old is not None and _is_not_newer(body, old):
-            return False
+        meta = body["metadata"]
+        old = self._entries.get(kind, {}).get(name)
         if old is not None:
-            self._unlink(kind, name, old)
-        meta = {k: v for k, v in body["metadata"].items() if k != "managedFields"}
-        trimmed = body | {"metadata": meta}
-        self._objects.setdefault(kind, {})[name] = trimmed
-        owner = key_of(kind, trimmed)
+            if _is_not_newer(meta, old):
+                return False
+            self._drop(kind, name, old)
+        owner = key_of(kind, body)
+        text = _ENCODER.encode(_trimmed(kind, body))
+        entry = Entry(meta.get("uid"), meta.get("resourceVersion"), owner, text)
+        self._entries.setdefault(kind, {})[name] = entry
         if owner is not None and kind not in CUSTOM:
-            self._owned.setdefault(owner, {})[kind, name[1]] = trimmed
-        return True
+            self._owned.setdefault(owner, {})[kind, name[1]] = entry
+        return old is None or (old.uid, old.text) != (entry.uid, entry.text)
 
     def remove(self, kind: Kind, body: Body) -> bool:
         """Takes out a deleted object; False if it was not known, or a successor is."""
         name = name_of(body)
         self._hear(kind, name)
-        old = self._objects.get(kind, {}).get(name)
-        if old is None or old["metadata"].get("uid") != body["metadata"].get("uid"):
+        old = self._entries.get(kind, {}).get(name)
+        if old is None or old.uid != body["metadata"].get("uid"):
             return False
         self._drop(kind, name, old)
         return True
 
     def compare(
-        self, kind: Kind, namespace: str | None, listed: Iterable[Body], begun: int
+        self,
+        kind: Kind,
+        namespace: str | None,
+        present: Set[Name],
+        behind: Iterable[Body],
+        begun: int,
     ) -> Comparison:
         """Takes in a full list of a kind in a namespace, or in all of them.
 
         Args:
             kind: what was listed.
             namespace: where; None is everywhere.
-            listed: all objects.
+            present: the names of all listed objects.
+            behind: those objects that were not current in the cache when they were listed.
             begun: `turn()` from before the list was begun.
         """
         result = Comparison([], [], set())
-        present = set()
-        for body in listed:
+        for body in behind:
             name = name_of(body)
-            present.add(name)
-            if self._heard.get((kind, name), -1) <= begun and self.put(kind, body):
-                result.stale.append(name)
-                result.keys.update(_keys(kind, body))
-        for name, old in list(self._objects.get(kind, {}).items()):
+            if self._heard.get((kind, name), -1) > begun or self.is_current(kind, body):
+                continue
+            result.stale.append(name)
+            if self.put(kind, body):
+                result.keys.update(_one(key_of(kind, body)))
+        for name, old in list(self._entries.get(kind, {}).items()):
             inside = namespace is None or name[0] == namespace
             if inside and name not in present and self._heard.get((kind, name), -1) <= begun:
                 self._drop(kind, name, old)
                 result.pruned.append(name)
-                result.keys.update(_keys(kind, old))
+                result.keys.update(_one(old.owner))
         return result
 
     def forget_deletions(self, before: int) -> None:
         """Drops what was remembered about objects that are gone, up to a mark in time."""
         for (kind, name), turn in list(self._heard.items()):
-            if turn <= before and name not in self._objects.get(kind, {}):
+            if turn <= before and name not in self._entries.get(kind, {}):
                 del self._heard[kind, name]
 
     def _hear(self, kind: Kind, name: Name) -> None:
         self._turn += 1
         self._heard[kind, name] = self._turn
 
-    def _drop(self, kind: Kind, name: Name, old: Body) -> None:
-        del self._objects[kind][name]
-        self._unlink(kind, name, old)
-
-    def _unlink(self, kind: Kind, name: Name, old: Body) -> None:
-        owner = key_of(kind, old)
-        if owner is not None and owner in self._owned:
-            self._owned[owner].pop((kind, name[1]), None)
-            if not self._owned[owner]:
-                del self._owned[owner]
+    def _drop(self, kind: Kind, name: Name, old: Entry) -> None:
+        del self._entries[kind][name]
+        if old.owner is not None and old.owner in self._owned:
+            self._owned[old.owner].pop((kind, name[1]), None)
+            if not self._owned[old.owner]:
+                del self._owned[old.owner]
 
 
 def name_of(body: Body) -> Name:
@@ -170,18 +211,39 @@ def key_of(kind: Kind, body: Body) -> Key | None:
     return Key(owner.kind, namespace, instance)
 
 
-def _keys(kind: Kind, body: Body) -> set[Key]:
-    key = key_of(kind, body)
+def _trimmed(kind: Kind, body: Body) -> Body:
+    """An object without the API server's bookkeeping; of a pod, only what `pod_view` reads."""
+    meta = {key: value for key, value in body["metadata"].items() if key not in _BOOKKEEPING}
+    if kind == BUDGET:  # its status follows every change of a pod
+        body = {key: value for key, value in body.items() if key != "status"}
+    if kind != POD:
+        return body | {"metadata": meta}
+    meta = {key: value for key, value in meta.items() if key in _POD_METADATA}
+    status = body.get("status") or {}
+    kept = {key: value for key, value in status.items() if key in _POD_STATUS}
+    kept["containerStatuses"] = [
+        {"state": one.get("state") or {}} for one in status.get("containerStatuses") or ()
+    ]
+    kept["conditions"] = [
+        {"type": one.get("type"), "status": one.get("status")}
+        for one in status.get("conditions") or ()
+        if one.get("type") == "Ready"
+    ]
+    node = {"nodeName": (body.get("spec") or {}).get("nodeName")}
+    return {"metadata": meta, "spec": node, "status": kept}
+
+
+def _one(key: Key | None) -> set[Key]:
     return set() if key is None else {key}
 
 
-def _is_not_newer(new: Body, old: Body) -> bool:
-    if new["metadata"].get("uid") != old["metadata"].get("uid"):
+def _is_not_newer(meta: Body, old: Entry) -> bool:
+    if meta.get("uid") != old.uid:
         return False
-    versions = (new["metadata"].get("resourceVersion"), old["metadata"].get("resourceVersion"))
-    if versions[0] == versions[1]:
+    version = meta.get("resourceVersion")
+    if version == old.version:
         return True
     try:
-        return int(versions[0] or "") < int(versions[1] or "")
+        return int(version or "") < int(old.version or "")
     except ValueError:
         return False

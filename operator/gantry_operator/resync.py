@@ -19,7 +19,7 @@ from gantry_protocol.process import log
 from gantry_operator import names
 from gantry_operator.api.errors import ApiError
 from gantry_operator.api.kinds import CUSTOM, WATCHED, Kind
-from gantry_operator.cache import Cache, Key, name_of
+from gantry_operator.cache import Cache, Key, Name, name_of
 
 if TYPE_CHECKING:
     from gantry_operator.api.protocol import Api, Body
@@ -85,7 +85,8 @@ class Resync:
         for kind in WATCHED:
             for scope in self._scopes:
                 begun = self._cache.turn()
-                self._cache.compare(kind, scope, await self._list(kind, scope), begun)
+                present, _ = await self._list(kind, scope, take=True)
+                self._cache.compare(kind, scope, present, (), begun)
         for kind in CUSTOM:
             for namespace, name in self._cache.names(kind):
                 self._enqueue(Key(kind.kind, namespace, name))
@@ -120,10 +121,10 @@ class Resync:
 
     async def _compare(self, kind: Kind, scope: str | None) -> None:
         begun = self._cache.turn()
-        listed = await self._list(kind, scope)
-        if any(self._is_behind(kind, body) for body in listed):
+        present, behind = await self._list(kind, scope, take=False)
+        if any(not self._cache.is_current(kind, body) for body in behind):
             await asyncio.sleep(GRACE_S)
-        found = self._cache.compare(kind, scope, listed, begun)
+        found = self._cache.compare(kind, scope, present, behind, begun)
         if found.stale:
             self._strike(kind, len(found.stale))
         else:
@@ -133,12 +134,6 @@ class Resync:
             _log.info("deletions that no watch reported", kind=kind.kind, count=len(found.pruned))
         for key in found.keys:
             self._enqueue(key)
-
-    def _is_behind(self, kind: Kind, body: Body) -> bool:
-        namespace, name = name_of(body)
-        known = self._cache.get(kind, namespace, name)
-        version = body["metadata"].get("resourceVersion")
-        return known is None or known["metadata"].get("resourceVersion") != version
 
     def _strike(self, kind: Kind, count: int) -> None:
         strikes = self._strikes.get(kind, 0) + 1
@@ -151,12 +146,34 @@ class Resync:
                 "started again with new watches."
             )
 
-    async def _list(self, kind: Kind, scope: str | None) -> list[Body]:
-        labels = "" if kind in CUSTOM else names.MANAGED_SELECTOR
-        for _ in range(ATTEMPTS - 1):
+    async def _list(
+        self, kind: Kind, scope: str | None, *, take: bool
+    ) -> tuple[set[Name], list[Body]]:
+        """Reads a full list; returns all names, and the objects that the cache is behind on.
+
+        With `take` these go into the cache at once, and none are returned: at start that is all of
+        them, and they need not exist twice.
+        """
+        for attempt in range(1, ATTEMPTS + 1):
             try:
-                return [body async for body in self._api.list_all(kind, scope, labels)]
+                return await self._read(kind, scope, take)
             except ApiError as error:
-                if error.status != 410:
+                if error.status != 410 or attempt == ATTEMPTS:
                     raise
-        return [body async for body in self._api.list_all(kind, scope, labels)]
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _read(
+        self, kind: Kind, scope: str | None, take: bool
+    ) -> tuple[set[Name], list[Body]]:
+        labels = "" if kind in CUSTOM else names.MANAGED_SELECTOR
+        present: set[Name] = set()
+        behind: list[Body] = []
+        async for body in self._api.list_all(kind, scope, labels):
+            present.add(name_of(body))
+            if self._cache.is_current(kind, body):
+                continue
+            if take:
+                self._cache.put(kind, body)
+            else:
+                behind.append(body)
+        return present, behind

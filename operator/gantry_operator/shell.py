@@ -40,6 +40,41 @@ class WatchEndedError(GantryError):
     exit_code = EXIT_TEMPORARY
 
 
+class _NoEssence(kopf.DiffBaseStorage):
+    """Nobody asks what changed, so no copy of each object is made on each event.
+
+    Measured: these copies were a third of the operator's time while a thousand objects came up.
+    """
+
+    def build(self, **_: Any) -> Any:
+        return {}
+
+    def fetch(self, **_: Any) -> Any:
+        return None
+
+    def store(self, **_: Any) -> None:
+        return None
+
+
+class _NoProgress(kopf.ProgressStorage):
+    """Handlers that only hear make no progress that could be kept."""
+
+    def fetch(self, **_: Any) -> Any:
+        return None
+
+    def store(self, **_: Any) -> None:
+        return None
+
+    def purge(self, **_: Any) -> None:
+        return None
+
+    def touch(self, **_: Any) -> None:
+        return None
+
+    def clear(self, *, essence: Any) -> Any:
+        return essence
+
+
 def kopf_settings() -> kopf.OperatorSettings:
     """The settings that differ from kopf's defaults, each with its reason."""
     settings = kopf.OperatorSettings()
@@ -50,11 +85,13 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.networking.request_timeout = 30
     # An int: the API server does not parse 300.0. Streams are renewed before middle boxes cut them.
     settings.watching.server_timeout = 300
-    settings.watching.chunk_size = 500
+    settings.watching.chunk_size = 200  # bounds what is held of an initial list
     # Events are the operator's own, few and deduplicated.
     settings.posting.enabled = False
     # Two kopf operators must not share these, although neither is ever written here.
     settings.persistence.finalizer = f"{names.GROUP}/kopf"
+    settings.persistence.diffbase_storage = _NoEssence()
+    settings.persistence.progress_storage = _NoProgress()
     # No list and watch of namespaces and CRDs: a namespaced operator has no right to them.
     settings.scanning.disabled = True
     # Otherwise kopf kills the process ten minutes after a stop that it did not cause.

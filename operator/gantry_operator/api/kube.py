@@ -58,7 +58,9 @@ class KubeApi:
             page = await self._call("GET", kind.path(namespace), query=query)
             for item in page.get("items") or ():
                 # Items of a list do not repeat what the list says about all of them.
-                yield {"apiVersion": kind.api_version, "kind": kind.kind} | item
+                item |= {"apiVersion": kind.api_version, "kind": kind.kind}
+                item["metadata"].pop("managedFields", None)  # half of every object
+                yield item
             token = (page.get("metadata") or {}).get("continue")
             if not token:
                 return

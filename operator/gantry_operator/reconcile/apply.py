@@ -78,11 +78,7 @@ class Applier:
                 continue
             match action:
                 case act.ApplyObject():
-                    refusal = await self._apply_object(seen, action)
-                    if refusal is not None:
-                        outcome.refusals += (refusal,)
-                    else:
-                        outcome.again = True
+                    await self._apply_object(seen, action, outcome)
                 case act.EnsureSecret():
                     await self._ensure_secret(seen)
                     outcome.again = True
@@ -174,20 +170,28 @@ class Applier:
         return ""
 
     async def _apply_object(
-        self, seen: BrokerObserved | ControllerObserved, action: act.ApplyObject
-    ) -> Refusal | None:
+        self,
+        seen: BrokerObserved | ControllerObserved,
+        action: act.ApplyObject,
+        outcome: Outcome,
+    ) -> None:
         manifest = action.manifest
         kind, meta = BY_NAME[manifest["kind"]], manifest["metadata"]
         if not action.exists:
             stranger = await self._stranger(kind, meta, seen.meta.uid)
             if stranger is not None:
-                return stranger
+                outcome.refusals += (stranger,)
+                return
         try:
             live = await self._api.apply(kind, manifest)
         except (Invalid, Denied, Conflict) as error:
-            return Refusal(kind.kind, meta["name"], taken=False, message=error.message)
-        self._cache.put(kind, live)
-        return None
+            refusal = Refusal(kind.kind, meta["name"], taken=False, message=error.message)
+            outcome.refusals += (refusal,)
+            return
+        # An apply that changed nothing must not start the next one: a field that the API server
+        # writes in its own way would otherwise be applied for ever.
+        if self._cache.put(kind, live):
+            outcome.again = True
 
     async def _stranger(self, kind: Kind, meta: Body, owner: str) -> Refusal | None:
         """Server-side apply takes over whatever has the name, so the name is looked up first."""

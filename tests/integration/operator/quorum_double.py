@@ -12,6 +12,7 @@ from typing import Any
 
 from aiohttp import web
 from gantry_operator import names
+from gantry_operator.local.apiserver.store import Event
 from gantry_operator.local.pretend import PretendCluster
 
 Json = dict[str, Any]
@@ -28,6 +29,23 @@ class FakeQuorum:
         self.lagging: set[str] = set()  # pods that are not in sync
         self.log: list[str] = []  # what the operator asked for, in order
         self.leaderless = False
+        self._pods: dict[tuple[str, str], dict[str, Json]] = {}
+        self._changed: set[str] = set()
+        cluster.registry.store.subscribe(self._note)
+
+    def _note(self, event: Event) -> None:
+        """Keeps pods by group, so that a thousand groups cost no more than their changes."""
+        if event.record.resource != ("", "pods"):
+            return
+        meta = event.record.obj["metadata"]
+        labels = meta.get("labels", {})
+        group = labels.get(names.LABEL_COMPONENT, ""), labels.get(names.LABEL_INSTANCE, "")
+        pods = self._pods.setdefault(group, {})
+        if event.type == "DELETED":
+            pods.pop(meta["name"], None)
+        else:
+            pods[meta["name"]] = event.record.obj
+        self._changed.add(group[1])
 
     async def __aenter__(self) -> FakeQuorum:
         app = web.Application()
@@ -43,15 +61,8 @@ class FakeQuorum:
         await self._runner.cleanup()
 
     def pods(self, component: str, instance: str) -> list[Json]:
-        wanted = names.labels(component, instance).items()
-        return sorted(
-            (
-                record.obj
-                for record in self._cluster.registry.store.records(("", "pods"))
-                if wanted <= record.obj["metadata"].get("labels", {}).items()
-            ),
-            key=lambda pod: str(pod["metadata"]["name"]),
-        )
+        found = self._pods.get((component, instance), {})
+        return [found[name] for name in sorted(found)]
 
     def view(self, name: str) -> Json:
         """The group as it is now; elects if that is needed."""
@@ -106,6 +117,7 @@ class FakeQuorum:
     def _declare(self, cluster: str, name: str, wish: Json) -> None:
         old = self.groups.get(name, {"masterBrokerId": None, "masterEpoch": 0})
         self.groups[name] = old | wish | {"cluster": cluster, "name": name}
+        self._changed.add(name)
         self.log.append(f"declare {name} {wish['replicas']} {wish['minInSyncReplicas']}")
 
     def _elect(self, name: str, body: Json) -> web.Response:
@@ -114,6 +126,7 @@ class FakeQuorum:
             return web.json_response({"error": "EPOCH", "message": "changed"}, status=409)
         self.groups[name]["masterBrokerId"] = body["brokerId"]
         self.groups[name]["masterEpoch"] += 1
+        self._changed.add(name)
         self.log.append(f"elect {name} {body['brokerId']}")
         return web.json_response(self.view(name))
 
@@ -144,9 +157,10 @@ class FakeQuorum:
         response = web.StreamResponse()
         await response.prepare(request)
         sent: dict[str, str] = {}
+        first = True
         while True:
             lines = ['{"index": 1, "heartbeat": true}']
-            for name in self.groups:
+            for name in set(self.groups) if first else self._changed & set(self.groups):
                 view = self.view(name)
                 event = {
                     "index": 1,
@@ -166,4 +180,6 @@ class FakeQuorum:
                 await response.write("".join(line + "\n" for line in lines).encode())
             except ConnectionResetError:
                 return response
+            first = False
+            self._changed.clear()  # there is one reader
             await asyncio.sleep(0.05)

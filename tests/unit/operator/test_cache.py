@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from gantry_operator import names
 from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, POD, SERVICE
-from gantry_operator.cache import Cache, Key, key_of
+from gantry_operator.cache import Cache, Comparison, Key, key_of, name_of
+from gantry_operator.plan.observed import pod_view
 
 ORDERS = Key("BrokerGroup", "mq", "orders")
 
@@ -23,6 +24,14 @@ def pod(name: str = "orders-broker-0", version: str = "1", **meta: Any) -> dict[
     return {"metadata": head | meta}
 
 
+def compare(
+    cache: Cache, namespace: str | None, listed: list[dict[str, Any]], begun: int
+) -> Comparison:
+    present = {name_of(body) for body in listed}
+    behind = [body for body in listed if not cache.is_current(POD, body)]
+    return cache.compare(POD, namespace, present, behind, begun)
+
+
 def version(cache: Cache) -> str | None:
     found = cache.get(POD, "mq", "orders-broker-0")
     return found["metadata"]["resourceVersion"] if found else None
@@ -31,7 +40,8 @@ def version(cache: Cache) -> str | None:
 def test_put_get_remove() -> None:
     cache = Cache()
     assert cache.put(POD, pod())
-    assert cache.owned(ORDERS, POD) == [pod()]
+    (found,) = cache.owned(ORDERS, POD)
+    assert found["metadata"] == pod()["metadata"]
     assert cache.owned(ORDERS, SERVICE) == []
     assert cache.remove(POD, pod(version="2"))
     assert version(cache) is None
@@ -51,7 +61,8 @@ def test_put_get_remove() -> None:
 def test_an_older_version_never_replaces_a_newer_one(old: str, new: str, taken: bool) -> None:
     cache = Cache()
     cache.put(POD, pod(version=old))
-    assert cache.put(POD, pod(version=new)) is taken
+    newer = pod(version=new, deletionTimestamp="now")
+    assert cache.put(POD, newer) is taken
     assert version(cache) == (new if taken else old)
 
 
@@ -69,6 +80,34 @@ def test_bookkeeping_of_the_api_server_is_not_kept() -> None:
     found = cache.get(POD, "mq", "orders-broker-0")
     assert found is not None
     assert "managedFields" not in found["metadata"]
+
+
+def test_of_a_pod_only_what_decisions_rest_on_is_kept() -> None:
+    status = {
+        "phase": "Running",
+        "podIP": "10.0.0.1",
+        "podIPs": [{"ip": "10.0.0.1"}],
+        "conditions": [{"type": "Ready", "status": "True", "lastProbeTime": None}],
+        "containerStatuses": [{"name": "broker", "image": "x", "state": {"running": {}}}],
+    }
+    body = pod() | {"spec": {"nodeName": "n", "containers": [{"env": ["long"]}]}, "status": status}
+    cache = Cache()
+    cache.put(POD, body)
+    kept = cache.get(POD, "mq", "orders-broker-0")
+    assert kept is not None
+    assert pod_view(kept) == pod_view(body)
+    assert len(str(kept)) < len(str(body))
+    assert "containers" not in str(kept)
+
+
+def test_a_version_that_brings_nothing_new_is_no_news() -> None:
+    cache = Cache()
+    assert cache.put(POD, pod(version="1") | {"status": {"phase": "Running"}})
+    noise = {"phase": "Running", "conditions": [{"type": "Ready2", "status": "True"}]}
+    assert not cache.put(POD, pod(version="2") | {"status": noise})
+    assert version(cache) == "2", "the version counts all the same"
+    assert cache.put(POD, pod(version="3") | {"status": {"phase": "Failed"}})
+    assert cache.put(POD, pod(version="4", uid="v") | {"status": {"phase": "Failed"}})
 
 
 def test_an_object_that_changes_its_labels_changes_its_resource() -> None:
@@ -102,7 +141,8 @@ def test_a_list_finds_what_the_watch_missed() -> None:
     cache.put(POD, pod("a-0", version="1"))
     cache.put(POD, pod("gone-0", version="1"))
     begun = cache.turn()
-    found = cache.compare(POD, "mq", [pod("a-0", version="5"), pod("new-0", version="5")], begun)
+    listed = [pod("a-0", version="5"), pod("new-0", version="5")]
+    found = compare(cache, "mq", listed, begun)
     assert found.stale == [("mq", "a-0"), ("mq", "new-0")]
     assert found.pruned == [("mq", "gone-0")]
     assert found.keys == {ORDERS}
@@ -112,7 +152,7 @@ def test_a_list_finds_what_the_watch_missed() -> None:
 def test_a_list_that_agrees_changes_nothing() -> None:
     cache = Cache()
     cache.put(POD, pod())
-    assert cache.compare(POD, None, [pod()], cache.turn()) == ([], [], set())
+    assert compare(cache, None, [pod()], cache.turn()) == ([], [], set())
 
 
 def test_what_is_heard_during_a_list_outranks_it() -> None:
@@ -121,7 +161,7 @@ def test_what_is_heard_during_a_list_outranks_it() -> None:
     begun = cache.turn()
     cache.put(POD, pod("new-0", version="7"))  # created after the list was read
     cache.remove(POD, pod("gone-0"))  # deleted after the list was read
-    found = cache.compare(POD, "mq", [pod("gone-0")], begun)
+    found = compare(cache, "mq", [pod("gone-0")], begun)
     assert found == ([], [], set())
     assert cache.get(POD, "mq", "new-0") is not None
     assert cache.get(POD, "mq", "gone-0") is None
@@ -130,8 +170,8 @@ def test_what_is_heard_during_a_list_outranks_it() -> None:
 def test_a_list_of_one_namespace_says_nothing_about_others() -> None:
     cache = Cache()
     cache.put(POD, pod(namespace="elsewhere"))
-    assert cache.compare(POD, "mq", [], cache.turn()).pruned == []
-    assert cache.compare(POD, None, [], cache.turn()).pruned == [("elsewhere", "orders-broker-0")]
+    assert compare(cache, "mq", [], cache.turn()).pruned == []
+    assert compare(cache, None, [], cache.turn()).pruned == [("elsewhere", "orders-broker-0")]
 
 
 def test_memory_of_deletions_is_bounded() -> None:

@@ -257,6 +257,22 @@ async def test_a_new_group_is_built_and_the_operator_comes_to_rest() -> None:
     assert later == [], "nothing is written twice"
 
 
+async def test_a_drift_that_cannot_be_repaired_does_not_spin() -> None:
+    world = World()
+    world.groups()
+    plain = world.api.apply
+
+    async def rewrite(kind: Any, body: Any) -> Any:
+        """An API server that writes one field in its own way."""
+        live = await plain(kind, body)
+        if kind == SERVICE:
+            live["spec"]["selector"] = {"rewritten": "x"}
+        return live
+
+    world.api.apply = rewrite  # type: ignore[method-assign]
+    await world.settle()
+
+
 async def test_a_failing_api_server_is_tried_again() -> None:
     world = World()
     world.groups()
