@@ -126,6 +126,24 @@ async def test_an_object_of_a_vanished_owner_is_collected(api: ContractApi) -> N
     await api.until(f"{CONFIG_MAPS}/late", lambda found: found is None)
 
 
+async def test_one_of_two_owners_is_enough_to_stay(api: ContractApi) -> None:
+    one = await api.create(WIDGETS, widget("one"))
+    two = await api.create(WIDGETS, widget("two"))
+    child = owned("child", one)
+    child["metadata"]["ownerReferences"] += owned("x", two)["metadata"]["ownerReferences"]
+    await api.create(CONFIG_MAPS, child)
+    await api.delete(ONE)
+
+    def has_one_owner(found: dict[str, Any] | None) -> bool:
+        return found is not None and len(found["metadata"]["ownerReferences"]) == 1
+
+    left = await api.until(f"{CONFIG_MAPS}/child", has_one_owner)
+    assert left is not None
+    assert left["metadata"]["ownerReferences"][0]["uid"] == two["metadata"]["uid"]
+    await api.delete(f"{WIDGETS}/two")
+    await api.until(f"{CONFIG_MAPS}/child", lambda found: found is None)
+
+
 async def test_collections_are_deleted_by_selector(api: ContractApi) -> None:
     await api.create(CONFIG_MAPS, config_map("a", labels={"x": "1"}))
     await api.create(CONFIG_MAPS, config_map("b", labels={"x": "2"}))

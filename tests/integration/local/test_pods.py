@@ -51,6 +51,8 @@ async def test_a_killed_process_is_not_ready_at_once_and_comes_back(world: Local
     assert process is not None
     assert process.send(signal.SIGKILL)
     await world.until(lambda: not world.ready("web-0"))
+    assert "running" not in status(world, "web-0")["state"], "Ready outlived the process"
+    await world.until(lambda: "terminated" in status(world, "web-0")["lastState"])
     ended = status(world, "web-0")["lastState"]["terminated"]
     assert (ended["exitCode"], ended["signal"]) == (137, 9)
     await world.until_ready("web-0")
@@ -202,6 +204,24 @@ async def test_claims_are_removed_with_the_set_when_asked(world: LocalWorld) -> 
     world.delete("statefulsets", "web", "apps")
     await world.until(lambda: world.get("persistentvolumeclaims", "data-web-0") is None)
     await world.until(lambda: world.get("pods", "web-0") is None)
+    assert not directory.exists()
+
+
+async def test_a_claim_in_use_is_not_removed(world: LocalWorld) -> None:
+    world.apply(stateful_set())
+    await world.until_ready("web-0")
+    directory = data_dir(world, "web-0")
+    world.delete("persistentvolumeclaims", "data-web-0")
+
+    def claim() -> dict[str, Any] | None:
+        return world.get("persistentvolumeclaims", "data-web-0")
+
+    await world.until(lambda: "deletionTimestamp" in (claim() or {"metadata": {}})["metadata"])
+    world.patch("pods", "web-0", {"metadata": {"labels": {"touched": "yes"}}})
+    await asyncio.sleep(0.1)  # every controller has seen the change by now
+    assert claim() is not None
+    world.patch("statefulsets", "web", {"spec": {"replicas": 0}}, "apps")
+    await world.until(lambda: claim() is None)
     assert not directory.exists()
 
 

@@ -249,6 +249,12 @@ def test_status_writes_see_new_defaults_without_touching_history(widgets: World)
     group = "contract.gantry.dev"
     first = widgets.create("widgets", widget("w", replicas=1), group)
     before = copy.deepcopy(first)
+    crd = widgets.type("customresourcedefinitions", "apiextensions.k8s.io")
+    changed = copy.deepcopy(WIDGET_CRD)
+    schema = changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"]["name"]["default"] = "late"
+    options = Options(manager="m", force=True)
+    widgets.registry.apply(crd, "", changed["metadata"]["name"], changed, options)
     widgets.merge("widgets", "w", {"status": {"note": "x"}}, group, "status")
     assert first == before
 

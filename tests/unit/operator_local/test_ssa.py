@@ -37,6 +37,13 @@ SCHEMA = Compiler().compile(
                         "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}},
                     },
                     "plain": {"type": "array", "items": {"type": "string"}},
+                    "map": {
+                        "type": "object",
+                        "additionalProperties": {
+                            "type": "object",
+                            "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}},
+                        },
+                    },
                     "tags": {
                         "type": "array",
                         "x-kubernetes-list-type": "set",
@@ -113,8 +120,26 @@ def typed_paths(fields: dict[str, Any]) -> list[str]:
             {"parts": [{"name": "p", "size": 1}]},
         ),
         ({"plain": ["a", "b"]}, {"plain": ["b"]}, {"plain": ["b"]}),
+        (
+            {"map": {"k": {"x": 1}, "l": {"x": 1}}},
+            {"map": {"l": {"x": 1}}},
+            {"map": {"l": {"x": 1}}},
+        ),
+        ({"map": {"k": {"x": 1, "y": 2}}}, {"map": {"k": {"x": 1}}}, {"map": {"k": {"x": 1}}}),
     ],
-    ids=["field", "nested", "struct", "atomic", "set", "whole set", "item", "item field", "list"],
+    ids=[
+        "field",
+        "nested",
+        "struct",
+        "atomic",
+        "set",
+        "whole set",
+        "item",
+        "item field",
+        "list",
+        "map key",
+        "field in a map",
+    ],
 )
 def test_what_is_no_longer_applied_goes(
     first: dict[str, Any], second: dict[str, Any], spec: dict[str, Any]
@@ -212,6 +237,16 @@ def test_an_update_owns_what_it_changed_and_frees_what_it_removed() -> None:
     assert owners(live) == {"one": [".spec.b"], "editor": [".spec.a"]}
     live = edit(live, b=None)
     assert owners(live) == {"editor": [".spec.a"]}
+    assert owners(edit(live, a=None)) == {}
+
+
+def test_an_emptied_container_of_a_former_update_goes_with_its_last_field() -> None:
+    live = edit(obj(), map={"k": {"x": 1}})
+    live = ssa.with_entries(
+        live, [{**ssa.entries(live)[0], "manager": "one", "operation": "Apply"}]
+    )
+    live["metadata"]["managedFields"][0]["fieldsV1"] = {"f:spec": {"f:map": {"f:k": {"f:x": {}}}}}
+    assert apply(live, obj(a=1, map={}))["spec"] == {"a": 1, "map": {}}
 
 
 def test_an_update_back_to_the_same_changes_no_ownership() -> None:

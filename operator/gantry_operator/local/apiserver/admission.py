@@ -98,6 +98,19 @@ def complete(
         return
 
 
+def admit_status(resource: ResourceType, obj: dict[str, Any]) -> None:
+    """Complete and validate the status alone, all that a status write of a built-in kind changes.
+
+    Controllers write little else, and their pods and sets are large.
+    """
+    schema, status = resource.schema.child("status"), obj.get("status")
+    structural.drop_empty(status, schema)
+    structural.apply_defaults(status, schema)
+    causes = validate(status, schema, "status") if status is not None else []
+    if causes:
+        raise invalid(resource, obj["metadata"]["name"], causes)
+
+
 def validate_object(
     resource: ResourceType, obj: dict[str, Any], old: dict[str, Any] | None
 ) -> None:

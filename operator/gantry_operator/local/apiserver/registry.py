@@ -260,8 +260,11 @@ class Registry:
             if field in old.obj["metadata"]:
                 metadata[field] = old.obj["metadata"][field]
         now = self._ambient.now_text()
-        admission.complete(resource, obj, old.obj, now)
-        admission.validate_object(resource, obj, old.obj)
+        if subresource == "status" and not resource.custom:
+            admission.admit_status(resource, obj)
+        else:
+            admission.complete(resource, obj, old.obj, now)
+            admission.validate_object(resource, obj, old.obj)
         if resource.generation and admission.spec_changed(resource, old.obj, obj):
             metadata["generation"] = old.obj["metadata"].get("generation", 0) + 1
         if not tracked:

@@ -38,6 +38,7 @@ class Schema:
         "negated",
         "nullable",
         "one_of",
+        "opaque",
         "pattern",
         "preserve",
         "properties",
@@ -58,6 +59,8 @@ class Schema:
         self.any_of: tuple[Schema, ...] = ()
         self.one_of: tuple[Schema, ...] = ()
         self.negated: Schema | None = None
+        # Nothing is said about the value, so no walk need enter it (think of fieldsV1).
+        self.opaque: bool = raw.keys() <= {"x-kubernetes-preserve-unknown-fields"}
         # Filled by cel.rules: rules of this node, and whether any node below has some.
         self.rules: tuple[Any, ...] = ()
         self.ruled: bool = False

@@ -20,6 +20,8 @@ def prune(value: Any, schema: Schema, path: str = "") -> list[str]:
     Nulls of known fields that are not nullable are dropped silently: they mean "absent".
     """
     dropped: list[str] = []
+    if schema.opaque:
+        return dropped
     if isinstance(value, dict):
         _prune_object(value, schema, path, dropped)
     elif isinstance(value, list):
@@ -57,7 +59,7 @@ def drop_empty(value: Any, schema: Schema) -> None:
         for item in value:
             drop_empty(item, schema.element)
         return
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or schema.opaque:
         return
     for key in list(value):
         item, child = value[key], schema.child(key)
@@ -70,6 +72,8 @@ def drop_empty(value: Any, schema: Schema) -> None:
 
 def apply_defaults(value: Any, schema: Schema) -> None:
     """Fill absent fields with the schema's defaults, outer before inner, in place."""
+    if schema.opaque:
+        return
     if isinstance(value, dict):
         for key, child in schema.properties.items():
             if child.default is not UNSET and key not in value:

@@ -29,7 +29,10 @@ def field_set(value: Any, schema: Schema, path: str = "") -> FieldSet:
             child = schema.child(name)
             if item == [] and child.list_type != "atomic":
                 continue  # an empty list of items owns nothing
-            found[fieldsets.field_key(name)] = field_set(item, child, f"{path}.{name}")
+            below = field_set(item, child, f"{path}.{name}")
+            if below and name not in schema.properties:
+                below = {SELF: {}, **below}  # a map's key is itself something that was set
+            found[fieldsets.field_key(name)] = below
         return found
     if _is_keyed_list(value, schema):
         found = {}

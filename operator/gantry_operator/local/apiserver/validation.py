@@ -56,7 +56,7 @@ def forbidden(field: str, why: str) -> Cause:
 
 def validate(value: Any, schema: Schema, path: str = "") -> list[Cause]:
     """Every violation below ``path``, outermost first; an empty list means valid."""
-    if value is None and schema.nullable:
+    if schema.opaque or (value is None and schema.nullable):
         return []
     wrong_type = _type_error(value, schema, path)
     if wrong_type is not None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Key = tuple[str, str]
 RETRY_S: Final = 0.5
-MAX_RUN: Final = 50
+MAX_RUN: Final = 10
 """Calls between two yields to the event loop; HTTP and probes must not wait for a whole backlog."""
 
 _log = log.get("local.controllers")
