@@ -11,31 +11,28 @@ a volume whose log ends below what was confirmed on it is refused, not repaired.
 
 import asyncio
 import secrets
-from pathlib import Path
 from time import time
-from typing import NamedTuple
 
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand
-from gantry_protocol.errors import CorruptionError, GantryError
+from gantry_protocol.errors import GantryError
 from gantry_protocol.hosts import join_address
 from gantry_protocol.process import log
 from gantry_protocol.records import MessageRecord
 from gantry_protocol.types import Epoch, Offset
 
-from gantry_broker import lineage_file
 from gantry_broker.appends import PendingAppends
 from gantry_broker.clients.view import Appended, Created, Refusal, SendOutcome
 from gantry_broker.control.agent import ControlAgent
 from gantry_broker.control.requests import Report, Speaker
+from gantry_broker.group_options import GroupOptions, Watcher
 from gantry_broker.ha.links import ReplicationLinks
 from gantry_broker.ha.wire import Caller
 from gantry_broker.queues import MessageStore
+from gantry_broker.recovery import recover
 from gantry_broker.replica import (
-    DEFAULT_LIMITS,
     ControllerView,
-    Limits,
     LogFacts,
     ReplicaCore,
     Role,
@@ -57,42 +54,6 @@ _LEAVING = Refusal(
 _TOO_FEW = Refusal(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
 
 _log = log.get("group")
-
-
-class GroupOptions(NamedTuple):
-    """What one member of a group is told.
-
-    Attributes:
-        directory: of the locked data directory.
-        advertise: the ip that others use for remoting and replication.
-    """
-
-    cluster: str
-    group: str
-    directory: Path
-    controllers: list[str]
-    bind: str
-    advertise: str
-    remoting_port: int
-    ha_port: int
-    pod_uid: str | None = None
-    heartbeat_interval_ms: int = 500
-    heartbeat_timeout_ms: int = 2_500
-    log_segment_bytes: int = 1024 * 1024 * 1024
-    limits: Limits = DEFAULT_LIMITS
-
-
-class Watcher:
-    """Whoever wants to know of role changes; the server's router does."""
-
-    def role_changed(self) -> None:
-        """The role, the epoch or the master's address may be another."""
-
-    def serving_began(self) -> None:
-        """This broker is the serving master now."""
-
-    def serving_ends(self) -> None:
-        """It is not any more; the store is still as it was."""
 
 
 class ReplicationGroup:
@@ -127,20 +88,16 @@ class ReplicationGroup:
 
     @classmethod
     async def open(cls, options: GroupOptions) -> "ReplicationGroup":
-        """Recover the store; reading a large log takes a while and does not block the loop.
+        """Recover the volume; reading a large log takes a while and does not block the loop.
 
         Raises:
             CorruptionError: the volume is damaged.
             DataDirError: it holds something this version cannot read.
         """
-        stored = await asyncio.to_thread(lineage_file.load, options.directory)
-        store = await asyncio.to_thread(
-            MessageStore.open,
-            options.directory / "store",
-            options.log_segment_bytes,
-            confirm_floor=stored.confirm,
+        store, stored = await asyncio.to_thread(
+            recover, options.directory, options.log_segment_bytes
         )
-        return cls(options, store, _checked(options.directory, store, stored))
+        return cls(options, store, stored)
 
     # ---- life
 
@@ -191,6 +148,7 @@ class ReplicationGroup:
         )
         self.shell.start(self.links)
         agent.start()
+        self._store.verify_soon(self._fail)
 
     async def stop(self) -> None:
         """Take no further part, close the store; what is not flushed is flushed."""
@@ -425,21 +383,3 @@ class ReplicationGroup:
     def _writable(self) -> None:
         if self.shell is not None:
             self.shell.feed()
-
-
-def _checked(directory: Path, store: MessageStore, stored: StoredState) -> StoredState:
-    """What was stored, with the log's own knowledge of confirm.
-
-    Raises:
-        CorruptionError: the log ends below what was confirmed, or nobody knows who wrote it.
-    """
-    log, path = store.log, directory / lineage_file.FILE
-    if log.end > log.log_start and stored.lineage.entry_at(log.log_start) is None:
-        raise CorruptionError(
-            path, 0, f"no epoch in it covers the log, which reaches from {log.log_start} on"
-        )
-    confirm = max(stored.confirm, log.confirm_floor, log.log_start)
-    if confirm > log.end:
-        reason = f"everything below {confirm} was confirmed, and the log ends at {log.end}"
-        raise CorruptionError(path, 0, reason)
-    return StoredState(stored.epoch, stored.lineage, Offset(confirm))

@@ -24,7 +24,8 @@ from gantry_protocol.remoting.server import RemotingServer
 
 from gantry_broker import administration
 from gantry_broker.clients import ClientProcessor
-from gantry_broker.group import GroupOptions, ReplicationGroup, Watcher
+from gantry_broker.group import ReplicationGroup
+from gantry_broker.group_options import GroupOptions, Watcher
 from gantry_broker.routing import ClientRouter
 from gantry_broker.settings import BrokerSettings
 

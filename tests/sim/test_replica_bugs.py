@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from gantry_broker.replica import core as core_module
+from gantry_broker.replica import Role, handshake, membership
 from gantry_broker.replica import effects as fx
-from gantry_broker.replica import handshake, membership
 from gantry_broker.replica.core import ReplicaCore
 from gantry_broker.replica.following import Following
 from gantry_broker.replica.lineage import Lineage, LineageError
@@ -151,7 +150,7 @@ def test_writing_before_the_epoch_is_durable(monkeypatch: pytest.MonkeyPatch) ->
     def promote(self: ReplicaCore, view: ControllerView) -> list[fx.Effect]:
         effects = honest(self, view)
         self._promotion_token = 0
-        self.role = core_module.Role.MASTER
+        self.role = Role.MASTER
         master = self.master
         assert master is not None
         return [*effects, fx.Promoted(master.epoch, master.start)]

@@ -10,21 +10,18 @@ jitter. What it refuses: to go on with an id the controller does not grant to th
 """
 
 import asyncio
-import random
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from time import time
 
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand
-from gantry_protocol.errors import DataDirError, RemotingError, WireError
+from gantry_protocol.errors import RemotingError, WireError
 from gantry_protocol.process import log
 from gantry_protocol.types import BrokerId
 
-from gantry_broker.control import identity as identities
 from gantry_broker.control import requests
-from gantry_broker.control.identity import Identity
+from gantry_broker.control.joining import RETRY_FIRST_S, RETRY_LAST_S, Joining, jittered
 from gantry_broker.control.peers import ControllerPeers, Outcome
 from gantry_broker.control.requests import Answer, Known, Report, Speaker
 from gantry_broker.replica import ControllerView
@@ -35,8 +32,6 @@ CALL_TIMEOUT_S = 1.0
 ELECT_TIMEOUT_S = 1.5
 POLL_EVERY_S = 1.0
 REFRESH_GAP_S = 0.1
-RETRY_FIRST_S = 0.1
-RETRY_LAST_S = 1.0
 BEHIND = "ControllerBehind"
 
 # Refusals that say for certain that this very attempt changed nothing. Fenced set epochs and equal
@@ -97,7 +92,7 @@ class ControlAgent:
         self.heartbeats = 0
         self.peers = ControllerPeers(controllers, self._connected)
         self._me = me
-        self._directory = directory
+        self._joining = Joining(me, directory, self._call)
         self._report = report
         self._learned = learned
         self._interval_s = heartbeat_interval_ms / 1000
@@ -120,19 +115,10 @@ class ControlAgent:
         """Find or obtain the id of this volume; waits for the controllers as long as it takes.
 
         Raises:
-            DataDirError: the volume belongs to another group, or its id is not granted to it.
+            DataDirError: the volume belongs to another group.
             CorruptionError: the identity file is damaged.
         """
-        found = identities.load(self._directory)
-        if found is None:
-            check_code = f"{self._me.address};{int(time() * 1000)}"
-            found = Identity(self._me.cluster, self._me.group, check_code)
-            identities.save(self._directory, found)
-        identities.check_group(self._directory, found, self._me.cluster, self._me.group)
-        if found.broker_id is None:
-            found = await self._obtain_id(found)
-        self.broker_id = found.broker_id
-        assert self.broker_id is not None
+        self.broker_id = await self._joining.obtain()
         return self.broker_id
 
     def start(self) -> None:
@@ -159,43 +145,6 @@ class ControlAgent:
         if error is not None:
             self._failed(error)
 
-    # ---- identity
-
-    async def _obtain_id(self, found: Identity) -> Identity:
-        """1012 and 1013 until the controller has granted an id to our check code."""
-        wait_s = RETRY_FIRST_S
-        while True:
-            granted = await self._apply_once(found)
-            if granted is not None:
-                done = Identity(found.cluster, found.group, found.check_code, granted)
-                identities.save(self._directory, done)
-                _log.info("broker id obtained", broker_id=granted)
-                return done
-            found = identities.load(self._directory) or found
-            await asyncio.sleep(_jittered(wait_s))
-            wait_s = min(wait_s * 2, RETRY_LAST_S)
-
-    async def _apply_once(self, found: Identity) -> BrokerId | None:
-        """One round; returns the id, or None for "again"."""
-        wanted = found.applying_for
-        if wanted is None:
-            answer = await self._call(requests.next_id(self._me))
-            if not isinstance(answer, RemotingCommand) or answer.code != ResponseCode.SUCCESS:
-                return None
-            wanted = requests.read_next_id(answer)
-            if wanted is None:
-                return None
-            applying = Identity(found.cluster, found.group, found.check_code, None, wanted)
-            identities.save(self._directory, applying)
-        answer = await self._call(requests.apply_id(self._me, wanted, found.check_code))
-        if not isinstance(answer, RemotingCommand):
-            return None  # it may have been granted: repeat it with the same code
-        if answer.code == ResponseCode.SUCCESS:
-            return wanted
-        if answer.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:  # another one was faster
-            identities.save(self._directory, Identity(found.cluster, found.group, found.check_code))
-        return None
-
     # ---- registration
 
     def register_again(self) -> None:
@@ -216,7 +165,7 @@ class ControlAgent:
                 self._register_now.clear()
                 await self._register_now.wait()
             else:
-                await asyncio.sleep(_jittered(wait_s))
+                await asyncio.sleep(jittered(wait_s))
                 wait_s = min(wait_s * 2, RETRY_LAST_S)
 
     async def _register_once(self) -> bool:
@@ -233,29 +182,8 @@ class ControlAgent:
         if BEHIND in (answer.remark or ""):
             self.behind = answer.remark or BEHIND
         elif answer.code in _UNKNOWN_TO_CONTROLLER:
-            await self._apply_again()
+            await self._joining.apply_again()
         return False
-
-    async def _apply_again(self) -> None:
-        """The controllers have lost our id, or have struck it from the record.
-
-        Raises:
-            DataDirError: they do not give it back to this volume.
-        """
-        found = identities.load(self._directory)
-        assert found is not None
-        assert found.broker_id is not None
-        command = requests.apply_id(self._me, found.broker_id, found.check_code)
-        answer = await self._call(command)
-        if (
-            isinstance(answer, RemotingCommand)
-            and answer.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
-        ):
-            raise DataDirError(
-                f"The volume in {self._directory} holds broker {found.broker_id} of group "
-                f"{found.cluster}/{found.group}, which the controllers no longer know; if its "
-                f"records are not needed, start with an empty volume."
-            )
 
     # ---- the regular part
 
@@ -390,7 +318,3 @@ def _proposal_outcome(outcome: Outcome) -> ev.Adopted | ev.Refused | ev.Unknown:
     if outcome.code in DEFINITE:
         return ev.Refused(outcome.remark or str(outcome.code))
     return ev.Unknown()
-
-
-def _jittered(wait_s: float) -> float:
-    return wait_s * random.uniform(0.5, 1.0)  # noqa: S311 - jitter

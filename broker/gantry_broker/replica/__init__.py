@@ -4,11 +4,11 @@ Nothing here knows a socket, a file, a clock or an event loop (import-linter che
 machine runs in ``gantry_broker.group`` over real links and in ``tests/sim`` over imagined ones.
 """
 
-from gantry_broker.replica.core import ReplicaCore, Role
+from gantry_broker.replica.core import ReplicaCore
 from gantry_broker.replica.effects import StoredState
 from gantry_broker.replica.facts import LogFacts
 from gantry_broker.replica.lineage import Lineage, LineageError, consistent_point
-from gantry_broker.replica.values import DEFAULT_LIMITS, ControllerView, Limits
+from gantry_broker.replica.values import DEFAULT_LIMITS, ControllerView, Limits, Role
 
 __all__ = [
     "DEFAULT_LIMITS",

@@ -19,32 +19,21 @@ Rules protected here:
 * A role change never overtakes a cut of the log; it waits for it.
 """
 
-from enum import Enum
-
 from gantry_protocol.types import BrokerId, Epoch, EpochEntry, Offset
 
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
+from gantry_broker.replica.drain import Departure
 from gantry_broker.replica.facts import LogFacts
 from gantry_broker.replica.following import Following, Stage
 from gantry_broker.replica.master import Batch, Mastership
 from gantry_broker.replica.messages import Ack, Append, Farewell, Hello, Message, Truncate
 from gantry_broker.replica.saver import Saver
-from gantry_broker.replica.values import DEFAULT_LIMITS, ControllerView, Limits
+from gantry_broker.replica.values import DEFAULT_LIMITS, ControllerView, Limits, Role
 
 ASK_ELECTION_MS = 300
 WAITING_HELLOS_MAX = 16
 REFUSED_WAIT_MS = 1_000  # bytes that did not get into the log will hardly do so at once
-
-
-class Role(Enum):
-    """What this replica is doing."""
-
-    IDLE = "idle"
-    FOLLOWING = "following"
-    PROMOTING = "promoting"
-    MASTER = "master"
-    STUCK = "stuck"
 
 
 class ReplicaCore:
@@ -78,8 +67,7 @@ class ReplicaCore:
         self._links_opened = 0
         self._now_ms = now_ms
         self._ask_election_at_ms = now_ms
-        self._drain_since_ms: int | None = None
-        self._drain_ended = False
+        self._departure = Departure(limits)
 
     # ---- what others may read
 
@@ -220,12 +208,13 @@ class ReplicaCore:
 
     def _learn(self, view: ControllerView) -> list[fx.Effect]:
         if self._cutting is not None:
-            self._deferred = _newer(self._deferred, view)
+            if self._deferred is None or self._deferred.is_older_than(view):
+                self._deferred = view
             return []
         if view.master_epoch < self.epoch:
             return self._behind(view) if self.view is None else []
         known = self.view
-        if known is not None and _same_reign(known, view):
+        if known is not None and known.same_reign(view):
             return self._learn_more(known, view)
         self.view = view
         effects = self._end_role("a newer epoch began")
@@ -287,7 +276,8 @@ class ReplicaCore:
             self.me, self.incarnation, view, self.log, self._saver, self._limits, self._now_ms
         )
         self.following.draining = self.draining
-        self._drain_since_ms = self._now_ms if self.draining else None
+        if self.draining:
+            self._departure.begin(self._now_ms)
         waiting, self._waiting = self._waiting, {}
         effects = [
             effect
@@ -393,7 +383,7 @@ class ReplicaCore:
         if self.draining:
             return []
         self.draining = True
-        self._drain_since_ms = self._now_ms
+        self._departure.begin(self._now_ms)
         if self.serving is not None:
             return self.serving.begin_drain(self._now_ms)
         effects = [] if self.following is None else self.following.begin_drain()
@@ -401,24 +391,7 @@ class ReplicaCore:
 
     def _replica_drain(self) -> list[fx.Effect]:
         """A leaving replica goes once the master no longer counts on it, or soon anyway."""
-        if self._drain_since_ms is None or self._drain_ended or self.master is not None:
+        if self.master is not None:
             return []
-        waited_ms = self._now_ms - self._drain_since_ms
         counted_on = self.following is not None and self.following.in_sync is not False
-        if counted_on and waited_ms < self._limits.drain_wait_ms:
-            return []
-        self._drain_ended = True
-        return [fx.DrainEnded("the master does not wait for this replica")]
-
-
-def _same_reign(known: ControllerView, view: ControllerView) -> bool:
-    """Whether both describe the same master; an epoch without a master may still get one."""
-    return view.master_epoch == known.master_epoch and known.master_id is not None
-
-
-def _newer(one: ControllerView | None, other: ControllerView) -> ControllerView:
-    """The later of two descriptions of the group."""
-    if one is None:
-        return other
-    mine = (one.master_epoch, one.sync_state_set_epoch)
-    return other if (other.master_epoch, other.sync_state_set_epoch) >= mine else one
+        return self._departure.step(self._now_ms, counted_on=counted_on)

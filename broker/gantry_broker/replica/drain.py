@@ -1,4 +1,4 @@
-"""Hand-over: how a master leaves on purpose without making anybody wait.
+"""Hand-over: how a master, or a replica, leaves on purpose without making anybody wait.
 
 Rules protected: a leaving master accepts no write any more, and never again in that epoch, so that
 whatever it still acknowledges was written before; it asks for one member of the set by designated
@@ -79,3 +79,32 @@ class Drain:
     def _end(self, reason: str) -> list[Effect]:
         self._ended = True
         return [DrainEnded(reason)]
+
+
+class Departure:
+    """The departure of a replica that is not the master (any more).
+
+    It stays until the master has let it go, so that nobody waits for it; when the master needs it
+    to keep the minimum, or is not there, it goes after the same moment that a master waits.
+    """
+
+    __slots__ = ("_ended", "_limits", "_since_ms")
+
+    def __init__(self, limits: Limits) -> None:
+        """Nobody leaves yet."""
+        self._limits = limits
+        self._since_ms: int | None = None
+        self._ended = False
+
+    def begin(self, now_ms: int) -> None:
+        """The wait begins; anew with each master that has to be told."""
+        self._since_ms = now_ms
+
+    def step(self, now_ms: int, *, counted_on: bool) -> list[Effect]:
+        """Whether to go now; ``counted_on`` unless a master has said that it does not."""
+        if self._since_ms is None or self._ended:
+            return []
+        if counted_on and now_ms - self._since_ms < self._limits.drain_wait_ms:
+            return []
+        self._ended = True
+        return [DrainEnded("the master does not wait for this replica")]

@@ -1,7 +1,19 @@
-"""Inputs that come from outside the group's own conversation: the controller's view, and limits."""
+"""Values of the replica core: roles, the controller's view of the group, and limits."""
+
+from enum import Enum
 
 import msgspec
 from gantry_protocol.types import BrokerId, Epoch
+
+
+class Role(Enum):
+    """What this replica is doing."""
+
+    IDLE = "idle"
+    FOLLOWING = "following"
+    PROMOTING = "promoting"
+    MASTER = "master"
+    STUCK = "stuck"
 
 
 class ControllerView(msgspec.Struct, frozen=True):
@@ -28,6 +40,15 @@ class ControllerView(msgspec.Struct, frozen=True):
     min_in_sync: int = 1
     replicas: int = 0
     draining: frozenset[BrokerId] = frozenset()
+
+    def same_reign(self, other: "ControllerView") -> bool:
+        """Whether ``other`` describes the same master; an epoch without one may still get one."""
+        return self.master_epoch == other.master_epoch and self.master_id is not None
+
+    def is_older_than(self, other: "ControllerView") -> bool:
+        """Whether ``other`` is a later description of the group."""
+        mine = (self.master_epoch, self.sync_state_set_epoch)
+        return mine <= (other.master_epoch, other.sync_state_set_epoch)
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

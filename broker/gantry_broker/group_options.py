@@ -1,0 +1,42 @@
+"""What a group's member is told when it starts, and whom it tells when its role changes."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from gantry_broker.replica import DEFAULT_LIMITS, Limits
+
+
+class GroupOptions(NamedTuple):
+    """What one member of a group is told.
+
+    Attributes:
+        directory: of the locked data directory.
+        advertise: the ip that others use for remoting and replication.
+    """
+
+    cluster: str
+    group: str
+    directory: Path
+    controllers: list[str]
+    bind: str
+    advertise: str
+    remoting_port: int
+    ha_port: int
+    pod_uid: str | None = None
+    heartbeat_interval_ms: int = 500
+    heartbeat_timeout_ms: int = 2_500
+    log_segment_bytes: int = 1024 * 1024 * 1024
+    limits: Limits = DEFAULT_LIMITS
+
+
+class Watcher:
+    """Whoever wants to know of role changes; the server's router does."""
+
+    def role_changed(self) -> None:
+        """The role, the epoch or the master's address may be another."""
+
+    def serving_began(self) -> None:
+        """This broker is the serving master now."""
+
+    def serving_ends(self) -> None:
+        """It is not any more; the store is still as it was."""
