@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SEEDS = range(50)
-MORE_SEEDS = 25
+PLANTED_SEEDS = 40
 TESTS = Path(__file__).resolve().parents[1]
 RARE_EVENTS = (
     "raft.cut",
@@ -67,13 +67,19 @@ def test_equal_seeds_replay_in_processes_of_different_hash_seeds() -> None:
 def test_planted_bug_is_found_by_chance(
     bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run_seeds(first: int) -> None:
-        for seed in range(first, first + MORE_SEEDS):
-            run_seed(seed)
+    def run_seeds() -> None:
+        for seed in range(PLANTED_SEEDS):
+            BY_SEED[bug](seed).run()
 
     bug(monkeypatch)
     with pytest.raises((Violation, AssertionError, GantryError)):
-        run_seeds(BY_SEED[bug])
+        run_seeds()
+
+
+@pytest.mark.parametrize("kind", sorted(set(BY_SEED.values()), key=lambda kind: kind.__name__))
+def test_worlds_made_for_bugs_are_safe_without_them(kind: Callable[[int], RaftWorld]) -> None:
+    for seed in range(3):
+        kind(seed).run()
 
 
 @pytest.mark.parametrize("bug", BY_SCRIPT, ids=lambda bug: bug.__name__)

@@ -52,7 +52,7 @@ def say(outcome: object) -> bytes:
         return b"no" if outcome.leader is None else b"no %d" % outcome.leader
     if isinstance(outcome, Exception):
         return b"no"
-    return b"ok %d" % outcome  # type: ignore[str-bytes-safe]  # a Journal's place
+    return f"ok {outcome}".encode()
 
 
 def main() -> None:

@@ -65,9 +65,10 @@ class Quorum:
         await self.nodes.pop(node_id).stop()
 
     async def leader(self) -> RaftNode:
-        return await until(
+        found: RaftNode = await until(
             lambda: next((n for n in self.nodes.values() if n.is_serving_leader), None)
         )
+        return found
 
     async def write(self, command: bytes) -> Any:
         """Like a client: ask whoever leads until it is answered."""

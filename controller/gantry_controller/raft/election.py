@@ -25,6 +25,14 @@ def tick(state: RaftState) -> None:
     state.election_elapsed += 1
     if state.election_elapsed >= state.election_timeout and state.blank == 0:
         campaign(state)
+    elif _asks_again(state):
+        _request_votes(state, Term(state.term + 1), pre=True)
+
+
+def _asks_again(state: RaftState) -> bool:
+    """Whether to repeat the question to those who kept silent; they may hear no leader by now."""
+    again = state.election_elapsed % state.config.hurry_ticks == 0
+    return again and state.role is Role.PRE_CANDIDATE
 
 
 def tick_leader(state: RaftState) -> None:
@@ -67,6 +75,7 @@ def _request_votes(state: RaftState, term: Term, *, pre: bool) -> None:
     outbox.extend(
         VoteRequest(state.node_id, node, term, log.last_index, log.last_term, pre)
         for node in state.others
+        if node not in state.votes
     )
 
 
@@ -114,11 +123,11 @@ def _goes_first(state: RaftState, request: VoteRequest) -> bool:
     """Whether two nodes began to ask within a tick, with equal logs, and this one has the lower id.
 
     Both would get each other's word, enter the same term and split the vote. One tick is enough
-    to break the tie, and too short for a node that cannot win to be in the way.
+    to break the tie, and too short for a node that cannot win to be in the way for long.
     """
     return (
         state.role is Role.PRE_CANDIDATE
-        and state.election_elapsed <= 1
+        and state.election_elapsed == 0
         and state.node_id < request.source
         and (request.last_term, request.last_index) == (state.log.last_term, state.log.last_index)
     )

@@ -17,6 +17,8 @@ from gantry_controller.raft.messages import (
     EntryKind,
     HardState,
     Message,
+    VoteReply,
+    VoteRequest,
     make_entry,
 )
 from gantry_controller.raft.state import Role
@@ -137,6 +139,24 @@ def old_term_ack() -> None:
     leader.step(old)
     assert leader.peers[NodeId(3)].match_index == 0, "an old term's acknowledgement was counted"
     assert leader.commit_index == before
+
+
+def vote_after_restart() -> None:
+    """A node votes, crashes, starts again, and is asked by another candidate of the same term."""
+    before = core(1, 3, 1, term=1)
+    before.step(_vote_request(2))
+    ready = before.ready()
+    assert ready.hard_state is not None
+    config = before._state.config
+    after = RaftCore(config, Random(9), hard_state=ready.hard_state, entries=entries(1))
+    after.step(_vote_request(3))
+    (reply,) = settle(after)
+    assert isinstance(reply, VoteReply)
+    assert not reply.granted, "two votes in term 2"
+
+
+def _vote_request(source: int) -> VoteRequest:
+    return VoteRequest(NodeId(source), NodeId(1), Term(2), Index(1), Term(1), False)
 
 
 def forgotten_vote() -> None:

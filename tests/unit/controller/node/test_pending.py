@@ -1,0 +1,47 @@
+"""Callers that wait are answered once: with their own result, or told that it is unknown."""
+
+from __future__ import annotations
+
+from gantry_controller.node.pending import ProposalDropped, Proposals, Reads
+from gantry_controller.raft.errors import NotLeader
+from gantry_controller.raft.reads import ReadState
+from gantry_protocol.types import Index
+
+
+def test_each_caller_is_found_by_its_index() -> None:
+    proposals = Proposals()
+    heard: list[str] = []
+    proposals.add(Index(5), [lambda _: heard.append("five"), lambda _: heard.append("six")])
+    proposals.add(Index(9), [lambda _: heard.append("nine")])
+    for number in range(4, 10):
+        done = proposals.take(Index(number))
+        if done is not None:
+            done(None)
+    assert heard == ["five", "six", "nine"]
+    assert len(proposals) == 0
+
+
+def test_dropped_callers_are_told_once_and_may_propose_again() -> None:
+    proposals = Proposals()
+    heard: list[object] = []
+
+    def again(outcome: object) -> None:
+        heard.append(outcome)
+        proposals.add(Index(7), [heard.append])
+
+    proposals.add(Index(5), [again])
+    error = ProposalDropped()
+    proposals.drop(error)
+    assert heard == [error]
+    assert len(proposals) == 1
+
+
+def test_reads_wait_for_their_index() -> None:
+    reads = Reads()
+    heard: list[object] = []
+    reads.add([ReadState(Index(3), [heard.append]), ReadState(Index(5), [heard.append] * 2)])
+    assert reads.serve(Index(2)) == 0
+    assert reads.serve(Index(4)) == 1
+    reads.drop(NotLeader(None))
+    assert heard[0] is None
+    assert [type(outcome) for outcome in heard[1:]] == [NotLeader, NotLeader]
