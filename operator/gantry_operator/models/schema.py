@@ -1,14 +1,15 @@
 """Turns pydantic's JSON schema into the structural OpenAPI schema that a CRD needs.
 
 Differences: `$ref`s are inlined, `anyOf … null` becomes `nullable`, titles, empty defaults and
-`additionalProperties: true|false` go away. What a structural schema could not express is refused
-with an error instead of being dropped silently.
+`additionalProperties: true|false` go away, defaults of objects are written out in full. What a
+structural schema could not express is refused with an error instead of being dropped silently.
 
 See https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/
 """
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def structural(model: type[Resource]) -> JsonObject:
     """The `openAPIV3Schema` of a resource model."""
     raw = model.model_json_schema(by_alias=True)
     schema = _convert(raw, raw.get("$defs", {}), model.__name__)
+    _complete_default(schema)
     schema["description"] = (model.__doc__ or "").strip()
     properties: JsonObject = schema["properties"]
     schema["properties"] = {
@@ -74,6 +76,22 @@ def _convert(node: JsonObject, defs: JsonObject, where: str) -> JsonObject:
         else:
             result[key] = value
     return result
+
+
+def _complete_default(node: JsonObject) -> None:
+    """Writes the defaults of an object's fields into the object's own default, in place.
+
+    When a CRD is registered the API server checks every default against the schema and its CEL
+    rules as it stands, without filling in what is below: `default: {}` fails a rule on a field
+    that would have had a default.
+    """
+    children: JsonObject = node.get("properties", {})
+    below = [node[key] for key in ("items", "additionalProperties") if key in node]
+    for child in (*children.values(), *below):
+        _complete_default(child)
+    if isinstance(node.get("default"), dict):
+        inner = {name: c["default"] for name, c in children.items() if "default" in c}
+        node["default"] = copy.deepcopy(inner | node["default"])
 
 
 def _reading_order(key: str) -> int:
