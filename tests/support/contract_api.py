@@ -188,9 +188,10 @@ class ContractApi:
         async with self._session.request(
             method, self._url(path), params=query, data=data, headers={"Content-Type": kind}
         ) as response:
-            answer: Object = await response.json(content_type=None)
+            content = await response.read()
             if response.status >= 400:
-                raise Refused(response.status, answer)
+                raise Refused(response.status, _status(content))
+            answer: Object = json.loads(content)
             return answer
 
     async def get(self, path: str, **query: str) -> Object:
@@ -239,7 +240,7 @@ class ContractApi:
                 try:
                     found = await self.get(path)
                 except Refused as refused:
-                    if refused.code != 404:
+                    if refused.code not in {404, 429}:  # 429: a definition is being served anew
                         raise
                     found = None
                 if check(found):
@@ -272,6 +273,15 @@ class Watch:
         """Whether the stream has ended."""
         async with asyncio.timeout(10):
             return await self._content.readline() == b""
+
+
+def _status(content: bytes) -> Object:
+    """The Status of a refusal; a path without any server answers plain text."""
+    try:
+        status: Object = json.loads(content)
+    except json.JSONDecodeError:
+        return {"message": content.decode(errors="replace")}
+    return status
 
 
 def _named(items: list[Object], name: str) -> Object:

@@ -204,7 +204,11 @@ async def test_stateful_set_fields_that_cannot_change(api: ContractApi) -> None:
     }
     spec = {"selector": {"matchLabels": {"app": "x"}}, "template": template, "replicas": 0}
     await api.create(path, {"metadata": {"name": "x"}, "spec": spec | {"serviceName": "x"}})
-    await api.merge(f"{path}/x", {"spec": {"updateStrategy": {"type": "OnDelete"}}})
+    with pytest.raises(Refused) as refused:  # the default rollingUpdate is still there
+        await api.merge(f"{path}/x", {"spec": {"updateStrategy": {"type": "OnDelete"}}})
+    assert refused.value.fields == {"spec.updateStrategy.rollingUpdate"}
+    on_delete = {"type": "OnDelete", "rollingUpdate": None}
+    await api.merge(f"{path}/x", {"spec": {"updateStrategy": on_delete}})
     with pytest.raises(Refused) as refused:
         await api.merge(f"{path}/x", {"spec": {"serviceName": "y"}})
     assert refused.value.code == 422

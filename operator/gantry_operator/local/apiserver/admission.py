@@ -1,7 +1,7 @@
 """From a decoded body to an object that may be stored: prune, default, derive, validate.
 
 The order is the API server's: decode and prune, default, strategy, schema, rules of the kind, CEL
-rules last and only when everything before passed.
+rules last and only on objects of the right shape.
 """
 
 from __future__ import annotations
@@ -10,16 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gantry_operator.local.apiserver import crds, names, strategies, structural
+from gantry_operator.local.apiserver import crds, names, scale, strategies, structural
 from gantry_operator.local.apiserver.cel import rules
 from gantry_operator.local.apiserver.errors import bad_request, invalid
 from gantry_operator.local.apiserver.validation import forbidden, validate
+from gantry_operator.local.apiserver.validation import invalid as invalid_cause
 
 if TYPE_CHECKING:
     from gantry_operator.local.apiserver.kinds import ResourceType
     from gantry_operator.local.apiserver.validation import Cause
 
 CRD_KEY = ("apiextensions.k8s.io", "customresourcedefinitions")
+_BLOCKING = frozenset(
+    {
+        "FieldValueNotSupported",
+        "FieldValueRequired",
+        "FieldValueTooLong",
+        "FieldValueTooMany",
+        "FieldValueTypeInvalid",
+    }
+)
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,16 +129,32 @@ def validate_object(
     causes += _check_finalizers(obj, old)
     shape = validate(obj, resource.schema)
     causes += shape
-    if not shape:
+    if resource.custom:
+        causes += scale.check(resource, obj)
+        causes += _run_rules(resource, obj, old, shape)
+    elif not shape:
         causes += (
             crds.check(obj, old)
             if resource.key == CRD_KEY
             else strategies.check(resource, obj, old)
         )
-    if not causes:
-        causes = rules.run(obj, old, resource.schema)
     if causes:
         raise invalid(resource, obj["metadata"].get("name", ""), causes)
+
+
+def _run_rules(
+    resource: ResourceType, obj: dict[str, Any], old: dict[str, Any] | None, shape: list[Cause]
+) -> list[Cause]:
+    """CEL rules, unless the object's shape is so wrong that they could not be trusted to run."""
+    if not resource.schema.ruled:
+        return []
+    if any(cause.reason in _BLOCKING for cause in shape):
+        why = (
+            "some validation rules were not checked because the object was invalid; correct the "
+            "existing errors to complete validation"
+        )
+        return [invalid_cause("<nil>", None, why)]
+    return rules.run(obj, old, resource.schema)
 
 
 def _check_finalizers(obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:

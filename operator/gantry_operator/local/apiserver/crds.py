@@ -114,8 +114,8 @@ def _check_version(version: dict[str, Any], path: str) -> list[Cause]:
     if causes:
         return causes
     schema = custom(clone(raw))
-    causes = _check_defaults(schema, field)
-    causes += [Cause(c.reason, field + c.field, c.message) for c in rules.attach(schema)]
+    causes = [Cause(c.reason, field + c.field, c.message) for c in rules.attach(schema)]
+    causes += _check_defaults(schema, field)
     causes += _check_columns(version, path)
     return causes + _check_subresources(version, schema, path)
 
@@ -221,20 +221,21 @@ def _check_texts(raw: dict[str, Any], path: str) -> list[Cause]:
     return causes
 
 
+def _check_default(schema: Schema, path: str) -> list[Cause]:
+    """A default must be valid as it is written, rules included: nothing inside is filled in."""
+    value = clone(schema.raw["default"])
+    if structural.prune(value, schema):
+        return [invalid(path, schema.raw["default"], "must not have unknown fields")]
+    shape = validate(value, schema, path)
+    return shape or rules.run(value, value, schema, path)
+
+
 def _check_defaults(schema: Schema, path: str) -> list[Cause]:
     causes: list[Cause] = []
     for name, child in schema.properties.items():
         below = f"{path}.properties[{name}]"
         if "default" in child.raw:
-            value = clone(child.raw["default"])
-            dropped = structural.prune(value, child)
-            structural.apply_defaults(value, child)
-            problems = [c.text() for c in validate(value, child, "")]
-            if dropped:
-                problems.append(f"unknown fields {dropped}")
-            if problems:
-                why = "; ".join(problems)
-                causes.append(invalid(f"{below}.default", child.raw["default"], why))
+            causes += _check_default(child, f"{below}.default")
         causes += _check_defaults(child, below)
     for word, inner in (("items", schema.items), ("additionalProperties", schema.additional)):
         if inner is not None:

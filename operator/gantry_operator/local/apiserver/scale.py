@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gantry_operator.local.apiserver import selectors
 from gantry_operator.local.apiserver.errors import bad_request, no_such_path
+from gantry_operator.local.apiserver.validation import Cause, invalid
 
 if TYPE_CHECKING:
     from gantry_operator.local.apiserver.kinds import ResourceType
@@ -28,6 +29,25 @@ def read(resource: ResourceType, obj: dict[str, Any]) -> dict[str, Any]:
         "spec": {"replicas": _at(obj, resource.scale.spec_replicas) or 0},
         "status": status,
     }
+
+
+def check(resource: ResourceType, obj: dict[str, Any]) -> list[Cause]:
+    """What the scale subresource demands of the fields it maps."""
+    if resource.scale is None:
+        return []
+    causes: list[Cause] = []
+    for path in (resource.scale.spec_replicas, resource.scale.status_replicas):
+        value, field = _at(obj, path), "." + ".".join(path)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int):
+            kind = {str: "string", float: "float64", bool: "bool"}.get(type(value), "map")
+            shown = f"{value:g}" if isinstance(value, float) else value
+            why = f"{field} accessor error: {shown} is of the type {kind}, expected int64"
+            causes.append(invalid(field, 0, why))
+        elif value < 0:
+            causes.append(invalid(field, value, "should be a non-negative integer"))
+    return causes
 
 
 def written(resource: ResourceType, obj: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:

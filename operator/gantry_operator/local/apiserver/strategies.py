@@ -95,6 +95,11 @@ def _check_stateful_set(obj: Object, old: Object | None) -> list[Cause]:
         causes.append(
             invalid("spec.replicas", spec["replicas"], "must be greater than or equal to 0")
         )
+    strategy = spec["updateStrategy"]
+    if strategy.get("type") == "OnDelete" and strategy.get("rollingUpdate") is not None:
+        field = "spec.updateStrategy.rollingUpdate"
+        why = "only allowed for updateStrategy 'RollingUpdate'"
+        causes.append(invalid(field, strategy["rollingUpdate"], why))
     if old is not None:
         causes += _frozen(
             spec,

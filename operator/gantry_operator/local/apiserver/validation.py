@@ -104,6 +104,8 @@ def _type_error(value: Any, schema: Schema, path: str) -> Cause | None:
             accepted = got in {"integer", "string"}
         case "number":
             accepted = got in {"integer", "number"}
+        case "integer" if got == "number":
+            accepted = value.is_integer()  # 3.0 is an integer to JSON schema
         case expected:
             accepted = got == expected
     if accepted:
