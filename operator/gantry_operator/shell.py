@@ -80,7 +80,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     # With a limit, throughput would be limit ÷ idle timeout. Workers of idle objects go soon.
     settings.queueing.worker_limit = None
-    settings.queueing.idle_timeout = 0.3
+    settings.queueing.idle_timeout = 0.1
     # A hung request must not stall a watch for five minutes.
     settings.networking.request_timeout = 30
     # An int: the API server does not parse 300.0. Streams are renewed before middle boxes cut them.
