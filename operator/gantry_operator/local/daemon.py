@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gantry_protocol.errors import PortInUseError
+from gantry_protocol.errors import GantryError, PortInUseError
 from gantry_protocol.process import log
 from gantry_protocol.process.config import load_settings
 from gantry_protocol.process.listening import bind
@@ -31,6 +31,11 @@ async def run_cluster(settings: LocalSettings, stop: asyncio.Event) -> None:
         DataDirError: the directory belongs to something else.
         PortInUseError: the API server's port is taken.
     """
+    if sys.platform != "linux":
+        raise GantryError(
+            "A local cluster needs Linux: every pod has its own loopback address, and processes "
+            "are tied to the daemon by the kernel; on other systems use kind."
+        )
     state = StateDir(Path(settings.local_dir))
     lock = state.lock()  # held until this process ends
     identity = state.open()

@@ -171,10 +171,15 @@ def _check_finalizers(obj: dict[str, Any], old: dict[str, Any] | None) -> list[C
     return [forbidden("metadata.finalizers", why)]
 
 
+def _wanted(obj: dict[str, Any]) -> dict[str, Any]:
+    """A built-in object's spec without what binding a pod to its node writes."""
+    return {key: value for key, value in (obj.get("spec") or {}).items() if key != "nodeName"}
+
+
 def spec_changed(resource: ResourceType, old: dict[str, Any], new: dict[str, Any]) -> bool:
     """Whether ``metadata.generation`` must move: never for metadata or an isolated status."""
     if not resource.custom:
-        return bool(old.get("spec") != new.get("spec"))
+        return bool(_wanted(old) != _wanted(new))
     hidden = {"metadata", "status"} if resource.status else {"metadata"}
 
     def wish(obj: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Every fault is stated by its caller and bounded by a count or by its removal; no
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
@@ -20,18 +21,23 @@ if TYPE_CHECKING:
     from gantry_operator.local.apiserver.kinds import ResourceType
 
 MAX_RULES: Final = 100
+MAX_DELAY_S: Final = 300.0
 WatchFault = Literal["drop", "gone", "error", "silence"]
 """Cut connections; end with 410; end with an ERROR line; deliver nothing until cleared."""
 
 
 class Rule(msgspec.Struct, forbid_unknown_fields=True):
-    """Refuse the next ``count`` requests that match; ``*`` matches every verb or resource."""
+    """Delay, then refuse, the next ``count`` requests that match; ``*`` matches everything.
 
-    code: Literal[409, 429, 500]
+    With code 200 a request is only delayed.
+    """
+
+    code: Literal[200, 409, 429, 500]
     verb: str = "*"
     plural: str = "*"
     count: int = 1
     retry_after_s: int = 1
+    delay_s: float = 0.0
 
     def hits(self, verb: str, plural: str) -> bool:
         """Whether the rule applies to a request."""
@@ -74,13 +80,19 @@ class Faults:
         self._rules = [rule for rule in self._rules if rule.count > 0]
         return list(self._rules)
 
-    def refusal(self, verb: str, resource: ResourceType, name: str) -> StatusError | None:
-        """What to refuse the request with, if anything; uses up one count."""
+    async def meet(self, verb: str, resource: ResourceType, name: str) -> None:
+        """Let a request meet the first rule that matches it; uses up one count.
+
+        Raises:
+            StatusError: what the rule refuses with.
+        """
         for rule in self.rules():
             if rule.hits(verb, resource.plural):
                 rule.count -= 1
-                return _error(rule, resource, name)
-        return None
+                await asyncio.sleep(min(rule.delay_s, MAX_DELAY_S))
+                if rule.code != 200:
+                    raise _error(rule, resource, name)
+                return
 
     def is_silent(self, plural: str) -> bool:
         """Whether watches of the resource deliver nothing for now."""

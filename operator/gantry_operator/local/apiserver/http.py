@@ -172,9 +172,7 @@ class ApiServer:
             return self._serve_discovery(target)
         resource = self._resource(target)
         verb = handlers.verb_of(request, target)
-        refusal = self.faults.refusal(verb, resource, target.name)
-        if refusal is not None:
-            raise refusal
+        await self.faults.meet(verb, resource, target.name)
         if target.subresource == "log":
             return await self._serve_log(request, target)
         match verb:

@@ -112,7 +112,7 @@ class ResourceType:
         if self.scale is not None:
             served.append("scale")
         if self.key == ("", "pods"):
-            served.append("log")
+            served += ["log", "eviction"]
         return tuple(served)
 
 

@@ -118,8 +118,11 @@ class Registry:
         if self.store.get(resource.key, key) is not None:
             raise errors.already_exists(resource, metadata["name"])
         if writer is not None:
+            status = obj.pop("status", None) if resource.status else None
             now = self._ambient.now_text()
             obj = ssa.track({}, obj, resource.schema, writer=writer, now=now)
+            if status is not None:
+                obj["status"] = status  # the server's, not the writer's
         if resource.key == SERVICES:
             self._assign_service_ip(resource, obj, dry_run=options.dry_run)
         if options.dry_run:

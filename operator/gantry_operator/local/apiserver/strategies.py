@@ -68,6 +68,7 @@ def _prepare_stateful_set(obj: Object, _old: Object | None) -> None:
     for claim in spec.get("volumeClaimTemplates") or []:
         claim.setdefault("apiVersion", "v1")
         claim.setdefault("kind", "PersistentVolumeClaim")
+        claim.setdefault("status", {"phase": "Pending"})
 
 
 def _prepare_service(obj: Object, old: Object | None) -> None:
