@@ -23,7 +23,7 @@ from gantry_cli.client.gaps import AckTimes
 from gantry_cli.client.session import session
 from gantry_cli.client.topics import create_topic
 from gantry_cli.trial.load import Load, Pace
-from gantry_cli.trial.narrate import settled
+from gantry_cli.trial.narrate import settled, whole
 from gantry_cli.trial.observer import Observer
 from gantry_cli.trial.resume import QUIET_S, resumed
 
@@ -145,7 +145,11 @@ class _Trial:
                 await self._cluster.signal_pod(pod, signal.SIGCONT)
 
     async def _settle(self) -> None:
-        """Wait until everybody is in sync and writes have flowed for a while."""
+        """Wait until everybody is in sync and connected, and writes have flowed for a while.
+
+        A controller that was killed in the last run is kept waiting by its kubelet, longer each
+        time; to kill the next one before it is back would measure a quorum that is not there.
+        """
         async with asyncio.timeout(HEAL_PATIENCE_S):
             while True:
                 if not await self._observer.until_settled(HEAL_PATIENCE_S):
@@ -154,7 +158,8 @@ class _Trial:
                 self._load.raise_if_broken()
                 self._observer.raise_if_broken()
                 flowing = self._load.acks.flowing(time.monotonic(), QUIET_S)
-                if flowing and settled(self._observer.group):
+                connected = whole(self._observer.quorum)
+                if flowing and connected and settled(self._observer.group):
                     return
 
     async def _gap(self, acks: AckTimes, since_s: float) -> float:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gantry_protocol.admin import GroupView, MemberView
+    from gantry_protocol.admin import GroupView, MemberView, QuorumView
+
+CONTACT_MS = 300  # controllers hear each other every 60 ms
 
 
 def member_name(group: GroupView, broker_id: int | None) -> str:
@@ -70,4 +72,13 @@ def settled(group: GroupView | None) -> bool:
         and len(group.sync_state_set) >= group.replicas
         and sum(1 for member in group.members if member.alive and not member.draining)
         >= group.replicas
+    )
+
+
+def whole(quorum: QuorumView | None) -> bool:
+    """Whether the leader hears every other controller: then one of them may be taken away."""
+    return quorum is not None and all(
+        peer.id == quorum.node_id
+        or (peer.last_contact_ms is not None and peer.last_contact_ms <= CONTACT_MS)
+        for peer in quorum.peers
     )

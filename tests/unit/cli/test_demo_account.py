@@ -12,8 +12,8 @@ from gantry_cli.demo.report import Account, account
 from gantry_cli.demo.stage import Stage
 from gantry_cli.demo.view import LiveScreen, sparkline
 from gantry_cli.trial.history import Reign
-from gantry_cli.trial.narrate import changes, settled
-from gantry_protocol.admin import GroupView, MemberView
+from gantry_cli.trial.narrate import changes, settled, whole
+from gantry_protocol.admin import GroupView, MemberView, PeerView, QuorumView
 from rich.console import Console
 
 GOOD = account(
@@ -163,3 +163,26 @@ def test_live_screen_draws_without_and_with_a_group() -> None:
     drawn = console.export_text()
     for words in ("waiting for the broker group", "MASTER", "gone", "412 ms", "epoch 4"):
         assert words in drawn
+
+
+@pytest.mark.parametrize(
+    ("contacts", "expected"),
+    [
+        pytest.param((None, 40, 60), True, id="the leader hears both others"),
+        pytest.param((None, 40, None), False, id="one was never heard"),
+        pytest.param((None, 40, 2000), False, id="one is silent"),
+    ],
+)
+def test_quorum_is_whole_only_when_every_other_controller_is_heard(
+    contacts: tuple[int | None, ...], expected: bool
+) -> None:
+    peers = [
+        PeerView(id=n, name=f"c-{n}", address=f"c-{n}:9878", last_contact_ms=contact)
+        for n, contact in enumerate(contacts, start=1)
+    ]
+    quorum = QuorumView(
+        cluster_uid="u", node_id=1, name="c-1", term=1, role="leader", commit_index=1,
+        applied_index=1, peers=peers,
+    )  # fmt: skip
+    assert whole(quorum) is expected
+    assert not whole(None)
