@@ -124,4 +124,4 @@ def test_no_machine_or_registry_is_named() -> None:
     files += [path for path in (ROOT / ".ci").iterdir() if path.is_file()]
     for path in files:
         text = path.read_text(encoding="utf-8")
-        assert not re.search(r"https?://|index-url|find-links", text), relative(path)
+        assert not re.search(r"https?://|index.url|find.links", text), relative(path)
