@@ -175,6 +175,9 @@ def _container(owner: BrokerGroup | ControllerGroup, load: Workload) -> Manifest
 def _probes(port: int) -> Manifest:
     """Readiness decides about traffic, so it is quick; liveness restarts, so it is patient.
 
+    One missed answer is enough to take a pod out of the Service: new connections of clients land
+    on any Ready replica, and on a process that stands still each costs them a send time-out. A
+    wrong guess costs nothing, since open connections stay and the other replicas pass clients on.
     The startup probe allows ten minutes, since a large commit log is checked before serving.
     """
 
@@ -188,7 +191,7 @@ def _probes(port: int) -> Manifest:
 
     return {
         "startupProbe": probe("/livez", 1, 1, 600),
-        "readinessProbe": probe("/readyz", 1, 1, 2),
+        "readinessProbe": probe("/readyz", 1, 1, 1),
         "livenessProbe": probe("/livez", 5, 5, 6),
     }
 

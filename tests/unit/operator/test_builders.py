@@ -152,7 +152,7 @@ def test_probes_ask_what_the_processes_answer() -> None:
     (container,) = statefulset()["spec"]["template"]["spec"]["containers"]
     ready = container["readinessProbe"]
     assert ready["httpGet"] == {"path": "/readyz", "port": 10913, "scheme": "HTTP"}
-    assert (ready["periodSeconds"], ready["timeoutSeconds"], ready["failureThreshold"]) == (1, 1, 2)
+    assert (ready["periodSeconds"], ready["timeoutSeconds"], ready["failureThreshold"]) == (1, 1, 1)
     assert container["livenessProbe"]["httpGet"]["path"] == "/livez"
     assert container["startupProbe"]["httpGet"]["path"] == "/livez"
 
