@@ -99,8 +99,7 @@ class FailoverBench:
             load = await stack.enter_async_context(
                 Load(cluster.name_servers, f"bench-{case}", pace=PACE)
             )
-            async with asyncio.timeout(READY_PATIENCE_S):
-                await load.start()
+            await _start(load)
             client = await stack.enter_async_context(session(cluster.name_servers))
             trial = _Trial(cluster, observer, load, client)
             gaps = []
@@ -150,17 +149,20 @@ class _Trial:
         A controller that was killed in the last run is kept waiting by its kubelet, longer each
         time; to kill the next one before it is back would measure a quorum that is not there.
         """
-        async with asyncio.timeout(HEAL_PATIENCE_S):
-            while True:
-                if not await self._observer.until_settled(HEAL_PATIENCE_S):
-                    raise GantryError(f"The group {GROUP} did not heal in {HEAL_PATIENCE_S:.0f} s.")
-                await asyncio.sleep(QUIET_S)
-                self._load.raise_if_broken()
-                self._observer.raise_if_broken()
-                flowing = self._load.acks.flowing(time.monotonic(), QUIET_S)
-                connected = whole(self._observer.quorum)
-                if flowing and connected and settled(self._observer.group):
-                    return
+        deadline = time.monotonic() + HEAL_PATIENCE_S
+        while time.monotonic() < deadline:
+            await self._observer.until_settled(HEAL_PATIENCE_S)
+            await asyncio.sleep(QUIET_S)
+            self._load.raise_if_broken()
+            self._observer.raise_if_broken()
+            flowing = self._load.acks.flowing(time.monotonic(), QUIET_S)
+            connected = whole(self._observer.quorum)
+            if flowing and connected and settled(self._observer.group):
+                return
+        raise GantryError(
+            f"The group {GROUP} or the controllers did not heal in {HEAL_PATIENCE_S:.0f} s: "
+            f"{self._load.last_trouble or 'some replica or controller is missing'}"
+        )
 
     async def _gap(self, acks: AckTimes, since_s: float) -> float:
         """Wait until `acks` flow again; the longest gap since then, in ms."""
@@ -204,6 +206,16 @@ class _Trial:
                 continue
             commits.add(time.monotonic())
             await asyncio.sleep(COMMIT_PAUSE_S)
+
+
+async def _start(load: Load) -> None:
+    try:
+        async with asyncio.timeout(READY_PATIENCE_S):
+            await load.start()
+    except TimeoutError as error:
+        raise GantryError(
+            f"The group {GROUP} takes no topic after {READY_PATIENCE_S:.0f} s: {load.last_trouble}"
+        ) from error
 
 
 def _account(case: str, verdict: Verdict, conflicts: list[int]) -> Account:
