@@ -135,7 +135,7 @@ async def test_the_token_is_needed(server: StandaloneServer) -> None:
 
 async def test_bodies_are_bounded(server: StandaloneServer) -> None:
     url = f"{server.url}/k/{server.token}/api/v1/namespaces/default/configmaps"
-    async with aiohttp.ClientSession() as session:
-        async with session.post(url, data=io.BytesIO(b" " * 4_000_000)) as response:
-            assert response.status == 413
-            assert (await response.json())["reason"] == "RequestEntityTooLarge"
+    body = io.BytesIO(b" " * 4_000_000)
+    async with aiohttp.ClientSession() as session, session.post(url, data=body) as response:
+        assert response.status == 413
+        assert (await response.json())["reason"] == "RequestEntityTooLarge"

@@ -187,12 +187,9 @@ def test_empty_lists_and_maps_of_built_in_kinds_are_omitted() -> None:
     endpoints = {"addressType": "IPv4", "endpoints": [], "ports": []}
     structural.drop_empty(endpoints, builtin("V1EndpointSlice"))
     assert endpoints == {"addressType": "IPv4", "endpoints": []}
-    container = {"name": "", "image": "", "env": [{"name": "A", "value": ""}], "stdin": False}
-    structural.drop_empty(container, builtin("V1Container"))
-    assert container == {"name": "", "env": [{"name": "A"}], "stdin": False}
-    config = {"data": {"empty": ""}}
-    structural.drop_empty(config, builtin("V1ConfigMap"))
-    assert config == {"data": {"empty": ""}}
+    lease = {"spec": {"holderIdentity": "", "leaseTransitions": 0}}
+    structural.drop_empty(lease, builtin("V1Lease"))
+    assert lease == {"spec": {"holderIdentity": "", "leaseTransitions": 0}}
 
 
 def test_a_misspelt_field_of_a_built_in_kind_is_noticed() -> None:

@@ -51,10 +51,10 @@ def _declared(schema: Schema, key: str) -> bool:
 
 
 def drop_empty(value: Any, schema: Schema) -> None:
-    """Drop empty lists, maps and texts in place, as Go's ``omitempty`` does for built-in types.
+    """Drop empty lists and maps in place, as Go's ``omitempty`` does for built-in types.
 
-    What is required or has a default (``EndpointSlice.endpoints``) is written out even when empty,
-    and so are the values of maps. Zeros and false stay: only Go knows which of them are pointers.
+    What is required or has a default (``EndpointSlice.endpoints``) is written out even when empty.
+    Empty texts, zeros and false stay: only Go knows which of them are pointers.
     """
     if isinstance(value, list):
         for item in value:
@@ -65,7 +65,7 @@ def drop_empty(value: Any, schema: Schema) -> None:
     for key in list(value):
         item, child = value[key], schema.child(key)
         is_map = child.additional is not None
-        empty = item == [] or (item == {} and is_map) or (item == "" and key in schema.properties)
+        empty = item == [] or (item == {} and is_map)
         if empty and child.default is UNSET and key not in schema.required:
             del value[key]
         else:
