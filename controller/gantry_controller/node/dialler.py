@@ -107,6 +107,7 @@ class Dialler:
         if (
             not self.connected
             or transport is None
+            or transport.is_closing()  # uvloop raises between the close and its callback
             or transport.get_write_buffer_size() > BUFFER_BYTES_MAX
         ):
             self.dropped += len(frames)
