@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import random
 import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -96,15 +98,19 @@ async def running(root: Path, members: int = 3, **options: Any) -> AsyncIterator
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago; all different."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
+    """Ports that were free a moment ago; all different.
+
+    They lie below the range from which the system takes ports for outgoing connections, so that
+    nobody else's connection can sit on one while a node of the test is down.
+    """
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(12_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            if port not in found:
+                found.append(port)
+    return found
 
 
 async def until(condition: Callable[[], Any]) -> Any:

@@ -166,7 +166,7 @@ class Dialler:
     async def _hold(self, transport: asyncio.Transport, protocol: _Outgoing) -> None:
         """Ping until the connection closes or the peer has been silent for too long."""
         loop = asyncio.get_running_loop()
-        while not protocol.closed.done():
+        while not protocol.closed.done() and not transport.is_closing():
             transport.write(PING)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PING_EVERY_S):

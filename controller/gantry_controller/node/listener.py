@@ -162,7 +162,7 @@ class _Incoming(asyncio.Protocol):
     def _receive(self, peer: NodeId, frames: list[bytes]) -> None:
         assert self._transport is not None
         bodies = [body for body in frames if body]
-        if len(bodies) < len(frames):
+        if len(bodies) < len(frames) and not self._transport.is_closing():
             self._transport.write(PING)
         if bodies:
             self._listener.receive(peer, bodies)

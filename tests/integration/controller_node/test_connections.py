@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+import uvloop
 from gantry_controller.node import dialler, listener
 from gantry_controller.node.dialler import Dialler
 from gantry_controller.node.framing import PING, VERSION, Hello, encode_hello, frame
@@ -16,7 +17,7 @@ from gantry_protocol.types import NodeId
 from support.raft_quorum import free_ports, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
 ME, PEER = NodeId(1), NodeId(2)
 HELLO = Hello(VERSION, PEER, ME, "q")
@@ -173,6 +174,23 @@ async def test_a_silent_peer_is_dialled_again(monkeypatch: pytest.MonkeyPatch) -
         await until(lambda: accepted >= 3)
         assert link.connects >= 2
         assert gone == []
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_sending_on_a_connection_that_has_just_closed_drops(run: Callable[..., None]) -> None:
+    """uvloop raises there, where asyncio says nothing; it ended the whole node."""
+
+    async def scenario() -> None:
+        async with listening() as (_, port, _), dialling(port) as (link, _):
+            for number in range(1, 10):
+                await until(lambda number=number: link.connects == number and link.connected)
+                assert link._transport is not None
+                link._transport.abort()
+                dropped = link.dropped
+                link.send([frame(b"x")])
+                assert link.dropped == dropped + 1
+
+    run(scenario())
 
 
 async def test_a_refused_hello_is_counted_and_tried_again() -> None:
