@@ -34,7 +34,8 @@ def broker_events(old: BrokerGroupStatus | None, new: BrokerGroupStatus) -> list
                 note=f"Switchover {request.id}: {request.message}",
             )
         )
-    return events + _turned_false(old.conditions if old else (), new.conditions)
+    served = old is not None and old.master is not None
+    return events + _turned_false(old.conditions if old else (), new.conditions, served=served)
 
 
 def controller_events(
@@ -46,7 +47,8 @@ def controller_events(
     if new.leader is not None and (before is None or before.pod != new.leader.pod):
         note = f"{new.leader.pod} leads in term {new.leader.term}."
         events.append(EmitEvent(type="Normal", reason=Reason.LEADER_ELECTED, note=note))
-    return events + _turned_false(old.conditions if old else (), new.conditions)
+    served = old is not None and old.leader is not None
+    return events + _turned_false(old.conditions if old else (), new.conditions, served=served)
 
 
 def _moved(old: BrokerGroupStatus, new: BrokerGroupStatus) -> bool:
@@ -55,17 +57,27 @@ def _moved(old: BrokerGroupStatus, new: BrokerGroupStatus) -> bool:
     return old.master.epoch != new.master.epoch
 
 
-def _turned_false(old: Iterable[Condition], new: Iterable[Condition]) -> list[Action]:
-    """Warnings about conditions that are False now and were not, or are for another reason."""
-    events: list[Action] = []
+def _turned_false(
+    old: Iterable[Condition], new: Iterable[Condition], *, served: bool
+) -> list[Action]:
+    """Warnings: the spec is not accepted (for this reason), or what served serves no more.
+
+    What only comes up has lost nothing, so nothing is said unless it `served` before.
+    """
     before = list(old)
-    for name in ("Accepted", "Available"):
-        condition, was = find(new, name), find(before, name)
-        if condition is None or condition.status != "False":
-            continue
-        fresh = was is None and name == "Available"  # every group starts without a master
-        same = was is not None and (was.status, was.reason) == ("False", condition.reason)
-        if not fresh and not same:
-            note = condition.message
-            events.append(EmitEvent(type="Warning", reason=condition.reason, note=note))
+    events: list[Action] = []
+    accepted, was = find(new, "Accepted"), find(before, "Accepted")
+    if accepted is not None and accepted.status == "False":
+        same = was is not None and (was.status, was.reason) == ("False", accepted.reason)
+        if not same:
+            events.append(_warning(accepted))
+    available, was = find(new, "Available"), find(before, "Available")
+    lost = available is not None and available.status == "False"
+    if lost and served and was is not None and was.status != "False":
+        assert available is not None, "checked above"
+        events.append(_warning(available))
     return events
+
+
+def _warning(condition: Condition) -> EmitEvent:
+    return EmitEvent(type="Warning", reason=condition.reason, note=condition.message)

@@ -100,7 +100,7 @@ class Applier:
                     except QuorumUnreachableError as error:
                         unreached = error
                 case _:
-                    await self._steady(key, seen, action)
+                    await self._steady(key, seen, action, outcome)
         if unreached is not None:
             raise unreached
         return outcome
@@ -118,7 +118,11 @@ class Applier:
             await admin.report_gone(key.name, action.pod_uid)
 
     async def _steady(
-        self, key: Key, seen: BrokerObserved | ControllerObserved, action: act.Action
+        self,
+        key: Key,
+        seen: BrokerObserved | ControllerObserved,
+        action: act.Action,
+        outcome: Outcome,
     ) -> None:
         match action:
             case act.SetFinalizer():
@@ -126,9 +130,9 @@ class Applier:
             case act.ForgetGroup(uid=uid):
                 await self._admin(key, seen).forget(key.name, uid)
             case act.LabelPod():
-                await self._label(key, action)
+                outcome.again |= await self._label(key, action)
             case act.WriteStatus(status=status):
-                await self._write_status(key, seen, status)
+                outcome.again |= await self._write_status(key, seen, status)
             case act.EmitEvent():
                 await post_event(self._api, key, seen.meta, action)
             case _:
@@ -236,17 +240,17 @@ class Applier:
         if live["metadata"].get("deletionTimestamp") is None:
             self._cache.put(BROKER_GROUP, live)
 
-    async def _label(self, key: Key, action: act.LabelPod) -> None:
+    async def _label(self, key: Key, action: act.LabelPod) -> bool:
         patch = {"metadata": {"uid": action.uid, "labels": {names.LABEL_ROLE: action.role}}}
         try:
-            self._cache.put(POD, await self._api.merge(POD, key.namespace, action.name, patch))
+            return self._take(POD, await self._api.merge(POD, key.namespace, action.name, patch))
         except (NotFound, Conflict):
             # The pod is gone or was replaced; its successor is heard of by the watch.
-            return
+            return False
 
     async def _write_status(
         self, key: Key, seen: BrokerObserved | ControllerObserved, status: Body
-    ) -> None:
+    ) -> bool:
         kind = BY_NAME[key.kind]
         body = {
             "apiVersion": kind.api_version,
@@ -255,9 +259,32 @@ class Applier:
             "status": status,
         }
         try:
-            self._cache.put(kind, await self._api.apply_status(kind, body))
+            return self._take(kind, await self._api.apply_status(kind, body))
         except NotFound:
-            return
+            return False
+
+    def _take(self, kind: Kind, live: Body) -> bool:
+        """Takes in the answer to a write of ours; whether it holds a change of somebody else.
+
+        The answer is the whole object. A change that came before our write is in it, and once it
+        is in the cache, the event that would bring it is no news and would start nothing.
+        """
+        name = live["metadata"].get("namespace", ""), live["metadata"]["name"]
+        before = _of_others(kind, self._cache.get(kind, *name))
+        self._cache.put(kind, live)
+        return before is not None and before != _of_others(kind, self._cache.get(kind, *name))
+
+
+def _of_others(kind: Kind, body: Body | None) -> Body | None:
+    """An object without its version and without what the operator writes into it."""
+    if body is None:
+        return None
+    meta = {key: value for key, value in body["metadata"].items() if key != "resourceVersion"}
+    if kind == POD:
+        labels = meta.get("labels") or {}
+        meta["labels"] = {k: v for k, v in labels.items() if k != names.LABEL_ROLE}
+        return body | {"metadata": meta}
+    return {key: value for key, value in body.items() if key != "status"} | {"metadata": meta}
 
 
 def _refused_by_controllers(key: Key, error: AdminRefusedError) -> Refusal:

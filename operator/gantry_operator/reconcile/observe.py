@@ -110,7 +110,7 @@ class Observer:
         has_secret = await self._has_secret(key)
         pods = self._pods(key)
         quorum: Any = Unreachable("There are no controllers yet.")
-        if pods and has_secret:
+        if pods:
             quorum = await self._directory.admin(key.namespace, key.name).view()
         return ControllerObserved(
             meta=Metadata.model_validate(body["metadata"]),

@@ -96,7 +96,7 @@ class World:
         body = self.get(kind, of) or {"metadata": {}}
         condition = self.condition(name, of, kind)
         current = condition.get("observedGeneration") == body["metadata"].get("generation")
-        return current and condition["status"] == "True"
+        return bool(current) and condition["status"] == "True"
 
     def roles(self, group: str = "orders") -> list[str | None]:
         pods = self.quorum.pods("broker", group)

@@ -92,7 +92,7 @@ class FakeQuorum:
             answer = {"error": "NOT_LEADER", "message": "no leader", "leader": None}
             return web.json_response(answer, status=421)
         data = await request.read()
-        body = json.loads(data) if data else None
+        body: Json = json.loads(data) if data else {}
         path = request.match_info["path"].split("/")
         match request.method, path:
             case "GET", ["quorum"]:

@@ -112,14 +112,17 @@ async def test_a_switchover_request(world: World) -> None:
         world.patch(BROKER_GROUP, "orders", {"spec": {"switchover": {"id": "a", "to": 2}}})
 
         def request() -> dict[str, Any]:
-            found: dict[str, Any] = world.require(BROKER_GROUP, "orders")["status"]
-            return found.get("switchover", {})
+            status = world.require(BROKER_GROUP, "orders")["status"]
+            found: dict[str, Any] = status.get("switchover", {})
+            return found
 
         await world.until(lambda: request().get("state") == "Completed", "it is completed")
         assert request()["to"] == 2
         await world.until(lambda: world.roles() == ["replica", "replica", "master"], "labels")
-        reasons = {body["reason"] for body in world.all(EVENT)}
-        assert {"SwitchoverInProgress", "SwitchoverCompleted", "MasterElected"} <= reasons
+        told = {"SwitchoverInProgress", "SwitchoverCompleted", "MasterElected"}
+        await world.until(
+            lambda: told <= {body["reason"] for body in world.all(EVENT)}, "it is told in events"
+        )
 
 
 async def test_a_failover_moves_the_label_quickly(world: World) -> None:

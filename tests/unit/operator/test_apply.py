@@ -188,7 +188,7 @@ async def test_a_pod_that_changes_between_look_and_deed_survives(world: World) -
         world.pod()  # a newer version
         return body
 
-    world.api.get = get  # type: ignore[method-assign]
+    world.api.get = get  # type: ignore[method-assign,assignment]
     with pytest.raises(Conflict):
         await world.apply(DELETE)
     assert world.api.find(POD, "orders-broker-2") is not None
@@ -356,3 +356,27 @@ async def test_a_lost_event_loses_nothing_else(world: World) -> None:
     world.api.refuse("create", EVENT, Unavailable(503, "ServerError", "down"))
     outcome = await world.apply(event(), act.CheckAgain(after_s=2.0))
     assert outcome.check_after_s == 2.0
+
+
+# What an answer brings besides our own change
+
+
+async def test_the_answer_to_a_status_write_may_bring_a_change_of_the_wish(world: World) -> None:
+    heard = world.api.have(BROKER_GROUP, "orders", metadata={"uid": "bg-uid"}, spec={"replicas": 4})
+    world.cache.put(BROKER_GROUP, heard)
+    assert not (await world.apply(act.WriteStatus(status={"ready": "4/4"}))).again
+    changed = world.api.have(
+        BROKER_GROUP, "orders", metadata={"uid": "bg-uid"}, spec={"replicas": 2}
+    )
+    outcome = await world.apply(act.WriteStatus(status={"ready": "3/4"}))
+    assert not world.cache.put(BROKER_GROUP, changed), "the event of the change comes too late"
+    assert outcome.again
+
+
+async def test_the_answer_to_a_label_may_bring_a_change_of_the_pod(world: World) -> None:
+    label = act.LabelPod(name="orders-broker-2", uid="uid-2", role="master")
+    world.pod()
+    world.cache.put(POD, world.api.find(POD, "orders-broker-2") or {})
+    assert not (await world.apply(label)).again
+    world.pod(status=WAITING)
+    assert (await world.apply(label)).again

@@ -30,7 +30,7 @@ def by_name(manifests: list[dict[str, Any]]) -> Objects:
 
 
 def built(group: BrokerGroup | None = None, **changes: Any) -> Objects:
-    arguments = {"image": "gantry:1", "replicas": 3} | changes
+    arguments: dict[str, Any] = {"image": "gantry:1", "replicas": 3} | changes
     return by_name(broker_objects(group or brokers(), controllers(), **arguments))
 
 

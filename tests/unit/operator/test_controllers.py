@@ -64,6 +64,14 @@ async def test_a_hint_to_a_stranger_is_not_followed(trio: Trio, hint: str | None
     assert trio.asked() == [1, 1, 1]
 
 
+async def test_a_hint_to_itself_is_not_followed(trio: Trio) -> None:
+    first, second, _ = trio.controllers
+    first.follows(first)
+    second.says(GROUP)
+    assert isinstance(await Admin(trio.quorum(), "gantry").group("orders"), GroupView)
+    assert trio.asked() == [1, 1, 0]
+
+
 async def test_controllers_that_point_at_each_other_end(trio: Trio) -> None:
     first, second, third = trio.controllers
     first.follows(second)
@@ -317,7 +325,7 @@ async def test_a_silent_stream_is_a_dead_one(trio: Trio) -> None:
 @pytest.mark.usefixtures("quick")
 async def test_an_endless_line_is_cut(trio: Trio, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch_module, "MAX_LINE_BYTES", 1000)
-    streams(trio, 0, b"x" * 5000, end=False)
+    streams(trio, 0, line("a" * 5000), end=False)
     trio.controllers[1].follows(None)
     heard: list[str] = []
     task = asyncio.create_task(RoleWatch(trio.quorum(), heard.append).run())

@@ -329,6 +329,27 @@ def test_events(facts: dict[str, Any], expected: list[tuple[str, str]]) -> None:
         assert events(with_status(seen)) == [], "told once"
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param(broker_world(known=NotDeclared()), id="undeclared"),
+        pytest.param(broker_world(known=LOST), id="not-reached"),
+        pytest.param(
+            broker_world(known=view(master_broker_id=None, master_epoch=0)), id="unelected"
+        ),
+    ],
+)
+def test_what_only_comes_up_has_lost_nothing(before: Any) -> None:
+    not_ready = (pod(0, ready=False), pod(1), pod(2))
+    seen = changed(with_status(before), view=view(), pods=not_ready)
+    assert [reason for _, reason in events(seen)] == ["MasterElected"]
+
+
+def test_a_loss_behind_a_lost_observation_is_told() -> None:
+    lost = with_status(changed(with_status(broker_world()), view=LOST))
+    assert events(changed(lost, view=GONE_MASTER)) == [("Warning", "NoMaster")]
+
+
 # When to look again
 
 

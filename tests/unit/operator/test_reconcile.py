@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 from gantry_operator import names
-from gantry_operator.api.errors import TooManyRequests, Unavailable
+from gantry_operator.api.errors import Invalid, TooManyRequests, Unavailable
 from gantry_operator.api.kinds import (
     BROKER_GROUP,
     CONTROLLER_GROUP,
@@ -23,6 +23,7 @@ from gantry_operator.controllers.errors import QuorumUnreachableError
 from gantry_operator.health import Health
 from gantry_operator.heard import Listener
 from gantry_operator.metrics import Metrics
+from gantry_operator.plan import plan as plain
 from gantry_operator.plan.observed import BrokerObserved, ControllerObserved, Unreachable
 from gantry_operator.reconcile import worker as worker_module
 from gantry_operator.reconcile.apply import Applier
@@ -303,7 +304,6 @@ async def test_a_fault_of_ours_is_contained(
     world = World()
     world.groups()
     await world.drain()
-    plain = worker_module.plan
 
     def faulty(seen: Any, now: Any) -> Any:
         if isinstance(seen, BrokerObserved):
@@ -340,6 +340,20 @@ async def test_a_refusal_is_reported_and_tried_again_later_each_time() -> None:
     accepted = next(c for c in body["status"]["conditions"] if c["type"] == "Accepted")
     assert accepted["status"] == "True"
     assert world.queue.failures(ORDERS) == 0
+
+
+async def test_a_new_refusal_is_reported_at_once(looptime: Any) -> None:
+    world = World()
+    world.groups()
+    await world.settle()
+    world.api.refuse("apply", STATEFULSET, Invalid(422, "Invalid", "no such field"))
+    world.have(BROKER_GROUP, "orders", metadata={"generation": 2}, spec={"image": "gantry:2"})
+    await world.settle()
+    assert looptime == 0
+    body = world.api.find(BROKER_GROUP, "orders")
+    assert body is not None
+    accepted = next(c for c in body["status"]["conditions"] if c["type"] == "Accepted")
+    assert accepted["message"] == "StatefulSet orders-broker: no such field"
 
 
 async def test_unreachable_controllers_are_a_status_and_a_retry() -> None:
