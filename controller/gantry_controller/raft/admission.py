@@ -8,15 +8,15 @@ replies say so with ``blank``, a nonce drawn at every start. There are two ways 
 
 **Founding.** A blank node asks all initial peers whether they are pristine (never in a term, no
 entry); the answer must repeat the nonce, so it was given during this life. When *all* have said
-yes, it may vote. Whatever an earlier life may have promised, it promised to nodes that have since
-been pristine themselves: nothing that was committed with it is left anywhere. A pristine voter
-still says "pristine", and before a quorum votes no term is entered, so the first nodes to finish
-do not lock the others out.
+yes, it marks itself as a voter, and votes once the mark is on disk. Whatever an earlier life may
+have promised, it promised to nodes that have since been pristine themselves: nothing that was
+committed with it is left anywhere. A pristine voter still says "pristine", and no term is entered
+before a quorum votes, so the first nodes to finish do not lock the others out.
 
 **Admission.** A leader that hears ``blank`` from a peer forgets everything that peer confirmed,
 does not count it, keeps replicating to it, and appends a no-op *x*. When x is committed by a quorum
 without the peer, and the peer holds x, the leader's next append carries ``admit`` = nonce, and the
-peer votes from then on. Why that is enough, for leader L of term T:
+peer votes once its mark is on disk. Why that is enough, for leader L of term T:
 
 - An entry committed before T is in L's log (leader completeness); one committed in T lies before x
   or was counted without the peer. The peer holds both.
@@ -63,16 +63,25 @@ def on_census_reply(state: RaftState, reply: CensusReply) -> None:
     if reply.pristine and reply.source not in state.founders:
         state.founders.append(reply.source)
         if len(state.founders) == len(state.others):
-            become_voter(state, "founding")
-            # Nobody leads yet, so there is no leader's silence to wait for; spread the attempts.
-            state.election_timeout = state.rng.randrange(1, state.config.election_ticks + 1)
+            state.trace("founder")
+            state.voter_marked = True
 
 
-def become_voter(state: RaftState, why: str) -> None:
-    """This node may vote; the mark becomes durable before anything that relies on it leaves."""
-    state.trace("voter", why=why)
+def on_admit(state: RaftState, nonce: int) -> None:
+    """A leader's append carried ``nonce``, and this node holds what stands before it."""
+    if nonce and nonce == state.blank and not state.voter_marked:
+        state.trace("admitted")
+        state.voter_marked = True
+
+
+def mark_is_durable(state: RaftState) -> None:
+    """The mark is on disk, and only now it means anything: a crash cannot take it back."""
+    state.trace("voter")
     state.blank = 0
     state.restart_election_timer()
+    if state.is_pristine:
+        # Nobody leads yet, so there is no leader's silence to wait for; spread the attempts.
+        state.election_timeout = state.rng.randrange(1, state.config.election_ticks + 1)
 
 
 def judge(state: RaftState, progress: Progress, blank: int, confirmed: int) -> bool:

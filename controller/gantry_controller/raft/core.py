@@ -248,6 +248,8 @@ class RaftCore:
         state = self._state
         state.log.batch_persisted()
         durable = self._durable_hard
+        if durable.voting and state.blank:
+            admission.mark_is_durable(state)
         if state.role is Role.LEADER:
             replication.update_commit(state)
         elif (durable.term, durable.vote) == (state.term, state.node_id):

@@ -168,8 +168,7 @@ def on_append(state: RaftState, message: Append) -> None:
             state.trace("cut", first=cut)
         last = Index(message.prev_index + len(message.entries))
         log.commit_to(commit_covered(message.commit, last))
-        if message.admit and message.admit == state.blank:
-            admission.become_voter(state, "admission")
+        admission.on_admit(state, message.admit)
         _accept(state, message, last)
     else:
         _reject(state, message)

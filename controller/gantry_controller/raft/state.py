@@ -55,7 +55,8 @@ class RaftState:
         term: the newest term seen; persisted before anything that depends on it is sent.
         vote: whom this node voted for in ``term``.
         leader: who leads ``term`` as far as is known.
-        blank: 0 if this node may vote; else the nonce of its present life (``admission``).
+        voter_marked: the disk holds, or is to hold, the mark that this node may vote.
+        blank: 0 if that mark is durable; else the nonce of this life (``admission``).
         founders: while blank: peers that have said they are new as well.
         peers: the leader's view of each other voter, by id; rebuilt at every election.
         votes: answers to the present campaign.
@@ -83,7 +84,8 @@ class RaftState:
         self.term = hard.term
         self.vote = hard.vote
         self.leader: NodeId | None = None
-        self.blank = 0 if hard.voting or not self.others else (rng.getrandbits(63) | 1)
+        self.voter_marked = hard.voting or not self.others
+        self.blank = 0 if self.voter_marked else (rng.getrandbits(63) | 1)
         self.founders: list[NodeId] = []
         self.peers: dict[NodeId, Progress] = {}
         self.votes: dict[NodeId, bool] = {}
@@ -111,7 +113,7 @@ class RaftState:
     @property
     def hard_state(self) -> HardState:
         """What must be durable before this pass's ``after_persist`` messages leave."""
-        return HardState(self.term, self.vote, self.log.commit_index, self.blank == 0)
+        return HardState(self.term, self.vote, self.log.commit_index, self.voter_marked)
 
     @property
     def is_pristine(self) -> bool:

@@ -171,6 +171,7 @@ def blank_node_votes(patch: pytest.MonkeyPatch) -> None:
     def trusting(self: RaftState, *arguments: object) -> None:
         init(self, *arguments)  # type: ignore[arg-type]  # passed through
         self.blank = 0
+        self.voter_marked = True
 
     patch.setattr(RaftState, "__init__", trusting)
 
