@@ -19,72 +19,62 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
-        self.reconciles = Counter(
-            "gantry_operator_reconciles",
-            "Reconciles by kind and result (ok, retry, bug).",
-            ("kind", "result"),
-            registry=registry,
+        self._reconciling()
+        self._hearing()
+        self._groups()
+
+    def _gauge(self, name: str, meaning: str, labels: tuple[str, ...] = ()) -> Gauge:
+        return Gauge(name, meaning, labels, registry=self.registry)
+
+    def _counter(self, name: str, meaning: str, labels: tuple[str, ...]) -> Counter:
+        return Counter(f"gantry_operator_{name}", meaning, labels, registry=self.registry)
+
+    def _reconciling(self) -> None:
+        self.reconciles = self._counter(
+            "reconciles", "Reconciles by kind and result (ok, retry, bug).", ("kind", "result")
         )
         self.seconds = Histogram(
             "gantry_operator_reconcile_seconds",
             "Duration of a reconcile.",
             ("kind",),
             buckets=_SECONDS,
-            registry=registry,
+            registry=self.registry,
         )
-        self.disruptions = Counter(
-            "gantry_operator_disruptions",
-            "Disruptive actions that were carried out.",
-            ("kind", "action"),
-            registry=registry,
+        self.disruptions = self._counter(
+            "disruptions", "Disruptive actions that were carried out.", ("kind", "action")
         )
-        self.queue_depth = Gauge(
-            "gantry_operator_queue_depth", "Resources waiting to be looked at.", registry=registry
+        self.queue_depth = self._gauge(
+            "gantry_operator_queue_depth", "Resources waiting to be looked at."
         )
-        self.queue_age = Gauge(
+        self.queue_age = self._gauge(
             "gantry_operator_queue_oldest_seconds",
             "How long the resource that waits longest has waited.",
-            registry=registry,
         )
-        self.resync_age = Gauge(
-            "gantry_operator_resync_age_seconds",
-            "Time since the last full comparison.",
-            registry=registry,
+        self.leading = self._gauge("gantry_operator_leading", "1 while this operator may act.")
+
+    def _hearing(self) -> None:
+        self.resync_age = self._gauge(
+            "gantry_operator_resync_age_seconds", "Time since the last full comparison."
         )
-        self.pruned = Counter(
-            "gantry_operator_pruned_objects",
-            "Objects whose deletion no watch reported.",
-            ("kind",),
-            registry=registry,
+        self.pruned = self._counter(
+            "pruned_objects", "Objects whose deletion no watch reported.", ("kind",)
         )
-        self.stalled = Counter(
-            "gantry_operator_stalled_watches",
+        self.stalled = self._counter(
+            "stalled_watches",
             "Comparisons that found a watch behind for longer than it may be.",
             ("kind",),
-            registry=registry,
         )
-        self.leading = Gauge(
-            "gantry_operator_leading", "1 while this operator may act.", registry=registry
+        self.streams = self._gauge("gantry_operator_role_streams", "Quorums that are followed.")
+
+    def _groups(self) -> None:
+        self.epoch = self._gauge("gantry_group_master_epoch", "Master epoch of a group.", _GROUP)
+        self.in_sync = self._gauge(
+            "gantry_group_in_sync_replicas", "Replicas of a group that are in sync.", _GROUP
         )
-        self.streams = Gauge(
-            "gantry_operator_role_streams",
-            "Controller groups that are followed.",
-            registry=registry,
-        )
-        self.epoch = Gauge(
-            "gantry_group_master_epoch", "Master epoch of a group.", _GROUP, registry=registry
-        )
-        self.in_sync = Gauge(
-            "gantry_group_in_sync_replicas",
-            "Replicas of a group that are in sync.",
-            _GROUP,
-            registry=registry,
-        )
-        self.available = Gauge(
+        self.available = self._gauge(
             "gantry_group_available",
             "1 if a master serves, 0 if not, -1 if that cannot be observed.",
             _GROUP,
-            registry=registry,
         )
 
     def note_group(self, key: Key, status: Body) -> None:
