@@ -99,5 +99,6 @@ if [[ $wanted == all || $wanted == node ]]; then
 fi
 if [[ $wanted == all || $wanted == tools ]]; then
     once kind "$KIND_VERSION" installed_binary kind "sigs.k8s.io/kind@$KIND_VERSION" ""
-    once helm "$HELM_VERSION" installed_binary helm "helm.sh/helm/v3/cmd/helm@$HELM_VERSION" "-X helm.sh/helm/v3/internal/version.version=$HELM_VERSION"
+    once helm "$HELM_VERSION" installed_binary helm "helm.sh/helm/v3/cmd/helm@$HELM_VERSION" \
+        "-X helm.sh/helm/v3/internal/version.version=$HELM_VERSION -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=$KUBERNETES_MINOR"
 fi

@@ -1,0 +1,41 @@
+# One image for every component. Works with the legacy builder too: no BuildKit syntax.
+#
+#   docker build -t gantry:dev .
+#
+# Build arguments: BASE_IMAGE (any Debian-like image with apt), EXTRA_CA (a PEM file in the build context that pip
+# should trust besides the system's; empty for none).
+ARG BASE_IMAGE=debian:trixie-slim
+
+FROM $BASE_IMAGE AS build
+ARG EXTRA_CA=""
+RUN apt-get update -qq \
+    && apt-get install -y -qq --no-install-recommends python3 python3-venv ca-certificates \
+    && rm -rf /var/lib/apt/lists/*
+WORKDIR /src
+COPY . .
+RUN if [ -n "$EXTRA_CA" ]; then cat "$EXTRA_CA" >> /etc/ssl/certs/ca-certificates.crt; fi \
+    && export PIP_CERT=/etc/ssl/certs/ca-certificates.crt \
+    && python3 -m venv /opt/build \
+    && /opt/build/bin/pip install -q --disable-pip-version-check 'build>=1.2' \
+    && /opt/build/bin/python -m build --wheel --outdir /dist . \
+    && python3 -m venv --without-pip /opt/gantry \
+    && wheel=$(ls /dist/*.whl) \
+    && /opt/build/bin/pip --python /opt/gantry/bin/python install -q --disable-pip-version-check \
+        -c constraints.txt "${wheel}[controller,broker,operator]" \
+    && find /opt/gantry -name tests -type d -path '*/site-packages/*' -prune -exec rm -rf {} +
+
+FROM $BASE_IMAGE AS gantry
+RUN apt-get update -qq \
+    && apt-get install -y -qq --no-install-recommends python3 \
+    && rm -rf /var/lib/apt/lists/* /var/cache/* /var/log/* /usr/share/doc /usr/share/man \
+    && groupadd --gid 10001 gantry \
+    && useradd --uid 10001 --gid gantry --no-create-home --home-dir /var/lib/gantry --shell /usr/sbin/nologin gantry \
+    && install -d -o gantry -g gantry /var/lib/gantry
+COPY --from=build /opt/gantry /opt/gantry
+# PYTHONSAFEPATH: the working directory is never importable. Bytecode was written at install, for a start in half a
+# second; it is not written later: the root file system is read-only.
+ENV PATH=/opt/gantry/bin:$PATH PYTHONSAFEPATH=1 PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+USER 10001:10001
+WORKDIR /var/lib/gantry
+ENTRYPOINT ["gantry"]
+CMD ["--help"]

@@ -1,0 +1,53 @@
+{{- define "gantry.labels" -}}
+app.kubernetes.io/name: gantry
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{- define "gantry.selector" -}}
+app.kubernetes.io/name: gantry
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end }}
+
+{{- define "gantry.operator" -}}
+{{ .Release.Name }}-operator
+{{- end }}
+
+{{- define "gantry.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{- /* What the operator may do with the objects it reconciles: the same list as a Role per namespace or as a ClusterRole. */ -}}
+{{- define "gantry.rules" -}}
+- apiGroups: [mq.gantry.dev]
+  resources: [controllergroups, brokergroups]
+  verbs: [get, list, watch, patch] # patch: its finalizer, where storage.whenDeleted is Delete
+- apiGroups: [mq.gantry.dev]
+  resources: [controllergroups/status, brokergroups/status]
+  verbs: [patch]
+- apiGroups: [mq.gantry.dev]
+  resources: [controllergroups/finalizers, brokergroups/finalizers]
+  verbs: [update] # owner references that block deletion
+- apiGroups: [apps]
+  resources: [statefulsets]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [services, configmaps]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [""]
+  resources: [secrets] # the bearer token of each quorum's admin API, by name; never listed
+  verbs: [get, create]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, patch, delete] # patch: the role label; delete: one at a time, with preconditions
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+{{- end }}
