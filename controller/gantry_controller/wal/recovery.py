@@ -136,8 +136,6 @@ def _check_link(
 def read_batches(path: Path, data: bytes, head: Head, found: Recovered) -> None:
     """Apply every whole batch of a segment and move ``head`` behind the last."""
     while (floor := parse_floor(data, head.offset)) is not None:
-        if floor.batch != head.batch:
-            return
         records = _whole_batch(data, head.offset, floor.size, head.chain)
         if records is None:
             return

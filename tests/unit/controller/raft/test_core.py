@@ -12,6 +12,7 @@ from gantry_controller.raft.errors import LogLostError, MessageError, NotLeader,
 from gantry_controller.raft.messages import (
     Append,
     AppendReply,
+    CensusReply,
     Entry,
     EntryKind,
     HardState,
@@ -207,6 +208,78 @@ def test_a_pre_vote_changes_nothing() -> None:
     ready = node.ready()
     assert ready.messages_now == [VoteReply(ME, A, Term(4), True, True)]
     assert (node.term, ready.must_persist) == (3, False)
+
+
+def test_a_candidate_asks_again_those_who_kept_silent() -> None:
+    node = core()
+    while node.role is not Role.PRE_CANDIDATE:
+        node.tick()
+    node.ready()
+    node.step(VoteReply(A, ME, Term(0), False, True))
+    for _ in range(6):
+        node.tick()
+    assert [message.target for message in node.ready().messages_now] == [B]
+
+
+def test_who_grants_a_pre_vote_lets_the_other_finish() -> None:
+    """Its own time-out would otherwise split the vote."""
+    node = core()
+    for _ in range(19):
+        node.tick()
+    node._state.election_timeout = 20
+    node.step(vote_request(A, 1, (0, 0), pre=True))
+    node.tick()
+    assert node.role is Role.FOLLOWER
+    for _ in range(5):
+        node.tick()
+    assert node.role is Role.PRE_CANDIDATE
+
+
+def test_an_answer_about_another_term_is_not_counted() -> None:
+    node = core(1, term=5)
+    while node.role is not Role.PRE_CANDIDATE:
+        node.tick()
+    node.step(VoteReply(A, ME, Term(3), True, True))
+    assert node.role is Role.PRE_CANDIDATE
+    node.step(VoteReply(A, ME, Term(6), True, True))
+    assert node.role is Role.CANDIDATE
+
+
+def test_a_founder_believes_only_answers_to_its_present_life() -> None:
+    node = RaftCore(RaftConfig(node_id=ME, voters=(ME, A, B)), Random(1))
+    for _ in range(3):
+        node.tick()
+    asked = node.ready().messages_now
+    assert [message.target for message in asked] == [A, B]
+    for source in (A, B):
+        node.step(CensusReply(source, ME, asked[0].nonce + 1, True))
+    assert not node.ready().must_persist
+    for source in (A, B):
+        node.step(CensusReply(source, ME, asked[0].nonce, True))
+    assert not node.is_voter, "its mark is not durable"
+    persist_all(node)
+    assert node.is_voter
+
+
+def test_rejections_of_a_lost_window_begin_it_again_once() -> None:
+    node = lead(core())
+    node.step(AppendReply(A, ME, node.term, Index(1), False, Index(0), Term(0), 0, 0))
+    node.ready()
+    for command in (b"x", b"y", b"z"):
+        node.propose([command])
+        node.ready()
+
+    def rejects(index: int) -> None:
+        node.step(AppendReply(A, ME, node.term, Index(index), True, Index(1), node.term, 0, 0))
+
+    rejects(2)
+    (probe,) = [m for m in node.ready().messages_now if isinstance(m, Append) and m.target == A]
+    assert (probe.prev_index, len(probe.entries), probe.round) == (1, 3, 1)
+    node.step(AppendReply(A, ME, node.term, Index(4), False, Index(0), Term(0), 1, 0))
+    node.propose([b"more"])
+    node.ready()
+    rejects(5)
+    assert [m for m in node.ready().messages_now if isinstance(m, Append)] == []
 
 
 def test_a_candidate_gives_way_to_a_leader_of_its_term() -> None:

@@ -320,6 +320,27 @@ def test_torn_batch_is_zeroed_before_going_on(tmp_path: Path) -> None:
     assert [entry.command for entry in found.entries] == [b"kept", b"next"]
 
 
+def test_what_is_recovered_is_synced_before_it_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A killed process may have left its last batch in the page cache only."""
+    wal, _ = Wal.open(tmp_path)
+    wal.append([write(1, 1, [b"kept"])])
+    wal.close()
+    (path,) = tmp_path.iterdir()
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def note(fd: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", note)
+    wal, _ = Wal.open(tmp_path)
+    wal.close()
+    assert str(path) in synced
+
+
 def test_batch_larger_than_a_segment_gets_one_of_its_own(tmp_path: Path) -> None:
     wal, _ = Wal.open(tmp_path, segment_size_bytes=500)
     wal.append([write(1, 1, [b"small"])])

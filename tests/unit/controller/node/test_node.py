@@ -1,0 +1,78 @@
+"""Small rules of the driver that need no network."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from gantry_controller.node import NodeOptions, RaftNode
+from gantry_controller.node.links import PeerLinks
+from gantry_controller.node.node import TICK_S
+from gantry_controller.raft.codec import encode
+from gantry_controller.raft.errors import MessageError
+from gantry_controller.raft.messages import HeartbeatReply, Message
+from gantry_protocol.errors import ConfigError
+from gantry_protocol.types import NodeId, Term
+from support.raft_quorum import Journal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ME, A, B = NodeId(1), NodeId(2), NodeId(3)
+
+
+def options(directory: Path, **changes: Any) -> NodeOptions:
+    peers = {ME: "127.0.0.1:1", A: "127.0.0.1:2", B: "127.0.0.1:3"}
+    return NodeOptions(
+        **{"cluster_uid": "q", "node_id": ME, "peers": peers, "directory": directory, **changes}
+    )
+
+
+class StalledLoop:
+    """A loop that was busy for ten seconds."""
+
+    def __init__(self) -> None:
+        self.now = 10.0
+        self.timers: list[float] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_at(self, when: float, *_: object) -> None:
+        self.timers.append(when)
+
+    def call_soon(self, *_: object) -> None:
+        pass
+
+
+def test_time_during_a_stall_is_not_silence_of_others(tmp_path: Path) -> None:
+    node = RaftNode(options(tmp_path), Journal())
+    loop = StalledLoop()
+    node._loop = loop  # type: ignore[assignment]  # only what a tick needs
+    node._on_tick()
+    assert node._ticks_due == 2
+    assert loop.timers == [pytest.approx(10.0 + TICK_S)]
+
+
+def test_times_become_ticks(tmp_path: Path) -> None:
+    raft = options(tmp_path, election_timeout_ms=400, heartbeat_ms=60).raft()
+    assert (raft.election_ticks, raft.heartbeat_ticks) == (20, 3)
+    raft = options(tmp_path, election_timeout_ms=100, heartbeat_ms=100).raft()
+    assert raft.heartbeat_ticks < raft.election_ticks
+    with pytest.raises(ConfigError, match="Node 9 is not among the peers"):
+        options(tmp_path, node_id=NodeId(9)).raft()
+
+
+def test_a_peer_speaks_only_for_itself(tmp_path: Path) -> None:
+    received: list[Message] = []
+    links = PeerLinks(
+        options(tmp_path),
+        receive=lambda _, messages: received.extend(messages),
+        process_gone=lambda _: None,
+    )
+    message = HeartbeatReply(A, ME, Term(1), 0, 0)
+    links._on_frames(A, [encode(message)])
+    assert received == [message]
+    with pytest.raises(MessageError, match="node 3 sent a message in the name of 2"):
+        links._on_frames(B, [encode(message)])
+    assert received == [message]
