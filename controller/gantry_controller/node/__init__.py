@@ -5,6 +5,8 @@
     dialler    one outgoing connection, kept up
     listener   incoming connections
     links      all of them together
+    disk       the log and its thread
+    ticker     time, without the time during which this process was stalled
     pending    callers that wait for their entry or their read
     status     what a node tells about itself
     node       ``RaftNode``: one pass per wake-up around ``raft.RaftCore``

@@ -7,12 +7,10 @@ the disk thread, answers that became durable out, committed entries applied, cal
 
 The rules kept here: what the core wants durable is confirmed by the disk thread before anything
 that depends on it leaves; an error of the disk, the state machine or the core ends the node for
-good (``on_fatal``), because memory may no longer be what is on disk; time that the loop was stalled
-is not counted as silence of others.
+good (``on_fatal``), because memory may no longer be what is on disk.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from random import SystemRandom
 from typing import Any, Protocol
@@ -20,28 +18,22 @@ from typing import Any, Protocol
 from gantry_protocol.process import log
 from gantry_protocol.types import Index, NodeId, Term
 
+from gantry_controller.node.disk import Disk
 from gantry_controller.node.links import PeerLinks
-from gantry_controller.node.options import COMMAND_BYTES_MAX, TICK_MS, NodeOptions
+from gantry_controller.node.options import COMMAND_BYTES_MAX, NodeOptions
 from gantry_controller.node.pending import (
     Done,
     ProposalDropped,
     Proposals,
     ReadDone,
     Reads,
-    answer_reads,
 )
-from gantry_controller.node.status import NodeStats, NodeStatus, PeerStatus
+from gantry_controller.node.status import NodeStats, NodeStatus, PeerStatus, peer_statuses
+from gantry_controller.node.ticker import Ticker
 from gantry_controller.raft.core import RaftCore, SoftState
 from gantry_controller.raft.errors import MessageError, NotLeader, Overloaded
 from gantry_controller.raft.messages import Entry, EntryKind, Message
 from gantry_controller.raft.state import Role
-from gantry_controller.wal.format import Write
-from gantry_controller.wal.recovery import Recovered
-from gantry_controller.wal.wal import Wal
-from gantry_controller.wal.writer import WalWriter
-
-TICK_S = TICK_MS / 1000
-TICKS_AT_ONCE_MAX = 2  # after a stall: let what arrived meanwhile be handled before time goes on
 
 _log = log.get("raft")
 
@@ -81,15 +73,13 @@ class RaftNode:
         self._links = PeerLinks(
             options, receive=self._on_messages, process_gone=self._on_process_gone
         )
+        self._ticker = Ticker(self._arm)
+        self._disk = Disk(options, durable=self._arm, failed=self._fail)
         self._applied_listeners: list[Callable[[Index], None]] = []
         self._queued: list[tuple[bytes, Done]] = []
         self._queued_reads: list[object] = []
         self._proposals = Proposals()
         self._reads = Reads()
-        self._held: deque[tuple[int, list[Message]]] = deque()
-        self._durable_batch = 0  # confirmed by the disk thread
-        self._reported_batch = 0  # reported to the core
-        self._ticks_due = 0
         self._applied_term = Term(0)
         self._armed = False
         self._running = False  # takes part
@@ -99,10 +89,7 @@ class RaftNode:
         self._status = NodeStatus(Role.FOLLOWER, Term(0), None, False)
         self._log = _log.bind(node_id=options.node_id)
         self._core: RaftCore
-        self._writer: WalWriter
         self._loop: asyncio.AbstractEventLoop
-        self._timer: asyncio.TimerHandle
-        self._ticked_at = 0.0
 
     # ---- what others may look at -----------------------------------------------------------------
 
@@ -159,26 +146,17 @@ class RaftNode:
     @property
     def wal_batches(self) -> int:
         """Syncs of the log so far."""
-        return self._writer.batches
+        return self._disk.batches
 
     def peer_status(self) -> list[PeerStatus]:
         """All other members, ascending."""
         now = self._loop.time()
-        connected = self._links.connected
-        progress = self._core.peers if self._running else {}
-        return [
-            PeerStatus(
-                node_id=node,
-                match_index=progress[node].match_index if node in progress else None,
-                last_contact_ms=(
-                    round((now - self._contact[node]) * 1000) if node in self._contact else None
-                ),
-                connected=node in connected,
-                counted=progress[node].counts if node in progress else None,
-            )
-            for node in sorted(self._options.peers)
-            if node != self.node_id
-        ]
+        return peer_statuses(
+            [node for node in sorted(self._options.peers) if node != self.node_id],
+            self._core.peers if self._running else {},
+            self._links.connected,
+            {node: now - heard_at for node, heard_at in self._contact.items()},
+        )
 
     def add_role_listener(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` when role, term or leader change, or this node begins to serve."""
@@ -199,7 +177,7 @@ class RaftNode:
             PortInUseError: somebody listens there.
         """
         self._loop = asyncio.get_running_loop()
-        wal, found = await asyncio.to_thread(self._open_wal)
+        found = await self._disk.open()
         self._core = RaftCore(
             self._raft_config,
             SystemRandom(),
@@ -207,15 +185,11 @@ class RaftNode:
             entries=found.entries,
             tracer=self._trace,
         )
-        self._writer = WalWriter(
-            wal, durable=self._durable_in_thread, failed=self._failed_in_thread
-        )
         try:
             port = await self._links.start()
         except BaseException:
-            wal.close()
+            await self._disk.close()
             raise
-        self._writer.start()
         self._running = self._started = True
         self._log.info(
             "node started",
@@ -224,8 +198,7 @@ class RaftNode:
             last_index=self._core.last_index,
             voter=self._core.is_voter,
         )
-        self._ticked_at = self._loop.time()
-        self._timer = self._loop.call_later(TICK_S, self._on_tick)
+        self._ticker.start(self._loop)
         self._arm()
         return port
 
@@ -236,7 +209,7 @@ class RaftNode:
         if self._started:
             self._started = False
             await self._links.stop()
-            await asyncio.to_thread(self._writer.stop)
+            await self._disk.close()
 
     # ---- requests --------------------------------------------------------------------------------
 
@@ -265,9 +238,10 @@ class RaftNode:
         if not self._running:
             asyncio.get_running_loop().call_soon(done, NotLeader(None))
             return
-        if len(self._queued_reads) >= self._options.proposals_max:
+        if self._reads.open >= self._options.proposals_max:
             self._loop.call_soon(done, Overloaded(self._too_many()))
             return
+        self._reads.open += 1
         self._queued_reads.append(done)
         self._arm()
 
@@ -295,31 +269,11 @@ class RaftNode:
             self._core.leader_lost(peer)
             self._arm()
 
-    def _on_tick(self) -> None:
-        now = self._loop.time()
-        due = int((now - self._ticked_at) / TICK_S)
-        self._ticked_at += due * TICK_S
-        self._timer = self._loop.call_at(self._ticked_at + TICK_S, self._on_tick)
-        self._ticks_due += min(due, TICKS_AT_ONCE_MAX)
-        self._arm()
-
-    def _durable_in_thread(self, batch: int) -> None:
-        self._loop.call_soon_threadsafe(self._on_durable, batch)
-
-    def _failed_in_thread(self, error: OSError) -> None:
-        self._loop.call_soon_threadsafe(self._fail, error)
-
-    def _on_durable(self, batch: int) -> None:
-        if not self._running:
-            return
-        self._durable_batch = batch
-        self._arm()
-
     # ---- the pass --------------------------------------------------------------------------------
 
     def _arm(self) -> None:
         """Run one pass for everything that arrives before it."""
-        if not self._armed:
+        if not self._armed and self._running:
             self._armed = True
             self._loop.call_soon(self._pass)
 
@@ -338,14 +292,12 @@ class RaftNode:
             self._fail(error)
 
     def _take_time(self) -> None:
-        for _ in range(self._ticks_due):
+        for _ in range(self._ticker.take()):
             self._core.tick()
-        self._ticks_due = 0
 
     def _take_durable(self) -> None:
-        while self._reported_batch < self._durable_batch:
-            self._reported_batch += 1
-            self._core.persisted(self._reported_batch)
+        for batch in self._disk.take_durable():
+            self._core.persisted(batch)
 
     def _take_proposals(self) -> None:
         if not self._queued:
@@ -369,34 +321,24 @@ class RaftNode:
         try:
             self._core.read_index(contexts)
         except NotLeader as error:
-            answer_reads(contexts, error)
+            self._reads.answer(contexts, error)
 
     def _handle_ready(self) -> None:
         ready = self._core.ready()
         if ready.messages_now:
             self._links.send(ready.messages_now)
-        if ready.must_persist:
-            assert ready.hard_state is not None
-            self._writer.submit(ready.batch, Write(ready.entries, ready.hard_state))
-        if ready.messages_after_persist:
-            self._held.append((ready.batch, ready.messages_after_persist))
-        self._release()
+        self._disk.submit(ready)
+        released = self._disk.release()
+        if released:
+            self._links.send(released)
         if ready.soft_state is not None:
             self._on_soft_state(ready.soft_state)
         if ready.reads_dropped:
-            answer_reads(ready.reads_dropped, NotLeader(self._core.leader))
+            self._reads.answer(ready.reads_dropped, NotLeader(self._core.leader))
         self._apply(ready.committed)
         self._reads.add(ready.reads)
         self.stats.reads += self._reads.serve(self._core.applied_index)
         self._update_status()
-
-    def _release(self) -> None:
-        """Send what waited for a batch that is durable now."""
-        messages: list[Message] = []
-        while self._held and self._held[0][0] <= self._durable_batch:
-            messages += self._held.popleft()[1]
-        if messages:
-            self._links.send(messages)
 
     def _apply(self, entries: list[Entry]) -> None:
         if not entries:
@@ -445,8 +387,7 @@ class RaftNode:
 
     def _end(self, error: Exception) -> None:
         self._running = False
-        self._timer.cancel()
-        self._held.clear()
+        self._ticker.stop()
         self._status = NodeStatus(Role.FOLLOWER, self._core.term, None, False)
         for listener in self._role_listeners:
             listener()
@@ -455,7 +396,7 @@ class RaftNode:
             done(NotLeader(None))
         self._proposals.drop(error)
         reads, self._queued_reads = self._queued_reads, []
-        answer_reads(reads, NotLeader(None))
+        self._reads.answer(reads, NotLeader(None))
         self._reads.drop(NotLeader(None))
 
     def _tell_loop(self, error: BaseException) -> None:
@@ -463,11 +404,6 @@ class RaftNode:
         self._loop.call_exception_handler(context)
 
     # ---- details ---------------------------------------------------------------------------------
-
-    def _open_wal(self) -> tuple[Wal, Recovered]:
-        return Wal.open(
-            self._options.directory, segment_size_bytes=self._options.segment_size_bytes
-        )
 
     def _trace(self, event: str, facts: dict[str, object]) -> None:
         if event != "rejected":

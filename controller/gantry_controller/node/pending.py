@@ -58,13 +58,18 @@ class Proposals:
 
 
 class Reads:
-    """Reads that a quorum has confirmed and that wait for apply."""
+    """Reads, from the moment they are asked for until they are answered.
+
+    Attributes:
+        open: how many are neither answered nor refused, wherever they wait.
+    """
 
     def __init__(self) -> None:
+        self.open = 0
         self._waiting: deque[ReadState] = deque()
 
     def add(self, reads: list[ReadState]) -> None:
-        """Indexes never fall from one read to the next."""
+        """A quorum has confirmed these; indexes never fall from one to the next."""
         self._waiting.extend(reads)
 
     def serve(self, applied: Index) -> int:
@@ -73,18 +78,18 @@ class Reads:
         while self._waiting and self._waiting[0].index <= applied:
             contexts = self._waiting.popleft().contexts
             served += len(contexts)
-            answer_reads(contexts, None)
+            self.answer(contexts, None)
         return served
 
     def drop(self, error: Exception) -> None:
-        """Answer all with ``error``."""
+        """Answer those that a quorum has confirmed with ``error``."""
         waiting, self._waiting = self._waiting, deque()
         for read in waiting:
-            answer_reads(read.contexts, error)
+            self.answer(read.contexts, error)
 
-
-def answer_reads(contexts: list[object], outcome: Exception | None) -> None:
-    """Call each context, which is the caller's ``done``."""
-    for done in contexts:
-        assert callable(done)
-        done(outcome)
+    def answer(self, contexts: list[object], outcome: Exception | None) -> None:
+        """Call each context, which is the caller's ``done``."""
+        self.open -= len(contexts)
+        for done in contexts:
+            assert callable(done)
+            done(outcome)

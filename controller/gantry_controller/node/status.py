@@ -3,6 +3,7 @@
 import msgspec
 from gantry_protocol.types import Index, NodeId, Term
 
+from gantry_controller.raft.progress import Progress
 from gantry_controller.raft.state import Role
 
 
@@ -34,6 +35,25 @@ class PeerStatus(msgspec.Struct, frozen=True):
     last_contact_ms: int | None
     connected: bool
     counted: bool | None
+
+
+def peer_statuses(
+    others: list[NodeId],
+    progress: dict[NodeId, Progress],
+    connected: list[NodeId],
+    silent_s: dict[NodeId, float],
+) -> list[PeerStatus]:
+    """One status per peer, from what the core, the links and the clock know of it."""
+    return [
+        PeerStatus(
+            node_id=node,
+            match_index=progress[node].match_index if node in progress else None,
+            last_contact_ms=round(silent_s[node] * 1000) if node in silent_s else None,
+            connected=node in connected,
+            counted=progress[node].counts if node in progress else None,
+        )
+        for node in others
+    ]
 
 
 class NodeStats(msgspec.Struct):

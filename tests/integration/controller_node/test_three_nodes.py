@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 from gantry_controller.node import NodeOptions, ProposalDropped, RaftNode
+from gantry_controller.node.disk import DiskError
 from gantry_controller.raft.errors import NotLeader, Overloaded
 from gantry_protocol.errors import CorruptionError, PortInUseError
 from gantry_protocol.types import Index, NodeId, Term
@@ -167,6 +169,15 @@ async def test_too_many_proposals_are_refused_at_once(tmp_path: Path) -> None:
         assert await call(leader.propose, b"later") == 11
 
 
+async def test_reads_without_an_answer_are_bounded(tmp_path: Path) -> None:
+    async with running(tmp_path, proposals_max=10) as quorum:
+        leader = await quorum.leader()
+        for _ in range(3):
+            outcomes = await asyncio.gather(*(call(leader.read) for _ in range(15)))
+            assert outcomes.count(None) == 10
+            assert sum(isinstance(outcome, Overloaded) for outcome in outcomes) == 5
+
+
 async def test_a_disk_that_fails_ends_the_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,7 +191,8 @@ async def test_a_disk_that_fails_ends_the_node(
         outcome = await call(leader.propose, b"lost")
         assert isinstance(outcome, NotLeader)
         (reason,) = quorum.fatal
-        assert isinstance(reason, OSError)
+        assert isinstance(reason, DiskError)
+        assert re.search("Writing the log in .* failed .Input/output error.; what is", str(reason))
         assert not leader.is_serving_leader
         assert isinstance(await call(leader.propose, b"after"), NotLeader)
         assert isinstance(await call(leader.read), NotLeader)

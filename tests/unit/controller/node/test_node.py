@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gantry_controller.node import NodeOptions, RaftNode
+from gantry_controller.node import NodeOptions
 from gantry_controller.node.links import PeerLinks
-from gantry_controller.node.node import TICK_S
+from gantry_controller.node.ticker import TICK_S, Ticker
 from gantry_controller.raft.codec import encode
 from gantry_controller.raft.errors import MessageError
 from gantry_controller.raft.messages import HeartbeatReply, Message
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.types import NodeId, Term
-from support.raft_quorum import Journal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +31,7 @@ class StalledLoop:
     """A loop that was busy for ten seconds."""
 
     def __init__(self) -> None:
-        self.now = 10.0
+        self.now = 10.0  # anything but zero
         self.timers: list[float] = []
 
     def time(self) -> float:
@@ -41,17 +40,22 @@ class StalledLoop:
     def call_at(self, when: float, *_: object) -> None:
         self.timers.append(when)
 
-    def call_soon(self, *_: object) -> None:
-        pass
+    def call_later(self, delay: float, *_: object) -> None:
+        self.timers.append(self.now + delay)
 
 
-def test_time_during_a_stall_is_not_silence_of_others(tmp_path: Path) -> None:
-    node = RaftNode(options(tmp_path), Journal())
+def test_time_during_a_stall_is_not_silence_of_others() -> None:
+    told: list[bool] = []
+    ticker = Ticker(lambda: told.append(True))
     loop = StalledLoop()
-    node._loop = loop  # type: ignore[assignment]  # only what a tick needs
-    node._on_tick()
-    assert node._ticks_due == 2
-    assert loop.timers == [pytest.approx(10.0 + TICK_S)]
+    ticker.start(loop)  # type: ignore[arg-type]  # only what a ticker needs
+    loop.now += 10
+    ticker._tick()
+    assert (ticker.take(), ticker.take(), told) == (2, 0, [True])
+    loop.now += TICK_S * 1.01
+    ticker._tick()
+    assert ticker.take() == 1
+    assert loop.timers[-2:] == [pytest.approx(20 + TICK_S), pytest.approx(20 + 2 * TICK_S)]
 
 
 def test_times_become_ticks(tmp_path: Path) -> None:

@@ -38,10 +38,12 @@ def test_dropped_callers_are_told_once_and_may_propose_again() -> None:
 
 def test_reads_wait_for_their_index() -> None:
     reads = Reads()
+    reads.open = 3
     heard: list[object] = []
     reads.add([ReadState(Index(3), [heard.append]), ReadState(Index(5), [heard.append] * 2)])
     assert reads.serve(Index(2)) == 0
     assert reads.serve(Index(4)) == 1
     reads.drop(NotLeader(None))
     assert heard[0] is None
+    assert reads.open == 0
     assert [type(outcome) for outcome in heard[1:]] == [NotLeader, NotLeader]

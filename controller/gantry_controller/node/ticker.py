@@ -1,0 +1,48 @@
+"""The core's clock: ticks of equal length, by the event loop's monotonic time.
+
+Time during which the loop itself was stalled (a long garbage collection, a stopped process, a
+stolen CPU) is not counted: nobody else was silent then, we were deaf. What arrived meanwhile is
+handled before time goes on.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from gantry_controller.node.options import TICK_MS
+
+TICK_S = TICK_MS / 1000
+TICKS_AT_ONCE_MAX = 2
+
+
+class Ticker:
+    """Counts ticks; calls ``due`` whenever there are some to take."""
+
+    def __init__(self, due: Callable[[], None]) -> None:
+        self._tell = due
+        self._due = 0
+        self._ticked_at = 0.0
+        self._loop: asyncio.AbstractEventLoop
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to tick."""
+        self._loop = loop
+        self._ticked_at = loop.time()
+        self._timer = loop.call_later(TICK_S, self._tick)
+
+    def stop(self) -> None:
+        """Stop ticking; what is due stays to be taken."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def take(self) -> int:
+        """Ticks since the last call."""
+        due, self._due = self._due, 0
+        return due
+
+    def _tick(self) -> None:
+        passed = int((self._loop.time() - self._ticked_at) / TICK_S)
+        self._ticked_at += passed * TICK_S
+        self._timer = self._loop.call_at(self._ticked_at + TICK_S, self._tick)
+        self._due += min(passed, TICKS_AT_ONCE_MAX)
+        self._tell()
