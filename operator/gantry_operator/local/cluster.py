@@ -130,7 +130,8 @@ async def _start_daemon(settings: LocalSettings, state: StateDir) -> None:
     daemon = _spawn(state, env)
     try:
         async with asyncio.timeout(START_TIMEOUT_S):
-            while state.daemon() is None:
+            # The API's address is written a moment after the daemon's identity.
+            while state.daemon() is None or not state.kubeconfig.exists():
                 if daemon.poll() is not None:
                     raise GantryError(_last_words(state.daemon_log))
                 await asyncio.sleep(_POLL_S)
