@@ -16,8 +16,9 @@ Rules protected:
   so when it connects; handed on in silence it would be unknown there until its next heartbeat, up
   to 30 s later. So its pipe serves only what was held, and ends.
 * No loops: a connection that was handed over once (it has a PROXY preamble) is not handed on; it
-  waits for this broker to become the master, or ends. The one exception is the leaving master's own
-  clients, whose successor is known by the election itself.
+  waits for this broker to become the master, or ends. The one exception is a master that leaves,
+  before and after its successor's election: what is said to it meanwhile goes on to the successor,
+  whose epoch is newer than its own, so epochs rise along any such chain and it ends.
 
 Everything is bounded: connections held, how long, and the bytes in each pipe.
 """
@@ -86,7 +87,7 @@ class _Held(NamedTuple):
     """A connection that waits.
 
     Attributes:
-        as_master: it was held here while this broker was the leaving master.
+        as_master: it was held here while this broker left as the master.
     """
 
     conn: Connection
@@ -129,6 +130,7 @@ class ClientRouter:
         self._held: dict[int, _Held] = {}
         self._pipes: dict[int, tuple[Connection, Pipe]] = {}
         self._refusing = False
+        self._was_master = False  # served when it last stayed: once it leaves, it left as master
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self._no_pipes = asyncio.Event()
@@ -160,7 +162,11 @@ class ClientRouter:
             return processor(conn, request)
         if conn.proxied:
             self._ask()
-            return self._hold(conn, request, PROXIED_HOLD_S)
+            as_master = self._was_master and self._leaving()
+            held = self._hold(conn, request, PROXIED_HOLD_S, as_master=as_master)
+            if conn.held and as_master:
+                self._try(conn)
+            return held
         held = self._hold(conn, request, HOLD_S)
         if conn.held:
             self._try(conn)
@@ -192,6 +198,8 @@ class ClientRouter:
 
     def role_changed(self) -> None:
         """Look again at everything that waits or leads to an earlier master."""
+        if self._serving() or not self._leaving():
+            self._was_master = self._serving()
         target = "" if self._serving() else self._master_address()
         deadline_s = self._now_s() + CUT_WITHIN_S
         for _, pipe in self._pipes.values():

@@ -11,6 +11,7 @@ from gantry_broker.routing import ClientRouter
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import RemotingCommand, reply, request
 from gantry_protocol.errors import RemotingError
+from gantry_protocol.frame import FrameDecoder, encode
 from gantry_protocol.proxy_preamble import build_v1
 from gantry_protocol.remoting.client import RemotingClient
 from gantry_protocol.remoting.connection import Connection
@@ -263,11 +264,7 @@ async def test_a_leaving_master_hands_on_even_what_was_handed_to_it(
     one, other = members
     one.become_master()
     one.leaving = True
-    host, port = one.address.split(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    from gantry_protocol.frame import FrameDecoder, encode
-
-    writer.write(build_v1(("10.0.0.9", 1), ("10.0.0.1", 2)) + encode(request(WRITE)))
+    reader, writer = await handed_over_request(one)
     await until(lambda: one.router.held == 1)
     other.become_master()
     one.follow(other.address)
@@ -277,6 +274,49 @@ async def test_a_leaving_master_hands_on_even_what_was_handed_to_it(
         found += decoder.feed(await reader.read(1000))
     assert found[0].remark == "other"
     assert other.peers == [("10.0.0.9:1", True)]
+    writer.close()
+    await writer.wait_closed()
+
+
+async def handed_over_request(member: Member) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection that comes through another replica, with one write on it."""
+    host, port = member.address.split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(build_v1(("10.0.0.9", 1), ("10.0.0.1", 2)) + encode(request(WRITE)))
+    return reader, writer
+
+
+async def test_what_comes_just_after_a_hand_over_goes_on_to_the_successor(
+    members: tuple[Member, Member],
+) -> None:
+    """A replica's pipe still leads here for a moment; its client must not wait for the cut."""
+    one, other = members
+    one.become_master()
+    one.leaving = True
+    other.become_master()
+    one.follow(other.address)
+    reader, writer = await handed_over_request(one)
+    async with asyncio.timeout(5):
+        (answer,) = FrameDecoder(expect_preamble=False).feed(await reader.read(1000))
+    assert answer.remark == "other"
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_a_leaving_replica_hands_nothing_on_twice(
+    members: tuple[Member, Member], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It never was the successor's predecessor: two that leave could play ball for ever."""
+    monkeypatch.setattr(routing, "PROXIED_HOLD_S", 0.05)
+    one, other = members
+    other.become_master()
+    one.follow(other.address)
+    one.leaving = True
+    one.router.role_changed()
+    reader, writer = await handed_over_request(one)
+    async with asyncio.timeout(5):
+        assert await reader.read(1000) == b""
+    assert one.router.spliced_total == 0
     writer.close()
     await writer.wait_closed()
 
