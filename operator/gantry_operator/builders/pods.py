@@ -6,7 +6,7 @@ is a deterministic function of the resource, or every reconcile would be a new r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gantry_operator import names
 from gantry_operator.builders.config import toml
@@ -207,14 +207,14 @@ def _volumes(storage: Storage, load: Workload) -> list[Manifest]:
 
 def _placement(template: Template, component: str, instance: str) -> Manifest:
     wish = template.spec
-    spread: Any = wish.topology_spread_constraints
-    if spread is None:
-        spread = default_spread(component, instance)
+    affinity = dict(wish.affinity or {})
+    if "podAntiAffinity" not in affinity and wish.topology_spread_constraints is None:
+        affinity["podAntiAffinity"] = default_anti_affinity(component, instance)
     fields: Manifest = {
         "nodeSelector": dict(wish.node_selector),
         "tolerations": list(wish.tolerations),
-        "affinity": wish.affinity,
-        "topologySpreadConstraints": list(spread),
+        "affinity": affinity,
+        "topologySpreadConstraints": list(wish.topology_spread_constraints or ()),
         "priorityClassName": wish.priority_class_name,
         "serviceAccountName": wish.service_account_name,
         "imagePullSecrets": list(wish.image_pull_secrets),
@@ -222,14 +222,23 @@ def _placement(template: Template, component: str, instance: str) -> Manifest:
     return {key: wanted for key, wanted in fields.items() if wanted}
 
 
-def default_spread(component: str, instance: str) -> list[Manifest]:
-    """Replicas on different nodes and zones where there are enough; never a reason not to start."""
-    return [
-        {
-            "maxSkew": 1,
-            "topologyKey": key,
-            "whenUnsatisfiable": "ScheduleAnyway",
-            "labelSelector": {"matchLabels": names.selector(component, instance)},
-        }
-        for key in ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
-    ]
+def default_anti_affinity(component: str, instance: str) -> Manifest:
+    """Replicas on different nodes and zones where there are enough; never a reason not to start.
+
+    Not topology spread constraints: when these are several, scoring passes over every node that
+    lacks one of the keys, so on nodes without a zone label replicas were not spread at all. Terms
+    of affinity count each on its own.
+    """
+    weights = {"kubernetes.io/hostname": 100, "topology.kubernetes.io/zone": 50}
+    return {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {
+                "weight": weight,
+                "podAffinityTerm": {
+                    "topologyKey": key,
+                    "labelSelector": {"matchLabels": names.selector(component, instance)},
+                },
+            }
+            for key, weight in weights.items()
+        ]
+    }

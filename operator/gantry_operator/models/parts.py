@@ -173,15 +173,16 @@ class TemplateSpec(Model):
     affinity: FreeObject | None = Field(
         default=None,
         description=(
-            "Node and pod affinity, as in a Kubernetes pod. Default none: the topology spread "
-            "below already keeps replicas apart where it can."
+            "Node and pod affinity, as in a Kubernetes pod. Without a podAntiAffinity in it, and "
+            "without topologySpreadConstraints, Gantry adds its default: replicas prefer "
+            "different nodes (weight 100) and different zones (50)."
         ),
     )
     topology_spread_constraints: FreeList | None = Field(
         default=None,
         description=(
-            "Replaces the default spread (over nodes and zones, maxSkew 1, ScheduleAnyway). "
-            "An empty list switches the spread off. At most 32."
+            "Constraints as in a Kubernetes pod, instead of the default pod anti-affinity. An "
+            "empty list switches that off and puts nothing in its place. At most 32; default none."
         ),
     )
     priority_class_name: str | None = Field(

@@ -185,22 +185,51 @@ def test_people_cannot_take_a_label_from_the_selector() -> None:
     assert manifest["spec"]["selector"]["matchLabels"].items() <= labels.items()
 
 
-def test_spread_is_a_wish_until_people_replace_it() -> None:
-    def spread(group: BrokerGroup) -> Any:
-        return statefulset(group)["spec"]["template"]["spec"].get("topologySpreadConstraints")
+def placement(**wish: Any) -> dict[str, Any]:
+    spec = statefulset(brokers(template={"spec": wish}))["spec"]["template"]["spec"]
+    return {key: spec[key] for key in ("affinity", "topologySpreadConstraints") if key in spec}
 
-    assert {s["whenUnsatisfiable"] for s in spread(brokers())} == {"ScheduleAnyway"}
-    own = {"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
-    wish = {"spec": {"topologySpreadConstraints": [own]}}
-    assert spread(brokers(template=wish)) == [own]
-    assert spread(brokers(template={"spec": {"topologySpreadConstraints": []}})) is None
+
+def test_replicas_prefer_different_nodes_and_zones() -> None:
+    default = placement()["affinity"]["podAntiAffinity"]
+    terms = default.pop("preferredDuringSchedulingIgnoredDuringExecution")
+    assert not default  # nothing required: a cluster of one node can run a group
+    weights = {term["podAffinityTerm"]["topologyKey"]: term["weight"] for term in terms}
+    assert weights == {"kubernetes.io/hostname": 100, "topology.kubernetes.io/zone": 50}
+    selected = statefulset()["spec"]["selector"]
+    assert all(term["podAffinityTerm"]["labelSelector"] == selected for term in terms)
+
+
+def test_default_spread_joins_other_affinity() -> None:
+    nodes = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
+    wished = placement(affinity={"nodeAffinity": nodes})
+    assert wished == {"affinity": placement()["affinity"] | {"nodeAffinity": nodes}}
+
+
+OWN_SPREAD = {"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("wish", "expected"),
+    [
+        ({"affinity": {"podAntiAffinity": {}}}, {"affinity": {"podAntiAffinity": {}}}),
+        (
+            {"topologySpreadConstraints": [OWN_SPREAD]},
+            {"topologySpreadConstraints": [OWN_SPREAD]},
+        ),
+        ({"topologySpreadConstraints": []}, {}),
+    ],
+    ids=["own anti-affinity", "own spread", "empty list"],
+)
+def test_own_spread_replaces_the_default(wish: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert placement(**wish) == expected
 
 
 def test_placement_is_passed_on() -> None:
     wish = {
         "nodeSelector": {"disk": "ssd"},
         "tolerations": [{"operator": "Exists"}],
-        "affinity": {"nodeAffinity": {"x": 1}},
+        "affinity": {"podAntiAffinity": {}, "nodeAffinity": {"x": 1}},
         "priorityClassName": "high",
         "serviceAccountName": "mq",
         "imagePullSecrets": [{"name": "hub"}],
