@@ -1,0 +1,87 @@
+"""The nodes of the test cluster, which are containers, and the processes of pods on them.
+
+Signals are sent from the node, behind the kubelet's back: a pod that is deleted by force still gets
+its SIGTERM first, so that would be no crash.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from harness.shell import CommandError, run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from harness.kube import Object
+
+CONTAINERD_SCHEME = "containerd://"
+
+
+class Process(NamedTuple):
+    """The main process of a pod's container, by its id on the node."""
+
+    node: str
+    pid: int
+
+
+def on_node(node: str, *argv: str, timeout_s: float = 30.0) -> str:
+    """Run a program on a node."""
+    return run("docker", "exec", node, *argv, timeout_s=timeout_s)
+
+
+def process_of(pod: Object) -> Process:
+    """The process of a running pod's only container.
+
+    Raises:
+        CommandError: the pod has no running container.
+    """
+    name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "")
+    for status in pod["status"].get("containerStatuses", ()):
+        if "running" not in status["state"]:
+            continue
+        container = status["containerID"].removeprefix(CONTAINERD_SCHEME)
+        tasks = on_node(node, "ctr", "-n", "k8s.io", "task", "ls")
+        found = re.search(rf"^{container}\s+(\d+)\s+RUNNING", tasks, re.MULTILINE)
+        if found:
+            return Process(node, int(found[1]))
+    raise CommandError(f"pod {name} has no running container on node {node or '(none)'}")
+
+
+def signal(process: Process, name: str) -> None:
+    """Send a signal, for example `KILL`."""
+    on_node(process.node, "kill", f"-{name}", str(process.pid))
+
+
+def rss_bytes(process: Process) -> int:
+    """Resident memory, as the kernel counts it."""
+    status = on_node(process.node, "cat", f"/proc/{process.pid}/status")
+    found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
+    if not found:
+        raise CommandError(f"process {process.pid} on {process.node} has no memory: it ended")
+    return int(found[1]) * 1024
+
+
+@contextmanager
+def paused(node: str) -> Iterator[None]:
+    """Freeze a whole node; it goes on when the context is left, whatever happened."""
+    run("docker", "pause", node)
+    try:
+        yield
+    finally:
+        thaw(node)
+
+
+def thaw(node: str) -> None:
+    """Let a frozen node go on; one that is not frozen stays as it is."""
+    if is_paused(node):
+        run("docker", "unpause", node)
+
+
+def is_paused(node: str) -> bool:
+    """Whether the node is frozen."""
+    found = json.loads(run("docker", "inspect", "--format={{json .State.Paused}}", node))
+    return bool(found)

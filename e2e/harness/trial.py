@@ -1,0 +1,241 @@
+"""One broker group under load: settle it, hurt it, measure it, and account for every message.
+
+Every figure is the client's: the longest time between two successive acknowledgements from the
+moment of the failure on, the worse of two clients on two nodes. A killed container is replaced
+before the next run, since a second restart of the same one would be held back by its kubelet.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from gantry_operator import names
+from harness.node import is_paused
+from harness.report import Account, Report
+from harness.soak import Gap, Soak
+from harness.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from harness.kube import Kube, Object
+
+SETTLE_PATIENCE_S = 120.0
+RESUME_PATIENCE_S = 60.0
+ACCOUNT_PATIENCE_S = 30.0
+QUIET_S = 1.0  # writes flow again once acknowledgements have come all this time
+
+
+class Figure(NamedTuple):
+    """What is measured of a fault: a stream of the load, and how long it may stand still."""
+
+    measured: str = "write gap"
+    stream: str = "writes"
+    limit_ms: float | None = None
+
+
+WRITES = Figure()
+
+
+class Trial:
+    """A group, its controllers, and the load on it.
+
+    Args:
+        kube: the namespace of both.
+        group: name of the BrokerGroup.
+        controllers: name of the ControllerGroup.
+        soaks: the clients; each runs on a node of its own.
+        report: where figures are entered.
+    """
+
+    def __init__(
+        self, kube: Kube, group: str, controllers: str, soaks: Sequence[Soak], report: Report
+    ) -> None:
+        self.kube = kube
+        self.group = group
+        self.controllers = controllers
+        self.soaks = list(soaks)
+        self.report = report
+        self._accounted = {soak.name: Account() for soak in soaks}
+
+    def measure(
+        self,
+        scenario: str,
+        fault: Callable[[Trial], float],
+        *,
+        runs: int,
+        figures: Sequence[Figure] = (WRITES,),
+        heal: Callable[[Trial], None] | None = None,
+    ) -> None:
+        """Let `fault` strike `runs` times and enter the figures; then account for all messages.
+
+        Args:
+            scenario: what happens, for the report.
+            fault: does it, and returns when it struck.
+            runs: how often.
+            figures: what is measured.
+            heal: undoes the fault once the gap is known, also when there is none.
+
+        Raises:
+            AssertionError: messages were lost, misplaced or stored twice without a reason, or two
+                brokers were master in one epoch.
+            TimeoutError: writes did not resume, or the group did not heal.
+        """
+        gaps: dict[Figure, list[float]] = {figure: [] for figure in figures}
+        for _ in range(runs):
+            self.settle()
+            try:
+                struck_s = fault(self)
+                for figure in figures:
+                    gaps[figure].append(self._resumed(struck_s, figure.stream).ms)
+            finally:
+                if heal is not None:
+                    heal(self)
+        self.settle()
+        account = self.account()
+        for number, figure in enumerate(figures):
+            self.report.add(
+                scenario,
+                figure.measured,
+                gaps[figure],
+                limit=figure.limit_ms,
+                account=account if number == 0 else None,
+            )
+
+    def settle(self) -> None:
+        """Wait until everybody is in sync, fresh and connected, and writes flow everywhere."""
+        deadline = time.monotonic() + SETTLE_PATIENCE_S
+        while True:
+            for soak in self.soaks:
+                wait_until(
+                    f"{self.group} heals, as {soak.name} sees it",
+                    max(1.0, deadline - time.monotonic()),
+                    lambda soak=soak: _settled(soak),  # type: ignore[misc]
+                )
+            if not self._replace_one_restarted():
+                return
+
+    def account(self) -> Account:
+        """Stop all clients, compare what was sent with what was consumed, and go on.
+
+        Returns the account since the last one.
+        """
+        found = Account()
+        for soak in self.soaks:
+            paused = soak.pause(ACCOUNT_PATIENCE_S)
+            state = soak.state()
+            verdict = paused["verdict"]
+            assert paused["clean"], f"{soak.name}: {verdict}"
+            assert paused["outstanding"] == 0, f"{soak.name}: not consumed: {verdict}"
+            assert state["conflicts"] == [], f"two masters in epochs {state['conflicts']}"
+            assert state["illegalOffsets"] == 0, f"{soak.name}: {state['illegalOffsets']}"
+            total = Account(
+                verdict["acknowledged"],
+                verdict["lost"],
+                verdict["duplicated"],
+                verdict["duplicatedAfterLostAnswer"],
+            )
+            before, self._accounted[soak.name] = self._accounted[soak.name], total
+            found = found.plus(Account(*(a - b for a, b in zip(total, before, strict=True))))
+            soak.resume()
+        return found
+
+    def master(self) -> Object:
+        """The master's pod, by the controllers' word."""
+        group = self.view()["group"]
+        for pod in self.brokers():
+            if pod["metadata"]["uid"] == group["masterPodUid"]:
+                return pod
+        raise AssertionError(f"the master of {self.group} has no pod: {group}")
+
+    def leader(self) -> Object:
+        """The pod of the controllers' leader."""
+        name = self.view()["quorum"]["leaderName"]
+        pod = self.kube.get("pod", name)
+        assert pod is not None, f"the leader {name} has no pod"
+        return pod
+
+    def view(self) -> dict[str, dict[str, str]]:
+        """What a client that is not frozen sees of the group."""
+        return next(soak.state() for soak in self.soaks if not is_paused(soak.node))
+
+    def brokers(self) -> list[Object]:
+        """The pods of the group."""
+        return self._pods(names.BROKER, self.group)
+
+    def quorum(self) -> list[Object]:
+        """The pods of the controllers."""
+        return self._pods(names.CONTROLLER, self.controllers)
+
+    def _pods(self, component: str, instance: str) -> list[Object]:
+        labels = names.selector(component, instance)
+        return self.kube.list("pods", ",".join(f"{key}={text}" for key, text in labels.items()))
+
+    def _resumed(self, since_s: float, stream: str) -> Gap:
+        """Wait until `stream` flows again for every client; the longest gap of all."""
+        gaps = [
+            wait_until(
+                f"{stream} of {soak.name} resume",
+                RESUME_PATIENCE_S,
+                lambda soak=soak: _gap_once_flowing(soak, since_s, stream),  # type: ignore[misc]
+            )
+            for soak in self.soaks
+            if not is_paused(soak.node)
+        ]
+        return max(gaps, key=lambda gap: gap.ms)
+
+    def _replace_one_restarted(self) -> bool:
+        """Delete one pod whose container was restarted, unless it leads; True if one was."""
+        view = self.view()
+        leading = {view["group"]["masterPodUid"]}
+        leading |= {
+            pod["metadata"]["uid"]
+            for pod in self.quorum()
+            if pod["metadata"]["name"] == view["quorum"]["leaderName"]
+        }
+        for pod in (*self.brokers(), *self.quorum()):
+            if _restarts(pod) and pod["metadata"]["uid"] not in leading:
+                self._replace(pod)
+                return True
+        return False
+
+    def _replace(self, pod: Object) -> None:
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        self.kube.delete("pod", name)
+
+        def replaced() -> bool:
+            found = self.kube.get("pod", name)
+            return found is not None and found["metadata"]["uid"] != uid and is_ready(found)
+
+        wait_until(f"pod {name} is replaced", SETTLE_PATIENCE_S, replaced)
+
+
+def is_ready(pod: Object) -> bool:
+    """Whether the pod's Ready condition is True."""
+    conditions = pod["status"].get("conditions", ())
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def _restarts(pod: Object) -> int:
+    return sum(status["restartCount"] for status in pod["status"].get("containerStatuses", ()))
+
+
+def _settled(soak: Soak) -> bool:
+    state = soak.state()
+    return bool(
+        state["flowing"]
+        and state["group"]
+        and state["group"]["settled"]
+        and state["group"]["staleS"] < QUIET_S
+        and state["quorum"]
+        and state["quorum"]["whole"]
+    )
+
+
+def _gap_once_flowing(soak: Soak, since_s: float, stream: str) -> Gap | None:
+    state = soak.state()
+    flowing = state["flowing" if stream == "writes" else "commitsFlowing"]
+    if not flowing or state["nowS"] < since_s + QUIET_S:
+        return None
+    return soak.gap(since_s, stream)
