@@ -5,9 +5,11 @@ import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
@@ -18,9 +20,13 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * One Java client with its default settings, told what to do by arguments, telling what happened line by line:
- * {@code READY}, {@code ACK key queue offset millis}, {@code NACK status|error millis}, {@code MSG key queue offset body}.
+ * {@code READY}, {@code ACK key queue offset millis}, {@code NACK status|error millis}, {@code MSG key queue offset body},
+ * {@code WAIT error millis}, {@code END acknowledged refused}.
  */
 public final class Probe {
+    /** What the last send may take after SIGTERM: three attempts within the client's timeout of 3 s, and a reserve. */
+    private static final long LAST_SEND_MILLIS = 10_000;
+
     private Probe() {
     }
 
@@ -30,6 +36,9 @@ public final class Probe {
         switch (args[0]) {
             case "produce":
                 produce(nameServers, topic, Integer.parseInt(args[3]), Integer.parseInt(args[4]));
+                break;
+            case "soak":
+                soak(nameServers, topic, Integer.parseInt(args[3]));
                 break;
             case "lite-pull":
                 litePull(nameServers, topic, Integer.parseInt(args[3]));
@@ -44,30 +53,83 @@ public final class Probe {
 
     /** Sends {@code count} messages one after another, pausing {@code pauseMillis} after each. */
     private static void produce(String nameServers, String topic, int count, int pauseMillis) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer("interop-producer");
-        producer.setNamesrvAddr(nameServers);
-        producer.start();
-        say("READY");
+        DefaultMQProducer producer = producer(nameServers);
         for (int number = 0; number < count; number++) {
-            byte[] body = ("message " + number).getBytes(StandardCharsets.UTF_8);
-            Message message = new Message(topic, "TagA", "key-" + number, body);
-            try {
-                SendResult result = producer.send(message);
-                if (result.getSendStatus() == SendStatus.SEND_OK) {
-                    say("ACK " + result.getMsgId() + " " + result.getMessageQueue().getQueueId() + " "
-                        + result.getQueueOffset() + " " + millis());
-                } else {
-                    say("NACK " + result.getSendStatus() + " " + millis());
-                }
-            } catch (Exception error) {
-                say("NACK " + error.toString().replaceAll("\\s+", "_") + " " + millis());
-            }
+            String outcome = send(producer, topic, number);
+            say((outcome.startsWith("ACK ") ? outcome : "NACK " + outcome) + " " + millis());
             Thread.sleep(pauseMillis);
         }
         producer.shutdown();
     }
 
-    /** Receives {@code count} messages, and whatever else is there, with the consumer that pulls for its caller. */
+    /**
+     * Sends one message after another until SIGTERM, which ends it with status 0 after the message under way. What fails
+     * before the first acknowledgement is waiting for the topic, told at most once a second; what fails later counts.
+     */
+    private static void soak(String nameServers, String topic, int pauseMillis) throws Exception {
+        AtomicBoolean stopping = new AtomicBoolean();
+        Thread sender = Thread.currentThread();
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+            stopping.set(true);
+            try {
+                sender.join(LAST_SEND_MILLIS);
+            } catch (InterruptedException interrupted) {
+                Thread.currentThread().interrupt();
+            }
+            // Otherwise the status would be that of the signal.
+            Runtime.getRuntime().halt(sender.isAlive() ? 1 : 0);
+        }));
+        DefaultMQProducer producer = producer(nameServers);
+        long acknowledged = 0;
+        long refused = 0;
+        long toldMillis = millis() - 1000;
+        for (int number = 0; !stopping.get(); number++) {
+            String outcome = send(producer, topic, number);
+            long millis = millis();
+            if (outcome.startsWith("ACK ")) {
+                acknowledged++;
+                say(outcome + " " + millis);
+            } else if (acknowledged > 0) {
+                refused++;
+                say("NACK " + outcome + " " + millis);
+            } else if (millis - toldMillis >= 1000) {
+                toldMillis = millis;
+                say("WAIT " + outcome + " " + millis);
+            }
+            Thread.sleep(pauseMillis);
+        }
+        producer.shutdown();
+        say("END " + acknowledged + " " + refused);
+    }
+
+    private static DefaultMQProducer producer(String nameServers) throws MQClientException {
+        DefaultMQProducer producer = new DefaultMQProducer("interop-producer");
+        producer.setNamesrvAddr(nameServers);
+        producer.start();
+        say("READY");
+        return producer;
+    }
+
+    /** Sends one message; returns {@code ACK key queue offset}, or in one word what came instead. */
+    private static String send(DefaultMQProducer producer, String topic, int number) throws InterruptedException {
+        byte[] body = ("message " + number).getBytes(StandardCharsets.UTF_8);
+        try {
+            SendResult result = producer.send(new Message(topic, "TagA", "key-" + number, body));
+            if (result.getSendStatus() != SendStatus.SEND_OK) {
+                return result.getSendStatus().toString();
+            }
+            return "ACK " + result.getMsgId() + " " + result.getMessageQueue().getQueueId() + " " + result.getQueueOffset();
+        } catch (InterruptedException interrupted) {
+            throw interrupted;
+        } catch (Exception error) {
+            return error.toString().replaceAll("\\s+", "_");
+        }
+    }
+
+    /**
+     * Receives {@code count} messages, and then what else comes until there were three seconds of silence, with the
+     * consumer that pulls for its caller.
+     */
     private static void litePull(String nameServers, String topic, int count) throws Exception {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer("interop-lite-pull");
         consumer.setNamesrvAddr(nameServers);
@@ -76,12 +138,13 @@ public final class Probe {
         consumer.start();
         say("READY");
         int received = 0;
-        List<MessageExt> messages;
-        do {
-            messages = consumer.poll(1000);
+        int silentSeconds = 0;
+        while (received < count || silentSeconds < 3) {
+            List<MessageExt> messages = consumer.poll(1000);
             messages.forEach(Probe::sayMessage);
             received += messages.size();
-        } while (received < count || !messages.isEmpty());
+            silentSeconds = messages.isEmpty() ? silentSeconds + 1 : 0;
+        }
         consumer.commit();
         consumer.shutdown();
     }
@@ -116,6 +179,7 @@ public final class Probe {
             + new String(message.getBody(), StandardCharsets.UTF_8));
     }
 
+    /** CLOCK_MONOTONIC on Linux: comparable with that of other processes and containers on the same machine. */
     private static long millis() {
         return System.nanoTime() / 1_000_000;
     }
