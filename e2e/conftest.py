@@ -82,6 +82,12 @@ def kube(bare: Kube, report: Report) -> Kube:
 
 
 @pytest.fixture(scope="session")
+def image() -> str:
+    """The image under test, as the nodes know it."""
+    return IMAGE
+
+
+@pytest.fixture(scope="session")
 def workers(bare: Kube) -> list[str]:
     """The nodes that take pods, by name."""
     nodes = bare.list("nodes", "!node-role.kubernetes.io/control-plane")
