@@ -25,7 +25,10 @@ app.kubernetes.io/component: operator
 {{- define "gantry.rules" -}}
 - apiGroups: [mq.gantry.dev]
   resources: [controllergroups, brokergroups]
-  verbs: [get, list, watch, patch] # patch: its finalizer, where storage.whenDeleted is Delete
+  verbs: [list, watch]
+- apiGroups: [mq.gantry.dev]
+  resources: [brokergroups]
+  verbs: [patch] # the finalizer, where storage.whenDeleted is Delete
 - apiGroups: [mq.gantry.dev]
   resources: [controllergroups/status, brokergroups/status]
   verbs: [patch]
