@@ -1,4 +1,4 @@
-"""Evictions ask the disruption budget; pods are made up, so any server without nodes will do."""
+"""Evictions ask the disruption budget; the pods are made up, and no scheduler takes them."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def allows(count: int) -> Callable[[dict[str, Any] | None], bool]:
 
 async def pod(api: ContractApi, name: str) -> None:
     spec = {
+        "schedulerName": "nobody",  # or a kubelet would say that they are not Ready
         "automountServiceAccountToken": False,
         "containers": [{"name": "c", "image": "nowhere.invalid/none"}],
     }
