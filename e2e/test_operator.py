@@ -1,4 +1,4 @@
-"""The operator's replicas: one leads, the other follows it, and a leader that froze does no harm."""
+"""The operator's replicas: one leads, the other follows it, and a frozen leader does no harm."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def main() -> None:
         rewrite(Path(bundle) / "config.json", whole_bundle=True, missing=missing)
     elif "exec" in arguments and (process := option(arguments, "--process", "-p")):
         rewrite(Path(process), whole_bundle=False, missing=missing)
-    os.execvp("runc", ["runc", *arguments])  # noqa: S606, S607 - the runc of this host, as Docker's
+    os.execvp("runc", ["runc", *arguments])
 
 
 if __name__ == "__main__":
