@@ -19,9 +19,8 @@ from gantry_protocol.errors import GantryError
 
 from gantry_cli.admin import AdminClient
 from gantry_cli.bench.results import Line, line
-from gantry_cli.client.gaps import AckTimes
 from gantry_cli.client.session import session
-from gantry_cli.client.topics import create_topic
+from gantry_cli.trial.commits import Commits
 from gantry_cli.trial.load import Load, Pace
 from gantry_cli.trial.narrate import settled, whole
 from gantry_cli.trial.observer import Observer
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from gantry_cli.client.gaps import AckTimes
     from gantry_cli.client.ledger import Verdict
     from gantry_cli.client.session import Session
     from gantry_cli.trial.cluster import Cluster
@@ -41,7 +41,6 @@ PACE = Pace(lanes=4, interval_s=0.01)
 READY_PATIENCE_S = 60.0
 HEAL_PATIENCE_S = 60.0
 RESUME_PATIENCE_S = 30.0
-COMMIT_PAUSE_S = 0.01
 
 CASES = {
     "sigkill": "SIGKILL of the master's process",
@@ -177,9 +176,7 @@ class _Trial:
 
     async def _kill_controller_leader(self) -> float:
         """Commit metadata all the time, kill the leader, and measure the commits' gap."""
-        commits = AckTimes()
-        committing = asyncio.create_task(self._commit_forever(commits))
-        try:
+        async with Commits(self._client.routes, "bench-commits") as commits:
             await asyncio.sleep(QUIET_S)
             quorum = self._observer.quorum
             leader = quorum.leader_name if quorum is not None else None
@@ -187,25 +184,7 @@ class _Trial:
                 raise GantryError("No controller says who leads, so the leader cannot be killed.")
             killed_s = time.monotonic()
             await self._cluster.signal_pod(leader, signal.SIGKILL)
-            return await self._gap(commits, killed_s)
-        finally:
-            committing.cancel()
-            await asyncio.gather(committing, return_exceptions=True)
-
-    async def _commit_forever(self, commits: AckTimes) -> None:
-        """Change a topic again and again; each change is one entry of the controllers' log."""
-        number = 0
-        while True:
-            number += 1
-            try:
-                await create_topic(
-                    self._client.routes, "bench-commits", queues=1 + number % 2, cluster=None
-                )
-            except GantryError:
-                await asyncio.sleep(COMMIT_PAUSE_S)
-                continue
-            commits.add(time.monotonic())
-            await asyncio.sleep(COMMIT_PAUSE_S)
+            return await self._gap(commits.times, killed_s)
 
 
 async def _start(load: Load) -> None:

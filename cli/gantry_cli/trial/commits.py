@@ -1,0 +1,74 @@
+"""Committed metadata as a stream of its own: how long nothing could be committed.
+
+A topic is changed again and again; each change is one entry of the controllers' log, and the gaps
+between them are what a controllers' failover costs. What it refuses: to take a change for committed
+that was not answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from gantry_protocol.errors import GantryError
+
+from gantry_cli.client.gaps import AckTimes
+from gantry_cli.client.topics import create_topic
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from gantry_cli.client.routes import Routes
+
+PAUSE_S = 0.01
+
+
+class Commits:
+    """Changes `topic` all the time, from entering the context to leaving it.
+
+    Args:
+        routes: the name service.
+        topic: what is changed; nothing is sent to it.
+        keep_times: commits whose times are remembered; None: all.
+    """
+
+    def __init__(self, routes: Routes, topic: str, *, keep_times: int | None = None) -> None:
+        self.times = AckTimes(keep=keep_times)
+        self.last_trouble = ""  # the newest reason why a change was not committed
+        self._routes = routes
+        self._topic = topic
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._commit_forever())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def raise_if_broken(self) -> None:
+        """Raise what ended the stream, if it has ended with an error."""
+        task = self._task
+        if task is not None and task.done() and not task.cancelled() and task.exception():
+            task.result()
+
+    async def _commit_forever(self) -> None:
+        number = 0
+        while True:
+            number += 1
+            try:
+                await create_topic(self._routes, self._topic, queues=1 + number % 2, cluster=None)
+            except GantryError as error:
+                self.last_trouble = str(error)
+            else:
+                self.times.add(time.monotonic())
+            await asyncio.sleep(PAUSE_S)
