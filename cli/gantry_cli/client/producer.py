@@ -144,6 +144,10 @@ class Producer:
         """A new message with a unique key of its own."""
         return Message(topic, self._keys.next(time.time_ns() // 1_000_000), body, tags, keys)
 
+    def made(self, key: str) -> bool:
+        """Whether `key` is of a message of this producer."""
+        return self._keys.made(key)
+
     async def send(self, message: Message) -> SendResult:
         """Send `message` until it is acknowledged.
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
+from gantry_protocol.errors import WireError
 
 from gantry_cli.client.calls import Connections
 from gantry_cli.client.consumer import Consumer, Received, Start
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 BODY = b"x" * 64
 TOPIC_RETRY_S = 0.05
 LATE_DUPLICATES_S = 0.3
+FAILED_PAUSE_S = 1.0  # a broker that refuses for good would be asked as fast as it answers
 
 
 class Pace(msgspec.Struct, frozen=True):
@@ -40,17 +42,34 @@ class Pace(msgspec.Struct, frozen=True):
 
 
 class Load:
-    """Producers and a consumer on one topic, from `start` to `stop`.
+    """Producers and a consumer on one topic.
 
     Use as an async context manager: leaving it ends everything, whatever happened.
+
+    Args:
+        name_servers: whom to ask for routes.
+        topic: where to send; it is created, or changed to `queues` queues.
+        pace: how much is sent.
+        queues: of the topic.
+        keep_messages: settled messages that the ledger remembers one by one; None: all.
+        keep_times: acknowledgements whose times are remembered; None: all.
     """
 
     def __init__(
-        self, name_servers: Sequence[str], topic: str, *, pace: Pace, queues: int = 4
+        self,
+        name_servers: Sequence[str],
+        topic: str,
+        *,
+        pace: Pace,
+        queues: int = 4,
+        keep_messages: int | None = None,
+        keep_times: int | None = None,
     ) -> None:
-        self.ledger = Ledger()
-        self.acks = AckTimes()
+        self.ledger = Ledger(keep=keep_messages)
+        self.acks = AckTimes(keep=keep_times)
         self.last_trouble = ""  # the newest reason why a message was not acknowledged
+        self.sending = True  # whether lanes may start messages, as soon as there is a topic
+        self.started = False  # there is a topic
         self._topic = topic
         self._pace = pace
         self._queues = queues
@@ -74,7 +93,6 @@ class Load:
             group="gantry-trial",
             start=Start.EARLIEST,
         )
-        self._sending = asyncio.Event()
         self._received = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._lanes: list[asyncio.Task[None]] = []
@@ -100,15 +118,24 @@ class Load:
     async def start(self) -> None:
         """Create the topic as soon as the name service takes it, then send and consume."""
         await self._create_topic()
-        self._sending.set()
-        self._lanes = [asyncio.create_task(self._send_forever()) for _ in range(self._pace.lanes)]
+        self.started = True
         self._tasks = [asyncio.create_task(self._consumer.run())]
+        if self.sending:
+            self._fill_lanes()
 
     async def finish_sending(self, patience_s: float) -> None:
         """Start no further message and wait for the ones under way, at most `patience_s`."""
-        self._sending.clear()
+        self.sending = False
         if self._lanes:
             await asyncio.wait(self._lanes, timeout=patience_s)
+
+    def resume_sending(self) -> None:
+        """Send again after `finish_sending`; harmless while sending. The pause is no gap."""
+        if not self.sending:
+            self.acks.interrupt()
+        self.sending = True
+        if self.started:
+            self._fill_lanes()
 
     async def finish_consuming(self, patience_s: float) -> None:
         """Wait until everything acknowledged was consumed, at most `patience_s`.
@@ -140,14 +167,20 @@ class Load:
                 await self._routes.fetch(self._topic)
             except TopicNotFoundError as error:  # committed, but no group has a master yet
                 self.last_trouble = str(error)
-            except NameServiceError as error:
+            except (NameServiceError, WireError) as error:
                 self.last_trouble = str(error)
             else:
                 return
             await asyncio.sleep(TOPIC_RETRY_S)
 
+    def _fill_lanes(self) -> None:
+        """Replace the lanes that came to their end; one that broke stays, to be told of."""
+        self._lanes = [lane for lane in self._lanes if not _ended_well(lane)]
+        missing = self._pace.lanes - len(self._lanes)
+        self._lanes += [asyncio.create_task(self._send_forever()) for _ in range(missing)]
+
     async def _send_forever(self) -> None:
-        while self._sending.is_set():
+        while self.sending:
             message = self._producer.message(self._topic, BODY)
             self.ledger.sent(message.key)
             try:
@@ -155,12 +188,18 @@ class Load:
             except SendFailedError as error:
                 self.last_trouble = str(error)
                 self.ledger.give_up(message.key)
+                await asyncio.sleep(FAILED_PAUSE_S)
                 continue
             self.ledger.acknowledge(message.key, result.position)
             self.acks.add(time.monotonic())
             await asyncio.sleep(self._pace.interval_s)
 
     async def _on_received(self, received: Received) -> None:
-        self.ledger.consume(received.key, received.position)
+        ours = self._producer.made(received.key)
+        self.ledger.consume(received.key, received.position, ours=ours)
         self._consumer.done(received.position)
         self._received.set()
+
+
+def _ended_well(task: asyncio.Task[None]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None

@@ -15,6 +15,7 @@ from gantry_protocol.records.layout import Host, pack_host, unpack_host
 
 _OFFSET = struct.Struct(">q")
 _TAIL = struct.Struct(">HIIH")  # process id, loader hash, ms since the month began, counter
+_START = struct.Struct(">HI")  # the part of the tail that one start of a process keeps
 
 
 def offset_msg_id(host: str, port: int, physical_offset: int) -> str:
@@ -51,6 +52,11 @@ class UniqueKeys:
         self._process = os.getpid() & 0xFFFF
         self._loader = secrets.randbits(32) if loader_hash is None else loader_hash
         self._counter = 0
+
+    def made(self, key: str) -> bool:
+        """Whether ``key`` is one of these: by address, process and loader hash."""
+        start = self._head + _START.pack(self._process, self._loader)
+        return key.startswith(start.hex().upper())
 
     def next(self, now_ms: int) -> str:
         """The key for a message that arrived at ``now_ms``; 65,536 per millisecond differ."""
