@@ -46,6 +46,12 @@ COMMANDS = (
         MESSAGES,
     ),
     Entry(
+        "soak",
+        "gantry_cli.commands.soak:soak",
+        "Send and consume for as long as you like, then say what was kept.",
+        MESSAGES,
+    ),
+    Entry(
         "controller",
         "gantry_cli.commands.controller:controller",
         "Run one member of a controller quorum.",

@@ -1,0 +1,119 @@
+"""A soak as a process: opens its parts, serves or prints, and ends with an account."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+from gantry_protocol.hosts import join_address
+from gantry_protocol.process import log
+
+from gantry_cli.admin import AdminClient
+from gantry_cli.client.session import session
+from gantry_cli.soak.api import server
+from gantry_cli.soak.soak import Soak
+from gantry_cli.soak.views import Outcome, line
+from gantry_cli.trial.commits import Commits
+from gantry_cli.trial.load import Load, Pace
+from gantry_cli.trial.observer import Observer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from gantry_cli.target import Admin
+
+STEP_S = 1.0
+END_PATIENCE_S = 20.0  # below the 30 s that Kubernetes gives a pod
+KEEP_MESSAGES = 200_000  # about 100 MB; at 400 messages a second the last eight minutes
+KEEP_TIMES = 1_000_000
+
+_log = log.get("soak")
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What is to be done.
+
+    Attributes:
+        name_servers: whom to ask for routes.
+        topic: where to send.
+        pace: how much is sent.
+        queues: of the topic.
+        duration_s: None: until told to stop.
+        metadata: commit topic changes all the time.
+        admin: the controllers; None: nobody is watched.
+        group: what is watched there.
+        http: host and port; None: no HTTP.
+    """
+
+    name_servers: tuple[str, ...]
+    topic: str
+    pace: Pace
+    queues: int
+    duration_s: float | None
+    metadata: bool
+    admin: Admin | None
+    group: str | None
+    http: tuple[str, int] | None
+
+
+async def run(plan: Plan, stop: asyncio.Event, show: Callable[[str], None] | None) -> Outcome:
+    """Soak until `stop`, the plan's end, or, with nobody to ask for it, a break of the soak itself.
+
+    Args:
+        plan: what is to be done.
+        stop: ends it in order.
+        show: told a line every second; None: nobody looks.
+    """
+    async with AsyncExitStack() as stack:
+        soak = await _open(plan, stack)
+        if plan.http is not None:
+            http = server(soak)
+            host, port = plan.http
+            port = await http.start(host, port)
+            stack.push_async_callback(http.stop)
+            _log.info("serving", http=join_address(host, port))
+        end_s = None if plan.duration_s is None else time.monotonic() + plan.duration_s
+        while not stop.is_set() and (plan.http is not None or soak.error is None):
+            left_s = STEP_S if end_s is None else end_s - time.monotonic()
+            if left_s <= 0:
+                break
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), min(STEP_S, left_s))
+            if show is not None:
+                show(line(soak.state(), soak.longest_gap_ms))
+        return await soak.finish(END_PATIENCE_S)
+
+
+async def _open(plan: Plan, stack: AsyncExitStack) -> Soak:
+    commits = observer = None
+    if plan.admin is not None and plan.group is not None:
+        admin = await stack.enter_async_context(
+            AdminClient(plan.admin.controllers, plan.admin.token)
+        )
+        observer = await stack.enter_async_context(
+            Observer(admin, plan.group, lambda what: _log.info("group", what=what), _no_pods)
+        )
+    load = await stack.enter_async_context(
+        Load(
+            plan.name_servers,
+            plan.topic,
+            pace=plan.pace,
+            queues=plan.queues,
+            keep_messages=KEEP_MESSAGES,
+            keep_times=KEEP_TIMES,
+        )
+    )
+    if plan.metadata:
+        client = await stack.enter_async_context(session(plan.name_servers))
+        commits = await stack.enter_async_context(
+            Commits(client.routes, f"{plan.topic}-commits", keep_times=KEEP_TIMES)
+        )
+    return await stack.enter_async_context(Soak(load, commits=commits, observer=observer))
+
+
+async def _no_pods() -> Mapping[str, str]:
+    """Pods are told by uid: a soak has no access to the API server."""
+    return {}
