@@ -25,6 +25,23 @@ demo: venv ## start a cluster, kill its master under load, show what happened
 bench: venv ## the client's write gap, RUNS times per kind of failure (default 20)
 	@$(BIN)/gantry bench failover --runs $(RUNS)
 
+## On a real cluster
+.PHONY: cluster-up
+cluster-up: ## a kind cluster on this machine, with Docker and node image if they are missing
+	@e2e/cluster/up.sh
+
+.PHONY: cluster-down
+cluster-down: ## remove that cluster; built images stay in the cache
+	@e2e/cluster/down.sh
+
+.PHONY: image
+image: ## build the image gantry:dev, and load it into the cluster if one runs
+	@e2e/cluster/image.sh
+
+.PHONY: e2e
+e2e: venv ## Helm, failures and their gaps, seen from pods outside the group; writes build/e2e/report.md
+	@e2e/run.sh
+
 ## Work on it
 .PHONY: venv
 venv: ## make .venv, or bring it up to date

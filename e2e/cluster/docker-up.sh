@@ -21,6 +21,7 @@ fi
 
 start_docker() {
     setsid dockerd >"$LOG_DIR/dockerd.log" 2>&1 </dev/null &
+    echo $! >"$DOCKERD_PID" # down.sh ends what was started here
     for _ in $(seq 60); do
         docker info >/dev/null 2>&1 && return
         sleep 0.5

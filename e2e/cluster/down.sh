@@ -9,3 +9,14 @@ fi
 docker network inspect kind >/dev/null 2>&1 && docker network rm kind >/dev/null 2>&1 || true
 
 "$CLUSTER_DIR/guard.sh" off
+
+# A Docker engine that docker-up.sh started goes too, unless somebody else uses it by now.
+if [[ -f $DOCKERD_PID && -z $(docker ps -q) ]]; then
+    pid=$(<"$DOCKERD_PID")
+    stop_docker() {
+        kill "$pid"
+        while kill -0 "$pid" 2>/dev/null; do sleep 0.2; done
+    }
+    [[ $(cat "/proc/$pid/comm" 2>/dev/null) != dockerd ]] || step "stop Docker" timeout 60 bash -c "$(declare -f stop_docker); pid=$pid; stop_docker"
+    rm -f "$DOCKERD_PID"
+fi

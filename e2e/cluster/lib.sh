@@ -11,9 +11,12 @@ source "$CLUSTER_DIR/versions.env"
 CACHE_DIR=${GANTRY_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/gantry}/cluster
 BIN_DIR=$CACHE_DIR/bin
 LOG_DIR=$CACHE_DIR/log
+DOCKERD_PID=$CACHE_DIR/dockerd.pid
 mkdir -p "$BIN_DIR" "$LOG_DIR"
 export PATH=$BIN_DIR:$PATH
 export KUBECONFIG=${GANTRY_KUBECONFIG:-$CACHE_DIR/kubeconfig}
+
+FREE_GIB_MIN=12 # node image, its build cache and three nodes take about 8
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "error: $*"; exit 1; }

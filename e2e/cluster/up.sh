@@ -2,12 +2,8 @@
 # Brings the test cluster up: Docker, node image, kind cluster, pod network. Does nothing where it already runs.
 source "$(dirname "$0")/lib.sh"
 
-FREE_GIB_MIN=12 # node image, its build cache and three nodes take about 8
-free_gib=$(df --output=avail -BG "$CACHE_DIR" | tail -n 1 | tr -dc 0-9)
-(( free_gib >= FREE_GIB_MIN )) || die "the test cluster needs $FREE_GIB_MIN GiB of free disk, $CACHE_DIR has $free_gib GiB"
-
 say "test cluster $CLUSTER_NAME:"
-"$CLUSTER_DIR/docker-up.sh"
+reason=$("$CLUSTER_DIR/possible.sh") || die "$reason"
 "$CLUSTER_DIR/binaries.sh" tools
 "$CLUSTER_DIR/node-image.sh"
 if ! command -v kubectl >/dev/null; then "$CLUSTER_DIR/binaries.sh" node; fi

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# The whole end-to-end run: cluster, images, the API contract on the real API server, the scenarios, the report.
+# The cluster stays for the next run; e2e/cluster/down.sh removes it. Arguments go to pytest, for example -k paused.
+source "$(dirname "$0")/cluster/lib.sh"
+cd "$ROOT_DIR"
+export CLUSTER_NAME GANTRY_E2E_IMAGE=$IMAGE
+
+"$CLUSTER_DIR/up.sh"
+"$CLUSTER_DIR/image.sh"
+GANTRY_E2E_JAVA_IMAGE=$("$CLUSTER_DIR/java-image.sh")
+export GANTRY_E2E_JAVA_IMAGE
+
+say "API contract:"
+GANTRY_CONTRACT_KUBECONFIG=$KUBECONFIG .venv/bin/python -m pytest -q tests/integration/api_contract
+say "scenarios:"
+.venv/bin/python -m pytest -v -s e2e "$@"
