@@ -21,7 +21,7 @@ find /usr/local/share/ca-certificates -name '*.crt' -exec cp -L {} "$CONTEXT/ca/
 
 inputs=$({ docker image inspect -f '{{.Id}}' "$BASE"; cd "$CONTEXT" && find . -type f -exec sha256sum {} + | sort; } | sha256sum | cut -d' ' -f1)
 built() { [[ $(docker image inspect -f "{{index .Config.Labels \"$LABEL\"}}" "$IMAGE" 2>/dev/null) == "$inputs" ]]; }
-built || step "build $IMAGE" env DOCKER_BUILDKIT=0 docker build -q --network host --build-arg BASE_IMAGE="$BASE" --label "$LABEL=$inputs" -t "$IMAGE" "$CONTEXT"
+built || step "build $IMAGE" docker build -q --network host --build-arg BASE_IMAGE="$BASE" --label "$LABEL=$inputs" -t "$IMAGE" "$CONTEXT"
 
 # A node's containerd knows an image by its name and by its id; both must stand for the same content.
 id=$(docker image inspect -f '{{.Id}}' "$IMAGE")
