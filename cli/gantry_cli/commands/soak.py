@@ -85,6 +85,14 @@ Examples:
     help="End after so many seconds. [default: at SIGTERM or Ctrl-C]",
 )
 @click.option(
+    "--patience",
+    "patience_s",
+    default=20.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="Seconds to wait at the end for what is under way; then it counts as lost.",
+)
+@click.option(
     "--metadata",
     is_flag=True,
     help="Also change the topic TOPIC-commits all the time, to see when nothing can be committed.",
@@ -118,6 +126,7 @@ def soak(
     interval_ms: float,
     queues: int,
     duration_s: float | None,
+    patience_s: float,
     metadata: bool,
     controllers: str | None,
     token_file: Path | None,
@@ -148,6 +157,7 @@ def soak(
         pace=Pace(lanes, interval_ms / 1000.0),
         queues=queues,
         duration_s=duration_s,
+        patience_s=patience_s,
         metadata=metadata,
         admin=admin,
         group=group,

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from gantry_cli.target import Admin
 
 STEP_S = 1.0
-END_PATIENCE_S = 20.0  # below the 30 s that Kubernetes gives a pod
 KEEP_MESSAGES = 200_000  # about 100 MB; at 400 messages a second the last eight minutes
 KEEP_TIMES = 1_000_000
 
@@ -42,6 +41,7 @@ class Plan(msgspec.Struct, frozen=True):
         pace: how much is sent.
         queues: of the topic.
         duration_s: None: until told to stop.
+        patience_s: for the last messages, at the end.
         metadata: commit topic changes all the time.
         admin: the controllers; None: nobody is watched.
         group: what is watched there.
@@ -53,6 +53,7 @@ class Plan(msgspec.Struct, frozen=True):
     pace: Pace
     queues: int
     duration_s: float | None
+    patience_s: float
     metadata: bool
     admin: Admin | None
     group: str | None
@@ -84,7 +85,7 @@ async def run(plan: Plan, stop: asyncio.Event, show: Callable[[str], None] | Non
                 await asyncio.wait_for(stop.wait(), min(STEP_S, left_s))
             if show is not None:
                 show(line(soak.state(), soak.longest_gap_ms))
-        return await soak.finish(END_PATIENCE_S)
+        return await soak.finish(plan.patience_s)
 
 
 async def _open(plan: Plan, stack: AsyncExitStack) -> Soak:

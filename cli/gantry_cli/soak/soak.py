@@ -53,7 +53,7 @@ class Soak:
         self.commits = commits
         self.observer = observer
         self._starting: asyncio.Task[None] | None = None
-        self._counting = asyncio.Lock()
+        self._finishing = False
 
     async def __aenter__(self) -> Self:
         self._starting = asyncio.create_task(self.load.start())
@@ -129,19 +129,20 @@ class Soak:
 
         Waits at most `patience_s` for both. Commits go on: they are no messages.
         """
-        async with self._counting:
-            deadline = time.monotonic() + patience_s
-            await self.load.finish_sending(patience_s)
-            await self.load.finish_consuming(max(0.0, deadline - time.monotonic()))
-            verdict = self.load.ledger.verdict()
-            return Count(verdict, verdict.clean, self.load.ledger.outstanding())
+        deadline = time.monotonic() + patience_s
+        await self.load.finish_sending(patience_s)
+        await self.load.finish_consuming(max(0.0, deadline - time.monotonic()))
+        verdict = self.load.ledger.verdict()
+        return Count(verdict, verdict.clean, self.load.ledger.outstanding())
 
     def resume(self) -> None:
-        """Send again."""
-        self.load.resume_sending()
+        """Send again, unless the last count is under way."""
+        if not self._finishing:
+            self.load.resume_sending()
 
     async def finish(self, patience_s: float) -> Outcome:
         """Pause for the last time; the account of the whole soak."""
+        self._finishing = True
         count = await self.pause(patience_s)
         return outcome_of(
             count,
@@ -149,7 +150,15 @@ class Soak:
             conflicts=self._conflicts,
             longest_gap_ms=self.longest_gap_ms,
             error=self.error,
+            unseen=self._unseen,
         )
+
+    @property
+    def _unseen(self) -> str | None:
+        """Why the group that should be watched was never seen; None: it was, or none should be."""
+        if self.observer is None or self.observer.group is not None:
+            return None
+        return self.observer.last_trouble or "The controllers did not answer in time."
 
     @property
     def _conflicts(self) -> list[int]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from gantry_cli.client.gaps import Gap
     from gantry_cli.client.ledger import Verdict
 
+QUIET_S = 2.0  # without an acknowledgement people want to know why
+
 
 class _View(msgspec.Struct, frozen=True, rename="camel"):
     """Something that is sent."""
@@ -113,7 +115,7 @@ class Count(_View, frozen=True):
 
 
 class Outcome(_View, frozen=True):
-    """The account at the end; `reasons` holds a sentence for each broken promise, `clean` none."""
+    """The account at the end: a sentence for each broken promise; `clean` means that none was."""
 
     verdict: Verdict
     clean: bool
@@ -131,9 +133,22 @@ def outcome_of(
     conflicts: list[int],
     longest_gap_ms: float | None,
     error: str | None,
+    unseen: str | None,
 ) -> Outcome:
-    """Judge the last count of a soak, and what was noticed besides."""
+    """Judge the last count of a soak, and what was noticed besides.
+
+    Args:
+        count: of everything that was sent and consumed.
+        illegal_offsets: how often the consumer was told that its offset is not legal.
+        conflicts: epochs with two masters.
+        longest_gap_ms: for the record; a gap breaks no promise.
+        error: what broke the soak itself; None: nothing.
+        unseen: why the watched group was never seen: nobody can say then who was master; None: it
+            was seen, or is not watched.
+    """
     found = _reasons(count.verdict, illegal_offsets, conflicts, error)
+    if unseen is not None:
+        found.append(f"Nothing was heard of the watched group. {unseen}")
     return Outcome(
         verdict=count.verdict,
         clean=not found,
@@ -209,10 +224,12 @@ def sentence(outcome: Outcome) -> str:
 
 def line(state: State, longest_gap_ms: float | None) -> str:
     """What a terminal is shown every second."""
+    trouble = state.error or state.last_trouble or "no answer yet"
+    if not state.started:
+        return f"waiting for the topic: {trouble}"
     gap = "-" if longest_gap_ms is None else f"{longest_gap_ms:.0f} ms"
     text = f"{state.acknowledged} acknowledged, {state.consumed} consumed, longest gap {gap}"
-    if not state.started:
-        return f"waiting for the topic: {state.last_trouble or 'nobody answered yet'}"
-    if state.flowing:
-        return text
-    return f"{text}, not flowing: {state.last_trouble or 'no answer yet'}"
+    if state.last_ack_s is None:
+        return f"{text}; {trouble}"
+    quiet_s = state.now_s - state.last_ack_s
+    return text if quiet_s < QUIET_S else f"{text}; nothing for {quiet_s:.0f} s: {trouble}"

@@ -50,6 +50,7 @@ class Observer:
         self.group: GroupView | None = None
         self.quorum: QuorumView | None = None
         self.history = MasterHistory()
+        self.last_trouble = ""  # the newest reason why the controllers told nothing
         self._admin = admin
         self._name = name
         self._tell = tell
@@ -115,8 +116,12 @@ class Observer:
             try:
                 groups = await self._admin.groups()
                 self.quorum = await self._admin.leader() or self.quorum
-            except GantryError:  # shown by its age
+            except GantryError as error:  # shown by its age
+                self.last_trouble = str(error)
                 groups = []
+            else:
+                if all(group.name != self._name for group in groups):
+                    self.last_trouble = f"The controllers know no group {self._name!r}."
             for group in groups:
                 if group.name == self._name:
                     self._take(await self._with_pod_names(group))

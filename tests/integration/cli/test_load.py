@@ -12,51 +12,17 @@ import pytest
 from gantry_cli.client.ledger import Verdict
 from gantry_cli.trial.load import Load, Pace
 from gantry_protocol.codes import RequestCode
-from gantry_protocol.command import RemotingCommand
-from gantry_protocol.errors import RemotingError
-from gantry_protocol.remoting.connection import Connection
-from gantry_protocol.remoting.server import RemotingServer
 from support.fake_group import (
-    FakeGroup,
     Fault,
     acknowledge_only,
     lose_answer,
     refuse,
     store_twice,
 )
+from support.served_group import ServedGroup
 
 SEND = RequestCode.SEND_MESSAGE_V2
 ENOUGH = 40
-
-
-class ServedGroup:
-    """A group in memory behind a real socket; a fault that raises cuts the connection."""
-
-    def __init__(self) -> None:
-        self.group = FakeGroup(queues=2, topics=())
-        self._server = RemotingServer(self._handle)
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def start(self) -> None:
-        port = await self._server.start("127.0.0.1", 0)
-        self.group.address = f"127.0.0.1:{port}"
-
-    async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._server.stop(grace_s=0)
-
-    def _handle(self, conn: Connection, command: RemotingCommand) -> None:
-        task = asyncio.create_task(self._answer(conn, command))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _answer(self, conn: Connection, command: RemotingCommand) -> None:
-        try:
-            conn.reply(command, await self.group.call("", command, 1))
-        except RemotingError:
-            conn.close()
 
 
 @pytest.fixture
