@@ -93,6 +93,19 @@ def test_help_groups_commands_and_gives_examples() -> None:
             "No name server answers at 127.0.0.1:1",
         ),
         (["topics", "list", "--nameserver", "127.0.0.1:x"], "127.0.0.1:x"),
+        (["soak", "t", "--group", "orders"], "missing: --controllers, --admin-token-file."),
+        (["soak", "t", "--controllers", "c:1", "--group", "g"], "missing: --admin-token-file."),
+        (
+            [
+                *("soak", "t", "--nameserver", "127.0.0.1:1", "--group", "g"),
+                *("--controllers", "c:1", "--admin-token-file", "/does/not/exist"),
+            ],
+            "/does/not/exist cannot be read",
+        ),
+        (["soak", "t", "--http", "8080"], "write HOST:PORT"),
+        (["soak", "t", "--http", "127.0.0.1:65536"], "write HOST:PORT"),
+        (["soak", "t", "--duration", "0"], "--duration"),
+        (["soak", "t", "--lanes", "0"], "--lanes"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

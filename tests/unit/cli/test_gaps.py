@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gantry_cli.client.gaps import AckTimes
+from gantry_cli.client.gaps import AckTimes, Gap
 
 
 def times(*seconds: float) -> AckTimes:
@@ -58,3 +58,42 @@ def test_flowing_needs_acknowledgements_all_the_time() -> None:
     assert times(0.1, 0.3, 0.6, 0.9).flowing(1.0, for_s=1.0)
     assert not times(0.1, 0.3, 0.6).flowing(1.0, for_s=1.0)
     assert not times(0.1, 0.2, 0.9, 0.95).flowing(1.0, for_s=1.0)
+
+
+def test_bounded_times_keep_the_newest_and_the_longest_gap_ever() -> None:
+    acks = AckTimes(keep=3)
+    for second in (0.0, 5.0, 5.1, 5.2, 5.4, 5.5):
+        acks.add(second)
+    assert len(acks) == 3
+    assert acks.last_s == 5.5
+    assert acks.longest_ever == Gap(0.0, 5.0)
+    assert acks.longest(since_s=1.0) == Gap(0.0, 5.0)
+    assert acks.longest(since_s=5.3) == Gap(5.2, 5.4)
+    assert acks.longest(since_s=0.0, until_s=4.0) == Gap(0.0, 5.0)
+
+
+def test_longest_gap_ever_answers_only_for_its_time() -> None:
+    acks = AckTimes(keep=3)
+    for second in (0.0, 0.1, 0.2, 5.0, 5.1, 5.2, 5.3):
+        acks.add(second)
+    assert acks.longest(since_s=0.0, until_s=0.15) is None  # forgotten
+    assert acks.longest(since_s=6.0) is None
+
+
+def test_own_pause_is_no_gap() -> None:
+    acks = times(0.0, 0.1, 0.4)
+    acks.interrupt()
+    acks.interrupt()
+    acks.add(9.0)
+    assert acks.longest(since_s=0.0) == acks.longest_ever == Gap(0.1, 0.4)
+    assert acks.longest(since_s=0.5) is None
+    acks.add(9.2)
+    assert acks.longest(since_s=0.5) == Gap(9.0, 9.2)
+
+
+def test_pause_before_the_first_acknowledgement_is_none() -> None:
+    acks = AckTimes()
+    acks.interrupt()
+    for second in (1.0, 3.0):
+        acks.add(second)
+    assert acks.longest_ever == Gap(1.0, 3.0)

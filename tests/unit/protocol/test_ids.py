@@ -40,3 +40,12 @@ def test_unique_keys_have_upstreams_form_and_differ() -> None:
 
 def test_unique_keys_of_an_ipv6_host_are_longer() -> None:
     assert len(UniqueKeys("::1").next(0)) == 56
+
+
+def test_keys_tell_whose_they_are() -> None:
+    """Of two starts with one address and process id, as containers have, each knows its own."""
+    first, second = UniqueKeys("10.0.0.1", loader_hash=1), UniqueKeys("10.0.0.1", loader_hash=2)
+    assert first.made(first.next(1_700_000_000_123))
+    assert first.made(first.next(1_800_000_000_000))
+    assert not first.made(second.next(1_700_000_000_123))
+    assert not first.made("")
