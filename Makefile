@@ -30,6 +30,10 @@ bench: venv ## the client's write gap, RUNS times per kind of failure (default 2
 cluster-up: ## a kind cluster on this machine, with Docker and node image if they are missing
 	@e2e/cluster/up.sh
 
+.PHONY: demo-kind
+demo-kind: venv ## the demonstration on that cluster: Helm, a killed master, a hand-over, the account
+	@e2e/demo.sh
+
 .PHONY: cluster-down
 cluster-down: ## remove that cluster; built images stay in the cache
 	@e2e/cluster/down.sh

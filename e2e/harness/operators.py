@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from harness.installation import NAMESPACE
 from harness.waiting import wait_until
 
 if TYPE_CHECKING:
     from harness.kube import Kube, Object
 
-NAMESPACE = "gantry"
 DEPLOYMENT = "gantry-operator"
 LEASE = "gantry-operator"
 SELECTOR = "app.kubernetes.io/name=gantry,app.kubernetes.io/component=operator"

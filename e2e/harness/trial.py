@@ -83,7 +83,8 @@ class Trial:
             TimeoutError: writes did not resume, or the group did not heal.
         """
         gaps: dict[Figure, list[float]] = {figure: [] for figure in figures}
-        for _ in range(runs):
+        print(f"\n{scenario}:", flush=True)
+        for run in range(runs):
             self.settle()
             try:
                 struck_s = fault(self)
@@ -92,6 +93,8 @@ class Trial:
             finally:
                 if heal is not None:
                     heal(self)
+            told = ", ".join(f"{figure.measured} {gaps[figure][-1]:.0f} ms" for figure in figures)
+            print(f"  run {run + 1} of {runs}: {told}", flush=True)
         self.settle()
         account = self.account()
         for number, figure in enumerate(figures):

@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# The demonstration on a real cluster: brings it up, builds and loads the image, and plays demo.py.
+source "$(dirname "$0")/cluster/lib.sh"
+cd "$ROOT_DIR"
+export CLUSTER_NAME GANTRY_E2E_IMAGE=$IMAGE
+
+"$CLUSTER_DIR/up.sh"
+"$CLUSTER_DIR/image.sh"
+.venv/bin/python e2e/demo.py

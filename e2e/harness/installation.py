@@ -1,0 +1,77 @@
+"""Gantry on the test cluster, installed as a user does it: Helm, then one `kubectl apply`."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from harness.kube import Kube
+from harness.node import thaw
+from harness.shell import run
+from harness.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMESPACE = "gantry"
+RELEASE = "gantry"
+CONTROLLERS = "gantry"
+GROUP = "orders"
+IMAGE = os.environ.get("GANTRY_E2E_IMAGE", "gantry:dev")
+CLUSTER = os.environ.get("CLUSTER_NAME", "gantry")
+CRDS = ("brokergroups.mq.gantry.dev", "controllergroups.mq.gantry.dev")
+INSTALL_PATIENCE_S = 120.0
+DELETE_PATIENCE_S = 120.0
+
+
+def connect() -> Kube:
+    """The cluster that KUBECONFIG names, with the namespace of the installation.
+
+    Raises:
+        LookupError: KUBECONFIG is not set.
+    """
+    kubeconfig = os.environ.get("KUBECONFIG")
+    if not kubeconfig:
+        raise LookupError("KUBECONFIG is not set; use make e2e, or source e2e/cluster/lib.sh")
+    return Kube(Path(kubeconfig), NAMESPACE)
+
+
+def thaw_nodes() -> None:
+    """Let every node run that an interrupted test left frozen."""
+    for node in run("kind", "get", "nodes", "--name", CLUSTER).split():
+        thaw(node)
+
+
+def workers(kube: Kube) -> list[str]:
+    """The nodes that take pods, by name."""
+    nodes = kube.list("nodes", "!node-role.kubernetes.io/control-plane")
+    return sorted(node["metadata"]["name"] for node in nodes)
+
+
+def install(kube: Kube) -> float:
+    """Install the chart and apply the example; seconds until its group is Available."""
+    began_s = time.monotonic()
+    repository, _, tag = IMAGE.rpartition(":")
+    run(
+        *("helm", "upgrade", "--install", RELEASE, str(ROOT / "charts" / "gantry")),
+        *(f"--kubeconfig={kube.kubeconfig}", "--namespace", NAMESPACE, "--create-namespace"),
+        *("--set", f"image.repository={repository},image.tag={tag}"),
+    )
+    kube.apply_file(ROOT / "examples" / "brokergroup.yaml")
+    kube.wait_for("brokergroup", GROUP, "Available", INSTALL_PATIENCE_S)
+    return time.monotonic() - began_s
+
+
+def remove(kube: Kube) -> None:
+    """Remove release, groups, volumes and definitions, whatever an earlier run left."""
+    run(
+        *("helm", "uninstall", RELEASE, f"--kubeconfig={kube.kubeconfig}"),
+        *("--namespace", NAMESPACE, "--ignore-not-found"),
+    )
+    kube.ctl(*("delete", "namespace", NAMESPACE, "--ignore-not-found"), timeout_s=DELETE_PATIENCE_S)
+    for definition in CRDS:
+        kube.delete("crd", definition)
+    wait_until(
+        "the definitions of an earlier run are gone",
+        DELETE_PATIENCE_S,
+        lambda: not any(kube.get("crd", definition) for definition in CRDS),
+    )
