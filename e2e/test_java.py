@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,8 +29,9 @@ CONSUME_PATIENCE_S = 180.0
 
 @pytest.fixture(scope="module")
 def image() -> str:
-    """The image of the Java clients, built and loaded into the nodes if need be."""
-    return run(str(SCRIPT), timeout_s=IMAGE_PATIENCE_S).strip()
+    """The image of the Java clients; `make e2e` has loaded it, else this does."""
+    loaded = os.environ.get("GANTRY_E2E_JAVA_IMAGE")
+    return loaded or run(str(SCRIPT), timeout_s=IMAGE_PATIENCE_S).strip()
 
 
 @pytest.fixture
