@@ -241,6 +241,18 @@ async def test_lost_answers_break_no_promise(served: ServedGroup) -> None:
     assert "gantry_soak_lost_answers_total 0.0" not in figures
 
 
+async def test_what_another_run_left_in_the_topic_does_not_count(served: ServedGroup) -> None:
+    for _ in range(2):
+        async with soaking(served.group.address) as soak:
+            await soak.more()
+            code, outcome, said = await soak.end()
+        assert code == 0, said
+        verdict = outcome["verdict"]
+        assert verdict["acknowledged"] == verdict["consumed"]
+        assert verdict["late"] == 0
+    assert sum(map(len, served.group.logs.values())) > verdict["acknowledged"]
+
+
 async def test_nothing_acknowledged_is_no_success(served: ServedGroup) -> None:
     async with soaking("127.0.0.1:1") as soak:
         state = await soak.until(lambda state: state["lastTrouble"] != "")
