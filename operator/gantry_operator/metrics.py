@@ -31,7 +31,9 @@ class Metrics:
 
     def _reconciling(self) -> None:
         self.reconciles = self._counter(
-            "reconciles", "Reconciles by kind and result (ok, retry, bug).", ("kind", "result")
+            "reconciles",
+            "Reconciles by kind and result (ok, retry, ending, bug).",
+            ("kind", "result"),
         )
         self.seconds = Histogram(
             "gantry_operator_reconcile_seconds",

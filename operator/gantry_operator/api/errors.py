@@ -33,6 +33,10 @@ class Denied(ApiError):  # noqa: N818 -- a plain word reads better where it is c
     """401 or 403: the operator's rights do not cover the request, or its token expired."""
 
 
+class Ending(ApiError):  # noqa: N818 -- as above
+    """403, since the namespace is being deleted: nothing new is taken, and all there is will go."""
+
+
 class NotFound(ApiError):  # noqa: N818 -- as above
     """404: the object, or its kind, does not exist."""
 
@@ -67,6 +71,8 @@ class Unavailable(ApiError):  # noqa: N818 -- as above
 
 DEFAULT_RETRY_AFTER_S = 1.0
 MAX_RETRY_AFTER_S = 60.0
+ENDING = "NamespaceTerminating"
+"""Cause of a refused creation: https://pkg.go.dev/k8s.io/api/core/v1#NamespaceTerminatingCause."""
 
 _TYPES: dict[int, type[ApiError]] = {
     400: Invalid,
@@ -81,7 +87,7 @@ _TYPES: dict[int, type[ApiError]] = {
 
 def error_of(status: int, body: bytes, headers: Mapping[str, str]) -> ApiError:
     """The error that an unsuccessful answer stands for; the body may be anything."""
-    reason, message = _status_of(body)
+    reason, message, causes = _status_of(body)
     message = message or body[:200].decode("utf-8", "replace").strip() or "no details"
     if status == 429:
         return TooManyRequests(status, reason or "TooManyRequests", message, _retry_after(headers))
@@ -89,18 +95,26 @@ def error_of(status: int, body: bytes, headers: Mapping[str, str]) -> ApiError:
         return AlreadyExists(status, reason, message)
     if status >= 500:
         return Unavailable(status, reason or "ServerError", message)
-    kind = _TYPES.get(status, ApiError)
+    kind = Ending if status == 403 and ENDING in causes else _TYPES.get(status, ApiError)
     return kind(status, reason or kind.__name__, message)
 
 
-def _status_of(body: bytes) -> tuple[str, str]:
+def _status_of(body: bytes) -> tuple[str, str, tuple[str, ...]]:
+    """Reason, message and the reasons of all causes of a `Status`; the body may be anything."""
     try:
         answer = json.loads(body)
     except ValueError:
-        return "", ""
+        return "", "", ()
     if not isinstance(answer, dict):
-        return "", ""
-    return str(answer.get("reason") or ""), str(answer.get("message") or "")
+        return "", "", ()
+    details = answer.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    reasons = tuple(
+        str(cause.get("reason") or "")
+        for cause in (causes if isinstance(causes, list) else ())
+        if isinstance(cause, dict)
+    )
+    return str(answer.get("reason") or ""), str(answer.get("message") or ""), reasons
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:

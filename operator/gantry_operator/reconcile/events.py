@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gantry_protocol.process import log
 
 from gantry_operator import names
-from gantry_operator.api.errors import AlreadyExists, ApiError
+from gantry_operator.api.errors import AlreadyExists, ApiError, Ending
 from gantry_operator.api.kinds import BY_NAME, EVENT
 from gantry_operator.builders.meta import digest
 from gantry_operator.plan.conditions import timestamp
@@ -54,7 +54,7 @@ async def post_event(api: Api, key: Key, meta: Metadata, event: EmitEvent) -> No
     }
     try:
         await api.create(EVENT, body)
-    except AlreadyExists:
+    except (AlreadyExists, Ending):
         return
     except ApiError as error:
         _log.warning("event not posted", name=key.name, reason=event.reason, error=error)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gantry_protocol.process import log
 
-from gantry_operator.api.errors import ApiError, TooManyRequests
+from gantry_operator.api.errors import ApiError, Ending, TooManyRequests
 from gantry_operator.api.kinds import BROKER_GROUP
 from gantry_operator.controllers.errors import AdminError
 from gantry_operator.plan import plan
@@ -78,6 +78,9 @@ class Reconciler:
                 self._queue.forget(key)
             if outcome.check_after_s is not None:
                 self._queue.add_after(key, outcome.check_after_s)
+        except Ending:
+            result = "ending"  # all that is here will go; its deletion brings the key back
+            self._queue.retry(key)
         except (ApiError, AdminError) as error:
             result = "retry"
             at_least_s = error.retry_after_s if isinstance(error, TooManyRequests) else 0.0

@@ -16,6 +16,7 @@ from gantry_operator.api.errors import (
     ApiError,
     Conflict,
     Denied,
+    Ending,
     Gone,
     Invalid,
     NotFound,
@@ -189,6 +190,26 @@ async def test_errors(
     assert type(caught.value) is expected
     assert (caught.value.status, caught.value.reason) == (status, reason)
     assert caught.value.message == "because"
+
+
+@pytest.mark.parametrize(
+    ("details", "expected"),
+    [
+        ({"causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]}, Ending),
+        ({"causes": [{"reason": "FieldValueInvalid"}, "odd", None]}, Denied),
+        ({"causes": "odd"}, Denied),
+        ("odd", Denied),
+        (None, Denied),
+    ],
+)
+async def test_a_namespace_that_ends_is_no_lack_of_rights(
+    server: Server, api: KubeApi, details: object, expected: type[ApiError]
+) -> None:
+    body = {"kind": "Status", "reason": "Forbidden", "message": "because", "details": details}
+    server.say(body, status=403)
+    with pytest.raises(ApiError) as caught:
+        await api.apply(SERVICE, OBJECT)
+    assert type(caught.value) is expected
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ from typing import Any, cast
 
 import pytest
 from gantry_operator import names
-from gantry_operator.api.errors import Invalid, TooManyRequests, Unavailable
+from gantry_operator.api.errors import Ending, Invalid, TooManyRequests, Unavailable
 from gantry_operator.api.kinds import (
     BROKER_GROUP,
     CONTROLLER_GROUP,
+    EVENT,
     POD,
     SECRET,
     SERVICE,
@@ -286,6 +287,24 @@ async def test_a_failing_api_server_is_tried_again() -> None:
     await world.settle()
     assert world.api.find(STATEFULSET, "orders-broker")
     assert world.queue.failures(ORDERS) == 0
+
+
+@pytest.mark.parametrize(
+    ("verb", "kind", "result", "failures"),
+    [("apply", STATEFULSET, "ending", 1), ("create", EVENT, "ok", 0)],
+)
+async def test_a_namespace_that_ends_is_left_in_peace(
+    verb: str, kind: Any, result: str, failures: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+    world.groups()
+    world.api.refuse(verb, kind, Ending(403, "Forbidden", "mq is being terminated"))
+    await world.drain()
+    await world.reconciler.reconcile(ORDERS)
+    assert f"{verb} {kind.kind}" in " ".join(world.api.calls)
+    assert world.result("BrokerGroup", result) == 1
+    assert world.queue.failures(ORDERS) == failures
+    assert "terminated" not in caplog.text
 
 
 async def test_a_busy_api_server_is_waited_for(looptime: Any) -> None:
