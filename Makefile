@@ -46,6 +46,10 @@ image: ## build the image gantry:dev, and load it into the cluster if one runs
 e2e: venv ## Helm, failures and their gaps, seen from pods outside the group; writes build/e2e/report.md
 	@e2e/run.sh
 
+.PHONY: readme
+readme: venv ## put the figures of the last make e2e into the README
+	@$(BIN)/python e2e/readme.py
+
 ## Work on it
 .PHONY: venv
 venv: ## make .venv, or bring it up to date
@@ -81,6 +85,10 @@ format: venv ## rewrite the sources in the project's format
 .PHONY: generate
 generate: venv ## write the generated files (crds/) anew
 	@$(BIN)/python -m gantry_operator.models.generate
+
+.PHONY: manifests
+manifests: ## write build/gantry.yaml, the chart as one file for kubectl (needs helm)
+	@.ci/manifests
 
 .PHONY: constraints
 constraints: ## resolve the dependencies anew and rewrite constraints.txt
