@@ -13,7 +13,7 @@ RUNS ?= 20
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} \
 	  /^## / {printf "\n%s\n", substr($$0, 4)} \
-	  /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2} \
+	  /^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2} \
 	  END {print ""}' $(MAKEFILE_LIST)
 
 ## Try it

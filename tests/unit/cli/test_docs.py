@@ -40,11 +40,11 @@ def test_links_lead_somewhere(document: Path) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
 def test_make_targets_exist(document: Path) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))
     named = {
         match.group(1)
         for code in words_of_code(document.read_text(encoding="utf-8"))
-        if (match := re.match(r"make ([a-z-]+)", code))
+        if (match := re.match(r"make ([a-z0-9-]+)", code))
     }
     assert named - targets == set()
 
