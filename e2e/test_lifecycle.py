@@ -1,0 +1,361 @@
+"""A BrokerGroup from its first `kubectl apply` to its deletion, as the API server has it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from gantry_operator import names
+from harness import client
+from harness.shell import CommandError
+from harness.waiting import wait_until
+
+if TYPE_CHECKING:
+    from harness.kube import Kube, Object
+
+pytestmark = pytest.mark.usefixtures("kube")
+
+GROUP = "orders"
+START_PATIENCE_S = 90.0
+ROLL_PATIENCE_S = 180.0
+DELETE_PATIENCE_S = 90.0
+NAMESPACE_PATIENCE_S = 180.0
+SIZE = "100Mi"
+OWNED = "statefulsets,services,configmaps,poddisruptionbudgets,pods"
+SELECTOR = names.selector_text(names.BROKER, GROUP)
+
+
+def resource(kind: str, name: str, **spec: Any) -> Object:
+    """A resource of ours with small volumes."""
+    storage = {"size": SIZE} | spec.pop("storage", {})
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": {"storage": storage, **spec},
+    }
+
+
+def broker_group(name: str = GROUP, **spec: Any) -> Object:
+    return resource("BrokerGroup", name, **spec)
+
+
+@pytest.fixture
+def quorum(scratch: Kube, image: str) -> Kube:
+    """A namespace of its own with a ControllerGroup in it."""
+    scratch.apply(resource("ControllerGroup", client.CONTROLLERS, image=image))
+    scratch.wait_for("controllergroup", client.CONTROLLERS, "Available", START_PATIENCE_S)
+    return scratch
+
+
+def start(kube: Kube, **spec: Any) -> Object:
+    """Create the group, wait until all its replicas are in sync, and return it."""
+    kube.apply(broker_group(**spec))
+    return settled(kube)
+
+
+def settled(kube: Kube) -> Object:
+    def look() -> Object | None:
+        group = kube.get("brokergroup", GROUP) or {"metadata": {}}
+        status = group.get("status", {})
+        conditions = {c["type"]: c for c in status.get("conditions", ())}
+        current = status.get("observedGeneration") == group["metadata"].get("generation")
+        wanted = {"Available": "True", "FullyReplicated": "True", "Progressing": "False"}
+        steady = all(conditions.get(kind, {}).get("status") == is_ for kind, is_ in wanted.items())
+        return group if current and steady else None
+
+    return wait_until(f"{GROUP} is in sync and at rest", ROLL_PATIENCE_S, look)
+
+
+def delete(kube: Kube) -> None:
+    """Delete the group and wait until everything but volumes is gone."""
+    kube.delete("brokergroup", GROUP)
+    gone = f"everything that {GROUP} owns is gone"
+    wait_until(gone, DELETE_PATIENCE_S, lambda: not kube.list(OWNED, SELECTOR))
+    assert kube.get("brokergroup", GROUP) is None
+
+
+def volumes(kube: Kube) -> dict[str, str]:
+    """The group's claims and their uids."""
+    claims = kube.list("persistentvolumeclaims", SELECTOR)
+    return {claim["metadata"]["name"]: claim["metadata"]["uid"] for claim in claims}
+
+
+def bodies(word: str, count: int = 50) -> list[str]:
+    return [f"{word} {number:04}" for number in range(count)]
+
+
+# --- what the API server refuses -------------------------------------------------------------
+
+
+REFUSED = [
+    pytest.param(
+        broker_group(replicas=2, replication={"minInSyncReplicas": 3}),
+        "replication.minInSyncReplicas must not be greater than replicas, or nothing could ever "
+        "be acknowledged: lower it or raise replicas",
+        id="more in sync than replicas",
+    ),
+    pytest.param(
+        broker_group(replicas=0),
+        "spec.replicas: Invalid value: 0: spec.replicas in body should be greater than or equal "
+        "to 1",
+        id="no replicas",
+    ),
+    pytest.param(
+        broker_group(replicas=10),
+        "spec.replicas: Invalid value: 10: spec.replicas in body should be less than or equal to 9",
+        id="too many replicas",
+    ),
+    pytest.param(
+        broker_group(replicas=3, storage={"type": "EmptyDir"}),
+        "storage.type EmptyDir is allowed with one replica only, since a replaced pod loses its "
+        "data: set replicas to 1 or storage.type to PersistentVolumeClaim",
+        id="three replicas without volumes",
+    ),
+    pytest.param(
+        broker_group("Orders"),
+        'metadata.name: Invalid value: "Orders": a lowercase RFC 1123 subdomain must consist of '
+        "lower case alphanumeric characters",
+        id="capital in the name",
+    ),
+    pytest.param(
+        broker_group("orders.v2"),
+        "metadata.name must start with a letter, have only lower-case letters, digits and hyphens, "
+        "and at most 45 characters, because Services and pods are named after it: choose another "
+        "name",
+        id="dot in the name",
+    ),
+    pytest.param(
+        broker_group("o" * 46),
+        "metadata.name must start with a letter, have only lower-case letters, digits and hyphens, "
+        "and at most 45 characters, because Services and pods are named after it: choose another "
+        "name",
+        id="long name",
+    ),
+    pytest.param(
+        broker_group(replica=3),
+        'strict decoding error: unknown field "spec.replica"',
+        id="unknown field",
+    ),
+    pytest.param(
+        broker_group(config={"bind": "0.0.0.0"}),
+        "config must not name a setting that the operator sets itself: remove admin_token_file, "
+        "advertise, bind, cluster,",
+        id="setting of the operator",
+    ),
+    pytest.param(
+        broker_group(storage={"size": "10 gigs"}),
+        'spec.storage.size: Invalid value: "10 gigs": spec.storage.size in body should match',
+        id="not a quantity",
+    ),
+    pytest.param(
+        broker_group(clients={"route": "Any"}),
+        'spec.clients.route: Unsupported value: "Any": supported values: "Group", "Master", "Pod"',
+        id="not in the list",
+    ),
+    pytest.param(
+        resource("ControllerGroup", "gantry", replicas=2),
+        'spec.replicas: Unsupported value: 2: supported values: "1", "3", "5"',
+        id="even quorum",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wish", "sentence"), REFUSED)
+def test_bad_resource_is_refused_with_what_to_do(kube: Kube, wish: Object, sentence: str) -> None:
+    with pytest.raises(CommandError) as refused:
+        kube.within("default").ctl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(wish))
+    assert sentence in str(refused.value)
+
+
+FIXED_STORAGE = (
+    "storage.type, storage.size and storage.className are fixed at creation, because claim "
+    "templates are immutable: set them back, and create a new resource for other storage"
+)
+FIXED = [
+    pytest.param(
+        "brokergroup",
+        {"controllerRef": {"name": "other"}},
+        "controllerRef.name is fixed at creation, because epochs and broker ids belong to that "
+        "controller: set it back, and create a new BrokerGroup under the other controller",
+        id="other controllers",
+    ),
+    pytest.param("brokergroup", {"storage": {"size": "1Gi"}}, FIXED_STORAGE, id="smaller"),
+    pytest.param("brokergroup", {"storage": {"size": "900Gi"}}, FIXED_STORAGE, id="larger"),
+    pytest.param("brokergroup", {"storage": {"className": "new"}}, FIXED_STORAGE, id="class"),
+    pytest.param("controllergroup", {"storage": {"size": "9Gi"}}, FIXED_STORAGE, id="Raft log"),
+    pytest.param(
+        "controllergroup",
+        {"replicas": 5},
+        "replicas is fixed at creation, because the members of the quorum are: set it back, and "
+        "create a new ControllerGroup for another size",
+        id="larger quorum",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "change", "sentence"), FIXED)
+def test_what_is_fixed_cannot_be_changed(
+    kube: Kube, kind: str, change: Object, sentence: str
+) -> None:
+    name = GROUP if kind == "brokergroup" else client.CONTROLLERS
+    with pytest.raises(CommandError) as refused:
+        kube.ctl(
+            *("patch", kind, name, "--dry-run=server", "--type=merge"),
+            *("-p", json.dumps({"spec": change})),
+        )
+    assert sentence in str(refused.value)
+
+
+def test_what_only_the_operator_can_tell_becomes_a_condition(scratch: Kube) -> None:
+    scratch.apply(broker_group(config={"Segment-Bytes": "1"}))
+
+    def refused() -> str:
+        condition = scratch.condition("brokergroup", GROUP, "Accepted") or {}
+        return str(condition.get("message", "")) if condition.get("status") == "False" else ""
+
+    assert wait_until("the operator refuses it", START_PATIENCE_S, refused) == (
+        "config takes setting names in lower case with underscores, such as log_segment_bytes: "
+        "rename the keys that are written otherwise"
+    )
+    assert not scratch.list(OWNED, SELECTOR)
+
+
+# --- what people see -------------------------------------------------------------------------
+
+
+def test_explain_teaches(kube: Kube) -> None:
+    fields = kube.ctl("explain", "bg.spec")
+    assert "Number of replicas, the master included. Range 1 to 9; default 3." in words(fields)
+    one = kube.ctl("explain", "bg.spec.replication.minInSyncReplicas")
+    assert "A send is acknowledged only while at least this many replicas" in words(one)
+
+
+def test_get_shows_the_state_in_one_line(kube: Kube) -> None:
+    header, line = kube.ctl("get", "bg", GROUP).splitlines()
+    assert header.split() == ["NAME", "MASTER", "EPOCH", "INSYNC", "READY", "AVAILABLE", "AGE"]
+    name, master, epoch, *_ = line.split()
+    assert name == GROUP
+    assert master.startswith("orders-broker-")
+    assert int(epoch) >= 1
+
+
+def words(text: str) -> str:
+    """Without line breaks, which depend on the width."""
+    return " ".join(text.split())
+
+
+# --- deletion --------------------------------------------------------------------------------
+
+
+def test_group_created_again_takes_its_volumes_up(quorum: Kube) -> None:
+    before = start(quorum)
+    client.produce(quorum, "greetings", bodies("old"))
+    kept = volumes(quorum)
+    assert len(kept) == 3
+
+    delete(quorum)
+    assert volumes(quorum) == kept
+
+    after = start(quorum)
+    assert volumes(quorum) == kept
+    client.produce(quorum, "greetings", bodies("new"))
+    assert client.consume(quorum, "greetings") == bodies("new") + bodies("old")
+    assert master(after)["epoch"] > master(before)["epoch"]
+    assert broker_ids(after) == broker_ids(before)
+
+
+def test_group_created_again_fills_a_volume_that_is_missing(quorum: Kube) -> None:
+    before = start(quorum)
+    client.produce(quorum, "greetings", bodies("old"))
+    delete(quorum)
+    lost = master(before)["replica"]
+    claim = f"data-{names.pod(names.broker_statefulset(GROUP), lost)}"
+    quorum.delete("persistentvolumeclaim", claim, wait=True)
+
+    after = start(quorum)
+    client.produce(quorum, "greetings", bodies("new"))
+    assert client.consume(quorum, "greetings") == bodies("new") + bodies("old")
+    # The empty volume is a new member: an id tells what a volume holds, so none is used twice.
+    assert len(broker_ids(after) & broker_ids(before)) == 2
+
+
+def test_group_created_again_without_its_volumes_is_empty(quorum: Kube) -> None:
+    storage = {"whenDeleted": "Delete"}
+    before = start(quorum, storage=storage)
+    client.produce(quorum, "greetings", bodies("old"))
+
+    delete(quorum)
+    wait_until("the volumes are gone", DELETE_PATIENCE_S, lambda: not volumes(quorum))
+    assert "greetings" not in client.topics(quorum)
+
+    after = start(quorum, storage=storage)
+    client.produce(quorum, "greetings", bodies("new"))
+    assert client.consume(quorum, "greetings") == bodies("new")
+    # Epochs and ids go on where the old group ended, so that nothing of it could be taken for new.
+    assert master(after)["epoch"] > master(before)["epoch"]
+    assert not broker_ids(after) & broker_ids(before)
+
+
+def test_namespace_with_everything_in_it_can_be_deleted(quorum: Kube) -> None:
+    start(quorum, storage={"whenDeleted": "Delete"})
+    quorum.delete("namespace", quorum.namespace)
+    wait_until(
+        "the namespace is gone",
+        NAMESPACE_PATIENCE_S,
+        lambda: quorum.get("namespace", quorum.namespace) is None,
+    )
+
+
+def master(group: Object) -> dict[str, Any]:
+    found: dict[str, Any] = group["status"]["master"]
+    return found
+
+
+def broker_ids(group: Object) -> set[int]:
+    return {member["brokerId"] for member in group["status"]["members"] if "replica" in member}
+
+
+# --- change ----------------------------------------------------------------------------------
+
+
+def test_changed_config_restarts_the_master_last_and_no_send_fails(quorum: Kube) -> None:
+    before = start(quorum)
+    old_pods = pods(quorum)
+    rolled = threading.Event()
+    with ThreadPoolExecutor(1) as background:
+        load = background.submit(send_until, quorum, rolled)
+        try:
+            change = {"spec": {"config": {"log_segment_bytes": "67108864"}}}
+            quorum.patch("brokergroup", GROUP, change)
+            after = settled(quorum)
+        finally:
+            rolled.set()
+        sent = load.result()
+    assert sorted(set(client.consume(quorum, "greetings"))) == sent
+
+    new_pods = pods(quorum)
+    assert not {uid for uid, _ in old_pods.values()} & {uid for uid, _ in new_pods.values()}
+    created = {name: when for name, (_, when) in new_pods.items()}
+    assert max(created, key=lambda name: created[name]) == master(before)["pod"]
+    assert master(after)["epoch"] == master(before)["epoch"] + 1
+
+
+def send_until(kube: Kube, stop: threading.Event) -> list[str]:
+    """Send without a failure until told to stop; what was sent."""
+    sent: list[str] = []
+    while not stop.is_set():
+        messages = bodies(f"batch {len(sent):06}", 900)
+        summary = client.produce(kube, "greetings", messages, "--rate=60")
+        assert (summary["acknowledged"], summary["failed"]) == (len(messages), 0), summary
+        sent += messages
+    return sent
+
+
+def pods(kube: Kube) -> dict[str, tuple[str, str]]:
+    """Uid and time of creation of the group's pods, by name."""
+    found = (pod["metadata"] for pod in kube.list("pods", SELECTOR))
+    return {meta["name"]: (meta["uid"], meta["creationTimestamp"]) for meta in found}
