@@ -149,6 +149,7 @@ class Soak:
             illegal_offsets=self.load.illegal_offsets,
             conflicts=self._conflicts,
             longest_gap_ms=self.longest_gap_ms,
+            last_trouble=self.load.last_trouble,
             error=self.error,
             unseen=self._unseen,
         )

@@ -132,6 +132,7 @@ def outcome_of(
     illegal_offsets: int,
     conflicts: list[int],
     longest_gap_ms: float | None,
+    last_trouble: str,
     error: str | None,
     unseen: str | None,
 ) -> Outcome:
@@ -142,11 +143,14 @@ def outcome_of(
         illegal_offsets: how often the consumer was told that its offset is not legal.
         conflicts: epochs with two masters.
         longest_gap_ms: for the record; a gap breaks no promise.
+        last_trouble: why nothing was acknowledged, if nothing was.
         error: what broke the soak itself; None: nothing.
         unseen: why the watched group was never seen: nobody can say then who was master; None: it
             was seen, or is not watched.
     """
     found = _reasons(count.verdict, illegal_offsets, conflicts, error)
+    if count.verdict.acknowledged == 0:
+        found.append(f"No message was acknowledged. {last_trouble}".strip())
     if unseen is not None:
         found.append(f"Nothing was heard of the watched group. {unseen}")
     return Outcome(
@@ -194,7 +198,6 @@ def _reasons(
     unexplained = verdict.duplicated - verdict.duplicated_after_lost_answer
     found = {
         f"The soak itself broke: {error}": error is not None,
-        "No message was acknowledged.": verdict.acknowledged == 0,
         f"Acknowledged, and never consumed: {verdict.lost} messages.": verdict.lost > 0,
         f"Consumed twice, without a lost answer that explains it: {unexplained} messages.": (
             unexplained > 0

@@ -55,6 +55,7 @@ def judged(
         illegal_offsets=illegal_offsets,
         conflicts=list(conflicts),
         longest_gap_ms=412.3,
+        last_trouble="Nobody listens.",
         error=error,
         unseen=unseen,
     )
@@ -73,7 +74,7 @@ def test_kept_promises_are_clean() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"acknowledged": 0}, "No message was acknowledged."),
+        ({"acknowledged": 0}, "No message was acknowledged. Nobody listens."),
         ({"lost": 3}, "Acknowledged, and never consumed: 3 messages."),
         (
             {"duplicated": 6},
