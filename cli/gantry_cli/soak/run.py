@@ -76,6 +76,7 @@ async def run(plan: Plan, stop: asyncio.Event, show: Callable[[str], None] | Non
             port = await http.start(host, port)
             stack.push_async_callback(http.stop)
             _log.info("serving", http=join_address(host, port))
+        await stack.enter_async_context(soak)  # nothing is sent before the port is known to be free
         end_s = None if plan.duration_s is None else time.monotonic() + plan.duration_s
         while not stop.is_set() and (plan.http is not None or soak.error is None):
             left_s = STEP_S if end_s is None else end_s - time.monotonic()
@@ -89,6 +90,7 @@ async def run(plan: Plan, stop: asyncio.Event, show: Callable[[str], None] | Non
 
 
 async def _open(plan: Plan, stack: AsyncExitStack) -> Soak:
+    """The parts of a soak, open, and the soak around them, not started yet."""
     commits = observer = None
     if plan.admin is not None and plan.group is not None:
         admin = await stack.enter_async_context(
@@ -112,7 +114,7 @@ async def _open(plan: Plan, stack: AsyncExitStack) -> Soak:
         commits = await stack.enter_async_context(
             Commits(client.routes, f"{plan.topic}-commits", keep_times=KEEP_TIMES)
         )
-    return await stack.enter_async_context(Soak(load, commits=commits, observer=observer))
+    return Soak(load, commits=commits, observer=observer)
 
 
 async def _no_pods() -> Mapping[str, str]:

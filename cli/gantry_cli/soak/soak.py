@@ -73,8 +73,9 @@ class Soak:
     def error(self) -> str | None:
         """What broke a lane, the consumer or the observer; None: nothing did."""
         try:
-            if self._starting is not None and self._starting.done():
-                self._starting.result()
+            starting = self._starting
+            if starting is not None and starting.done() and not starting.cancelled():
+                starting.result()
             for part in (self.load, self.commits, self.observer):
                 if part is not None:
                     part.raise_if_broken()

@@ -31,7 +31,7 @@ class SoakProcess:
     """`gantry soak` in a process of its own, and its HTTP side."""
 
     def __init__(self, process: asyncio.subprocess.Process, session: aiohttp.ClientSession) -> None:
-        self._process = process
+        self.process = process
         self._session = session
         self._base: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._said: list[str] = []
@@ -39,8 +39,8 @@ class SoakProcess:
 
     async def _listen(self) -> None:
         """Take in what it says; its address is among it."""
-        assert self._process.stderr is not None
-        async for line in self._process.stderr:
+        assert self.process.stderr is not None
+        async for line in self.process.stderr:
             self._said.append(line.decode())
             _, serving, address = self._said[-1].strip().partition("event=serving http=")
             if serving:
@@ -75,18 +75,18 @@ class SoakProcess:
 
     async def end(self) -> tuple[int, dict[str, Any], str]:
         """SIGTERM; the exit code, the account and what it said."""
-        self._process.send_signal(signal.SIGTERM)
+        self.process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(PATIENCE_S):
             told = await self.gone()
-        assert self._process.returncode is not None
-        return self._process.returncode, json.loads(told), "".join(self._said)
+        assert self.process.returncode is not None
+        return self.process.returncode, json.loads(told), "".join(self._said)
 
     async def gone(self) -> bytes:
         """Wait for the end of the process and its pipes; what it printed."""
-        assert self._process.stdout is not None
-        told = await self._process.stdout.read()
+        assert self.process.stdout is not None
+        told = await self.process.stdout.read()
         await self._listening
-        await self._process.wait()
+        await self.process.wait()
         return told
 
 
@@ -263,6 +263,26 @@ async def test_nothing_acknowledged_is_no_success(served: ServedGroup) -> None:
     assert code == 1
     (reason,) = outcome["reasons"]
     assert reason.startswith("No message was acknowledged. No name server answers at 127.0.0.1:1")
+
+
+async def test_port_in_use_is_refused_before_anything_is_sent(served: ServedGroup) -> None:
+    async with soaking(served.group.address, "--http", served.group.address) as soak:
+        assert await soak.gone() == b""
+        with pytest.raises(AssertionError, match="is in use, so HTTP cannot be served"):
+            await soak.state()
+    assert served.group.topics == set()
+
+
+async def test_second_signal_ends_without_an_account(served: ServedGroup) -> None:
+    async with soaking(served.group.address, "--patience", "60") as soak:
+        await soak.more()
+        served.group.fail(SEND, acknowledge_only)
+        await soak.more()
+        soak.process.send_signal(signal.SIGTERM)
+        await soak.until(lambda state: not state["sending"])
+        soak.process.send_signal(signal.SIGTERM)
+        assert await soak.gone() == b""
+    assert soak.process.returncode == 130
 
 
 async def test_name_service_may_come_late_and_go(served: ServedGroup) -> None:
