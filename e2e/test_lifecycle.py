@@ -300,6 +300,42 @@ def test_group_created_again_without_its_volumes_is_empty(quorum: Kube) -> None:
     assert not broker_ids(after) & broker_ids(before)
 
 
+def test_quorum_created_again_takes_its_volumes_up_under_its_old_uid(quorum: Kube) -> None:
+    group = start(quorum)
+    client.produce(quorum, "greetings", bodies("old"))
+    old = quorum.get("controllergroup", client.CONTROLLERS)
+    assert old is not None
+    delete_quorum(quorum)
+
+    quorum.apply(resource("ControllerGroup", client.CONTROLLERS))
+    refusal = f"gantry.json says cluster_uid is '{old['metadata']['uid']}'"
+    wait_until("the volumes are refused", START_PATIENCE_S, lambda: refusal in last_words(quorum))
+    delete_quorum(quorum)
+
+    uid = {"clusterUid": old["metadata"]["uid"]}
+    quorum.apply(resource("ControllerGroup", client.CONTROLLERS, **uid))
+    quorum.wait_for("controllergroup", client.CONTROLLERS, "Available", START_PATIENCE_S)
+    assert master(settled(quorum))["epoch"] == master(group)["epoch"]
+    client.produce(quorum, "greetings", bodies("new"))
+    assert client.consume(quorum, "greetings") == bodies("new") + bodies("old")
+
+
+def delete_quorum(kube: Kube) -> None:
+    kube.delete("controllergroup", client.CONTROLLERS)
+    selector = names.selector_text(names.CONTROLLER, client.CONTROLLERS)
+    gone = "everything that the quorum owns is gone"
+    wait_until(gone, DELETE_PATIENCE_S, lambda: not kube.list(OWNED, selector))
+
+
+def last_words(kube: Kube) -> str:
+    """What the first controller said before it ended; empty while it has not."""
+    pod = names.pod(names.controller_statefulset(client.CONTROLLERS), 0)
+    try:
+        return kube.ctl("logs", pod, "--previous")
+    except CommandError:
+        return ""
+
+
 def test_namespace_with_everything_in_it_can_be_deleted(quorum: Kube) -> None:
     start(quorum, storage={"whenDeleted": "Delete"})
     quorum.delete("namespace", quorum.namespace)

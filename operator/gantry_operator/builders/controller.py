@@ -70,7 +70,7 @@ def _workload(group: ControllerGroup, image: str) -> pods.Workload:
         env=(
             *pods.POD_ENV,
             pods.value("GANTRY_PEERS", names.peers(meta.name, group.spec.replicas, meta.namespace)),
-            pods.value("GANTRY_CLUSTER_UID", meta.uid),
+            pods.value("GANTRY_CLUSTER_UID", group.spec.cluster_uid or meta.uid),
             pods.value("GANTRY_ADMIN_TOKEN_FILE", f"{names.ADMIN_DIR}/{names.TOKEN_KEY}"),
         ),
         ports=PORTS,

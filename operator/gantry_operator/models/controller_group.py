@@ -8,7 +8,14 @@ from pydantic import Field
 
 from gantry_operator import names
 from gantry_operator.models.base import Condition, Model, Resource, Rule
-from gantry_operator.models.parts import Resources, ShortMap, Storage, Template, config_rules
+from gantry_operator.models.parts import (
+    NOT_NULLABLE,
+    Resources,
+    ShortMap,
+    Storage,
+    Template,
+    config_rules,
+)
 
 
 class ControllerGroupSpec(Model):
@@ -47,6 +54,18 @@ class ControllerGroupSpec(Model):
     template: Template = Field(
         default_factory=Template, description="Closed subset of the pod template."
     )
+    cluster_uid: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=128,
+        description=(
+            "Identity of the quorum; controllers refuse volumes of another one. Default: the uid "
+            "of this resource. When a deleted ControllerGroup is created again over the volumes "
+            "it left, give the uid it had, which the controllers name when they refuse them, and "
+            "the same replicas. Cannot change after creation."
+        ),
+        json_schema_extra=NOT_NULLABLE,
+    )
     paused: bool = Field(
         default=False,
         description="true: the operator changes nothing but status. Default false.",
@@ -57,6 +76,13 @@ class ControllerGroupSpec(Model):
             "self.replicas == oldSelf.replicas",
             "replicas is fixed at creation, because the members of the quorum are: set it back, "
             "and create a new ControllerGroup for another size",
+        ),
+        Rule(
+            "has(self.clusterUid) == has(oldSelf.clusterUid)"
+            " && (!has(self.clusterUid) || self.clusterUid == oldSelf.clusterUid)",
+            "clusterUid is fixed at creation, because the volumes are marked with it: set it back; "
+            "to take up volumes of another quorum, delete this resource and create it with its "
+            "uid",
         ),
         Rule(
             "self.storage.type != 'EmptyDir' || self.replicas == 1",

@@ -107,7 +107,8 @@ class Storage(Model):
         default="Retain",
         description=(
             "What happens to the claims when the resource is deleted. Retain keeps them, and a "
-            "resource of the same name takes them up again. Delete removes them. Default Retain."
+            "resource of the same name takes them up again; a ControllerGroup needs its old "
+            "clusterUid for that. Delete removes them. Default Retain."
         ),
     )
     when_scaled: Literal["Retain", "Delete"] = Field(

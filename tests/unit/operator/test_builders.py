@@ -106,6 +106,12 @@ def test_environment_of_a_controller() -> None:
     assert settings["GANTRY_ADMIN_TOKEN_FILE"] == "/etc/gantry/admin/token"
 
 
+def test_quorum_created_again_keeps_the_identity_it_is_given() -> None:
+    manifests = by_name(controller_objects(controllers(clusterUid="older"), image="gantry:1"))
+    pod = manifests["StatefulSet", "gantry-controller"]["spec"]["template"]["spec"]
+    assert {"name": "GANTRY_CLUSTER_UID", "value": "older"} in pod["containers"][0]["env"]
+
+
 def test_the_address_is_known_before_it_is_expanded() -> None:
     order = list(env(statefulset()))
     assert order.index("POD_IP") < order.index("GANTRY_BIND")
