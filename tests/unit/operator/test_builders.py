@@ -207,7 +207,7 @@ def test_replicas_prefer_different_nodes_and_zones() -> None:
 
 
 def test_default_spread_joins_other_affinity() -> None:
-    nodes = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
+    nodes = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": ["x"]}}
     wished = placement(affinity={"nodeAffinity": nodes})
     assert wished == {"affinity": placement()["affinity"] | {"nodeAffinity": nodes}}
 
