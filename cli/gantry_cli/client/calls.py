@@ -1,7 +1,9 @@
 """Calls to addresses over one connection each, as the producer and the consumer need them.
 
 The rule protected here: a connection on which an answer did not come in time is never used again.
-It may lead to a stopped process, or through one, and TCP alone would not say so for minutes. What
+It may lead to a stopped process, or through one, and TCP alone would not say so for minutes. For
+the same reason a second attempt joins one that does not connect at once: behind a group's address
+are several replicas, and one on a lost node is still chosen while Kubernetes has not noticed. What
 it refuses: more than one connection per address, as every RocketMQ client does it.
 """
 
@@ -14,6 +16,8 @@ from gantry_protocol.remoting.pool import ClientPool
 
 if TYPE_CHECKING:
     from gantry_protocol.command import RemotingCommand
+
+HEDGE_AFTER_S = 0.25  # the delay that RFC 8305 recommends
 
 
 class Caller(Protocol):
@@ -38,7 +42,7 @@ class Connections:
 
     def __init__(self, *, connect_timeout_s: float = 1.0) -> None:
         self._connect_timeout_s = connect_timeout_s
-        self._pool = ClientPool()
+        self._pool = ClientPool(hedge_after_s=HEDGE_AFTER_S)
 
     async def call(
         self, address: str, command: RemotingCommand, timeout_s: float

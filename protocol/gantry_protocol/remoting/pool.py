@@ -13,6 +13,7 @@ from gantry_protocol.remoting.client import CONNECT_TIMEOUT_S, RemotingClient, R
 from gantry_protocol.remoting.stats import ClientStats
 
 MAX_CLIENTS = 1024
+ATTEMPTS_MAX = 4
 
 
 class ClientPool:
@@ -22,6 +23,10 @@ class ClientPool:
         on_request: serves what any server asks of us.
         on_close: told about every connection that ends.
         max_clients: addresses at once; when all are taken, an idle client makes room.
+        hedge_after_s: an attempt to connect that takes longer is joined by another one, at most
+            ``ATTEMPTS_MAX`` at once, and the first connection is used (after RFC 8305 section 5).
+            For addresses with several servers behind them, of which one may stand still; None for
+            addresses that are one server.
     """
 
     def __init__(
@@ -30,11 +35,13 @@ class ClientPool:
         on_request: RequestHandler | None = None,
         on_close: Callable[[RemotingClient], None] | None = None,
         max_clients: int = MAX_CLIENTS,
+        hedge_after_s: float | None = None,
     ) -> None:
         self.stats = ClientStats()
         self._on_request = on_request
         self._on_close = on_close
         self._max_clients = max_clients
+        self._hedge_after_s = hedge_after_s
         self._clients: dict[str, RemotingClient] = {}  # least recently asked for first
         self._connecting: dict[str, asyncio.Task[RemotingClient]] = {}
         self._closed = False
@@ -91,6 +98,27 @@ class ClientPool:
             self.drop(address)
 
     async def _connect(self, address: str, timeout_s: float) -> RemotingClient:
+        if self._hedge_after_s is None:
+            return await self._attempt(address, timeout_s)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        attempts: list[asyncio.Task[RemotingClient]] = []
+        try:
+            while True:
+                attempts.append(asyncio.create_task(self._attempt(address, deadline - loop.time())))
+                last = len(attempts) == ATTEMPTS_MAX
+                done, _ = await asyncio.wait(
+                    attempts,
+                    timeout=None if last else self._hedge_after_s,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if done:
+                    # A refusal ends the race too: somebody answered, and the caller may try again.
+                    return attempts.pop(attempts.index(done.pop())).result()
+        finally:
+            await _give_up(attempts)
+
+    async def _attempt(self, address: str, timeout_s: float) -> RemotingClient:
         client = RemotingClient(
             on_request=self._on_request, on_close=self._forget, stats=self.stats
         )
@@ -121,3 +149,12 @@ class ClientPool:
                 return
         self.stats.busy += 1
         raise Busy(f"All {self._max_clients} clients of the pool are connecting or waiting.")
+
+
+async def _give_up(attempts: list[asyncio.Task[RemotingClient]]) -> None:
+    """End attempts that lost, and connections that came too late to be used."""
+    for attempt in attempts:
+        attempt.cancel()
+    for outcome in await asyncio.gather(*attempts, return_exceptions=True):
+        if isinstance(outcome, RemotingClient):
+            outcome.close()

@@ -402,3 +402,85 @@ async def test_a_closed_pool_ends_everything(address: str, monkeypatch: pytest.M
     assert client.closed
     with pytest.raises(RemotingError, match="pool of clients is closed"):
         await pool.get(address)
+
+
+# Several servers behind one address, of which some stand still.
+
+
+class Standing:
+    """The first attempts to connect hang; counts all of them and those that were given up."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, hang: int) -> None:
+        self.begun = self.given_up = 0
+        self._hang = hang
+        self._real = client_module.open_connection
+        monkeypatch.setattr(client_module, "open_connection", self)
+
+    async def __call__(self, *args: Any) -> asyncio.Transport:
+        self.begun += 1
+        if self.begun > self._hang:
+            return await self._real(*args)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.given_up += 1
+        raise AssertionError
+
+
+@pytest.fixture
+async def hedged() -> AsyncIterator[ClientPool]:
+    pool = ClientPool(hedge_after_s=0.01)
+    yield pool
+    await pool.close()
+
+
+async def test_a_slow_attempt_is_joined_by_others(
+    hedged: ClientPool, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standing = Standing(monkeypatch, hang=2)
+    client = await hedged.get(address, timeout_s=60)
+    assert (await client.call(request(10))).code == 0
+    assert (standing.begun, standing.given_up) == (3, 2)
+    assert hedged.stats.connects == 1
+    assert await hedged.get(address) is client
+
+
+async def test_attempts_are_bounded_and_given_up_with_the_pool(
+    hedged: ClientPool, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standing = Standing(monkeypatch, hang=100)
+    waiting = asyncio.create_task(hedged.get(address, timeout_s=60))
+    await until(lambda: standing.begun == 4)
+    await asyncio.sleep(0.05)
+    assert standing.begun == 4
+    await hedged.close()
+    with pytest.raises(ConnectionClosed):
+        await waiting
+    assert standing.given_up == 4
+
+
+async def test_a_refusal_ends_the_race(hedged: ClientPool, serve: Any) -> None:
+    server, port = await serve(lambda c, r: reply(r))
+    await server.stop()
+    with pytest.raises(ConnectError) as caught:
+        await hedged.get(f"127.0.0.1:{port}")
+    assert caught.value.refused
+
+
+async def test_a_connection_that_comes_second_is_closed(
+    hedged: ClientPool, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[asyncio.Transport] = []
+    both = asyncio.Barrier(2)
+    real = client_module.open_connection
+
+    async def at_once(*args: Any) -> asyncio.Transport:
+        transport = await real(*args)
+        made.append(transport)
+        await both.wait()
+        return transport
+
+    monkeypatch.setattr(client_module, "open_connection", at_once)
+    client = await hedged.get(address)
+    assert (await client.call(request(10))).code == 0
+    assert [transport.is_closing() for transport in made].count(True) == 1
