@@ -28,19 +28,19 @@ CONSUME_PATIENCE_S = 180.0
 
 
 @pytest.fixture(scope="module")
-def image() -> str:
+def java_image() -> str:
     """The image of the Java clients; `make e2e` has loaded it, else this does."""
     loaded = os.environ.get("GANTRY_E2E_JAVA_IMAGE")
     return loaded or run(str(SCRIPT), timeout_s=IMAGE_PATIENCE_S).strip()
 
 
 @pytest.fixture
-def producer(kube: Kube, image: str) -> Iterator[Callable[[str], JavaClient]]:
+def producer(kube: Kube, java_image: str) -> Iterator[Callable[[str], JavaClient]]:
     """Starts the producer of a topic, and waits until its messages are acknowledged."""
     name = "java-producer"
 
     def produce(topic: str) -> JavaClient:
-        client = java.start(kube, producer_pod(name, image, NAMESERVER, topic, PAUSE_MS))
+        client = java.start(kube, producer_pod(name, java_image, NAMESERVER, topic, PAUSE_MS))
         wait_until(f"{name} gets acknowledgements", java.START_PATIENCE_S, client.flows)
         return client
 
@@ -49,12 +49,12 @@ def producer(kube: Kube, image: str) -> Iterator[Callable[[str], JavaClient]]:
 
 
 @pytest.fixture
-def consume(kube: Kube, image: str) -> Iterator[Callable[[str, str, int], JavaLog]]:
+def consume(kube: Kube, java_image: str) -> Iterator[Callable[[str, str, int], JavaLog]]:
     """Receives so many messages of a topic in a mode of the consumer pod."""
     name = "java-consumer"
 
     def consumed(mode: str, topic: str, count: int) -> JavaLog:
-        pod = consumer_pod(name, image, NAMESERVER, topic, count, mode=mode)
+        pod = consumer_pod(name, java_image, NAMESERVER, topic, count, mode=mode)
         return java.start(kube, pod).ended(CONSUME_PATIENCE_S)
 
     yield consumed
