@@ -26,6 +26,10 @@ LABEL_COMPONENT: Final = "app.kubernetes.io/component"
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 LABEL_GROUP: Final = f"{GROUP}/group"
 LABEL_ROLE: Final = f"{GROUP}/role"
+LABEL_TRAFFIC: Final = f"{GROUP}/traffic"
+"""`true` in the pod template of brokers; the Service of a group selects it. The operator writes
+`false` on the pod of a member that the controllers call lost, so that new connections avoid it
+before Kubernetes notices a lost node, and `true` when the member is back."""
 LABEL_REVISION: Final = "controller-revision-hash"
 
 APP_NAME: Final = "gantry"
@@ -35,6 +39,8 @@ CONTROLLER: Final = "controller"
 BROKER: Final = "broker"
 ROLE_MASTER: Final = "master"
 ROLE_REPLICA: Final = "replica"
+TRAFFIC_ON: Final = "true"
+TRAFFIC_OFF: Final = "false"
 
 ANNOTATION_APPLIED: Final = f"{GROUP}/applied-hash"
 """Hash of what the operator last applied: notices a field that was taken out of the wish."""

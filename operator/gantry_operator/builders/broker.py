@@ -40,7 +40,11 @@ def broker_objects(
         config_map(group, component, name, group.spec.config),
         services.headless(group, component, name, PORTS),
         services.cluster_ip(
-            group, component, names.group_service(group.metadata.name), CLIENT_PORTS
+            group,
+            component,
+            names.group_service(group.metadata.name),
+            CLIENT_PORTS,
+            traffic=names.TRAFFIC_ON,
         ),
         services.cluster_ip(
             group,

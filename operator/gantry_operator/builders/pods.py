@@ -1,6 +1,7 @@
 """The pod template: environment, probes, volumes, rights, placement.
 
-The template never contains the role label, or a failover would be a new revision. Everything in it
+The template never contains the role label, or a failover would be a new revision. It contains the
+traffic label, so that a pod gets clients without an operator. Everything in it
 is a deterministic function of the resource, or every reconcile would be a new revision.
 """
 
@@ -115,6 +116,8 @@ def _template(owner: BrokerGroup | ControllerGroup, load: Workload) -> Manifest:
     # Labels of the operator win: a selector that no longer matched would orphan the pods.
     labels = dict(extra.labels) | names.labels(load.component, owner.metadata.name)
     labels.pop(names.LABEL_ROLE, None)
+    if load.component == names.BROKER:
+        labels[names.LABEL_TRAFFIC] = names.TRAFFIC_ON
     annotations = dict(extra.annotations) | {
         names.ANNOTATION_CONFIG: digest(toml(owner.spec.config))
     }

@@ -29,12 +29,10 @@ def headless(owner: Resource, component: str, name: str, ports: Ports) -> Manife
     return sealed(service)
 
 
-def cluster_ip(
-    owner: Resource, component: str, name: str, ports: Ports, *, role: str | None = None
-) -> Manifest:
-    """A Service over the Ready pods of a group, or over those with a role."""
+def cluster_ip(owner: Resource, component: str, name: str, ports: Ports, **labels: str) -> Manifest:
+    """A Service over the Ready pods of a group that have these labels too (`role`, `traffic`)."""
     service = owned(owner, component, "v1", "Service", name)
-    extra = {names.LABEL_ROLE: role} if role else {}
+    extra = {f"{names.GROUP}/{label}": text for label, text in labels.items()}
     service["spec"] = {
         "type": "ClusterIP",
         "selector": names.selector(component, owner.metadata.name) | extra,

@@ -64,6 +64,14 @@ class LabelPod(Action, frozen=True, kw_only=True):
     role: Role
 
 
+class RouteTraffic(Action, frozen=True, kw_only=True):
+    """Let new connections reach a pod, or not, if it is still the pod with this uid."""
+
+    name: str
+    uid: str
+    on: bool
+
+
 class WriteStatus(Action, frozen=True, kw_only=True):
     """Replace the resource's status."""
 

@@ -58,6 +58,8 @@ def plan_broker_group(seen: BrokerObserved, now: dt.datetime) -> list[Action]:
         moved, step = _next_step(seen, seen.group, accepted, joined, load)
     if joined is not None:
         actions += steady.label_roles(joined)
+        if seen.group is not None:
+            actions += steady.route_traffic(joined, seen.group.spec.min_in_sync)
         actions += steady.report_gone(joined)
     status = broker_status(seen, accepted, joined, step, moved, now)
     return actions + _report(seen, status, step) + _check_again(seen, status, step)

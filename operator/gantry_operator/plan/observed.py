@@ -58,6 +58,7 @@ class PodView(msgspec.Struct, frozen=True):
             again. A pod object that merely went away never gets this far.
         revision: the `controller-revision-hash` label.
         role: the role label, None if there is none.
+        traffic: whether the Service of the group leads to it while it is Ready.
     """
 
     name: str
@@ -71,6 +72,7 @@ class PodView(msgspec.Struct, frozen=True):
     terminating: bool
     revision: str | None
     role: str | None
+    traffic: bool
 
 
 class BrokerObserved(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,6 +144,7 @@ def pod_view(body: Body) -> PodView:
         terminating=terminating,
         revision=labels.get(names.LABEL_REVISION),
         role=labels.get(names.LABEL_ROLE),
+        traffic=labels.get(names.LABEL_TRAFFIC) != names.TRAFFIC_OFF,
     )
 
 

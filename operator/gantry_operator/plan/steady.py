@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 from gantry_protocol.admin import GroupDeclaration, GroupView
 
 from gantry_operator import names
-from gantry_operator.plan.actions import Declare, LabelPod, ReportGone, Role, SetFinalizer
+from gantry_operator.plan.actions import (
+    Declare,
+    LabelPod,
+    ReportGone,
+    Role,
+    RouteTraffic,
+    SetFinalizer,
+)
 from gantry_operator.plan.observed import Body, BrokerObserved, ObjectKey, Unreachable
 
 if TYPE_CHECKING:
@@ -88,6 +95,27 @@ def label_roles(group: Group) -> list[LabelPod]:
         if pod.role != role:
             labels.append(LabelPod(name=pod.name, uid=pod.uid, role=role))
     return sorted(labels, key=lambda label: (label.role == names.ROLE_MASTER, label.name))
+
+
+def route_traffic(group: Group, min_in_sync: int) -> list[RouteTraffic]:
+    """Rule: new connections avoid the pod of a member that the controllers call lost.
+
+    On a lost node the kubelet cannot say that a pod is not Ready, so Kubernetes goes on sending
+    clients there for most of a minute. The process may live all the same, so this never takes the
+    last way in: fewer pods than the minimum in sync are kept out, hence while writes are possible
+    at all, some living member can be reached, also if the operator is gone by then.
+    """
+    members = [(group.pod_of(member), member) for member in group.view.members]
+    known = [(pod, member) for pod, member in members if pod is not None and not pod.terminating]
+    back = [pod for pod, member in known if member.alive and not pod.traffic]
+    lost = [pod for pod, member in known if not member.alive]
+    if not any(member.alive for _, member in known):
+        lost = []
+    room = max(0, min_in_sync - 1 - sum(1 for pod in lost if not pod.traffic))
+    cut = [pod for pod in lost if pod.traffic][:room]
+    return [RouteTraffic(name=pod.name, uid=pod.uid, on=True) for pod in back] + [
+        RouteTraffic(name=pod.name, uid=pod.uid, on=False) for pod in cut
+    ]
 
 
 def report_gone(group: Group) -> list[ReportGone]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 from gantry_operator.controllers.errors import AdminRefusedError, QuorumUnreachableError
 
 TOKEN_BYTES = 32
+OWN_LABELS = (names.LABEL_ROLE, names.LABEL_TRAFFIC)
 _log = log.get("apply")
 
 
@@ -129,8 +130,11 @@ class Applier:
                 await self._set_finalizer(key, seen, action)
             case act.ForgetGroup(uid=uid):
                 await self._admin(key, seen).forget(key.name, uid)
-            case act.LabelPod():
-                outcome.again |= await self._label(key, action)
+            case act.LabelPod(role=role):
+                outcome.again |= await self._label(key, action, names.LABEL_ROLE, role)
+            case act.RouteTraffic(on=on):
+                text = names.TRAFFIC_ON if on else names.TRAFFIC_OFF
+                outcome.again |= await self._label(key, action, names.LABEL_TRAFFIC, text)
             case act.WriteStatus(status=status):
                 outcome.again |= await self._write_status(key, seen, status)
             case act.EmitEvent():
@@ -240,8 +244,10 @@ class Applier:
         if live["metadata"].get("deletionTimestamp") is None:
             self._cache.put(BROKER_GROUP, live)
 
-    async def _label(self, key: Key, action: act.LabelPod) -> bool:
-        patch = {"metadata": {"uid": action.uid, "labels": {names.LABEL_ROLE: action.role}}}
+    async def _label(
+        self, key: Key, action: act.LabelPod | act.RouteTraffic, label: str, text: str
+    ) -> bool:
+        patch = {"metadata": {"uid": action.uid, "labels": {label: text}}}
         try:
             return self._take(POD, await self._api.merge(POD, key.namespace, action.name, patch))
         except (NotFound, Conflict):
@@ -282,7 +288,7 @@ def _of_others(kind: Kind, body: Body | None) -> Body | None:
     meta = {key: value for key, value in body["metadata"].items() if key != "resourceVersion"}
     if kind == POD:
         labels = meta.get("labels") or {}
-        meta["labels"] = {k: v for k, v in labels.items() if k != names.LABEL_ROLE}
+        meta["labels"] = {k: v for k, v in labels.items() if k not in OWN_LABELS}
         return body | {"metadata": meta}
     return {key: value for key, value in body.items() if key != "status"} | {"metadata": meta}
 

@@ -291,9 +291,12 @@ async def test_a_label_is_for_one_incarnation(world: World) -> None:
     assert pod["metadata"]["labels"]["mq.gantry.dev/role"] == "master"
     await world.apply(act.LabelPod(name="orders-broker-2", uid="older", role="replica"))
     await world.apply(act.LabelPod(name="orders-broker-9", uid="older", role="replica"))
+    await world.apply(act.RouteTraffic(name="orders-broker-2", uid="uid-2", on=False))
+    await world.apply(act.RouteTraffic(name="orders-broker-2", uid="older", on=True))
     pod = world.api.find(POD, "orders-broker-2")
     assert pod is not None
     assert pod["metadata"]["labels"]["mq.gantry.dev/role"] == "master"
+    assert pod["metadata"]["labels"]["mq.gantry.dev/traffic"] == "false"
 
 
 async def test_a_status_is_for_one_resource(world: World) -> None:

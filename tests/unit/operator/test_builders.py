@@ -129,6 +129,15 @@ def test_a_failover_is_no_new_revision() -> None:
     assert names.LABEL_ROLE not in str(built()["Service", "orders"]["spec"]["selector"])
 
 
+def test_a_new_pod_takes_connections_without_an_operator() -> None:
+    wanted = {names.LABEL_TRAFFIC: names.TRAFFIC_ON}.items()
+    assert wanted <= statefulset()["spec"]["template"]["metadata"]["labels"].items()
+    assert wanted <= built()["Service", "orders"]["spec"]["selector"].items()
+    for other in ("orders-master", "orders-broker"):
+        assert names.LABEL_TRAFFIC not in str(built()["Service", other]["spec"]["selector"])
+    assert names.LABEL_TRAFFIC not in str(statefulset()["spec"]["selector"])
+
+
 def test_peers_find_each_other_before_they_are_ready() -> None:
     objects = built() | by_name(controller_objects(controllers(), image="gantry:1"))
     for name in ("orders-broker", "gantry-controller"):

@@ -14,6 +14,7 @@ from gantry_operator.plan.actions import (
     ForgetGroup,
     LabelPod,
     ReportGone,
+    RouteTraffic,
     SetFinalizer,
     WriteStatus,
 )
@@ -280,6 +281,53 @@ def test_labels_follow_the_controllers_even_when_paused_or_invalid() -> None:
     switched = broker_world(brokers(paused=True), known=view(master_broker_id=2))
     assert labels(switched) == [("0", "replica"), ("1", "master")]
     assert labels(changed(switched, group=None, invalid="bad")) == labels(switched)
+
+
+# New connections
+
+
+def lost(*broker_ids: int, count: int = 3) -> GroupView:
+    members = (member(n, alive=n not in broker_ids) for n in range(1, count + 1))
+    return view(*members, replicas=count)
+
+
+@pytest.mark.parametrize(
+    ("known", "kept_out", "expected"),
+    [
+        pytest.param(lost(), (), [], id="well"),
+        pytest.param(lost(2), (), [("1", False)], id="lost"),
+        pytest.param(lost(2), (1,), [], id="kept-out-already"),
+        pytest.param(lost(), (1,), [("1", True)], id="back"),
+        pytest.param(lost(2, 3), (), [("1", False)], id="two-lost-but-one-is-the-most"),
+        pytest.param(lost(3), (1,), [("1", True), ("2", False)], id="back-makes-room"),
+        pytest.param(lost(2, 3), (1,), [], id="no-room"),
+        pytest.param(lost(1, 2, 3), (), [], id="all-lost-proves-nothing"),
+        pytest.param(LOST, (1,), [], id="observation-lost"),
+        pytest.param(NotDeclared(), (1,), [], id="unknown"),
+    ],
+)
+def test_new_connections_avoid_the_lost(
+    known: Any, kept_out: tuple[int, ...], expected: list[tuple[str, bool]]
+) -> None:
+    pods = tuple(pod(n, traffic=n not in kept_out) for n in range(3))
+    seen = broker_world(pods=pods, known=known)
+    assert [(a.name[-1], a.on) for a in of_type(planned(seen), RouteTraffic)] == expected
+
+
+@pytest.mark.parametrize(("replicas", "minimum"), [(1, 1), (2, 2), (3, 1), (3, 3), (4, 2), (5, 3)])
+def test_while_writes_are_possible_some_living_member_takes_connections(
+    replicas: int, minimum: int
+) -> None:
+    """Worst case: the lost come back and the others go while no operator is there to see it."""
+    group = brokers(replicas=replicas, replication={"minInSyncReplicas": minimum})
+    gone = range(2, replicas + 1)
+    seen = broker_world(group, known=lost(*gone, count=replicas))
+    assert len(of_type(planned(seen), RouteTraffic)) < minimum
+
+
+def test_the_successor_of_a_lost_pod_is_left_alone() -> None:
+    seen = broker_world(pods=(pod(0), pod(1, uid="fresh"), pod(2)), known=lost(2))
+    assert of_type(planned(seen), RouteTraffic) == []
 
 
 def test_members_without_a_pod_uid_are_found_by_their_address() -> None:

@@ -59,6 +59,7 @@ def pod(ordinal: int, base: str = "orders-broker", **facts: Any) -> PodView:
         "terminating": False,
         "revision": NEW,
         "role": names.ROLE_MASTER if ordinal == 0 else names.ROLE_REPLICA,
+        "traffic": True,
     }
     return PodView(**(defaults | facts))
 
