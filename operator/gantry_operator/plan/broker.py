@@ -57,9 +57,11 @@ def plan_broker_group(seen: BrokerObserved, now: dt.datetime) -> list[Action]:
         actions += _ensure(seen, seen.group, load)
         moved, step = _next_step(seen, seen.group, accepted, joined, load)
     if joined is not None:
-        actions += steady.label_roles(joined)
+        # Traffic first: kube-proxy follows the first change of endpoints at once, and the next ones
+        # a second later (its minSyncPeriod). Clients are waiting for this one.
         if seen.group is not None:
             actions += steady.route_traffic(joined, seen.group.spec.min_in_sync)
+        actions += steady.label_roles(joined)
         actions += steady.report_gone(joined)
     status = broker_status(seen, accepted, joined, step, moved, now)
     return actions + _report(seen, status, step) + _check_again(seen, status, step)

@@ -314,6 +314,16 @@ def test_new_connections_avoid_the_lost(
     assert [(a.name[-1], a.on) for a in of_type(planned(seen), RouteTraffic)] == expected
 
 
+def test_the_lost_master_loses_its_connections_before_its_label() -> None:
+    known = view(member(1, alive=False), member(2), member(3), master_broker_id=2)
+    actions = of_type(planned(broker_world(known=known)), RouteTraffic, LabelPod)
+    assert [(type(a), a.name[-1]) for a in actions] == [
+        (RouteTraffic, "0"),
+        (LabelPod, "0"),
+        (LabelPod, "1"),
+    ]
+
+
 @pytest.mark.parametrize(("replicas", "minimum"), [(1, 1), (2, 2), (3, 1), (3, 3), (4, 2), (5, 3)])
 def test_while_writes_are_possible_some_living_member_takes_connections(
     replicas: int, minimum: int
