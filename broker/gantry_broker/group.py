@@ -43,6 +43,7 @@ from gantry_broker.replica import events as ev
 from gantry_broker.shell import ReplicaShell
 from gantry_broker.topic_sync import TopicSync
 
+BETWEEN_MASTERS_S = 10.0  # an election takes 3 s where the master merely went silent
 _NOT_MASTER = Refusal(
     ResponseCode.SERVICE_NOT_AVAILABLE,
     "service not available now. this broker is not the master of its group",
@@ -83,6 +84,7 @@ class ReplicationGroup:
         self._serving_epoch: Epoch | None = None
         self._leaving = False
         self._master_seen = ""
+        self._in_place_s = float("-inf")  # when it last followed or served
         self._agent: ControlAgent | None = None
         self._topics: TopicSync | None = None
 
@@ -221,7 +223,12 @@ class ReplicationGroup:
         return view.master_address
 
     def ready(self) -> tuple[bool, str]:
-        """Whether clients may be sent here, and why not."""
+        """Whether clients may be sent here, and why not.
+
+        A replica that loses its master stays ready for a while: it holds clients until the next
+        one is known. If all replicas said no at that moment, a group's address would lead nowhere,
+        or only to the lost master, for as long as probes take to notice that all is well again.
+        """
         core, agent = self.core, self._agent
         if self._leaving:
             return False, "leaving"
@@ -231,10 +238,12 @@ class ReplicationGroup:
             return False, self.stuck or agent.behind
         if not agent.registered:
             return False, "not registered with the controllers"
-        if self.serving:
-            return True, f"master of epoch {core.epoch}"
-        if core.role is Role.FOLLOWING and core.streaming:
-            return True, f"following in epoch {core.epoch}"
+        now_s = asyncio.get_running_loop().time()
+        if self.serving or (core.role is Role.FOLLOWING and core.streaming):
+            self._in_place_s = now_s
+            return True, f"{'master of' if self.serving else 'following in'} epoch {core.epoch}"
+        if now_s - self._in_place_s <= BETWEEN_MASTERS_S:
+            return True, "between two masters"
         return False, "no master to follow"
 
     # ---- GroupView

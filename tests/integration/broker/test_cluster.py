@@ -8,6 +8,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from gantry_broker import group as group_module
 from gantry_protocol.bodies import EpochEntryCache, HaStatus, decode_body
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, request
@@ -123,6 +124,27 @@ async def test_a_dead_master_is_replaced_and_nothing_is_lost(tmp_path: Path) -> 
         cluster.boot(number)
         await cluster.settled()
         assert same_bytes(cluster)
+
+
+async def test_replicas_stay_ready_between_two_masters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They hold clients meanwhile; if all said no, the group's address would lead nowhere."""
+    async with BrokerCluster(tmp_path) as cluster:
+        replicas = cluster.replicas_of()
+        assert all(replica.is_ready for replica in replicas)
+        await cluster.controller.stop()
+        old = cluster.master
+        del cluster.brokers[cluster.number_of(old)]
+        await old.abort()
+        reasons = {"between two masters"}
+        await eventually(
+            lambda: {replica.group.ready()[1] for replica in replicas} == reasons,
+            "they see that the master is gone",
+        )
+        assert all(replica.is_ready for replica in replicas)
+        monkeypatch.setattr(group_module, "BETWEEN_MASTERS_S", 0.0)
+        assert not any(replica.is_ready for replica in replicas)
 
 
 async def test_a_client_of_a_replica_gets_over_the_masters_death(tmp_path: Path) -> None:
