@@ -13,4 +13,4 @@ export GANTRY_E2E_JAVA_IMAGE
 say "API contract:"
 GANTRY_CONTRACT_KUBECONFIG=$KUBECONFIG .venv/bin/python -m pytest -q tests/integration/api_contract
 say "scenarios:"
-.venv/bin/python -m pytest -v -s e2e "$@"
+.venv/bin/python -m pytest -v -s --durations=12 e2e "$@"

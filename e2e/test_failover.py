@@ -62,7 +62,7 @@ def test_master_pod_deleted_while_the_operator_restarts(trial: Trial) -> None:
 
 
 def test_master_pod_deleted_by_force(trial: Trial) -> None:
-    trial.measure("Master's pod deleted by force", faults.force_delete_master_pod, runs=5)
+    trial.measure("Master's pod deleted by force", faults.force_delete_master_pod, runs=3)
 
 
 def test_master_pod_deleted_by_force_together_with_the_operator(trial: Trial) -> None:
