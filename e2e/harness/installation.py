@@ -6,8 +6,9 @@ import os
 import time
 from pathlib import Path
 
+from gantry_operator import names
 from harness.kube import Kube
-from harness.node import thaw
+from harness.node import process_of, rss_bytes, thaw
 from harness.shell import run
 from harness.waiting import wait_until
 
@@ -19,6 +20,7 @@ GROUP = "orders"
 IMAGE = os.environ.get("GANTRY_E2E_IMAGE", "gantry:dev")
 CLUSTER = os.environ.get("CLUSTER_NAME", "gantry")
 CRDS = ("brokergroups.mq.gantry.dev", "controllergroups.mq.gantry.dev")
+IDLE_RSS_MB = {"controller": 80, "broker": 100, "operator": 140}
 INSTALL_PATIENCE_S = 120.0
 DELETE_PATIENCE_S = 120.0
 
@@ -59,6 +61,12 @@ def install(kube: Kube) -> float:
     kube.apply_file(ROOT / "examples" / "brokergroup.yaml")
     kube.wait_for("brokergroup", GROUP, "Available", INSTALL_PATIENCE_S)
     return time.monotonic() - began_s
+
+
+def idle_rss_mb(kube: Kube, component: str) -> list[float]:
+    """Resident memory of every pod of a component, in MB."""
+    selector = f"{names.LABEL_NAME}={names.APP_NAME},{names.LABEL_COMPONENT}={component}"
+    return [rss_bytes(process_of(pod)) / 1e6 for pod in kube.list("pods", selector)]
 
 
 def remove(kube: Kube) -> None:
