@@ -107,7 +107,9 @@ class Trial:
             )
 
     def settle(self) -> None:
-        """Wait until everybody is in sync, fresh and connected, and writes flow everywhere."""
+        """Let the load run; wait until everybody is in sync, fresh, connected, and writes flow."""
+        for soak in self.soaks:
+            soak.resume()
         deadline = time.monotonic() + SETTLE_PATIENCE_S
         while True:
             for soak in self.soaks:
@@ -120,9 +122,9 @@ class Trial:
                 return
 
     def account(self) -> Account:
-        """Stop all clients, compare what was sent with what was consumed, and go on.
+        """Stop all clients and compare what was sent with what was consumed, since the last time.
 
-        Returns the account since the last one.
+        They stay quiet until the next `settle`, so that other tests have the processors.
         """
         found = Account()
         for soak in self.soaks:
@@ -141,7 +143,6 @@ class Trial:
             )
             before, self._accounted[soak.name] = self._accounted[soak.name], total
             found = found.plus(Account(*(a - b for a, b in zip(total, before, strict=True))))
-            soak.resume()
         return found
 
     def master(self) -> Object:
