@@ -17,7 +17,7 @@ from gantry_operator.plan import steady
 from gantry_operator.plan.acceptance import Acceptance, accept_broker_group
 from gantry_operator.plan.actions import Action, CheckAgain, EmitEvent, WriteStatus
 from gantry_operator.plan.broker_status import broker_status
-from gantry_operator.plan.broker_steps import Step, rolling_update, scale_down
+from gantry_operator.plan.broker_steps import Step, rolling_update, scale_down, taking_in
 from gantry_operator.plan.conditions import find
 from gantry_operator.plan.deletion import delete_broker_group
 from gantry_operator.plan.events import broker_events
@@ -56,6 +56,7 @@ def plan_broker_group(seen: BrokerObserved, now: dt.datetime) -> list[Action]:
         assert seen.group is not None, "an accepted resource has been parsed"
         actions += _ensure(seen, seen.group, load)
         moved, step = _next_step(seen, seen.group, accepted, joined, load)
+        step = step or taking_in(actions, load)
     if joined is not None:
         # Traffic first: kube-proxy follows the first change of endpoints at once, and the next ones
         # a second later (its minSyncPeriod). Clients are waiting for this one.

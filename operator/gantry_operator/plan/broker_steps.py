@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gantry_operator.plan.actions import Action, DeletePod, Elect, ScaleDown
+from gantry_operator.plan.actions import Action, ApplyObject, DeletePod, Elect, ScaleDown
 from gantry_operator.plan.reasons import Reason
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gantry_protocol.admin import MemberView
 
     from gantry_operator.builders import Manifest
@@ -211,3 +213,18 @@ def _move_mastership(group: Group, reason: Reason, *, below_ordinal: int | None 
         f"Moving the mastership to {pod.name if pod else target.broker_id}.",
         Elect(broker_id=target.broker_id, master_epoch=group.view.master_epoch),
     )
+
+
+def taking_in(actions: Sequence[Action], load: Workload | None) -> Step | None:
+    """The wait until a StatefulSet and its controller know the present wish; None when they do.
+
+    Until then all pods may be Ready and in sync, and none of them as wished: whoever waits for a
+    change to be carried out must not be told that nothing is under way.
+    """
+    on_its_way = any(
+        isinstance(action, ApplyObject) and action.manifest["kind"] == "StatefulSet"
+        for action in actions
+    )
+    if not on_its_way and load is not None and load.revision is not None:
+        return None
+    return Step(Reason.APPLYING, "The StatefulSet takes the change in.")

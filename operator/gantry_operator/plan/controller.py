@@ -13,6 +13,7 @@ from gantry_operator.models import Condition, ControllerGroupStatus
 from gantry_operator.models.controller_group import LeaderStatus
 from gantry_operator.plan.acceptance import Acceptance, accept_controller_group
 from gantry_operator.plan.actions import Action, CheckAgain, EmitEvent, EnsureSecret, WriteStatus
+from gantry_operator.plan.broker_steps import taking_in
 from gantry_operator.plan.conditions import Conditions, find
 from gantry_operator.plan.controller_steps import caught_up, leader_pod, roll_controllers
 from gantry_operator.plan.events import controller_events
@@ -45,6 +46,7 @@ def plan_controller_group(seen: ControllerObserved, now: dt.datetime) -> list[Ac
         load = workload(statefulset, seen.pods)
         if load is not None and load.revision is not None and accepted.accepted:
             step = roll_controllers(seen.quorum, load)
+        step = step or taking_in(actions, load)
     status = _status(seen, accepted, step, now)
     body = status.to_object()
     if body != seen.live_status:

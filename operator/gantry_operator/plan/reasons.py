@@ -64,6 +64,7 @@ class Reason(StrEnum):
 
     # Progressing
     SETTLED = "Settled", "Nothing disruptive is under way or wanted."
+    APPLYING = "Applying", "A change of the wish is on its way to the StatefulSet."
     STARTING = "Starting", "Pods are being created or are not Ready yet."
     ROLLING_UPDATE = (
         "RollingUpdate",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 from typing import Any
 
@@ -17,6 +18,8 @@ from unit.operator.world import (
     broker_world,
     brokers,
     changed,
+    controller_world,
+    controllers,
     member,
     of_type,
     planned,
@@ -129,6 +132,31 @@ CONDITIONS = [
 @pytest.mark.parametrize(("seen", "name", "status", "reason"), CONDITIONS)
 def test_conditions(seen: Any, name: str, status: str, reason: str) -> None:
     assert row(seen, name) == (status, reason)
+
+
+def unseen(seen: Any) -> Any:
+    """The same world before the StatefulSet's controller has seen the newest template."""
+    objects = copy.deepcopy(seen.objects)
+    for (kind, _), body in objects.items():
+        if kind == "StatefulSet":
+            body["metadata"]["generation"] += 1
+    return changed(seen, objects=objects)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(changed(broker_world(), group=brokers(config={"x": "1"})), id="written-now"),
+        pytest.param(unseen(broker_world()), id="not-seen-yet"),
+        pytest.param(
+            changed(controller_world(), group=controllers(config={"x": "1"})), id="quorum"
+        ),
+        pytest.param(unseen(controller_world()), id="quorum-not-seen-yet"),
+    ],
+)
+def test_a_change_on_its_way_is_progress(seen: Any) -> None:
+    """All pods are Ready and in sync, and none of them as wished."""
+    assert row(seen, "Progressing") == ("True", "Applying")
 
 
 @pytest.mark.parametrize("name", ["Available", "InSync", "FullyReplicated", "Progressing"])
