@@ -1,0 +1,1 @@
+"""Checkers: histories in, verdicts out. Pure; a checker that could not decide has not passed."""

@@ -1,0 +1,1 @@
+"""Histories: what clients asked and were told, and what was observed, on one monotonic clock."""

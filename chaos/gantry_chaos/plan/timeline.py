@@ -1,0 +1,159 @@
+"""From experiments to a time line: when which fault begins and ends. Pure.
+
+The rule protected here: every fault ends, at its own deadline or at that of a node around it, and
+every fault of the manifest begins. A chaos node lasts until its deadline even when it strikes only
+once, as upstream; a Serial or Parallel whose deadline leaves a child no time is an error, since the
+fault would be missing without a word.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gantry_chaos.errors import ManifestError
+from gantry_chaos.manifests.model import NetworkChaosSpec, PodChaosSpec, Template, Workflow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gantry_chaos.manifests.model import Experiment
+
+FAULTS_MAX = 500
+DEFAULT_NAMESPACE = "default"
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One fault of a run.
+
+    Attributes:
+        id: unique within the run.
+        namespace: of the object that it stands in.
+        spec: what is done to whom.
+        start_s: seconds since the run began.
+        end_s: when it is healed; a fault that strikes once is only given up then.
+    """
+
+    id: str
+    namespace: str
+    spec: PodChaosSpec | NetworkChaosSpec
+    start_s: float
+    end_s: float
+
+    @property
+    def strikes_once(self) -> bool:
+        """There is nothing to heal: pods and containers come back by themselves."""
+        return isinstance(self.spec, PodChaosSpec)
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One thing to do: `heal` a fault, or inject it."""
+
+    at_s: float
+    heal: bool
+    fault: Fault
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """All faults of a run in the order of their beginning, and when the run ends."""
+
+    faults: tuple[Fault, ...]
+    end_s: float
+
+    def steps(self) -> list[Step]:
+        """Every injection and every heal in order; at one moment heals come first."""
+        both = [Step(fault.start_s, False, fault) for fault in self.faults]
+        both += [Step(fault.end_s, True, fault) for fault in self.faults]
+        return sorted(both, key=lambda step: (step.at_s, not step.heal, step.fault.id))
+
+
+def timeline(experiments: Sequence[Experiment], *, namespace: str = DEFAULT_NAMESPACE) -> Timeline:
+    """The time line of experiments that all begin now, as `kubectl apply` would begin them.
+
+    Args:
+        experiments: what a reader found in one file.
+        namespace: of objects that name none.
+
+    Raises:
+        ManifestError: a fault never ends, or never begins.
+    """
+    names = _Names()
+    faults: list[Fault] = []
+    end_s = 0.0
+    for experiment in experiments:
+        where = f"{experiment.kind} {experiment.metadata.name}"
+        inside = experiment.metadata.namespace or namespace
+        if isinstance(experiment, Workflow):
+            templates = {template.name: template for template in experiment.spec.templates}
+            walk = _Walk(where, inside, templates, names)
+            ended_s = walk.play(templates[experiment.spec.entry], 0.0, math.inf)
+            faults += walk.faults
+        else:
+            ended_s = experiment.spec.duration or 0.0
+            name = names.unique(experiment.metadata.name)
+            faults.append(Fault(name, inside, experiment.spec, 0.0, ended_s))
+        end_s = max(end_s, ended_s)
+    if len(faults) > FAULTS_MAX:
+        raise ManifestError("The experiments", "", f"they have more than {FAULTS_MAX} faults")
+    return Timeline(tuple(sorted(faults, key=lambda fault: (fault.start_s, fault.id))), end_s)
+
+
+class _Names:
+    """Makes names unique by a number."""
+
+    def __init__(self) -> None:
+        self._given: set[str] = set()
+
+    def unique(self, name: str) -> str:
+        number, result = 1, name
+        while result in self._given:
+            number += 1
+            result = f"{name}-{number}"
+        self._given.add(result)
+        return result
+
+
+class _Walk:
+    """Plays the nodes of one Workflow."""
+
+    def __init__(
+        self, where: str, namespace: str, templates: dict[str, Template], names: _Names
+    ) -> None:
+        self.faults: list[Fault] = []
+        self._where = where
+        self._namespace = namespace
+        self._templates = templates
+        self._names = names
+
+    def play(self, template: Template, start_s: float, limit_s: float) -> float:
+        """Begin a node at `start_s`; when it ends, at the latest at `limit_s`."""
+        if start_s >= limit_s:
+            raise self._error(template, "the deadline around it is over before it begins")
+        end_s = min(limit_s, start_s + (template.deadline or math.inf))
+        if template.chaos is not None:
+            if len(self.faults) >= FAULTS_MAX:
+                raise self._error(template, f"there are more than {FAULTS_MAX} faults")
+            if math.isinf(end_s):
+                raise self._error(template, "it has no deadline, so it would never be healed")
+            name = self._names.unique(template.name)
+            self.faults.append(Fault(name, self._namespace, template.chaos, start_s, end_s))
+            return end_s
+        children = [self._templates[name] for name in template.children]
+        match template.template_type:
+            case "Serial":
+                at_s = start_s
+                for child in children:
+                    at_s = self.play(child, at_s, end_s)
+                return at_s
+            case "Parallel":
+                return max(self._ends(children, start_s, end_s))
+            case _:
+                return end_s
+
+    def _ends(self, children: list[Template], start_s: float, limit_s: float) -> Iterable[float]:
+        return [self.play(child, start_s, limit_s) for child in children]
+
+    def _error(self, template: Template, problem: str) -> ManifestError:
+        return ManifestError(self._where, f"template {template.name}", problem)

@@ -1,0 +1,1 @@
+"""Reports: one HTML page per run, with everything in it."""

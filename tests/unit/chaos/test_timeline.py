@@ -1,0 +1,110 @@
+"""When faults begin and end: nesting, deadlines, and what never begins or never ends."""
+
+from __future__ import annotations
+
+import pytest
+from gantry_chaos.errors import ManifestError
+from gantry_chaos.manifests.reader import parse
+from gantry_chaos.plan.timeline import Timeline, timeline
+
+CHAOS = {
+    "kill": "podChaos: {action: pod-kill, mode: one, selector: {}}",
+    "cut": "networkChaos: {action: partition, mode: all, selector: {}, "
+    "target: {mode: all, selector: {}}}",
+}
+
+
+def workflow(*templates: str) -> Timeline:
+    """Each template: `name Type deadline child child` with `-` for no deadline."""
+    lines = [
+        "apiVersion: chaos-mesh.org/v1alpha1\nkind: Workflow\nmetadata: {name: w, namespace: shop}",
+        "spec:\n  entry: all\n  templates:",
+    ]
+    for template in templates:
+        name, kind, deadline, *children = template.split()
+        lines.append(f"  - name: {name}\n    templateType: {kind}")
+        if deadline != "-":
+            lines.append(f"    deadline: {deadline}")
+        if children:
+            lines.append(f"    children: [{', '.join(children)}]")
+        if name in CHAOS:
+            lines.append(f"    {CHAOS[name]}")
+    return timeline(parse("\n".join(lines), "w.yaml"))
+
+
+def shape(found: Timeline) -> list[tuple[str, float, float]]:
+    return [(fault.id, fault.start_s, fault.end_s) for fault in found.faults]
+
+
+def test_serial_goes_one_after_the_other() -> None:
+    found = workflow(
+        "all Serial - rest kill rest cut",
+        "rest Suspend 10s",
+        "kill PodChaos 5s",
+        "cut NetworkChaos 20s",
+    )
+    assert shape(found) == [("kill", 10, 15), ("cut", 25, 45)]
+    assert found.end_s == 45
+    assert {fault.namespace for fault in found.faults} == {"shop"}
+
+
+def test_parallel_lasts_as_long_as_its_longest() -> None:
+    found = workflow(
+        "all Serial - both kill",
+        "both Parallel - cut rest",
+        "cut NetworkChaos 5s",
+        "rest Suspend 8s",
+        "kill PodChaos 1s",
+    )
+    assert shape(found) == [("cut", 0, 5), ("kill", 8, 9)]
+
+
+def test_a_deadline_around_cuts_a_fault_short() -> None:
+    found = workflow("all Parallel 3s cut kill", "cut NetworkChaos 5s", "kill PodChaos -")
+    assert shape(found) == [("cut", 0, 3), ("kill", 0, 3)]
+
+
+def test_a_template_may_be_used_again() -> None:
+    found = workflow("all Serial - kill kill", "kill PodChaos 2s")
+    assert shape(found) == [("kill", 0, 2), ("kill-2", 2, 4)]
+
+
+def test_what_never_ends_is_refused() -> None:
+    with pytest.raises(ManifestError, match="template cut: it has no deadline, so it would never"):
+        workflow("all Serial - cut", "cut NetworkChaos -")
+
+
+def test_what_never_begins_is_refused() -> None:
+    with pytest.raises(ManifestError, match="template kill: the deadline around it is over before"):
+        workflow("all Serial 10s rest kill", "rest Suspend 10s", "kill PodChaos 1s")
+
+
+def test_heals_come_before_injections_of_the_same_moment() -> None:
+    found = workflow("all Serial - cut kill", "cut NetworkChaos 5s", "kill PodChaos 1s")
+    steps = [(step.at_s, step.heal, step.fault.id) for step in found.steps()]
+    assert steps == [(0, False, "cut"), (5, True, "cut"), (5, False, "kill"), (6, True, "kill")]
+
+
+def test_a_fault_that_multiplies_is_bounded() -> None:
+    nested = [f"n{n} Serial - n{n + 1} n{n + 1}" for n in range(10)]
+    with pytest.raises(ManifestError, match="more than 500 faults"):
+        workflow("all Serial - n0", *nested, "n10 Serial - kill", "kill PodChaos 1s")
+
+
+def test_objects_of_a_file_begin_together() -> None:
+    text = """
+apiVersion: chaos-mesh.org/v1alpha1
+kind: NetworkChaos
+metadata: {name: a}
+spec: {action: loss, mode: all, selector: {}, target: {mode: all, selector: {}}, loss: {loss: "5"},
+  duration: 10s}
+---
+apiVersion: chaos-mesh.org/v1alpha1
+kind: PodChaos
+metadata: {name: a, namespace: x}
+spec: {action: pod-kill, mode: all, selector: {}}
+"""
+    found = timeline(parse(text, "x"), namespace="gantry")
+    assert shape(found) == [("a", 0, 10), ("a-2", 0, 0)]
+    assert [fault.namespace for fault in found.faults] == ["gantry", "x"]
+    assert [fault.strikes_once for fault in found.faults] == [False, True]
