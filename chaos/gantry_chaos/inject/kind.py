@@ -130,9 +130,6 @@ class KindBackend:
         targets: Sequence[Pod],
         inside: dict[str, str],
     ) -> list[proof.Probe]:
-        counting = tuple(one.counters() for one in sets)
-        dice = spec.loss.loss if spec.loss and not spec.loss.correlation else None
-        probes: list[proof.Probe] = [proof.Counters(counting, dice)]
         pairs = [
             (source, target, port)
             for source in sources
@@ -143,11 +140,14 @@ class KindBackend:
             connect_command(inside[source.uid], target.ip, port)
             for source, target, port in pairs[:CONNECT_PAIRS_MAX]
         )
+        probes: list[proof.Probe] = []
         if attempts and spec.action == "partition":
             probes.append(proof.Connects(attempts, "failure"))
         if attempts and spec.delay is not None:
             probes.append(proof.Connects(attempts, "delay", spec.delay.latency))
-        return probes
+        dice = spec.loss.loss if spec.loss and not spec.loss.correlation else None
+        # Last, since the attempts to connect are packets, too.
+        return [*probes, proof.Counters(tuple(one.counters() for one in sets), dice)]
 
     def _connect(self, probes: Sequence[proof.Probe]) -> list[proof.Attempt]:
         return [

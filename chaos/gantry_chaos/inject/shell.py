@@ -97,13 +97,16 @@ class Shell:
     def stop_daemons(self, netns: str) -> None:
         """End what delays packets in a namespace; packets it holds are let go."""
         for daemon in self._daemons.pop(netns, []):
-            assert daemon.stdin is not None
-            daemon.stdin.close()
             try:
-                daemon.wait(DAEMON_STOP_S)
+                daemon.communicate(timeout=DAEMON_STOP_S)  # ends its standard input
             except subprocess.TimeoutExpired:
                 daemon.kill()
-                daemon.wait()
+                daemon.communicate()
+
+    def close(self) -> None:
+        """End every daemon."""
+        for netns in list(self._daemons):
+            self.stop_daemons(netns)
 
     def _start(self, action: DelayDaemon) -> None:
         argv = entering(action.netns, self._inside(action.netns)) + daemon_command(action)
