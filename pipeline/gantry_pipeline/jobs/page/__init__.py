@@ -1,0 +1,1 @@
+"""A report as one file: plain HTML with inline SVG, no script, nothing fetched."""

@@ -1,0 +1,174 @@
+"""The one place that starts Spark, and what must be true of a machine before it can.
+
+Spark's own message when Java is missing is a shell's; its default log level tells users about
+native libraries. Here, what is missing is one sentence that says what to install, and Spark only
+speaks when it fails. Everything runs in this process and its children (``local[*]``) unless a
+master is given, and nothing listens outside of loopback then.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gantry_protocol.errors import EXIT_TEMPORARY, GantryError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+JAVA_MIN = 17  # Spark 4 is compiled for it
+JAVA_ANSWER_S = 30
+HEAP_MIN_MIB, HEAP_MAX_MIB = 1024, 8192
+PARTITION_BYTES = 64 << 20
+LOCAL = "local[*]"
+
+
+class NoSparkError(GantryError):
+    """Spark cannot start on this machine; the sentence says what to install."""
+
+
+class SparkFailedError(GantryError):
+    """Spark started and ended with an error of its own."""
+
+    exit_code = EXIT_TEMPORARY
+
+
+def java() -> tuple[str, int]:
+    """Java's program and its version.
+
+    Raises:
+        NoSparkError: there is none, it does not run, or it is too old.
+    """
+    home = os.environ.get("JAVA_HOME")
+    program = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    advice = f"install Java {JAVA_MIN} or newer (Debian: apt install openjdk-17-jre-headless)"
+    if program is None:
+        raise NoSparkError(f"Spark needs Java, and there is none: {advice}.")
+    try:
+        said = subprocess.run(  # noqa: S603 - the program that Spark itself will start
+            [program, "-version"], capture_output=True, text=True, timeout=JAVA_ANSWER_S, check=True
+        ).stderr
+    except (OSError, subprocess.SubprocessError) as error:
+        where = "JAVA_HOME leads to" if home else "The PATH leads to"
+        raise NoSparkError(f"{where} {program}, which does not run: {advice}.") from error
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    version = int(found.group(1)) if found else 0
+    if version < JAVA_MIN:
+        raise NoSparkError(f"{program} is Java {version or 'of unknown version'}: {advice}.")
+    return program, version
+
+
+def pyspark_version() -> str:
+    """The version of PySpark.
+
+    Raises:
+        NoSparkError: it is not installed.
+    """
+    try:
+        import pyspark
+    except ImportError as error:
+        raise NoSparkError("PySpark is not installed: pip install 'gantry[pipeline]'.") from error
+    return str(pyspark.__version__)
+
+
+def memory_mib() -> int:
+    """What this process may use: the machine's memory, or its control group's limit."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
+    except (OSError, ValueError):  # no control groups, or "max"
+        limit = total
+    return min(total, limit) >> 20
+
+
+def heap_mib(memory: int) -> int:
+    """A quarter of the memory, within bounds: Python workers need as much again."""
+    return min(max(memory // 4, HEAP_MIN_MIB), HEAP_MAX_MIB)
+
+
+def start(
+    name: str,
+    *,
+    master: str = LOCAL,
+    driver_memory_mib: int | None = None,
+    log: Path | None = None,
+    settings: dict[str, str] | None = None,
+) -> SparkSession:
+    """A session for one job, with the ``tier`` source registered. Stop it when the job ends.
+
+    Args:
+        name: what Spark calls the application.
+        master: ``local[*]``, ``local[2]``, ``k8s://…``.
+        driver_memory_mib: heap of the JVM; None takes a quarter of the memory.
+        log: where the JVM and the workers write what they have to say; None is our stderr.
+        settings: Spark's own, which win over those set here.
+
+    Raises:
+        NoSparkError: Java or PySpark is missing.
+    """
+    java()
+    pyspark_version()
+    from pyspark.sql import SparkSession
+
+    from gantry_pipeline.source.tier import TierSource
+
+    # Workers are this Python, with this code; a PATH may lead to another.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    heap = driver_memory_mib or heap_mib(memory_mib())
+    wanted = {
+        "spark.driver.memory": f"{heap}m",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.log.level": "ERROR",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_log4j()}",
+    }
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        wanted |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+        }
+    builder = SparkSession.builder.master(master).appName(f"gantry-{name}")
+    for key, value in (wanted | (settings or {})).items():
+        builder = builder.config(key, value)
+    with _stderr_into(log):
+        session = builder.getOrCreate()
+    session.dataSource.register(TierSource)
+    return session
+
+
+@contextmanager
+def _stderr_into(log: Path | None) -> Iterator[None]:
+    """Children that are started here get the file as their stderr; this process keeps its own.
+
+    Before it reads any setting, the JVM greets with a warning about a module that Spark asks for.
+    """
+    if log is None:
+        yield
+        return
+    sys.stderr.flush()
+    own = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(own, 2)
+        os.close(own)
+
+
+def _log4j() -> Path:
+    return Path(__file__).with_name("log4j2.properties")

@@ -1,0 +1,1 @@
+"""The tier as a Spark data source: objects, the manifest chain, partitions, batch and stream."""
