@@ -1,0 +1,104 @@
+"""Where in the tier a record of a queue is: a sorted list of runs per queue, and a binary search.
+
+The index is built from the packs' footers, in the order of the chain, and can be thrown away and
+built again. Rule protected: a read is answered with a place, with "it is not in the tier yet", or
+with the next offset that is there; never with silence, and never with another queue's record.
+
+A queue whose offsets begin anew (its topic was deleted and created again) has a run that starts at
+or below what is known: what was before belongs to a queue that is gone, and leaves the index.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+import msgspec
+
+
+class Queue(msgspec.Struct, frozen=True):
+    """A queue's name."""
+
+    topic: str
+    queue_id: int
+
+
+class RunPlace(msgspec.Struct, frozen=True):
+    """One run of one pack.
+
+    Attributes:
+        first: queue offset of the first record.
+        count: records.
+        pack: key of the pack.
+        run: index of the run in the pack's footer.
+    """
+
+    first: int
+    count: int
+    pack: str
+    run: int
+
+    @property
+    def after(self) -> int:
+        """One past the last queue offset."""
+        return self.first + self.count
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The record is the ``position``-th of this run (0 is the first)."""
+
+    place: RunPlace
+    position: int
+
+
+class Gone(msgspec.Struct, frozen=True):
+    """The record is not in the tier (any more); ``next_valid`` is the next offset that is."""
+
+    next_valid: int
+
+
+class Beyond(msgspec.Struct, frozen=True):
+    """The tier does not reach so far (yet); ``tier_end`` is where it ends for this queue."""
+
+    tier_end: int
+
+
+class RunIndex:
+    """Runs by queue. One entry per run of a live pack; the chain bounds how many packs live."""
+
+    def __init__(self) -> None:
+        """An index of no packs."""
+        self._runs: dict[Queue, list[RunPlace]] = {}
+
+    def add(self, queue: Queue, place: RunPlace) -> None:
+        """Take one run; packs come in the order of the chain."""
+        assert place.count > 0, "a run holds at least one record"
+        runs = self._runs.setdefault(queue, [])
+        if runs and place.first < runs[-1].after:
+            runs.clear()
+        runs.append(place)
+
+    def drop_packs(self, keys: Iterable[str]) -> None:
+        """Forget packs that the chain has dropped."""
+        gone = frozenset(keys)
+        for queue in list(self._runs):
+            kept = [place for place in self._runs[queue] if place.pack not in gone]
+            if kept:
+                self._runs[queue] = kept
+            else:
+                del self._runs[queue]
+
+    def start(self, queue: Queue) -> int | None:
+        """The smallest offset of the queue in the tier; None when there is none of it."""
+        runs = self._runs.get(queue)
+        return runs[0].first if runs else None
+
+    def locate(self, queue: Queue, offset: int) -> Found | Gone | Beyond | None:
+        """Where ``offset`` of ``queue`` is; None when the tier holds nothing of this queue."""
+        runs = self._runs.get(queue)
+        if not runs:
+            return None
+        index = bisect_right(runs, offset, key=lambda place: place.first) - 1
+        if index >= 0 and offset < runs[index].after:
+            return Found(place=runs[index], position=offset - runs[index].first)
+        if index + 1 < len(runs):
+            return Gone(next_valid=runs[index + 1].first)
+        return Beyond(tier_end=runs[-1].after)

@@ -1,0 +1,185 @@
+"""Planted bugs: each breaks one rule of the tier, and the simulator must notice.
+
+Several are what other systems did. A bug is planted by a patch in this file only; a test passes
+when some seed ends in a violation that names the broken rule.
+"""
+
+from __future__ import annotations
+
+import pytest
+from gantry_broker.tier import effects as fx
+from gantry_broker.tier import events as ev
+from gantry_broker.tier.commit import Stage
+from gantry_broker.tier.role import UploadRole
+from gantry_broker.tier.values import LocalLog, State
+from gantry_protocol.tier.keys import ManKey, PackKey, parse_name
+from sim.kernel.world import Violation
+from sim.tier.uploader import PLACE, TierBroker
+from sim.tier.world import TierWorld
+
+SEEDS_MAX = 60
+SECONDS = 12
+
+
+def dies() -> str:
+    """The first violation of any seed."""
+    for seed in range(SEEDS_MAX):
+        world = TierWorld(seed)
+        world.boot()
+        world.nemesis.start()
+        try:
+            world.run(SECONDS)
+            world.nemesis.stop()
+            world.require_tier_progress()
+        except (Violation, AssertionError) as violation:
+            print(f"died at seed {seed}: {str(violation).splitlines()[0][:160]}")
+            return str(violation)
+    pytest.fail(f"{SEEDS_MAX} seeds lived with the planted bug")
+
+
+def patch_store(monkeypatch: pytest.MonkeyPatch, **attributes: object) -> None:
+    honest = TierWorld.__init__
+
+    def init(self: TierWorld, seed: int, *, swarm: bool = True) -> None:
+        honest(self, seed, swarm=swarm)
+        for name, value in attributes.items():
+            setattr(self.store, name, value)
+
+    monkeypatch.setattr(TierWorld, "__init__", init)
+
+
+def test_a_store_that_overwrites_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plain put: WebHDFS with overwrite, pyarrow, an S3 clone without conditional writes."""
+    patch_store(monkeypatch, conditional=lambda key: "/man/" not in key)
+    assert "T1" in dies()
+
+
+def test_ignoring_a_higher_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(UploadRole, "_sight", lambda _self, _pair: [])
+    assert "comes after" in dies()
+
+
+def test_appending_without_a_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(UploadRole, "claimed", property(lambda self: self.chain.v > 0))
+    found = dies()
+    assert "T11" in found or "T9" in found
+
+
+def test_uploading_to_the_end_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``allAckInSyncStateSet=false``: unreplicated records reach the tier (RocketMQ)."""
+    monkeypatch.setattr(LocalLog, "limit", property(lambda self: self.end))
+    assert "T6" in dies()
+
+
+def test_an_unknown_commit_taken_for_a_failed_one_and_cleaned_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Pulsar's #17516: the live object is deleted."""
+    honest = TierBroker.upload
+
+    def upload(self: TierBroker, event: ev.Event) -> None:
+        commit = self.role._commit
+        honest(self, event)
+        if isinstance(event, ev.CallFailed) and commit is not None:
+            self.role._commit = None
+            for entry in getattr(commit.version, "add", []):
+                store = self.tier_observer.store
+                store.objects.pop(PLACE.key(entry.key), None)
+
+    monkeypatch.setattr(TierBroker, "upload", upload)
+    assert "T4" in dies()
+
+
+def test_taking_maybe_for_yes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that answers "already exists" to its own retry teaches callers to do so."""
+    honest = UploadRole._put
+
+    def put(self: UploadRole, call: fx.Call, *, created: bool) -> list[fx.Effect]:
+        if isinstance(call, fx.StorePack):
+            return honest(self, call, created=created)
+        assert self._commit is not None
+        return self._committed()
+
+    monkeypatch.setattr(UploadRole, "_put", put)
+    assert "belief" in dies()
+
+
+def test_cleaning_up_at_demotion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a deposed master deletes, its last put may name when it lands."""
+    honest = TierBroker.upload
+
+    def upload(self: TierBroker, event: ev.Event) -> None:
+        commit = self.role._commit
+        honest(self, event)
+        if self.role.state in {State.DRAINING, State.STANDBY, State.FENCED} and commit is not None:
+            for entry in getattr(commit.version, "add", []):
+                store = self.tier_observer.store
+                store.objects.pop(PLACE.key(entry.key), None)
+
+    monkeypatch.setattr(TierBroker, "upload", upload)
+    assert "T4" in dies()
+
+
+def test_a_pack_named_by_its_first_offset_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two masters, or two attempts, write the same object (RocketMQ, #6071)."""
+
+    def by_offset(key: str) -> str:
+        name = parse_name(key.removeprefix(PLACE.prefix))
+        return f"{PLACE.prefix}pack/{name.lo:020d}" if isinstance(name, PackKey) else key
+
+    patch_store(monkeypatch, name=by_offset, conditional=lambda key: "/man/" in key)
+
+    def written(self: TierWorld, key: str, data: bytes) -> None:
+        name = parse_name(key.removeprefix(PLACE.prefix))
+        if isinstance(name, ManKey):
+            self._version_written(name, data)
+
+    monkeypatch.setattr(TierWorld, "_written", written)
+    found = dies()
+    assert any(rule in found for rule in ("T4", "T5"))
+
+
+def test_trimming_beyond_the_tier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Local retention that does not ask the tier (RocketMQ): its history is destroyed."""
+    honest = TierWorld.__init__
+
+    def init(self: TierWorld, seed: int, *, swarm: bool = True) -> None:
+        honest(self, seed, swarm=swarm)
+        self.trims_to_end = True
+
+    monkeypatch.setattr(TierWorld, "__init__", init)
+    found = dies()
+    assert "T10" in found
+
+
+def test_giving_up_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Liveness: an upload that is never tried again fills the local disk (Aiven, #820)."""
+
+    def wait(self: UploadRole, reason: str) -> list[fx.Effect]:
+        return []
+
+    monkeypatch.setattr(UploadRole, "_wait", wait)
+    monkeypatch.setattr(UploadRole, "_timer", lambda _self: [])
+    assert "T16" in dies()
+
+
+def test_never_resolving(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Liveness: the slot is taken, by an own earlier attempt, and create is repeated for ever."""
+
+    def put(self: UploadRole, call: fx.Call, *, created: bool) -> list[fx.Effect]:
+        if isinstance(call, fx.StorePack):
+            return honest(self, call, created=created)
+        assert self._commit is not None
+        self._commit.stage = Stage.OURS if created else Stage.UNSENT
+        return self._next() if created else self._wait("again")
+
+    honest = UploadRole._put
+
+    def read(self: UploadRole, call: fx.Call, versions: tuple[object, ...]) -> list[fx.Effect]:
+        self._stale = False
+        return honest_read(self, call, () if self._commit else versions)  # type: ignore[arg-type]
+
+    honest_read = UploadRole._read
+    monkeypatch.setattr(UploadRole, "_put", put)
+    monkeypatch.setattr(UploadRole, "_read", read)
+    assert "T16" in dies()
