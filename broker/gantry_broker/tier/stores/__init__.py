@@ -1,0 +1,58 @@
+"""Object stores behind one small contract: memory, a directory, S3.
+
+``contract`` says what the tier needs, ``opening`` makes a store of a URL, ``owner`` proves that the
+prefix is ours and that the store creates only once.
+"""
+
+from gantry_broker.tier.stores.contract import (
+    CREATED,
+    DATA_TIMEOUT_S,
+    LIST_LIMIT_MAX,
+    MANIFEST_TIMEOUT_S,
+    Absent,
+    Created,
+    Creation,
+    Found,
+    Maybe,
+    Mine,
+    Other,
+    Resolution,
+    Store,
+    StoreBusy,
+    StoreError,
+    StoreRefused,
+    StoreUnavailable,
+    resolve,
+)
+from gantry_broker.tier.stores.credentials import Credentials
+from gantry_broker.tier.stores.memory import Fault, MemoryStore
+from gantry_broker.tier.stores.opening import open_store
+from gantry_broker.tier.stores.owner import own_prefix
+from gantry_broker.tier.stores.posix import PosixStore
+
+__all__ = [
+    "CREATED",
+    "DATA_TIMEOUT_S",
+    "LIST_LIMIT_MAX",
+    "MANIFEST_TIMEOUT_S",
+    "Absent",
+    "Created",
+    "Creation",
+    "Credentials",
+    "Fault",
+    "Found",
+    "Maybe",
+    "MemoryStore",
+    "Mine",
+    "Other",
+    "PosixStore",
+    "Resolution",
+    "Store",
+    "StoreBusy",
+    "StoreError",
+    "StoreRefused",
+    "StoreUnavailable",
+    "open_store",
+    "own_prefix",
+    "resolve",
+]

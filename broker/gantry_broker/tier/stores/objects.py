@@ -1,0 +1,218 @@
+"""A store behind obstore: S3 and what speaks like it.
+
+obstore's asynchronous calls abort the interpreter at exit when one is under way, its synchronous
+ones do not; so they run in threads of ours (``calls``). Its own retries are off: they turn a write
+that was applied into "already exists", and the role that asks waits between attempts anyway.
+
+Rules protected: no secret in a sentence; "no such bucket" and "no permission" are refusals that a
+person must mend, and never look like "no such object".
+"""
+
+import heapq
+import re
+from datetime import timedelta
+from itertools import islice
+from typing import Any
+
+import obstore
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    InvalidPathError,
+    NotFoundError,
+    NotSupportedError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+from obstore.store import S3Store
+
+from gantry_broker.tier.stores.calls import DeadlineCalls
+from gantry_broker.tier.stores.contract import (
+    CREATED,
+    DATA_TIMEOUT_S,
+    Creation,
+    Found,
+    Maybe,
+    StoreError,
+    StoreRefused,
+    StoreUnavailable,
+)
+from gantry_broker.tier.stores.credentials import Credentials
+from gantry_broker.tier.stores.pooled import PooledStore
+
+CONNECT_TIMEOUT_S = 3.0
+DEFAULT_REGION = "us-east-1"
+
+_STATUS = re.compile(r"status code: (\d{3}[A-Za-z ]*)")
+_CODE = re.compile(r"<Code>(\w{1,64})</Code>")
+_MISSING = (FileNotFoundError, NotFoundError)
+_REFUSED = (PermissionDeniedError, UnauthenticatedError, NotSupportedError, InvalidPathError)
+_CAUSE_CHARS = 200
+
+
+class ObjectStore(PooledStore):
+    """The contract over a client of obstore."""
+
+    def __init__(
+        self,
+        client: Any,
+        url: str,
+        *,
+        secrets: tuple[str, ...] = (),
+        lists_in_order: bool = True,
+        calls: DeadlineCalls | None = None,
+    ) -> None:
+        """Use ``client``.
+
+        Args:
+            client: a store of obstore; its own request time-out ends threads that were abandoned.
+            url: for people.
+            secrets: taken out of every sentence.
+            lists_in_order: whether listings come by key, as S3 promises; else they are sorted here.
+            calls: bounds; None takes the default.
+        """
+        super().__init__(url, calls)
+        self._client = client
+        self._secrets = [secret for secret in secrets if secret]
+        self._lists_in_order = lists_in_order
+
+    def _create(self, key: str, data: bytes) -> Creation:
+        try:
+            obstore.put(self._client, key, data, mode="create", use_multipart=False)
+        except (AlreadyExistsError, PreconditionError):
+            return Maybe(f"{key} may exist in {self.url}.")
+        except _MISSING as error:
+            raise StoreRefused(self._sentence(key, error)) from None
+        except (BaseError, OSError) as error:
+            raise self._failed(key, error) from None
+        return CREATED
+
+    def _get(self, key: str, max_bytes: int) -> bytes | None:
+        try:
+            found = obstore.get(self._client, key)
+            size = found.meta["size"]
+            if size > max_bytes:
+                raise StoreRefused(
+                    f"{key} in {self.url} has {size} bytes, at most {max_bytes} are read."
+                )
+            return bytes(found.bytes())
+        except _MISSING as error:
+            self._check_bucket(key, error)
+            return None
+        except (BaseError, OSError) as error:
+            raise self._failed(key, error) from None
+
+    def _get_range(self, key: str, start: int, length: int) -> bytes | None:
+        try:
+            return bytes(obstore.get_range(self._client, key, start=start, length=length))
+        except _MISSING as error:
+            self._check_bucket(key, error)
+            return None
+        except (BaseError, OSError) as error:
+            failure = error
+        try:  # a range that begins behind the end is an error to stores, and empty to us
+            if start >= obstore.head(self._client, key)["size"]:
+                return b""
+        except _MISSING as error:
+            self._check_bucket(key, error)
+            return None
+        except (BaseError, OSError) as error:
+            raise self._failed(key, error) from None
+        raise self._failed(key, failure) from None
+
+    def _list(self, prefix: str, after: str | None, limit: int) -> list[Found]:
+        try:
+            pages = obstore.list(self._client, prefix.removesuffix("/") or None, offset=after)
+            found = (Found(item["path"], item["size"]) for page in pages for item in page)
+            if self._lists_in_order:
+                return [*islice(found, limit)]
+            return heapq.nsmallest(limit, found)
+        except _MISSING as error:
+            raise StoreRefused(self._sentence(prefix, error)) from None
+        except (BaseError, OSError) as error:
+            raise self._failed(prefix, error) from None
+
+    def _delete(self, key: str) -> None:
+        try:
+            obstore.delete(self._client, key)
+        except _MISSING as error:
+            self._check_bucket(key, error)
+        except (BaseError, OSError) as error:
+            raise self._failed(key, error) from None
+
+    def _check_bucket(self, key: str, error: Exception) -> None:
+        """Tell a missing object, which is an answer, from a missing bucket."""
+        if "NoSuchBucket" in str(error):
+            raise StoreRefused(self._sentence(key, error)) from None
+
+    def _failed(self, key: str, error: Exception) -> StoreError:
+        if isinstance(error, _REFUSED) or "NoSuchBucket" in str(error):
+            return StoreRefused(self._sentence(key, error))
+        return StoreUnavailable(self._sentence(key, error))
+
+    def _sentence(self, key: str, error: Exception) -> str:
+        """What the store said, in one clause: status and code if it answered, else the cause."""
+        text = str(error)
+        status, code = _STATUS.search(text), _CODE.search(text)
+        if status:
+            cause = status.group(1).strip() + (f" ({code.group(1)})" if code else "")
+        else:
+            cause = text.partition("\n")[0].partition(" - ")[2] or text.partition("\n")[0]
+        for secret in self._secrets:
+            cause = cause.replace(secret, "***")
+        return f"{key or 'The store'} in {self.url}: {cause[:_CAUSE_CHARS].rstrip('. ')}."
+
+
+def s3_store(
+    bucket: str,
+    prefix: str,
+    credentials: Credentials,
+    *,
+    endpoint: str | None,
+    region: str | None,
+    request_timeout_s: float = DATA_TIMEOUT_S,
+    calls: DeadlineCalls | None = None,
+) -> ObjectStore:
+    """A bucket, or a folder in one.
+
+    Args:
+        bucket: its name.
+        prefix: folders, without slashes at the ends; empty for the whole bucket.
+        credentials: never taken from anywhere else.
+        endpoint: of what is not AWS; ``http://`` is allowed if it says so.
+        region: None for ``us-east-1``, which others ignore.
+        request_timeout_s: ends the request of an abandoned thread.
+        calls: bounds; None takes the default.
+
+    Raises:
+        StoreRefused: the client does not take these settings.
+    """
+    url = f"s3://{bucket}/{prefix}".rstrip("/")
+    settings: dict[str, Any] = {}
+    if endpoint is not None:
+        settings["endpoint"] = endpoint
+    if credentials.is_anonymous:
+        settings["skip_signature"] = True
+    else:
+        settings["access_key_id"] = credentials.access_key_id
+        settings["secret_access_key"] = credentials.secret_access_key
+        if credentials.session_token:
+            settings["session_token"] = credentials.session_token
+    try:
+        client = S3Store(
+            bucket,
+            prefix=prefix or None,
+            region=region or DEFAULT_REGION,
+            client_options={
+                "allow_http": endpoint is not None and endpoint.startswith("http://"),
+                "connect_timeout": timedelta(seconds=CONNECT_TIMEOUT_S),
+                "timeout": timedelta(seconds=request_timeout_s),
+            },
+            retry_config={"max_retries": 0},
+            **settings,
+        )
+    except (BaseError, ValueError, TypeError) as error:
+        raise StoreRefused(f"{url} cannot be opened: {type(error).__name__}.") from None
+    secrets = (credentials.secret_access_key, credentials.session_token)
+    return ObjectStore(client, url, secrets=secrets, calls=calls)
