@@ -1,4 +1,4 @@
-"""``UploadRole``: who uploads a broker group's log to the tier, as a deterministic machine.
+"""``UploadRole``: whether this broker uploads its group's log to the tier, as a pure machine.
 
 Events in, effects out; no I/O, no clock, no randomness of its own. One call of the store or of the
 local log at a time, so one pack in memory at most. The states::
@@ -13,51 +13,28 @@ local log at a time, so one pack in memory at most. The states::
     BACKOFF             timer: the head is read again            -> the state it came from
     an active one       foreign, newer, damaged, a broken chain  -> HALTED
 
-Active are CLAIMING, RECONCILING, UPLOADING and BACKOFF. Rules protected:
+Active are CLAIMING, RECONCILING, UPLOADING and BACKOFF; what is done in them is in ``reign``.
+Rules protected here:
 
-* Nothing at or above ``min(confirm, flushed)`` is uploaded (H9, T6).
-* A claim comes first: before it is the newest version, nothing is appended (T9). It is the fence:
-  a version is written once, and every author builds on the newest one he has read.
-* An unknown outcome is resolved before anything else is done (``commit``).
 * Whoever sees a higher (epoch, inc) stops for good: no upload, no deletion, no local trim.
 * Demotion cancels and cleans nothing: a cancelled put may land later, and then what it names must
   be there.
-* A pack's key is used for one attempt; a failed one is cut again under another nonce (R4).
-
-Decisions are level-triggered: every event ends in ``_next``, which looks at what is known and asks
-for the one thing that is missing.
+* The end of a cancelled call says nothing.
 """
 
-from typing import Protocol
+from itertools import count
 
-from gantry_protocol.tier.chain import ChainState, advance, append, claim
-from gantry_protocol.tier.damage import ChainError
+from gantry_protocol.tier.chain import ChainState
 from gantry_protocol.tier.keys import Pair
-from gantry_protocol.tier.manifests import Version
-from gantry_protocol.tier.packs import BuiltPack
 from gantry_protocol.types import Offset
 
 from gantry_broker.tier import effects as fx
 from gantry_broker.tier import events as ev
 from gantry_broker.tier.backoff import Backoff
-from gantry_broker.tier.commit import Commit, Stage
-from gantry_broker.tier.reconcile import mismatch
-from gantry_broker.tier.values import ACTIVE, DEFAULT_LIMITS, Head, Limits, LocalLog, State, Status
+from gantry_broker.tier.reign import Entropy, Fence, Halt, Reign, Verdict, Wait
+from gantry_broker.tier.values import ACTIVE, DEFAULT_LIMITS, Limits, LocalLog, State, Status
 
-PACK_END_BYTES = 12  # footer length, its sum, magic
-
-
-class Entropy(Protocol):
-    """What the machine cannot make itself; a simulation passes seeded ones."""
-
-    def nonce(self) -> str:
-        """128 random bits as 32 lower-case hex digits; never the same twice."""
-
-    def chance(self) -> float:
-        """A number in [0, 1)."""
-
-    def wall_ms(self) -> int:
-        """Milliseconds since 1970; for people, never decided upon."""
+WORKING = ACTIVE - {State.BACKOFF}
 
 
 class UploadRole:
@@ -66,55 +43,59 @@ class UploadRole:
     Attributes:
         state: see the module.
         own: the pair of the newest promotion; None before the first.
-        seen: the highest pair ever seen in the chain or spoken of.
-        chain: the chain as far as it has been read or written.
+        seen: the highest pair that ever fenced us or was spoken of.
+        reign: the upload of the current mastership; None while there is none.
     """
 
     def __init__(
         self, *, shard: str, writer: str, entropy: Entropy, limits: Limits = DEFAULT_LIMITS
     ) -> None:
-        """A role that waits for a promotion."""
+        """A role that waits for a promotion.
+
+        Args:
+            shard: UID of the broker group.
+            writer: this broker, for people.
+            entropy: nonces, chance and the date.
+            limits: how much at once, how long to wait.
+        """
         self.state = State.STANDBY
         self.own: Pair | None = None
         self.seen: Pair | None = None
-        self.chain = ChainState(shard=shard)
+        self.reign: Reign | None = None
+        self._chain = ChainState(shard=shard)
         self._writer = writer
         self._entropy = entropy
         self._limits = limits
         self._backoff = Backoff(limits)
-        self._local: LocalLog | None = None
-        self._ticket = 0
+        self._tickets = count(1)
         self._call: fx.Call | None = None
         self._proven = False
-        self._reset()
-        self._now_ms = 0
-        self._status = Status(state=self.state)
         self._reason = ""
-        self._armed_ms: int | None = None
-
-    def _reset(self) -> None:
-        """Forget the reign: what was read stays, what was planned goes."""
-        self._stale = True
-        self._checked = False
-        self._commit: Commit | None = None
-        self._pack: BuiltPack | None = None
+        self._now_ms = 0
         self._wake_ms = 0
-        self._head_ms = 0
-        self._waiting_ms: int | None = None
         self._progress_ms = 0
+        self._armed_ms: int | None = None
+        self._status = Status(state=self.state)
 
     # ---- what others may read
 
     @property
+    def chain(self) -> ChainState:
+        """The chain as far as it has been read or written."""
+        return self._chain if self.reign is None else self.reign.chain
+
+    @property
     def claimed(self) -> bool:
-        """Whether the newest version that is known is ours."""
-        return self.own is not None and self.chain.v > 0 and self.chain.pair == self.own
+        """Whether the newest version that is known is ours, of this mastership."""
+        return self.reign is not None and self.reign.claimed
 
     @property
     def committed_end(self) -> Offset | None:
         """Up to where the local log may be trimmed; None while that must not be decided."""
-        working = self.state in ACTIVE and self.claimed and self._checked
-        return Offset(self.chain.end) if working else None
+        reign = self.reign
+        if reign is None or not reign.claimed or not reign.checked:
+            return None
+        return Offset(reign.chain.end)
 
     @property
     def status(self) -> Status:
@@ -136,10 +117,11 @@ class UploadRole:
             case ev.Demoted():
                 return self._demoted()
             case ev.LogAdvanced(local=local):
-                self._local = local
+                if self.reign is not None:
+                    self.reign.local = local
                 return self._next()
             case ev.HeadSeen(pair=pair):
-                return self._sight(pair) or self._next()
+                return self._spoken_of(pair)
             case ev.Timer():
                 return self._timer()
             case _:
@@ -148,64 +130,110 @@ class UploadRole:
     def _promoted(self, pair: Pair, local: LocalLog) -> list[fx.Effect]:
         if self.state is State.HALTED or (self.own is not None and pair <= self.own):
             return []
-        effects = self._cancel()
-        self._reset()
-        self._backoff.reset()
-        self.own, self._local = pair, local
-        self._progress_ms = self._now_ms
-        self._enter(State.CLAIMING)
+        effects = self._end_reign()
+        self.own = pair
         if self.seen is not None and self.seen > pair:
             return effects + self._fenced(self.seen)
+        self.reign = Reign(
+            pair,
+            local,
+            self._chain,
+            writer=self._writer,
+            entropy=self._entropy,
+            limits=self._limits,
+            tickets=self._tickets,
+        )
+        self._backoff.reset()
+        self._progress_ms = self._now_ms
+        self._enter(State.CLAIMING)
         return effects + self._next()
 
     def _demoted(self) -> list[fx.Effect]:
         if self.state in {State.HALTED, State.STANDBY, State.DRAINING}:
             return []
-        waits = self._call is not None
-        self._reset()
-        self._enter(State.DRAINING if waits else State.STANDBY)
+        call = self._call
+        effects = self._end_reign()
+        self._call = call
+        self._enter(State.STANDBY if call is None else State.DRAINING)
         self._wake_ms = self._now_ms + self._limits.drain_ms
-        return [fx.CancelCalls()] if waits else []
+        return effects
 
-    def _timer(self) -> list[fx.Effect]:
-        if self.state is State.DRAINING and self._now_ms >= self._wake_ms:
-            self._call = None
-            self._enter(State.STANDBY)
-        elif self.state is State.BACKOFF and self._now_ms >= self._wake_ms:
-            self._stale = True
-            self._enter(self._working_state())
-        elif self.state is State.UPLOADING and self._now_ms >= self._head_ms:
-            self._stale = True
-        return self._next()
-
-    # ---- how a reign ends, or waits
-
-    def _enter(self, state: State, reason: str = "") -> None:
-        self.state, self._reason = state, reason
-
-    def _working_state(self) -> State:
-        if not self.claimed:
-            return State.CLAIMING
-        return State.UPLOADING if self._checked else State.RECONCILING
-
-    def _cancel(self) -> list[fx.Effect]:
-        if self._call is None:
-            return []
-        self._call = None
-        return [fx.CancelCalls()]
-
-    def _sight(self, pair: Pair) -> list[fx.Effect]:
-        """Note a pair of the chain; a higher one than our own ends the reign."""
+    def _spoken_of(self, pair: Pair) -> list[fx.Effect]:
         if self.seen is None or pair > self.seen:
             self.seen = pair
-        if self.own is None or pair <= self.own or self.state not in ACTIVE:
+        if self.reign is None or pair <= self.reign.pair:
             return []
         return self._fenced(pair)
 
+    def _timer(self) -> list[fx.Effect]:
+        self._armed_ms = None  # one that came early is armed again
+        if self.state is State.DRAINING and self._now_ms >= self._wake_ms:
+            self._call = None
+            self._enter(State.STANDBY)
+        if self.reign is not None and self.state is State.BACKOFF:
+            if self._now_ms < self._wake_ms:
+                return []
+            self.reign.doubt()
+            self._enter(self.reign.state)
+        elif self.reign is not None:
+            self.reign.expire(self._now_ms)
+        return self._next()
+
+    def _ended(self, event: ev.Result) -> list[fx.Effect]:
+        call = self._call
+        if call is None or event.ticket != call.ticket:
+            return []  # of a call that was cancelled
+        self._call = None
+        reign = self.reign
+        if reign is None:
+            assert self.state is State.DRAINING, "only a demoted role waits without a reign"
+            self._enter(State.STANDBY)
+            return []
+        if isinstance(event, ev.MetaChecked):
+            self._proven = True
+            return self._next()
+        effects = self._judge(reign.take(call, event))
+        if reign.head is not None:
+            effects.insert(0, fx.Committed(reign.head))
+            reign.head = None
+            self._backoff.reset()
+            self._progress_ms = self._now_ms
+        return effects
+
+    # ---- decisions
+
+    def _judge(self, verdict: Verdict | None) -> list[fx.Effect]:
+        match verdict:
+            case None:
+                return self._next()
+            case Wait(reason=reason):
+                self._wake_ms = self._now_ms + self._backoff.next_ms(self._entropy.chance())
+                self._enter(State.BACKOFF, reason)
+                return []
+            case Fence(by=by):
+                return self._fenced(by)
+            case Halt(sentence=sentence):
+                effects = self._end_reign()
+                self._enter(State.HALTED, sentence)
+                return effects
+
+    def _next(self) -> list[fx.Effect]:
+        """Ask for what is missing; nothing while a call or a wait is under way."""
+        reign = self.reign
+        if reign is None or self._call is not None or self.state not in WORKING:
+            return []
+        decision = reign.next(self._now_ms) if self._proven else fx.CheckMeta(next(self._tickets))
+        self._enter(reign.state)
+        if isinstance(decision, Halt):
+            return self._judge(decision)
+        self._call = decision
+        return [] if decision is None else [decision]
+
     def _fenced(self, by: Pair | None) -> list[fx.Effect]:
         assert self.own is not None
-        effects = self._cancel()
-        self._reset()
+        effects = self._end_reign()
+        if by is not None and (self.seen is None or by > self.seen):
+            self.seen = by
         whom = "a later version" if by is None else f"epoch {by.epoch}, start {by.inc}"
         self._enter(
             State.FENCED,
@@ -214,316 +242,42 @@ class UploadRole:
         )
         return [*effects, fx.FencedBy(own=self.own, by=by)]
 
-    def _halt(self, sentence: str) -> list[fx.Effect]:
-        effects = self._cancel()
-        self._reset()
-        self._enter(State.HALTED, sentence)
-        return effects
-
-    def _wait(self, reason: str) -> list[fx.Effect]:
-        self._wake_ms = self._now_ms + self._backoff.next_ms(self._entropy.chance())
-        self._enter(State.BACKOFF, reason)
-        return []
-
-    # ---- what ends
-
-    def _ended(self, event: ev.Result) -> list[fx.Effect]:
-        call = self._call
-        if call is None or event.ticket != call.ticket:
-            return []  # of a call that was cancelled
+    def _end_reign(self) -> list[fx.Effect]:
+        """Keep what was read of the chain, and forget everything that was planned."""
+        self._chain = self.chain
+        self.reign = None
+        if self._call is None:
+            return []
         self._call = None
-        if self.state is State.DRAINING:
-            self._enter(State.STANDBY)
-            return []
-        match event:
-            case ev.CallRefused(sentence=sentence):
-                return self._halt(sentence)
-            case ev.CallFailed(reason=reason):
-                return self._failed(call, reason)
-            case ev.MetaChecked():
-                self._proven = True
-                return self._next()
-            case ev.VersionsRead(versions=versions):
-                return self._read(call, versions)
-            case ev.Created() | ev.Maybe():
-                return self._put(call, created=isinstance(event, ev.Created))
-            case _:
-                return self._answered(event)
+        return [fx.CancelCalls()]
 
-    def _answered(self, event: ev.Result) -> list[fx.Effect]:
-        match event:
-            case ev.VersionRead(found=found):
-                return self._resolved(found)
-            case ev.Listed(found=found):
-                return self._fenced(None) if found else self._committed()
-            case ev.PackCut(pack=pack):
-                return self._cut(pack)
-            case ev.PackFound(found=found):
-                return self._commit_pack() if found else self._drop_pack("the pack is not there")
-            case ev.TailRead(crc=crc):
-                return self._tail(crc)
-            case _:
-                raise AssertionError(f"unknown event {event!r}")
-
-    def _failed(self, call: fx.Call, reason: str) -> list[fx.Effect]:
-        """What the call was for is as unknown as before; a pack is cut again under another key."""
-        if isinstance(call, fx.CreateVersion) and self._commit is not None:
-            self._commit.stage = Stage.UNKNOWN
-        if isinstance(call, fx.StorePack | fx.FindPack):
-            self._pack = None
-        return self._wait(reason)
-
-    def _put(self, call: fx.Call, *, created: bool) -> list[fx.Effect]:
-        if isinstance(call, fx.StorePack):
-            return self._commit_pack() if created else self._find_pack(call)
-        assert isinstance(call, fx.CreateVersion)
-        assert self._commit is not None
-        self._commit.stage = Stage.OURS if created else Stage.UNKNOWN
-        return self._next()
-
-    # ---- the chain
-
-    def _read(self, call: fx.Call, versions: tuple[Version, ...]) -> list[fx.Effect]:
-        """Take versions that were read; resolve our own commit by them (R3)."""
-        assert isinstance(call, fx.ReadVersions)
-        effects = self._sight_all(versions)
-        if effects:
-            return effects
-        self._stale = len(versions) >= call.limit
-        commit = self._commit
-        if versions and commit is not None:
-            mine = commit.is_mine(versions[0])
-            self._commit = None
-            if mine and len(versions) == 1:
-                self._commit = commit
-                commit.stage = Stage.OURS
-                return self._committed()
-        elif commit is not None:
-            commit.stage = Stage.UNSENT
-        if versions:
-            self._checked = False
-        return self._fold(versions) or self._next()
-
-    def _sight_all(self, versions: tuple[Version, ...]) -> list[fx.Effect]:
-        pairs = [version.pair for version in versions]
-        return self._sight(max(pairs)) if pairs else []
-
-    def _fold(self, versions: tuple[Version, ...]) -> list[fx.Effect]:
-        try:
-            self.chain = advance(self.chain, versions)
-        except ChainError as error:
-            return self._halt(str(error))
-        return []
-
-    def _resolved(self, found: Version | None) -> list[fx.Effect]:
-        commit = self._commit
-        assert commit is not None
-        if found is None:
-            commit.stage = Stage.UNSENT
-            return self._wait("the store neither took the version nor shows it")
-        if commit.is_mine(found):
-            commit.stage = Stage.OURS
-            return self._next()
-        effects = self._sight(found.pair)
-        if effects:
-            return effects
-        self._commit = None
-        self._stale, self._checked = True, False
-        self._enter(self._working_state())
-        return self._next()
-
-    def _committed(self) -> list[fx.Effect]:
-        """Our version is there and the newest: it counts."""
-        commit, self._commit = self._commit, None
-        assert commit is not None
-        effects = self._fold((commit.version,))
-        if effects:
-            return effects
-        self._sight(commit.version.pair)
-        self._backoff.reset()
-        self._progress_ms = self._now_ms
-        self._head_ms = self._now_ms + self._limits.head_ms
-        self._waiting_ms = None
-        return [fx.Committed(self._head()), *self._next()]
-
-    def _head(self) -> Head:
-        return Head(v=self.chain.v, pair=self.chain.pair, end=Offset(self.chain.end))
-
-    # ---- packs
-
-    def _cut(self, pack: BuiltPack) -> list[fx.Effect]:
-        assert self._local is not None
-        entry = pack.entry
-        assert self.chain.end == entry.lo < entry.hi <= self._local.limit, "a pack within bounds"
-        self._pack = pack
-        return self._ask(fx.StorePack(self._new_ticket(), entry.key, pack.data))
-
-    def _find_pack(self, call: fx.StorePack) -> list[fx.Effect]:
-        end = call.data[-PACK_END_BYTES:]
-        return self._ask(fx.FindPack(self._new_ticket(), call.key, len(call.data), end))
-
-    def _drop_pack(self, reason: str) -> list[fx.Effect]:
-        self._pack = None
-        return self._wait(reason)
-
-    def _commit_pack(self) -> list[fx.Effect]:
-        pack, self._pack = self._pack, None
-        assert pack is not None
-        assert self._local is not None
-        version = append(
-            self.chain,
-            [pack.entry],
-            lineage=self._local.lineage.entries,
-            tail=pack.tail,
-            writer=self._writer,
-            nonce=self._entropy.nonce(),
-            at_ms=self._entropy.wall_ms(),
-        )
-        self._commit = Commit(version)
-        return self._next()
-
-    # ---- what is missing
-
-    def _new_ticket(self) -> int:
-        self._ticket += 1
-        return self._ticket
-
-    def _ask(self, call: fx.Call) -> list[fx.Effect]:
-        assert self._call is None, "one call at a time"
-        self._call = call
-        return [call]
-
-    def _next(self) -> list[fx.Effect]:
-        """Ask for the one thing that is missing; nothing while a call or a wait is under way."""
-        if self._call is not None or self.state not in ACTIVE or self.state is State.BACKOFF:
-            return []
-        self._enter(self._working_state())
-        if not self._proven:
-            return self._ask(fx.CheckMeta(self._new_ticket()))
-        if self._stale:
-            self._head_ms = self._now_ms + self._limits.head_ms
-            return self._ask(
-                fx.ReadVersions(self._new_ticket(), self.chain.v, self._limits.versions)
-            )
-        if self._commit is not None:
-            return self._go_on_committing(self._commit)
-        if not self.claimed:
-            return self._claim()
-        if not self._checked:
-            return self._reconcile()
-        return self._upload()
-
-    def _go_on_committing(self, commit: Commit) -> list[fx.Effect]:
-        v, ticket = commit.version.v, self._new_ticket()
-        match commit.stage:
-            case Stage.UNSENT:
-                return self._ask(fx.CreateVersion(ticket, v, commit.data))
-            case Stage.UNKNOWN:
-                return self._ask(fx.ReadVersion(ticket, v))
-            case Stage.OURS:
-                return self._ask(fx.ListAfter(ticket, v))
-
-    def _claim(self) -> list[fx.Effect]:
-        assert self.own is not None
-        assert self._local is not None
-        version = claim(
-            self.chain,
-            pair=self.own,
-            writer=self._writer,
-            nonce=self._entropy.nonce(),
-            at_ms=self._entropy.wall_ms(),
-            start=None if self.chain.v else self._local.log_start,
-        )
-        self._commit = Commit(version)
-        return self._next()
-
-    def _reconcile(self) -> list[fx.Effect]:
-        assert self._local is not None
-        sentence = mismatch(self.chain, self._local)
-        if sentence is not None:
-            return self._halt(sentence)
-        tail = self.chain.tail
-        if tail is None or tail.at < self._local.log_start:
-            return self._reconciled()
-        return self._ask(fx.ReadTail(self._new_ticket(), Offset(tail.at), tail.size))
-
-    def _tail(self, crc: str) -> list[fx.Effect]:
-        tail = self.chain.tail
-        assert tail is not None
-        if crc != tail.crc:
-            return self._halt(
-                f"the record at {tail.at} has the sum {tail.crc} in the tier and {crc} in this "
-                f"broker's log: they are different histories; keep both and compare them"
-            )
-        return self._reconciled()
-
-    def _reconciled(self) -> list[fx.Effect]:
-        self._checked = True
-        self._progress_ms = self._now_ms
-        self._enter(State.UPLOADING)
-        return self._next()
-
-    def _upload(self) -> list[fx.Effect]:
-        """Cut a pack when enough waits, or waits long enough."""
-        local, own = self._local, self.own
-        assert local is not None
-        assert own is not None
-        waiting = local.limit - self.chain.end
-        if waiting <= 0:
-            self._waiting_ms = None
-            return []
-        if self._waiting_ms is None:
-            self._waiting_ms = self._now_ms
-        ripe = self._now_ms >= self._waiting_ms + self._limits.linger_ms
-        if waiting < self._limits.pack_bytes and not ripe:
-            return []
-        return self._ask(
-            fx.CutPack(
-                ticket=self._new_ticket(),
-                lo=Offset(self.chain.end),
-                limit=local.limit,
-                target_bytes=self._limits.pack_bytes,
-                lineage=local.lineage.entries,
-                pair=own,
-                nonce=self._entropy.nonce(),
-            )
-        )
+    def _enter(self, state: State, reason: str = "") -> None:
+        self.state, self._reason = state, reason
 
     # ---- what people and the timer are told
 
-    def _has_work(self) -> bool:
-        if self.state not in ACTIVE:
-            return False
-        if not self.claimed or not self._checked:
-            return True
-        assert self._local is not None
-        return self._commit is not None or self._local.limit > self.chain.end
-
     def _report(self) -> list[fx.Effect]:
-        effects: list[fx.Effect] = []
-        work = self._has_work()
+        reign = self.reign
+        work = reign is not None and reign.has_work
         if not work:
             self._progress_ms = self._now_ms
         alarm_ms = self._progress_ms + self._limits.alarm_ms
         stalled = work and self._now_ms >= alarm_ms
+        effects: list[fx.Effect] = []
         status = Status(state=self.state, reason=self._reason, stalled=stalled)
         if status != self._status:
             self._status = status
             effects.append(fx.StatusChanged(status))
-        wanted = self._deadlines()
-        if work and not stalled:
-            wanted.append(alarm_ms)
-        armed_ms = min(wanted, default=None)
+        deadlines = [self._deadline_ms(), alarm_ms if work and not stalled else None]
+        armed_ms = min((one for one in deadlines if one is not None), default=None)
         if armed_ms != self._armed_ms:
             self._armed_ms = armed_ms
             effects.append(fx.ArmTimer(armed_ms))
         return effects
 
-    def _deadlines(self) -> list[int]:
+    def _deadline_ms(self) -> int | None:
         if self.state in {State.BACKOFF, State.DRAINING}:
-            return [self._wake_ms]
-        if self.state is not State.UPLOADING or self._call is not None:
-            return []
-        if self._waiting_ms is None:
-            return [self._head_ms]
-        return [self._head_ms, self._waiting_ms + self._limits.linger_ms]
+            return self._wake_ms
+        if self.reign is None or self._call is not None:
+            return None
+        return self.reign.deadline_ms()

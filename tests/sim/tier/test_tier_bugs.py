@@ -10,14 +10,16 @@ import pytest
 from gantry_broker.tier import effects as fx
 from gantry_broker.tier import events as ev
 from gantry_broker.tier.commit import Stage
+from gantry_broker.tier.reign import Reign, Verdict, Wait
 from gantry_broker.tier.role import UploadRole
 from gantry_broker.tier.values import LocalLog, State
 from gantry_protocol.tier.keys import ManKey, PackKey, parse_name
+from gantry_protocol.tier.manifests import Version
 from sim.kernel.world import Violation
 from sim.tier.uploader import PLACE, TierBroker
 from sim.tier.world import TierWorld
 
-SEEDS_MAX = 60
+SEEDS_MAX = 150
 SECONDS = 12
 
 
@@ -55,12 +57,12 @@ def test_a_store_that_overwrites_versions(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_ignoring_a_higher_pair(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(UploadRole, "_sight", lambda _self, _pair: [])
+    monkeypatch.setattr(Reign, "_higher", lambda _self, _versions: None)
     assert "comes after" in dies()
 
 
 def test_appending_without_a_claim(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(UploadRole, "claimed", property(lambda self: self.chain.v > 0))
+    monkeypatch.setattr(Reign, "claimed", property(lambda self: self.chain.v > 0))
     found = dies()
     assert "T11" in found or "T9" in found
 
@@ -78,10 +80,11 @@ def test_an_unknown_commit_taken_for_a_failed_one_and_cleaned_up(
     honest = TierBroker.upload
 
     def upload(self: TierBroker, event: ev.Event) -> None:
-        commit = self.role._commit
+        commit = self.role.reign.commit if self.role.reign else None
         honest(self, event)
         if isinstance(event, ev.CallFailed) and commit is not None:
-            self.role._commit = None
+            if self.role.reign is not None:
+                self.role.reign.commit = None
             for entry in getattr(commit.version, "add", []):
                 store = self.tier_observer.store
                 store.objects.pop(PLACE.key(entry.key), None)
@@ -92,15 +95,14 @@ def test_an_unknown_commit_taken_for_a_failed_one_and_cleaned_up(
 
 def test_taking_maybe_for_yes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that answers "already exists" to its own retry teaches callers to do so."""
-    honest = UploadRole._put
+    honest = Reign._put
 
-    def put(self: UploadRole, call: fx.Call, *, created: bool) -> list[fx.Effect]:
+    def put(self: Reign, call: fx.Call, *, created: bool) -> Verdict | None:
         if isinstance(call, fx.StorePack):
             return honest(self, call, created=created)
-        assert self._commit is not None
         return self._committed()
 
-    monkeypatch.setattr(UploadRole, "_put", put)
+    monkeypatch.setattr(Reign, "_put", put)
     assert "belief" in dies()
 
 
@@ -109,7 +111,7 @@ def test_cleaning_up_at_demotion(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = TierBroker.upload
 
     def upload(self: TierBroker, event: ev.Event) -> None:
-        commit = self.role._commit
+        commit = self.role.reign.commit if self.role.reign else None
         honest(self, event)
         if self.role.state in {State.DRAINING, State.STANDBY, State.FENCED} and commit is not None:
             for entry in getattr(commit.version, "add", []):
@@ -155,10 +157,6 @@ def test_trimming_beyond_the_tier(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_giving_up_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Liveness: an upload that is never tried again fills the local disk (Aiven, #820)."""
 
-    def wait(self: UploadRole, reason: str) -> list[fx.Effect]:
-        return []
-
-    monkeypatch.setattr(UploadRole, "_wait", wait)
     monkeypatch.setattr(UploadRole, "_timer", lambda _self: [])
     assert "T16" in dies()
 
@@ -166,20 +164,18 @@ def test_giving_up_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_never_resolving(monkeypatch: pytest.MonkeyPatch) -> None:
     """Liveness: the slot is taken, by an own earlier attempt, and create is repeated for ever."""
 
-    def put(self: UploadRole, call: fx.Call, *, created: bool) -> list[fx.Effect]:
-        if isinstance(call, fx.StorePack):
-            return honest(self, call, created=created)
-        assert self._commit is not None
-        self._commit.stage = Stage.OURS if created else Stage.UNSENT
-        return self._next() if created else self._wait("again")
+    honest_put, honest_read = Reign._put, Reign._read
 
-    honest = UploadRole._put
+    def put(self: Reign, call: fx.Call, *, created: bool) -> Verdict | None:
+        if isinstance(call, fx.StorePack) or created:
+            return honest_put(self, call, created=created)
+        assert self.commit is not None
+        self.commit.stage = Stage.UNSENT
+        return Wait("again")
 
-    def read(self: UploadRole, call: fx.Call, versions: tuple[object, ...]) -> list[fx.Effect]:
-        self._stale = False
-        return honest_read(self, call, () if self._commit else versions)  # type: ignore[arg-type]
+    def read(self: Reign, versions: tuple[Version, ...], *, more: bool) -> Verdict | None:
+        return honest_read(self, () if self.commit else versions, more=more)
 
-    honest_read = UploadRole._read
-    monkeypatch.setattr(UploadRole, "_put", put)
-    monkeypatch.setattr(UploadRole, "_read", read)
+    monkeypatch.setattr(Reign, "_put", put)
+    monkeypatch.setattr(Reign, "_read", read)
     assert "T16" in dies()

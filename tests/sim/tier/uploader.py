@@ -179,7 +179,7 @@ class TierBroker(Broker):
             self._timer.cancel()
             self._timer = None
         if at_ms is not None:
-            delay_us = max(at_ms * MS - self.host.clock_us, 0) + MS
+            delay_us = max(at_ms * MS - self.host.clock_us, 0) + 1
             self._timer = self.host.after(delay_us, lambda: self.upload(ev.Timer()))
 
     def _call_out(self, call: fx.Call) -> None:

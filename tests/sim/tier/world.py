@@ -88,7 +88,7 @@ class TierMixin(ReplicaWorld):
         master = self.master()
         if master is not None:
             machine = self.network.machines[master.host.name]
-            machine.pause(self._trims.randint(1, 6) * SECOND)
+            machine.pause(self._trims.randint(1, 4) * SECOND)
 
     def cut_off(self) -> None:
         """The master reaches the store and nobody else."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from gantry_broker.tier import effects as fx
 from gantry_broker.tier import events as ev
-from gantry_broker.tier.commit import Stage
-from gantry_broker.tier.role import UploadRole
+from gantry_broker.tier.reign import Reign, Verdict
 from gantry_broker.tier.values import State
 from gantry_protocol.tier import chain
 from gantry_protocol.tier.keys import Pair
@@ -142,7 +141,7 @@ def test_a_lower_pair_after_our_claim_breaks_the_chain() -> None:
 def test_an_own_version_nobody_remembers_is_adopted() -> None:
     """Two processes with one pair cannot be; should they, the chain decides and both re-check."""
     desk = committing()
-    mine = desk.role._commit
+    mine = desk.role.reign.commit if desk.role.reign else None
     assert mine is not None
     assert isinstance(mine.version, Append)
     renamed = chain.append(
@@ -191,15 +190,14 @@ def test_without_the_head_check_it_would_believe_its_commit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The planted bug, by the one schedule that reaches it: what it would delete is live."""
-    honest = UploadRole._put
+    honest = Reign._put
 
-    def put(self: UploadRole, call: fx.Call, *, created: bool) -> list[fx.Effect]:
-        if created and isinstance(call, fx.CreateVersion) and self._commit is not None:
-            self._commit.stage = Stage.OURS
+    def put(self: Reign, call: fx.Call, *, created: bool) -> Verdict | None:
+        if created and isinstance(call, fx.CreateVersion):
             return self._committed()
         return honest(self, call, created=created)
 
-    monkeypatch.setattr(UploadRole, "_put", put)
+    monkeypatch.setattr(Reign, "_put", put)
     old, new = zombie_and_heir()
     old.answer()
     assert old.role.state is State.UPLOADING

@@ -370,6 +370,16 @@ def test_a_pack_waits_for_enough_bytes_or_long_enough() -> None:
     assert isinstance(desk.call, fx.CutPack)
 
 
+def test_a_timer_that_comes_early_is_armed_again() -> None:
+    desk = uploading()
+    desk.advance(local(90))
+    armed = [effect for effect in desk.said if isinstance(effect, fx.ArmTimer)]
+    desk.now_ms += 990
+    desk.step(ev.Timer())
+    assert desk.call is None
+    assert desk.said[-1] == armed[-1] == fx.ArmTimer(1_000)
+
+
 def test_enough_bytes_do_not_wait() -> None:
     desk = uploading()
     desk.advance(local(250))
