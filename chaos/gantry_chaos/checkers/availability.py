@@ -2,8 +2,8 @@
 
 The *write gap* of a fault is the longest time without a successful acknowledgement of one client
 that touches the time from the fault's beginning to its heal and `settle`, less the longest gap that
-is usual without a fault (the 99th percentile before). It is taken per client, since one lucky
-client ends OpenChaos's clock for all; the worst and the median client are told.
+is usual without a fault (the 99th percentile before the first one). It is taken per client, since
+one lucky client ends OpenChaos's clock for all; the worst and the median client are told.
 
 OpenChaos's RTO stands beside it for comparison: from the first request of a fault that did not
 succeed to the first success of any client after that.
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 NAME = "availability"
 SETTLE_MS = 20_000
+BEFORE_MS = 5_000  # right before a fault, at most, and not before the heal of another
 SUCCESS_FLOOR = 0.99  # of the requests before a fault
 BASELINE_QUANTILE = 0.99
 
@@ -72,14 +73,33 @@ def outages(
     ours = [one for one in operations if one.op == op]
     last_ms = max((one.returned_ms or one.called_ms for one in ours), default=0)
     found: list[Outage] = []
-    quiet_since_ms = -math.inf
+    acks = _acks(ours)
+    baseline_ms = _usual_gap(acks, min((fault.start_ms for fault in faults), default=0))
     for number, fault in enumerate(faults):
         end_ms = last_ms if fault.end_ms is None else fault.end_ms
         later = [other.start_ms for other in faults[number + 1 :] if other.start_ms >= end_ms]
         next_ms = min(later, default=math.inf)
         until_ms = min(end_ms + settle_ms, next_ms)
-        found.append(_outage(ours, fault, quiet_since_ms, end_ms, until_ms, next_ms))
-        quiet_since_ms = max(quiet_since_ms, until_ms)
+        healed = [other.end_ms for other in faults if other.end_ms is not None]
+        quiet = [at_ms for at_ms in healed if at_ms <= fault.start_ms]
+        since_ms = max([fault.start_ms - BEFORE_MS, *quiet])
+        gaps = [
+            max(0.0, gap - baseline_ms) if gap is not None else None
+            for gap in (_gap(times, fault.start_ms, until_ms, next_ms) for times in acks.values())
+        ]
+        known = [gap for gap in gaps if gap is not None]
+        found.append(
+            Outage(
+                fault=fault.name,
+                worst_ms=max(known) if known and len(known) == len(gaps) else None,
+                median_ms=median(known) if known else None,
+                baseline_ms=baseline_ms,
+                rto_ms=_rto(ours, fault.start_ms, until_ms),
+                before=_share(ours, since_ms, fault.start_ms),
+                during=_share(ours, fault.start_ms, end_ms),
+                after=_share(ours, end_ms, until_ms),
+            )
+        )
     return found
 
 
@@ -118,36 +138,21 @@ def check(
     return verdict(NAME, figures, violations)
 
 
-def _outage(
-    ours: Sequence[Operation],
-    fault: Window,
-    since_ms: float,
-    end_ms: int,
-    until_ms: float,
-    next_ms: float,
-) -> Outage:
+def _acks(ours: Sequence[Operation]) -> dict[str, list[int]]:
+    """When each client was acknowledged something."""
     acks: dict[str, list[int]] = {}
-    usual: list[int] = []
     for one in ours:
         times = acks.setdefault(one.client, [])
         if one.outcome == "SUCCESS" and one.returned_ms is not None:
             times.append(one.returned_ms)
     for times in acks.values():
         times.sort()
-        usual += [b - a for a, b in pairwise(times) if a >= since_ms and b < fault.start_ms]
-    baseline_ms = quantile(usual, BASELINE_QUANTILE) if usual else 0.0
-    gaps = [_gap(times, fault.start_ms, until_ms, next_ms) for times in acks.values()]
-    known = [max(0.0, gap - baseline_ms) for gap in gaps if gap is not None]
-    return Outage(
-        fault=fault.name,
-        worst_ms=max(known) if known and len(known) == len(gaps) else None,
-        median_ms=median(known) if known else None,
-        baseline_ms=baseline_ms,
-        rto_ms=_rto(ours, fault.start_ms, until_ms),
-        before=_share(ours, since_ms, fault.start_ms),
-        during=_share(ours, fault.start_ms, end_ms),
-        after=_share(ours, end_ms, until_ms),
-    )
+    return acks
+
+
+def _usual_gap(acks: dict[str, list[int]], until_ms: int) -> float:
+    gaps = [b - a for times in acks.values() for a, b in pairwise(times) if b < until_ms]
+    return quantile(gaps, BASELINE_QUANTILE) if gaps else 0.0
 
 
 def _gap(times: Sequence[int], start_ms: int, until_ms: float, next_ms: float) -> float | None:
