@@ -91,7 +91,7 @@ manifests: ## write build/gantry.yaml, the chart as one file for kubectl (needs 
 	@.ci/manifests
 
 .PHONY: constraints
-constraints: ## resolve the dependencies anew and rewrite constraints.txt
+constraints: ## resolve the dependencies anew and rewrite constraints.txt and constraints-moto.txt
 	@PYTHON=$(PYTHON) .ci/venv --freeze
 
 .PHONY: clean

@@ -48,6 +48,7 @@ _STATUS = re.compile(r"status code: (\d{3}[A-Za-z ]*)")
 _CODE = re.compile(r"<Code>(\w{1,64})</Code>")
 _MISSING = (FileNotFoundError, NotFoundError)
 _REFUSED = (PermissionDeniedError, UnauthenticatedError, NotSupportedError, InvalidPathError)
+_REFUSED_STATUS = ("401", "403", "501")  # listings report them as any other failure
 _CAUSE_CHARS = 200
 
 
@@ -147,7 +148,13 @@ class ObjectStore(PooledStore):
             raise StoreRefused(self._sentence(key, error)) from None
 
     def _failed(self, key: str, error: Exception) -> StoreError:
-        if isinstance(error, _REFUSED) or "NoSuchBucket" in str(error):
+        text = str(error)
+        status = _STATUS.search(text)
+        if (
+            isinstance(error, _REFUSED)
+            or "NoSuchBucket" in text
+            or (status and status.group(1)[:3] in _REFUSED_STATUS)
+        ):
             return StoreRefused(self._sentence(key, error))
         return StoreUnavailable(self._sentence(key, error))
 
