@@ -28,7 +28,7 @@ def moto_server(log: Path) -> Iterator[int]:
     assert PYTHON.exists(), f"{PYTHON} is missing; run make venv."
     port = _free_port()
     with log.open("wb") as output:
-        command = [PYTHON, MAIN, str(port)]
+        command = [str(PYTHON), str(MAIN), str(port)]
         process = subprocess.Popen(command, stdout=output, stderr=output, env=ENVIRONMENT)
         try:
             _wait(process, port, log)

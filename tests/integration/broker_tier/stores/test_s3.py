@@ -260,7 +260,7 @@ async def test_no_sentence_holds_a_secret(struck: Struck, strike: Strike) -> Non
         return_exceptions=True,
     )
     for outcome in (*outcomes, struck.store, struck.store.url):
-        assert SECRET not in f"{outcome!r} {outcome}"
+        assert SECRET not in repr(outcome) + str(outcome)
 
 
 async def test_missing_bucket_is_not_an_empty_one(server: int) -> None:
