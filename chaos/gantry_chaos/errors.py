@@ -37,5 +37,11 @@ class JournalError(CorruptionError):
     """A journal of faults that cannot be read, so that nobody knows what has to be healed."""
 
 
+class JournalInUseError(GantryError):
+    """The journal of a run that has not ended."""
+
+    exit_code = EXIT_TEMPORARY
+
+
 class HistoryError(CorruptionError):
     """A history that is not what a recorder writes."""

@@ -4,12 +4,13 @@ One line per record, each with its checksum: a header, then `begin` with the und
 injected, `injected` when it is, `healed` once its undo was run and seen to have worked. A fault
 that has begun and is not healed is open, whatever became of the process that injected it.
 
-What it refuses: a journal that another version wrote, and one that is damaged anywhere but in its
-last line. A torn last line was never acted upon, so it is cut off.
+What it refuses: a journal that another process or another version writes, and one that is damaged
+anywhere but in its last line. A torn last line was never acted upon, so it is cut off.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 from typing import TYPE_CHECKING, Literal
 
@@ -17,7 +18,7 @@ import google_crc32c
 import msgspec
 from gantry_protocol.process.files import fsync_directory
 
-from gantry_chaos.errors import JournalError
+from gantry_chaos.errors import JournalError, JournalInUseError
 from gantry_chaos.inject.actions import Undo  # noqa: TC001 -- msgspec reads it
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Journal:
 
     Raises:
         JournalError: the file cannot be continued.
+        JournalInUseError: another process writes it, so its run is still alive.
     """
 
     def __init__(self, path: Path, run: str) -> None:
@@ -71,6 +73,7 @@ class Journal:
         existing = path.exists()
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
+            _lock(self._file, path)
             data = b""
             if existing:
                 if os.fstat(self._file).st_size > BYTES_MAX:
@@ -140,6 +143,15 @@ class Journal:
                 self._open.pop(fault, None)
             case Progress():
                 pass
+
+
+def _lock(file: int, path: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise JournalInUseError(
+            f"The journal {path} belongs to a run that is still alive: end that first."
+        ) from None
 
 
 def line(record: Record) -> bytes:

@@ -16,12 +16,14 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from gantry_chaos.inject import processes
-from gantry_chaos.inject.kind import KindBackend
+from gantry_chaos.errors import JournalInUseError
+from gantry_chaos.inject import processes, proof
+from gantry_chaos.inject.kind import KindBackend, connect_command
 from gantry_chaos.inject.shell import Shell
 from gantry_chaos.manifests.reader import parse
 from gantry_chaos.manifests.selection import Pod
 from gantry_chaos.plan import engine
+from gantry_chaos.plan.clock import SystemClock
 from gantry_chaos.plan.journal import Journal
 from gantry_chaos.plan.timeline import Timeline, timeline
 
@@ -63,14 +65,6 @@ def needed() -> str:
 
 REASON = needed()
 pytestmark = pytest.mark.skipif(bool(REASON), reason=REASON)
-
-
-class Clock:
-    def now(self) -> float:
-        return time.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
 
 
 class Pods:
@@ -171,7 +165,7 @@ def backend(pods: Pods, shell: Shell | None = None) -> KindBackend:
 
 def play(pods: Pods, plan: Timeline, path: Path) -> engine.Band:
     with Journal(path / "journal", "run") as journal:
-        (band,) = engine.run(plan, backend(pods), journal, Clock(), seed=1)
+        (band,) = engine.run(plan, backend(pods), journal, SystemClock(), seed=1)
     assert pods.rules() == ""
     return band
 
@@ -188,7 +182,7 @@ def test_a_partition_nobody_notices_is_not_proved(pods: Pods, tmp_path: Path) ->
     quiet = KindBackend(lambda: [SOURCE, TARGET], lambda _: None, "run", Shell(), pods.namespace_of)
     with Journal(tmp_path / "journal", "run") as journal:
         plan = network_chaos("partition", "")
-        (band,) = engine.run(plan, quiet, journal, Clock(), seed=1)
+        (band,) = engine.run(plan, quiet, journal, SystemClock(), seed=1)
     assert band.invalid == "None of 4 rules matched a packet: there was no traffic to strike."
 
 
@@ -222,7 +216,7 @@ def test_what_a_killed_harness_leaves_is_healed_by_its_journal(pods: Pods, tmp_p
         def undo(self, part: object) -> None:
             raise Killed
 
-    class Death(Clock):
+    class Death(SystemClock):
         def sleep(self, seconds: float) -> None:
             if seconds > 0:
                 raise Killed
@@ -232,6 +226,53 @@ def test_what_a_killed_harness_leaves_is_healed_by_its_journal(pods: Pods, tmp_p
         engine.run(plan, dying, journal, Death(), seed=1)
     assert pods.rules().count("DROP") == 4
     with Journal(tmp_path / "journal", "run") as journal:
+        assert engine.heal(journal, Shell()) == ["x"]
+    assert pods.rules() == ""
+
+
+HARNESS = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {folder!r})
+import test_namespaces as here
+class Fixed:
+    pids = {pids!r}
+    namespace_of = here.Pods.namespace_of
+plan = here.network_chaos("delay", 'delay: {{latency: "200ms"}}', "to")
+with here.Journal(Path({journal!r}), "run") as journal:
+    class Held(here.SystemClock):
+        def sleep(self, seconds):
+            if seconds > 0:
+                print("injected", flush=True)
+                super().sleep(60)
+    here.engine.run(plan, here.backend(Fixed()), journal, Held(), seed=1)
+"""
+
+
+def test_a_harness_killed_by_sigkill_leaves_nothing_that_cannot_be_healed(
+    pods: Pods, tmp_path: Path
+) -> None:
+    """The daemon ends with it, so packets flow at once; the journal removes the rules."""
+    path = tmp_path / "journal"
+    script = HARNESS.format(folder=str(Path(__file__).parent), pids=pods.pids, journal=str(path))
+    harness = subprocess.Popen((sys.executable, "-c", script), stdout=subprocess.PIPE, text=True)
+    pods.running.append(harness)
+    assert harness.stdout is not None
+    while harness.stdout.readline() != "injected\n":
+        assert harness.poll() is None
+    connect = connect_command(pods.namespace_of(SOURCE), TARGET.ip, PORT)
+    slow = proof.attempt(Shell().run(connect)).took_ms
+    assert slow is not None
+    assert slow >= 190
+    with pytest.raises(JournalInUseError):
+        Journal(path, "run")
+    harness.kill()
+    harness.wait()
+    deadline_s = time.monotonic() + 10
+    while (took := proof.attempt(Shell().run(connect)).took_ms) is None or took > 100:
+        assert time.monotonic() < deadline_s, "packets are still held"
+    assert "NFQUEUE" in pods.rules()
+    with Journal(path, "run") as journal:
         assert engine.heal(journal, Shell()) == ["x"]
     assert pods.rules() == ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gantry_chaos.errors import JournalError
+from gantry_chaos.errors import JournalError, JournalInUseError
 from gantry_chaos.inject.actions import Absent, Command
 from gantry_chaos.plan.journal import Header, Journal, line, parse
 
@@ -29,6 +29,15 @@ def test_what_has_begun_and_is_not_healed_is_open(tmp_path: Path) -> None:
         journal.healed("b")
     with Journal(tmp_path / "j", "") as journal:
         assert journal.open_faults == []
+
+
+def test_a_run_that_is_alive_keeps_its_journal(tmp_path: Path) -> None:
+    with (
+        Journal(tmp_path / "j", "r"),
+        pytest.raises(JournalInUseError, match="belongs to a run that is still alive"),
+    ):
+        Journal(tmp_path / "j", "r")
+    Journal(tmp_path / "j", "r").__exit__(None, None, None)
 
 
 def test_undo_survives_the_file(tmp_path: Path) -> None:
