@@ -1,0 +1,135 @@
+"""From what a run recorded to its page, its lines for a terminal, and OpenChaos's results. Pure.
+
+The rule protected here: a run passes only if every checker that belongs to it passed and every
+fault bit; what was not checked is not passed over in silence.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import yaml
+
+from gantry_chaos.checkers import availability, queue, register
+from gantry_chaos.history.operations import Window, history
+from gantry_chaos.report.page import Page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from gantry_chaos.checkers.verdicts import Verdict
+    from gantry_chaos.history.lines import Line
+    from gantry_chaos.history.observations import Observation
+    from gantry_chaos.plan.engine import Band
+
+OPENCHAOS_QUEUE_KEYS = (
+    "enqueueInvokeCount",
+    "enqueueSuccessCount",
+    "dequeueSuccessCount",
+    "lostMessageCount",
+    "duplicateMessageCount",
+    "atMostOnce",
+    "atLeastOnce",
+    "exactlyOnce",
+    "isValid",
+)
+
+
+def judge(
+    title: str,
+    facts: dict[str, str],
+    lines: Iterable[Line],
+    observations: Sequence[Observation],
+    faults: Sequence[Band],
+    *,
+    drained: bool,
+    limit_ms: float | None = None,
+    metadata: bool = True,
+    more: Sequence[Verdict] = (),
+) -> Page:
+    """Check a run and put its page together.
+
+    Args:
+        title: name of the scenario.
+        facts: seed, version, cluster and the like.
+        lines: of the history; its times are milliseconds of the monotonic clock.
+        observations: on the same clock.
+        faults: as the engine reports them, on the same clock.
+        drained: consumers have read to the end.
+        limit_ms: for the worst write gap; None: it is only told.
+        metadata: the history has reads of the controllers' metadata, which are checked.
+        more: verdicts of other checkers, the tier's for example.
+
+    Raises:
+        GantryError: the lines contradict each other.
+    """
+    found = history(lines, f"the history of {title}")
+    windows = tuple(
+        Window(one.fault, round(one.start_s * 1000), round(one.end_s * 1000))
+        for one in sorted(faults, key=lambda one: one.start_s)
+    )
+    cost = availability.outages(found.operations, windows)
+    verdicts = [queue.check(found.operations, drained=drained)]
+    if metadata:
+        verdicts.append(register.check(found.operations))
+    verdicts += [
+        register.check_roles(observations),
+        availability.check(cost, limit_ms=limit_ms),
+        *more,
+    ]
+    return Page(
+        title=title,
+        facts=facts,
+        history=found,
+        faults=tuple(sorted(faults, key=lambda one: one.start_s)),
+        observations=tuple(observations),
+        verdicts=tuple(verdicts),
+        outages=tuple(cost),
+    )
+
+
+def told(page: Page) -> list[str]:
+    """The outcome for a terminal: one line, then one per verdict, fault and violation."""
+    lines = [f"CHAOS {page.title} {_word(page.passed)}"]
+    for one in page.verdicts:
+        figures = ", ".join(f"{name}={value}" for name, value in one.figures.items())
+        lines.append(f"  {one.checker} {_word(one.passed)}: {figures}")
+        lines += [f"    {sentence}" for sentence in one.violations]
+    costs = {one.fault: one for one in page.outages}
+    for fault in page.faults:
+        gap_ms = costs[fault.fault].worst_ms if fault.fault in costs else None
+        gap = "writes never resumed" if gap_ms is None else f"write gap {gap_ms:.0f} ms"
+        struck = ", ".join(fault.targets)
+        lines.append(f"  {fault.fault} on {struck}: {gap}; {fault.invalid or 'it bit'}")
+    return lines
+
+
+def openchaos_results(page: Page) -> dict[str, str]:
+    """OpenChaos's result files: the middle of each name, and its YAML."""
+    results: dict[str, str] = {}
+    for one in page.verdicts:
+        if one.checker == queue.NAME:
+            known = {key: one.figures[key] for key in OPENCHAOS_QUEUE_KEYS}
+            results["queue-result"] = yaml.safe_dump(known, sort_keys=False)
+    windows = {one.name: one for one in page.history.faults}
+    windows |= {
+        one.fault: Window(one.fault, round(one.start_s * 1000), round(one.end_s * 1000))
+        for one in page.faults
+    }
+    records = [
+        {
+            "faultName": one.fault,
+            "isUnavailableInFaultInterval": one.rto_ms is not None,
+            "isRecoveryInFaultInterval": one.rto_ms is not None and one.worst_ms is not None,
+            "rtoTime": one.rto_ms or 0,
+            "startTimestamp": windows[one.fault].start_ms,
+            "endTimestamp": windows[one.fault].end_ms,
+        }
+        for one in page.outages
+    ]
+    results["rto-result"] = yaml.safe_dump({"results": records}, sort_keys=False)
+    return results
+
+
+def _word(passed: bool) -> str:
+    return "passed" if passed else "FAILED"
