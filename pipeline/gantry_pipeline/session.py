@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +41,12 @@ class SparkFailedError(GantryError):
     """Spark started and ended with an error of its own."""
 
     exit_code = EXIT_TEMPORARY
+
+
+class TierRefusedError(GantryError):
+    """Something in the tier is missing, damaged, foreign or newer; the sentence names it."""
+
+    exit_code = 1  # as an audit that found something
 
 
 def java() -> tuple[str, int]:
@@ -148,6 +155,53 @@ def start(
         session = builder.getOrCreate()
     session.dataSource.register(TierSource)
     return session
+
+
+@contextmanager
+def running(
+    name: str, *, master: str = LOCAL, driver_memory_mib: int | None = None
+) -> Iterator[SparkSession]:
+    """A session for as long as the block lasts; what goes wrong in it is one sentence.
+
+    Spark's own log is kept only if Spark failed for a reason of its own; the sentence says where.
+
+    Raises:
+        NoSparkError: Java or PySpark is missing.
+        TierRefusedError: a task or a stream met something in the tier that it must not go on with.
+        SparkFailedError: anything else that Spark reports.
+    """
+    java()
+    pyspark_version()
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    log = Path(tempfile.mkdtemp(prefix="gantry-spark-"), "spark.log")
+    keep = False
+    try:
+        session = start(name, master=master, driver_memory_mib=driver_memory_mib, log=log)
+        try:
+            yield session
+        finally:
+            session.stop()
+    except (PySparkException, Py4JError) as error:
+        sentence = told(str(error), log)
+        keep = str(log) in str(sentence)
+        raise sentence from error
+    finally:
+        if not keep:
+            shutil.rmtree(log.parent, ignore_errors=True)
+
+
+def told(text: str, log: Path) -> GantryError:
+    """What Spark says in many lines, of which one may be a sentence of ours."""
+    ours = re.findall(r"^(?:\w+\.)*gantry_\w+(?:\.\w+)*\.(\w+): (.+?)\s*$", text, re.MULTILINE)
+    if ours:
+        kind, sentence = ours[-1]
+        if kind in ("StoreError", "ConfigError"):
+            return GantryError(sentence) if kind == "ConfigError" else SparkFailedError(sentence)
+        return TierRefusedError(sentence)
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
+    return SparkFailedError(f"Spark failed ({first[:300]}); its log is {log}.")
 
 
 @contextmanager

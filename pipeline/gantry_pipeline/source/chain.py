@@ -9,11 +9,14 @@ a stream does.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.tier import chain, keys, manifests
+from gantry_protocol.tier.damage import TierObjectError
+
+from gantry_pipeline.source.objects import MissingObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +53,13 @@ class Chain(msgspec.Struct, frozen=True):
         return tuple(pack for pack in self.packs if after < pack.v <= upto)
 
 
+class Unread(NamedTuple):
+    """A version whose object cannot be used, and why."""
+
+    v: int
+    error: TierObjectError | MissingObject
+
+
 def begin(place: keys.Shard) -> Chain:
     """Before the first version."""
     return Chain(place, chain.empty(place))
@@ -62,16 +72,9 @@ def shards(objects: Objects, *, cluster: str = "", shard: str = "") -> list[keys
         ConfigError: there is none; there are more than can be right.
     """
     found: list[keys.Shard] = []
-    for name in objects.children(""):
-        if cluster and name != cluster:
-            continue
-        for spread in objects.children(f"{name}/"):
-            for uid in objects.children(f"{name}/{spread}/"):
-                place = _place(name, uid)
-                if place is None or place.prefix != f"{name}/{spread}/{uid}/":
-                    continue  # not ours: the audit names what else is there
-                if not shard or uid == shard:
-                    found.append(place)
+    for _, place in folders(objects, cluster=cluster):
+        if place is not None and shard in ("", place.uid):
+            found.append(place)
         if len(found) > SHARDS_MAX:
             raise ConfigError(f"{objects.url} holds more than {SHARDS_MAX} broker groups.")
     if not found:
@@ -85,11 +88,20 @@ def shards(objects: Objects, *, cluster: str = "", shard: str = "") -> list[keys
     return sorted(found)
 
 
-def _place(cluster: str, uid: str) -> keys.Shard | None:
-    try:
-        return keys.shard(cluster, uid)
-    except ValueError:
-        return None
+def folders(objects: Objects, *, cluster: str = "") -> Iterator[tuple[str, keys.Shard | None]]:
+    """Every folder where a broker group's could be; None for one that is none."""
+    for name in objects.children(""):
+        if cluster and name != cluster:
+            continue
+        for spread in objects.children(f"{name}/"):
+            for uid in objects.children(f"{name}/{spread}/"):
+                prefix = f"{name}/{spread}/{uid}/"
+                try:
+                    place = keys.shard(name, uid)
+                except ValueError:
+                    yield prefix, None
+                else:
+                    yield prefix, place if place.prefix == prefix else None
 
 
 def advance(objects: Objects, known: Chain, *, upto: int | None = None) -> Chain:
@@ -101,8 +113,13 @@ def advance(objects: Objects, known: Chain, *, upto: int | None = None) -> Chain
         StoreError: it could not be read.
         ConfigError: there is no version ``upto``.
     """
-    for batch in batches(objects, known, upto=upto):
-        known = extended(known, batch)
+    for batch in attempts(objects, known, upto=upto):
+        versions = []
+        for found in batch:
+            if isinstance(found, Unread):
+                raise found.error
+            versions.append(found)
+        known = extended(known, versions)
     if upto is not None and known.state.v < upto:
         raise ConfigError(
             f"The manifest of {known.place.uid} ends at version {known.state.v}; version {upto} "
@@ -123,16 +140,23 @@ def extended(known: Chain, versions: list[manifests.Version]) -> Chain:
     return Chain(known.place, state, (*known.packs, *added))
 
 
-def batches(
+def attempts(
     objects: Objects, known: Chain, *, upto: int | None = None
-) -> Iterator[list[manifests.Version]]:
-    """The versions behind ``known``, decoded, not yet folded. Raises as :func:`advance`."""
+) -> Iterator[list[manifests.Version | Unread]]:
+    """The versions behind ``known``, in order and in bounded lists, decoded but not yet folded.
+
+    Raises:
+        StoreError: the store did not answer; nothing follows from that.
+    """
     place = known.place
     waiting: list[int] = []
     with ThreadPoolExecutor(READERS) as pool:
 
-        def read(v: int) -> manifests.Version:
-            return manifests.decode_version(objects.get(place.key(keys.ManKey(v))), place, v)
+        def read(v: int) -> manifests.Version | Unread:
+            try:
+                return manifests.decode_version(objects.get(place.key(keys.ManKey(v))), place, v)
+            except (TierObjectError, MissingObject) as error:
+                return Unread(v, error)
 
         for key, _ in objects.keys(place.key("man/"), after=place.key(keys.ManKey(known.state.v))):
             name = keys.parse_name(key.removeprefix(place.prefix))

@@ -83,6 +83,11 @@ def open_objects(url: str, options: Mapping[str, str] | None = None) -> Objects:
         ConfigError: the URL or an option is none that can be used; says which.
     """
     parts = urlsplit(url)
+    if parts.username is not None or parts.password is not None or parts.query:
+        raise ConfigError(
+            "The tier's URL holds credentials or options; take them out, and set AWS_ACCESS_KEY_ID "
+            "and AWS_SECRET_ACCESS_KEY."
+        )
     if parts.scheme in ("", "file"):
         if parts.netloc not in ("", "localhost"):
             raise ConfigError(f"{url} names a host; write file:///path, with three slashes.")

@@ -27,7 +27,7 @@ from gantry_pipeline.source.objects import Objects
 
 
 class Pieces(msgspec.Struct, frozen=True):
-    """The work of one task."""
+    """The work of one task: some packs of one broker group."""
 
     place: Shard
     packs: tuple[Listed, ...]
@@ -54,7 +54,7 @@ def pack_rows(
         else:
             data = fetched(objects, place, pack)
             check_against(data, place, pack.entry, pack.v)
-            yield from message_batches(data, place, _name(pack), origin, schema)
+            yield from message_batches(data, place, name_of(pack), origin, schema)
 
 
 def fetched(objects: Objects, place: Shard, pack: Listed) -> bytes:
@@ -72,7 +72,7 @@ def fetched(objects: Objects, place: Shard, pack: Listed) -> bytes:
 
 def footer_of(objects: Objects, place: Shard, pack: Listed) -> Footer:
     """The footer, read from the object's end. Raises as :func:`pack_rows`."""
-    name = _name(pack)
+    name = name_of(pack)
     key = place.key(name)
     tail, size = objects.tail(key, TAIL_BYTES)
     if size != pack.entry.size:
@@ -87,7 +87,8 @@ def footer_of(objects: Objects, place: Shard, pack: Listed) -> Footer:
     return decode_footer(tail, size, place, name)
 
 
-def _name(pack: Listed) -> PackKey:
+def name_of(pack: Listed) -> PackKey:
+    """The parsed name."""
     name = parse_name(pack.entry.key)
     assert isinstance(name, PackKey), "the chain was folded, and refuses any other name"
     return name

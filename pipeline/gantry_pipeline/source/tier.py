@@ -230,20 +230,25 @@ class TierStream(DataSourceStreamReader, AvailableNow):
 
 def partitions(place: Shard, packs: Iterable[chain.Listed], detail: str) -> list[InputPartition]:
     """Packs in groups that one task reads, in order."""
+    whole = detail == "messages"
+    return [
+        InputPartition(msgspec.msgpack.encode(pieces))
+        for pieces in grouped(place, packs, whole=whole)
+    ]
+
+
+def grouped(place: Shard, packs: Iterable[chain.Listed], *, whole: bool) -> list[Pieces]:
+    """The work of tasks; ``whole`` says whether they read the packs' every byte."""
     groups: list[list[chain.Listed]] = []
     room = 0
     for pack in packs:
-        cost = pack.entry.size if detail == "messages" else 0
+        cost = pack.entry.size if whole else 0
         if not groups or room < cost or len(groups[-1]) >= PARTITION_PACKS:
             groups.append([])
             room = PARTITION_BYTES
         groups[-1].append(pack)
         room -= cost
-    return [InputPartition(_packed(Pieces(place, tuple(group)))) for group in groups]
-
-
-def _packed(pieces: Pieces) -> bytes:
-    return msgspec.msgpack.encode(pieces)
+    return [Pieces(place, tuple(group)) for group in groups]
 
 
 def _read(asked: Wanted, partition: InputPartition) -> Iterator[pa.RecordBatch]:

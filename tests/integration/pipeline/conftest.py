@@ -12,6 +12,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test of each kind pays for what Spark starts: a JVM, workers, a stream."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.timeout(400))
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from gantry_pipeline import session
