@@ -15,6 +15,7 @@ from gantry_cli.lazy import Entry, LazyGroup
 TRY = "Try it"
 LOCAL = "A cluster on this machine"
 MESSAGES = "Messages"
+TIER = "Tiered storage"
 PROCESSES = "Processes (what the containers run)"
 
 COMMANDS = (
@@ -50,6 +51,12 @@ COMMANDS = (
         "gantry_cli.commands.soak:soak",
         "Send and consume for as long as you like, then say what was kept.",
         MESSAGES,
+    ),
+    Entry(
+        "pipeline",
+        "gantry_cli.commands.pipeline:pipeline",
+        "Judge, ingest and report what broker groups uploaded, with Spark.",
+        TIER,
     ),
     Entry(
         "controller",

@@ -11,7 +11,19 @@ from click.testing import CliRunner
 from gantry_cli.lazy import Entry, LazyGroup
 from gantry_cli.main import COMMANDS, cli
 
-HEAVY = ("aiohttp", "kopf", "kubernetes", "pydantic", "rich", "msgspec", "asyncio", "yaml")
+HEAVY = (
+    "aiohttp",
+    "kopf",
+    "kubernetes",
+    "pydantic",
+    "rich",
+    "msgspec",
+    "asyncio",
+    "yaml",
+    "pyspark",
+    "pyarrow",
+    "numpy",
+)
 
 
 def run(*args: str) -> subprocess.CompletedProcess[str]:
@@ -106,6 +118,12 @@ def test_help_groups_commands_and_gives_examples() -> None:
         (["soak", "t", "--http", "127.0.0.1:65536"], "write HOST:PORT"),
         (["soak", "t", "--duration", "0"], "--duration"),
         (["soak", "t", "--lanes", "0"], "--lanes"),
+        (["pipeline", "audit"], "--tier"),
+        (["pipeline", "audit", "--tier", "file:///does/not/exist"], "is no directory"),
+        (["pipeline", "audit", "--tier", "gs://b/p"], "file:// and s3:// can"),
+        (["pipeline", "audit", "--tier", "s3://u:p@b/p"], "holds credentials"),
+        (["pipeline", "audit", "--tier", "/", "--driver-memory", "2"], "write 2g or 1500m"),
+        (["pipeline", "run", "report", "--tier", "/", "--out", "/none/x.html"], "does not exist"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
