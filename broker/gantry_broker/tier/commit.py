@@ -3,12 +3,16 @@
 ::
 
     UNSENT   create                    Created           -> OURS
-                                       Maybe, a failure  -> UNKNOWN
-    UNKNOWN  read the slot             nothing           -> UNSENT, same bytes, after a wait
+                                       Maybe             -> UNKNOWN
+    UNKNOWN  read the slot             nothing           -> a wait
                                        our nonce         -> OURS
                                        another nonce     -> lost
     OURS     is there a later version? no                -> committed
                                        yes               -> fenced
+    any      a failure                                   -> a wait
+    a wait   read the head             nothing new       -> UNSENT, the same bytes
+                                       ours, the newest  -> committed
+                                       anything else     -> lost
 
 Rules protected: the bytes and the nonce never change between attempts, so that whichever attempt
 lands, it is this commit; nothing else is done while the outcome is unknown; and a version that is

@@ -89,7 +89,10 @@ class FindPack(msgspec.Struct, frozen=True):
 
 
 class ReadTail(msgspec.Struct, frozen=True):
-    """Read [at, at + size) of the local log, and sum it: ``TailRead``."""
+    """Read [at, at + size) of the local log, and sum it: ``TailRead``.
+
+    A failure if the log was trimmed meanwhile; ``LogAdvanced`` with the new start has to follow.
+    """
 
     ticket: int
     at: Offset

@@ -253,7 +253,7 @@ class Reign:
             case ev.CallRefused(sentence=sentence):
                 return Halt(sentence)
             case ev.CallFailed(reason=reason):
-                return self._failed(call, reason)
+                return self._failed(reason)
             case ev.Created() | ev.Maybe():
                 return self._put(call, created=isinstance(event, ev.Created))
             case ev.VersionsRead(versions=versions):
@@ -272,10 +272,8 @@ class Reign:
             case _:
                 raise AssertionError(f"unknown event {event!r}")
 
-    def _failed(self, call: fx.Call, reason: str) -> Verdict:
-        """What the call was for is as unknown as before; a pack is cut again."""
-        if isinstance(call, fx.CreateVersion) and self.commit is not None:
-            self.commit.stage = Stage.UNKNOWN
+    def _failed(self, reason: str) -> Verdict:
+        """Nothing is known of it; an open commit is resolved by the head that is read after."""
         self._pack = None
         return Wait(reason)
 
@@ -322,7 +320,6 @@ class Reign:
         commit = self.commit
         assert commit is not None
         if found is None:
-            commit.stage = Stage.UNSENT
             return Wait("the store neither took the version nor shows it")
         if commit.is_mine(found):
             commit.stage = Stage.OURS

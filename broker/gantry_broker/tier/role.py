@@ -73,7 +73,7 @@ class UploadRole:
         self._reason = ""
         self._now_ms = 0
         self._wake_ms = 0
-        self._progress_ms = 0
+        self._since_ms: int | None = None  # the last progress while something waits
         self._armed_ms: int | None = None
         self._status = Status(state=self.state)
 
@@ -144,7 +144,7 @@ class UploadRole:
             tickets=self._tickets,
         )
         self._backoff.reset()
-        self._progress_ms = self._now_ms
+        self._since_ms = None
         self._enter(State.CLAIMING)
         return effects + self._next()
 
@@ -197,7 +197,7 @@ class UploadRole:
             effects.insert(0, fx.Committed(reign.head))
             reign.head = None
             self._backoff.reset()
-            self._progress_ms = self._now_ms
+            self._since_ms = None
         return effects
 
     # ---- decisions
@@ -260,15 +260,17 @@ class UploadRole:
         reign = self.reign
         work = reign is not None and reign.has_work
         if not work:
-            self._progress_ms = self._now_ms
-        alarm_ms = self._progress_ms + self._limits.alarm_ms
-        stalled = work and self._now_ms >= alarm_ms
+            self._since_ms = None
+        elif self._since_ms is None:
+            self._since_ms = self._now_ms
+        alarm_ms = None if self._since_ms is None else self._since_ms + self._limits.alarm_ms
+        stalled = alarm_ms is not None and self._now_ms >= alarm_ms
         effects: list[fx.Effect] = []
         status = Status(state=self.state, reason=self._reason, stalled=stalled)
         if status != self._status:
             self._status = status
             effects.append(fx.StatusChanged(status))
-        deadlines = [self._deadline_ms(), alarm_ms if work and not stalled else None]
+        deadlines = [self._deadline_ms(), None if stalled else alarm_ms]
         armed_ms = min((one for one in deadlines if one is not None), default=None)
         if armed_ms != self._armed_ms:
             self._armed_ms = armed_ms

@@ -19,3 +19,11 @@ def test_every_wait_lies_between_the_limits_and_three_times_the_last(chances: li
         last = wait
     backoff.reset()
     assert backoff.next_ms(0.999) <= 600
+
+
+def test_failures_that_last_are_asked_about_seldom() -> None:
+    backoff = Backoff(LIMITS)
+    assert [backoff.next_ms(0.5) for _ in range(3)] == [400, 700, 1_150]
+    for _ in range(20):
+        backoff.next_ms(0.999)
+    assert backoff.next_ms(0.999) == 30_000

@@ -8,9 +8,9 @@ from gantry_broker.tier import events as ev
 from gantry_broker.tier.reign import Reign, Verdict
 from gantry_broker.tier.values import State
 from gantry_protocol.tier import chain
-from gantry_protocol.tier.keys import Pair
+from gantry_protocol.tier.keys import CLASS_FOR_EVER, PackKey, Pair
 from gantry_protocol.tier.manifests import Append, encode
-from support.tier_desk import Bucket, Desk, lineage, local
+from support.tier_desk import Bucket, Desk, built, lineage, local
 
 
 def committing(bucket: Bucket | None = None, end: int = 100) -> Desk:
@@ -157,7 +157,35 @@ def test_an_own_version_nobody_remembers_is_adopted() -> None:
     desk.run()
     assert desk.role.state is State.UPLOADING
     assert desk.role.chain.nonce == "e" * 32
+    compared = [type(call) for call in desk.asked].count(fx.ReadTail)
+    assert compared == 1, "what somebody else wrote is compared with the log"
     assert desk.role.chain.end == 100
+
+
+def test_what_follows_our_own_late_version_is_read_too() -> None:
+    """Nobody but a twin can write there; the head is the newest version all the same."""
+    desk = committing()
+    desk.apply()
+    desk.fail()
+    key = PackKey(Pair(1, 1), 100, 120, CLASS_FOR_EVER, "d" * 32)
+    pack = built(desk.log[100:120], key, lineage((1, 0)).entries)
+    later = chain.append(
+        desk.bucket.state(),
+        [pack.entry],
+        lineage=lineage((1, 0)).entries,
+        tail=pack.tail,
+        writer="twin",
+        nonce="d" * 32,
+        at_ms=0,
+    )
+    desk.bucket.versions[3] = encode(later)
+    desk.advance(local(200))
+    desk.wait(2_000)
+    desk.answer()
+    assert desk.role.chain.v == 3
+    desk.run()
+    assert desk.role.state is State.UPLOADING
+    assert desk.bucket.state().end >= 120
 
 
 # ---- the recycled slot

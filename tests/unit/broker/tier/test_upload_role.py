@@ -72,6 +72,7 @@ def test_a_long_chain_is_read_in_parts() -> None:
     desk.run()
     reads = [call.after for call in desk.asked if isinstance(call, fx.ReadVersions)]
     assert reads == [0, 4, 8]
+    assert [call.v for call in desk.asked if isinstance(call, fx.CreateVersion)] == [11]
     assert desk.role.chain.v == 11
 
 
@@ -96,6 +97,8 @@ def test_the_same_broker_goes_on_in_a_newer_epoch_by_another_claim() -> None:
     desk = with_tier(50)
     desk.promote(2, local(50, who=lineage((1, 0), (2, 50))))
     assert desk.role.state is State.CLAIMING
+    assert isinstance(desk.call, fx.ReadVersions)
+    assert desk.call.after == 2, "what is known of the chain is not read again"
     desk.run()
     assert desk.role.state is State.UPLOADING
     assert [desk.bucket.state().pair, desk.bucket.state().end] == [Pair(2, 1), 50]
@@ -146,6 +149,7 @@ def test_a_demotion_does_not_wait_for_ever() -> None:
     desk.advance(local(100))
     desk.step(ev.Demoted())
     desk.wait(499)
+    desk.step(ev.Demoted())
     assert desk.role.state is State.DRAINING
     desk.wait(1)
     assert desk.role.state is State.STANDBY
@@ -182,6 +186,9 @@ def test_a_higher_head_at_the_claim_fences() -> None:
     assert desk.role.state is State.FENCED
     assert fx.FencedBy(own=Pair(6, 1), by=Pair(7, 1)) in desk.said
     assert desk.bucket.state().v == 1
+    desk.promote(6, local(0), inc=2)
+    assert desk.role.state is State.FENCED
+    assert desk.call is None, "what fenced us is remembered"
 
 
 def test_a_hint_of_a_higher_pair_fences_and_cancels() -> None:
@@ -215,6 +222,7 @@ def test_a_commit_that_meets_a_higher_pair_is_fenced() -> None:
     desk.claimed_by(2)
     desk.run()
     assert desk.role.state is State.FENCED
+    assert isinstance(desk.asked[-1], fx.ReadVersion), "at first sight"
     assert desk.bucket.state().end == 0
 
 
@@ -250,6 +258,7 @@ def test_a_successor_goes_on_where_the_tier_ends() -> None:
     new.promote(2, local(80, confirm=60, who=lineage((1, 0), (2, 60))))
     new.run(until=fx.ReadTail)
     assert new.role.state is State.RECONCILING
+    assert new.role.committed_end is None
     new.run()
     assert new.role.state is State.UPLOADING
     new.wait(1_000)
@@ -299,6 +308,29 @@ def test_a_different_last_record_halts() -> None:
 def test_a_log_that_begins_at_the_tiers_end_has_nothing_to_compare() -> None:
     new = successor(with_tier(50))
     new.promote(2, local(80, confirm=50, log_start=50, who=lineage((1, 0), (2, 80))))
+    new.run()
+    assert new.role.state is State.UPLOADING
+
+
+def test_a_log_that_begins_at_the_last_record_is_compared() -> None:
+    new = successor(with_tier(50))
+    new.promote(2, local(80, confirm=50, log_start=40, who=lineage((1, 0), (2, 80))))
+    new.run(until=fx.ReadTail)
+    assert isinstance(new.call, fx.ReadTail)
+    assert (new.call.at, new.call.size) == (40, 10)
+
+
+def test_a_lineage_that_begins_later_is_compared_from_there() -> None:
+    """A replica that began with an empty log knows the line it begins in, and none before."""
+    old = with_tier(50)
+    who = lineage((1, 0), (2, 50))
+    old.promote(2, local(90, who=who))
+    old.run()
+    old.wait(1_000)
+    old.run()
+    assert old.role.chain.end == 90
+    new = successor(old)
+    new.promote(3, local(90, confirm=90, log_start=60, who=lineage((2, 50), (3, 90))))
     new.run()
     assert new.role.state is State.UPLOADING
 
@@ -377,7 +409,28 @@ def test_a_timer_that_comes_early_is_armed_again() -> None:
     desk.now_ms += 990
     desk.step(ev.Timer())
     assert desk.call is None
-    assert desk.said[-1] == armed[-1] == fx.ArmTimer(1_000)
+    again = [effect for effect in desk.said if isinstance(effect, fx.ArmTimer)]
+    assert again == [*armed, fx.ArmTimer(1_000)]
+
+
+def test_confirmed_bytes_that_are_not_flushed_here_do_not_count() -> None:
+    desk = uploading()
+    desk.advance(local(500, confirm=400, flushed=0))
+    desk.wait(1_000)
+    assert desk.call is None
+
+
+def test_what_is_left_after_a_pack_waits_anew() -> None:
+    desk = uploading()
+    desk.advance(local(90))
+    desk.wait(600)
+    desk.advance(local(150))
+    desk.run()
+    assert desk.role.chain.end == 100
+    desk.wait(400)
+    assert desk.call is None
+    desk.wait(600)
+    assert isinstance(desk.call, fx.CutPack)
 
 
 def test_enough_bytes_do_not_wait() -> None:
@@ -473,6 +526,16 @@ def test_waiting_grows_and_ends_with_a_success() -> None:
     assert armed == desk.now_ms + 200
 
 
+def test_a_wait_is_not_cut_short() -> None:
+    desk = uploading()
+    desk.advance(local(100))
+    desk.fail()
+    desk.now_ms += 199
+    desk.step(ev.Timer())
+    assert desk.role.state is State.BACKOFF
+    assert desk.call is None
+
+
 def test_after_a_wait_the_head_is_read_again() -> None:
     desk = uploading()
     desk.advance(local(100))
@@ -509,4 +572,18 @@ def test_nothing_to_do_is_no_reason_for_an_alarm() -> None:
     for _ in range(20):
         desk.wait(5_000)
         desk.run()
+    assert not desk.role.status.stalled
+    desk.now_ms += 60_000
+    desk.advance(local(50))
+    assert not desk.role.status.stalled, "the wait begins with the work"
+
+
+def test_progress_however_slow_is_no_reason_for_an_alarm() -> None:
+    desk = uploading()
+    for _ in range(10):
+        desk.advance(local(1_000))
+        desk.run(until=fx.ListAfter)
+        desk.now_ms += 3_000
+        desk.answer()
+    assert desk.now_ms > 20_000
     assert not desk.role.status.stalled
