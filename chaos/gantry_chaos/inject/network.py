@@ -100,4 +100,6 @@ def _endpoint(pod: Pod, namespaces: Mapping[str, str]) -> rules.Endpoint:
     netns = namespaces.get(pod.uid)
     if not pod.ip or netns is None:
         raise InjectionError(f"Pod {pod.id} has no address or runs no process at the moment.")
+    if ":" in pod.ip:
+        raise InjectionError(f"Pod {pod.id} has the IPv6 address {pod.ip}; rules are for IPv4.")
     return rules.Endpoint(f"{pod.ip}/32", netns)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 POINTS_MAX = 4000
 STEPS_MAX = 300
 OFFSETS_MAX = 1000  # points of one line
+BARS_MAX = 2000
 
 
 class Point(msgspec.Struct, frozen=True):
@@ -103,7 +104,7 @@ def steps(operations: Iterable[Operation], op: str, start_ms: int, end_ms: int) 
 
 
 def bars(observations: Iterable[Observation], end_ms: int) -> list[Bar]:
-    """Who was what: a lane per broker, and one for the leader of the controllers."""
+    """Who was what: a lane per broker, and one for the leader; the longest `BARS_MAX` bars."""
     open_bars: dict[str, Bar] = {}
     done: list[Bar] = []
     ordered = sorted(
@@ -123,7 +124,8 @@ def bars(observations: Iterable[Observation], end_ms: int) -> list[Bar]:
         if before is not None:
             done.append(msgspec.structs.replace(before, end_ms=seen.at_ms))
         open_bars[lane] = Bar(lane, seen.at_ms, end_ms, kind, label)
-    return sorted([*done, *open_bars.values()], key=lambda bar: (bar.lane, bar.start_ms))
+    longest = sorted([*done, *open_bars.values()], key=lambda bar: bar.start_ms - bar.end_ms)
+    return sorted(longest[:BARS_MAX], key=lambda bar: (bar.lane, bar.start_ms))
 
 
 def curves(observations: Iterable[Observation]) -> list[Curve]:

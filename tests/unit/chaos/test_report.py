@@ -205,6 +205,11 @@ def test_bars_end_where_the_next_begins() -> None:
     assert found == [(0, 10, "replica"), (10, 99, "epoch 2")]
 
 
+def test_bars_are_bounded() -> None:
+    flapping = [RoleSeen(n, "g", "b", "master", n) for n in range(5000)]
+    assert len(series.bars(flapping, 99_999)) == series.BARS_MAX
+
+
 @pytest.mark.parametrize(
     ("value", "expected"), [(0.7, 1), (1, 1), (1.1, 2), (3, 5), (7, 10), (0.03, 0.05), (120, 200)]
 )

@@ -135,6 +135,7 @@ def test_tags_are_short_and_of_one_fault() -> None:
     [
         (Pod("shop", "h", "ua", ip="10.0.0.9", host_network=True), "uses its node's network"),
         (Pod("shop", "h", "ua"), "has no address"),
+        (Pod("shop", "h", "ua", ip="fd00::1"), "has the IPv6 address fd00::1"),
         (Pod("shop", "h", "nowhere", ip="10.0.0.9"), "runs no process"),
     ],
 )
