@@ -134,6 +134,22 @@ def status(group: ReplicationGroup, router: ClientRouter) -> dict[str, Any]:
         "pendingSends": len(group.pending),
         "spliced": router.spliced,
         "held": router.held,
+        "tier": _tier(group),
+    }
+
+
+def _tier(group: ReplicationGroup) -> dict[str, Any] | None:
+    uploader = group.uploader
+    if uploader is None:
+        return None
+    status, head = uploader.status, uploader.head
+    return {
+        "state": status.state.value,
+        "reason": status.reason,
+        "stalled": status.stalled,
+        "epoch": None if uploader.role.own is None else uploader.role.own.epoch,
+        "version": None if head is None else head.v,
+        "committedOffset": uploader.role.committed_end,
     }
 
 

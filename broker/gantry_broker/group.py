@@ -12,6 +12,7 @@ a volume whose log ends below what was confirmed on it is refused, not repaired.
 import asyncio
 import secrets
 from time import time
+from typing import TYPE_CHECKING
 
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
@@ -20,6 +21,7 @@ from gantry_protocol.errors import GantryError
 from gantry_protocol.hosts import join_address
 from gantry_protocol.process import log
 from gantry_protocol.records import MessageRecord
+from gantry_protocol.tier.keys import Pair
 from gantry_protocol.types import Epoch, Offset
 
 from gantry_broker.appends import PendingAppends
@@ -41,7 +43,13 @@ from gantry_broker.replica import (
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
 from gantry_broker.shell import ReplicaShell
+from gantry_broker.tier.boots import next_boot
+from gantry_broker.tier.options import make_uploader
+from gantry_broker.tier.values import Head, LocalLog
 from gantry_broker.topic_sync import TopicSync
+
+if TYPE_CHECKING:
+    from gantry_broker.tier.uploader import Uploader
 
 BETWEEN_MASTERS_S = 10.0  # an election takes 3 s where the master merely went silent
 _NOT_MASTER = Refusal(
@@ -87,6 +95,8 @@ class ReplicationGroup:
         self._in_place_s = float("-inf")  # when it last followed or served
         self._agent: ControlAgent | None = None
         self._topics: TopicSync | None = None
+        self.uploader: Uploader | None = None
+        self._boots = 0
 
     @classmethod
     async def open(cls, options: GroupOptions) -> "ReplicationGroup":
@@ -148,6 +158,16 @@ class ReplicationGroup:
         self.shell = ReplicaShell(
             self.core, self._store, options.directory, agent, self, self._fail
         )
+        if options.tier is not None:
+            self._boots = next_boot(options.directory)
+            self.uploader = make_uploader(
+                options.tier,
+                group=options.group,
+                writer=options.name,
+                log=self._store.log,
+                local=self._local_log,
+                observer=self,
+            )
         self.shell.start(self.links)
         agent.start()
         self._store.verify_soon(self._fail)
@@ -155,6 +175,8 @@ class ReplicationGroup:
     async def stop(self) -> None:
         """Take no further part, close the store; what is not flushed is flushed."""
         self.pending.end()
+        if self.uploader is not None:
+            await self.uploader.stop()
         await self.links.stop()
         if self._agent is not None:
             await self._agent.stop()
@@ -305,6 +327,8 @@ class ReplicationGroup:
     def promoted(self, epoch: Epoch, start: Offset) -> None:
         """Serve from now on."""
         self._serving_epoch = epoch
+        if self.uploader is not None:
+            self.uploader.promoted(Pair(epoch, self._boots))
         self.watcher.serving_began()
         self._changed()
         if self._agent is not None:
@@ -314,6 +338,8 @@ class ReplicationGroup:
     def demoted(self, epoch: Epoch) -> None:
         """Serve no more; nobody waits for an answer any longer."""
         self._serving_epoch = None
+        if self.uploader is not None:
+            self.uploader.demoted()
         self.pending.end()
         if self._topics is not None:
             self._topics.end()
@@ -326,6 +352,8 @@ class ReplicationGroup:
         if master is not None:
             enough = master.in_sync >= master.min_in_sync
             self.pending.confirm(confirm, enough_in_sync=enough)
+            if self.uploader is not None:
+                self.uploader.advanced()
 
     def drained(self, reason: str) -> None:
         """Nothing more is gained by staying."""
@@ -341,7 +369,29 @@ class ReplicationGroup:
         """Answer what has waited long enough."""
         self.pending.expire(asyncio.get_running_loop().time())
 
+    # ---- UploadObserver
+
+    def tier_committed(self, head: Head) -> None:
+        """Nothing waits for it yet: local retention will."""
+
+    def tier_fenced(self, own: Pair, by: Pair | None) -> None:
+        """A later master has been at the tier: the controllers know who it is."""
+        if self._agent is not None:
+            self._agent.refresh()
+
     # ---- inside
+
+    def _local_log(self) -> LocalLog:
+        core = self.core
+        assert core is not None, "nobody is master before the volume has a name"
+        facts = core.log
+        return LocalLog(
+            log_start=facts.log_start,
+            end=facts.end,
+            flushed=facts.flushed,
+            confirm=min(facts.confirm, facts.flushed),
+            lineage=facts.lineage,
+        )
 
     def _changed(self) -> None:
         self.watcher.role_changed()

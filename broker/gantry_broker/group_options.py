@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gantry_broker.replica import DEFAULT_LIMITS, Limits
+from gantry_broker.tier.options import TierOptions
 
 
 class GroupOptions(NamedTuple):
@@ -12,6 +13,8 @@ class GroupOptions(NamedTuple):
     Attributes:
         directory: of the locked data directory.
         advertise: the ip that others use for remoting and replication.
+        name: of this broker, for people who read the tier.
+        tier: where the group's tier is; None without one.
     """
 
     cluster: str
@@ -27,6 +30,8 @@ class GroupOptions(NamedTuple):
     heartbeat_timeout_ms: int = 2_500
     log_segment_bytes: int = 1024 * 1024 * 1024
     limits: Limits = DEFAULT_LIMITS
+    name: str = ""
+    tier: TierOptions | None = None
 
 
 class Watcher:

@@ -10,6 +10,7 @@ exit code.
 """
 
 import asyncio
+import os
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -28,6 +29,9 @@ from gantry_broker.group import ReplicationGroup
 from gantry_broker.group_options import GroupOptions, Watcher
 from gantry_broker.routing import ClientRouter
 from gantry_broker.settings import BrokerSettings
+from gantry_broker.tier.options import TierOptions, tier_place
+from gantry_broker.tier.stores.credentials import Credentials
+from gantry_broker.tier.values import Limits
 
 LEAVE_WITHIN_S = 5.0  # hand-over, including a refused and a second try
 ANSWER_WITHIN_S = 0.2  # for answers that are being written when the process ends
@@ -131,6 +135,8 @@ class BrokerServer(Watcher):
             heartbeat_interval_ms=settings.heartbeat_interval_ms,
             heartbeat_timeout_ms=settings.heartbeat_timeout_ms,
             log_segment_bytes=settings.log_segment_bytes,
+            name=settings.name,
+            tier=_tier(settings),
         )
 
     async def _leave(self, group: ReplicationGroup) -> None:
@@ -206,3 +212,16 @@ async def serve(settings: BrokerSettings, stop: asyncio.Event) -> None:
         GantryError: an operating error, as one sentence.
     """
     await BrokerServer(settings).run(stop)
+
+
+def _tier(settings: BrokerSettings) -> TierOptions | None:
+    if settings.tier_url is None or settings.tier_shard is None:
+        return None
+    return TierOptions(
+        url=settings.tier_url,
+        place=tier_place(settings.cluster, settings.tier_shard),
+        credentials=Credentials.from_environment(os.environ),
+        endpoint=settings.tier_endpoint,
+        region=settings.tier_region,
+        limits=Limits(pack_bytes=settings.tier_pack_bytes, linger_ms=settings.tier_linger_ms),
+    )

@@ -71,6 +71,34 @@ class BrokerSettings(Settings):
         description="Size of one file of the commit log.",
     )
 
+    tier_url: str | None = Field(
+        default=None,
+        max_length=1024,
+        description="Object store of the tier: file:///DIRECTORY or s3://BUCKET/PREFIX; keys come "
+        "from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. Not set: nothing is uploaded.",
+    )
+    tier_shard: str | None = Field(
+        default=None, max_length=63, description="uid of the broker group, its name in the tier."
+    )
+    tier_endpoint: str | None = Field(
+        default=None, max_length=1024, description="http(s)://host:port of an S3 service not AWS."
+    )
+    tier_region: str | None = Field(
+        default=None, max_length=64, description="Region of the bucket."
+    )
+    tier_pack_bytes: int = Field(
+        default=64 * 1024 * 1024,
+        ge=4 * 1024,
+        le=256 * 1024 * 1024,
+        description="Bytes of the log in one object of the tier.",
+    )
+    tier_linger_ms: int = Field(
+        default=30_000,
+        ge=100,
+        le=3_600_000,
+        description="How long a confirmed message waits for its object to fill up.",
+    )
+
     @field_validator("bind", "advertise")
     @classmethod
     def _must_be_ip(cls, value: str | None) -> str | None:
@@ -88,6 +116,13 @@ class BrokerSettings(Settings):
             return [join_address(*split_address(one, CONTROLLER_PORT)) for one in value]
         except ResolveError as error:
             raise ValueError(str(error)) from error
+
+    @model_validator(mode="after")
+    def _must_name_its_place(self) -> "BrokerSettings":
+        if (self.tier_url is None) != (self.tier_shard is None):
+            given, missing = ("tier_url", "tier_shard")[:: 1 if self.tier_url else -1]
+            raise ValueError(f"{given} is set without {missing}: set both, or none")
+        return self
 
     @model_validator(mode="after")
     def _must_outlast_a_heartbeat(self) -> "BrokerSettings":

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 from gantry_broker.group import ReplicationGroup
 from gantry_broker.server import BrokerServer
@@ -78,7 +79,7 @@ class BrokerCluster:
         self.brokers: dict[int, RunningBroker] = {}
         self._clients: list[RemotingClient] = []
 
-    async def __aenter__(self) -> BrokerCluster:
+    async def __aenter__(self) -> Self:
         await self.controller.start()
         self.controller.declare(self.replicas, self.min_in_sync)
         for number in range(self.replicas):

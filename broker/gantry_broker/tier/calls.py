@@ -1,0 +1,124 @@
+"""The calls of the upload role, carried out: each ends in exactly one event.
+
+Rules protected: what cannot be used (foreign, newer, damaged) is told apart from what may pass
+(an outage, a deadline, a missing right), because the first ends uploads until somebody has looked
+and the second is tried again. Packs are cut in a thread, since summing 64 MiB would hold up
+clients.
+"""
+
+import asyncio
+from time import time
+
+import google_crc32c
+from gantry_protocol.errors import CorruptionError, RecordError
+from gantry_protocol.tier.damage import TierObjectError
+from gantry_protocol.tier.keys import CLASS_FOR_EVER, ManKey, PackKey, Shard, parse_key
+from gantry_protocol.tier.manifests import MAX_OBJECT_BYTES, Version, decode_version
+from gantry_protocol.tier.packs import BuiltPack, encode_pack
+from gantry_protocol.types import Offset
+
+from gantry_broker.log.commit_log import CommitLog
+from gantry_broker.tier import effects as fx
+from gantry_broker.tier import events as ev
+from gantry_broker.tier.stores.contract import DATA_TIMEOUT_S, Created, Store, StoreError
+from gantry_broker.tier.stores.owner import own_prefix
+
+READ_BYTES = 1024 * 1024  # of the log at once; a pack is cut from many reads
+
+
+class Calls:
+    """Does what the role asks for, on one store and one log.
+
+    Args:
+        store: the object store.
+        place: the group's place in it.
+        group: the group's name, for whoever reads the prefix.
+        log: the local commit log.
+    """
+
+    def __init__(self, store: Store, place: Shard, group: str, log: CommitLog) -> None:
+        """Nothing is asked yet."""
+        self._store = store
+        self._place = place
+        self._group = group
+        self._log = log
+
+    async def run(self, call: fx.Call) -> ev.Result:
+        """Carry out one call; never raises but when it is cancelled."""
+        try:
+            return await self._run(call)
+        except (TierObjectError, CorruptionError, RecordError) as error:
+            return ev.CallRefused(call.ticket, str(error))
+        except (StoreError, OSError, ValueError) as error:
+            return ev.CallFailed(call.ticket, str(error) or type(error).__name__)
+
+    async def _run(self, call: fx.Call) -> ev.Result:
+        store, place, ticket = self._store, self._place, call.ticket
+        match call:
+            case fx.CheckMeta():
+                await own_prefix(store, place, self._group, int(time() * 1000))
+                return ev.MetaChecked(ticket)
+            case fx.ReadVersions(after=after, limit=limit):
+                return ev.VersionsRead(ticket, await self._versions(after, limit))
+            case fx.CreateVersion(v=v, data=data):
+                made = await store.create(place.key(ManKey(v)), data)
+                return ev.Created(ticket) if isinstance(made, Created) else ev.Maybe(ticket)
+            case fx.ReadVersion(v=v):
+                return ev.VersionRead(ticket, await self._version(v))
+            case fx.ListAfter(v=v):
+                return ev.Listed(ticket, bool(await self._later(v, 1)))
+            case fx.CutPack():
+                return ev.PackCut(ticket, await asyncio.to_thread(self._cut, call))
+            case fx.StorePack(key=key, data=data):
+                made = await store.create(place.key(key), data, timeout_s=DATA_TIMEOUT_S)
+                return ev.Created(ticket) if isinstance(made, Created) else ev.Maybe(ticket)
+            case fx.FindPack():
+                return ev.PackFound(ticket, await self._is_there(call))
+            case fx.ReadTail(at=at, size=size):
+                return ev.TailRead(ticket, await asyncio.to_thread(self._sum, at, size))
+
+    # ---- the chain
+
+    async def _later(self, after: int, limit: int) -> list[int]:
+        """Numbers of the versions after ``after``, by rising number."""
+        prefix = self._place.key("man/")
+        last = self._place.key(ManKey(after)) if after else None
+        found = await self._store.list_keys(prefix, after=last, limit=limit)
+        keys = [parse_key(self._place, one.key) for one in found]
+        return [key.v for key in keys if isinstance(key, ManKey)]
+
+    async def _versions(self, after: int, limit: int) -> tuple[Version, ...]:
+        versions = []
+        for v in await self._later(after, limit):
+            version = await self._version(v)
+            if version is None:
+                raise StoreError(f"{self._place.key(ManKey(v))} was listed and cannot be read")
+            versions.append(version)
+        return tuple(versions)
+
+    async def _version(self, v: int) -> Version | None:
+        data = await self._store.get(self._place.key(ManKey(v)), max_bytes=MAX_OBJECT_BYTES)
+        return None if data is None else decode_version(data, self._place, v)
+
+    # ---- packs and the log
+
+    async def _is_there(self, call: fx.FindPack) -> bool:
+        start = call.size - len(call.end)
+        key = self._place.key(call.key)
+        found = await self._store.get_range(key, start, len(call.end) + 1)
+        return found == call.end
+
+    def _cut(self, call: fx.CutPack) -> BuiltPack:
+        parts, size = [], 0
+        while size < call.target_bytes and call.lo + size < call.limit:
+            most = min(READ_BYTES, call.target_bytes - size)
+            part = self._log.read_units(Offset(call.lo + size), most, limit=call.limit)
+            assert part, "there are whole units below confirm"
+            parts.append(part)
+            size += len(part)
+        key = PackKey(call.pair, call.lo, call.lo + size, CLASS_FOR_EVER, call.nonce)
+        return encode_pack(b"".join(parts), self._place, key, call.lineage)
+
+    def _sum(self, at: Offset, size: int) -> str:
+        data = self._log.read(at, size)
+        return f"{google_crc32c.value(data):08x}"

@@ -1,0 +1,71 @@
+"""What a broker is told about its group's tier, and the uploader made from it."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from gantry_protocol.errors import ConfigError
+from gantry_protocol.tier.keys import Shard, shard
+
+from gantry_broker.log.commit_log import CommitLog
+from gantry_broker.tier.calls import Calls
+from gantry_broker.tier.role import UploadRole
+from gantry_broker.tier.stores.credentials import Credentials
+from gantry_broker.tier.stores.opening import open_store
+from gantry_broker.tier.uploader import SystemEntropy, Uploader, UploadObserver
+from gantry_broker.tier.values import Limits, LocalLog
+
+
+class TierOptions(NamedTuple):
+    """Where the group's tier is, and how packs are cut.
+
+    Attributes:
+        url: of the store, see ``stores.opening``.
+        place: of the group in it.
+        credentials: for S3.
+        limits: how much at once, how long to wait.
+    """
+
+    url: str
+    place: Shard
+    credentials: Credentials
+    endpoint: str | None
+    region: str | None
+    limits: Limits
+
+
+def tier_place(cluster: str, uid: str) -> Shard:
+    """The group's place in a store.
+
+    Raises:
+        ConfigError: one of the names cannot be part of a key.
+    """
+    try:
+        return shard(cluster, uid)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def make_uploader(
+    options: TierOptions,
+    *,
+    group: str,
+    writer: str,
+    log: CommitLog,
+    local: Callable[[], LocalLog],
+    observer: UploadObserver,
+) -> Uploader:
+    """The uploader of one member; it asks the store nothing before a promotion.
+
+    Raises:
+        ConfigError: the URL is none that can be opened.
+    """
+    store = open_store(
+        options.url,
+        options.credentials,
+        endpoint=options.endpoint,
+        region=options.region,
+    )
+    role = UploadRole(
+        shard=options.place.uid, writer=writer, entropy=SystemEntropy(), limits=options.limits
+    )
+    return Uploader(role, Calls(store, options.place, group, log), local, observer)

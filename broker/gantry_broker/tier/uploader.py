@@ -1,0 +1,183 @@
+"""``Uploader``: the event loop around the upload role.
+
+It feeds the role with what happens (promotions, a confirm offset that rises, ends of calls, time)
+and carries out what it asks for, one call at a time. Rule protected: the role decides, nothing
+here does; a call that was cancelled still ends in its one event. What it refuses: to hold up the
+group. Nothing of the group ever waits for the store.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from random import SystemRandom
+from time import time
+from typing import Protocol
+
+from gantry_protocol.process import log
+from gantry_protocol.tier.keys import Pair
+
+from gantry_broker.tier import effects as fx
+from gantry_broker.tier import events as ev
+from gantry_broker.tier.calls import Calls
+from gantry_broker.tier.role import UploadRole
+from gantry_broker.tier.values import Head, LocalLog, State, Status
+
+ADVANCE_S = 0.05  # between two looks at a confirm offset that rises all the time
+
+_log = log.get("tier")
+
+
+class SystemEntropy:
+    """Nonces, chance and the date, from the operating system."""
+
+    def __init__(self) -> None:
+        """Nothing is drawn yet."""
+        self._random = SystemRandom()
+
+    def nonce(self) -> str:
+        """128 random bits as hex."""
+        return secrets.token_hex(16)
+
+    def chance(self) -> float:
+        """A number in [0, 1)."""
+        return self._random.random()
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return int(time() * 1000)
+
+
+class UploadObserver(Protocol):
+    """Who wants to know what the upload role does."""
+
+    def tier_committed(self, head: Head) -> None:
+        """The tier reaches ``head.end`` by our commit."""
+        ...
+
+    def tier_fenced(self, own: Pair, by: Pair | None) -> None:
+        """Another master holds the chain; somebody should ask the controllers."""
+        ...
+
+
+class Uploader:
+    """See the module.
+
+    Args:
+        role: decides.
+        calls: the store and the log.
+        local: the local log as it is now.
+        observer: is told of commits and of being fenced.
+    """
+
+    def __init__(
+        self,
+        role: UploadRole,
+        calls: Calls,
+        local: Callable[[], LocalLog],
+        observer: UploadObserver,
+    ) -> None:
+        """Nothing happens before a promotion."""
+        self.role = role
+        self.head: Head | None = None
+        self._calls = calls
+        self._local = local
+        self._observer = observer
+        self._loop = asyncio.get_running_loop()
+        self._running: set[asyncio.Task[None]] = set()
+        self._call: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._advance: asyncio.TimerHandle | None = None
+        self._ended = False
+
+    @property
+    def status(self) -> Status:
+        """For people."""
+        return self.role.status
+
+    # ---- what happens
+
+    def promoted(self, pair: Pair) -> None:
+        """This broker serves as master under ``pair``."""
+        self._step(ev.Promoted(pair=pair, local=self._local()))
+
+    def demoted(self) -> None:
+        """It is not the master any more."""
+        self._step(ev.Demoted())
+
+    def advanced(self) -> None:
+        """The confirm offset rose; looked at a little later, together with what follows."""
+        if self._advance is None and not self._ended:
+            self._advance = self._loop.call_later(ADVANCE_S, self._look)
+
+    def head_seen(self, pair: Pair) -> None:
+        """Somebody speaks of a head of the chain."""
+        self._step(ev.HeadSeen(pair))
+
+    async def stop(self) -> None:
+        """Demote, and give up what is under way; it may be applied all the same."""
+        self._step(ev.Demoted())
+        self._ended = True
+        for timer in (self._timer, self._advance):
+            if timer is not None:
+                timer.cancel()
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    # ---- inside
+
+    def _look(self) -> None:
+        self._advance = None
+        if self.role.reign is not None:
+            self._step(ev.LogAdvanced(self._local()))
+
+    def _step(self, event: ev.Event) -> None:
+        if self._ended:
+            return
+        for effect in self.role.step(event, int(self._loop.time() * 1000)):
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: fx.Effect) -> None:
+        match effect:
+            case fx.CancelCalls():
+                if self._call is not None:
+                    self._call.cancel()
+                    self._call = None
+            case fx.ArmTimer(at_ms=at_ms):
+                self._arm(at_ms)
+            case fx.Committed(head=head):
+                self.head = head
+                self._observer.tier_committed(head)
+            case fx.FencedBy(own=own, by=by):
+                _log.warning("fenced", own=own, by=by or "a later version")
+                self._observer.tier_fenced(own, by)
+            case fx.StatusChanged(status=status):
+                self._tell(status)
+            case _:
+                self._begin(effect)
+
+    def _begin(self, call: fx.Call) -> None:
+        task = asyncio.create_task(self._run(call))
+        self._call = task
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _run(self, call: fx.Call) -> None:
+        try:
+            event = await self._calls.run(call)
+        except asyncio.CancelledError:
+            event = ev.CallFailed(call.ticket, "it was cancelled")
+        self._step(event)
+
+    def _arm(self, at_ms: int | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if at_ms is not None:
+            self._timer = self._loop.call_at(at_ms / 1000, self._step, ev.Timer())
+
+    def _tell(self, status: Status) -> None:
+        bad = status.stalled or status.state in (State.FENCED, State.HALTED)
+        level = _log.warning if bad else _log.info
+        level("upload", state=status.state.value, reason=status.reason, stalled=status.stalled)
