@@ -14,7 +14,7 @@ from gantry_chaos.errors import InjectionError
 from gantry_chaos.inject import network, processes, proof, rules
 from gantry_chaos.inject.actions import Command, DeletePod, Injection, KillContainer
 from gantry_chaos.manifests.model import NetworkChaosSpec, PodChaosSpec
-from gantry_chaos.manifests.selection import select
+from gantry_chaos.plan import targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from gantry_chaos.inject.actions import Action, Undo
     from gantry_chaos.inject.shell import Shell
-    from gantry_chaos.manifests.model import PodSelector
     from gantry_chaos.manifests.selection import Pod
     from gantry_chaos.plan.timeline import Fault
 
@@ -82,17 +81,15 @@ class KindBackend:
             InjectionError: a pod cannot be struck.
         """
         pods = self._pods()
-        chosen = _choose(fault, fault.spec, pods, random, "spec.selector")
+        chosen = targets.sources(fault, pods, random)
         if isinstance(fault.spec, PodChaosSpec):
             injection, names = pod_injection(fault.spec, chosen)
             self._active[fault.id] = _Active([proof.Replaced(names)], identities(pods), [])
             return injection
-        targets: list[Pod] = []
-        if fault.spec.target is not None:
-            targets = _choose(fault, fault.spec.target, pods, random, "spec.target.selector")
-        inside = {pod.uid: self._namespace_of(pod) for pod in (*chosen, *targets)}
-        sets = network.rule_sets(fault, fault.spec, chosen, targets, inside, self._run)
-        probes = self._network_probes(fault.spec, sets, chosen, targets, inside)
+        others = targets.targets(fault, pods, random)
+        inside = {pod.uid: self._namespace_of(pod) for pod in (*chosen, *others)}
+        sets = network.rule_sets(fault, fault.spec, chosen, others, inside, self._run)
+        probes = self._network_probes(fault.spec, sets, chosen, others, inside)
         connected = self._connect(probes)
         spaces = {one.netns for one in sets}
         self._active[fault.id] = _Active(probes, {}, connected, spaces)
@@ -127,13 +124,13 @@ class KindBackend:
         spec: NetworkChaosSpec,
         sets: Sequence[rules.RuleSet],
         sources: Sequence[Pod],
-        targets: Sequence[Pod],
+        others: Sequence[Pod],
         inside: dict[str, str],
     ) -> list[proof.Probe]:
         pairs = [
             (source, target, port)
             for source in sources
-            for target in targets
+            for target in others
             if source.uid != target.uid and (port := self._port(target)) is not None
         ]
         attempts = tuple(
@@ -207,10 +204,3 @@ def pod_namespace(pod: Pod) -> str:
     everybody = processes.all_processes()
     pid = processes.first_process(pod.containers[0].id, everybody)
     return processes.network_namespace(pid)
-
-
-def _choose(
-    fault: Fault, chosen: PodSelector, pods: Sequence[Pod], random: Random, field: str
-) -> list[Pod]:
-    what = f"{field} of {fault.id}"
-    return select(chosen, pods, namespace=fault.namespace, random=random, what=what)

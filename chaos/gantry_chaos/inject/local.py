@@ -14,7 +14,7 @@ from gantry_chaos.inject import proof
 from gantry_chaos.inject.actions import DeletePod, KillContainer
 from gantry_chaos.inject.kind import identities, pod_injection
 from gantry_chaos.manifests.model import NetworkChaosSpec
-from gantry_chaos.manifests.selection import select
+from gantry_chaos.plan import targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -73,9 +73,7 @@ class LocalBackend:
         """Choose targets; see `check` for what is refused."""
         assert not isinstance(fault.spec, NetworkChaosSpec), "check refuses it"
         pods = self._pods()
-        what = f"spec.selector of {fault.id}"
-        chosen = select(fault.spec, pods, namespace=fault.namespace, random=random, what=what)
-        injection, names = pod_injection(fault.spec, chosen)
+        injection, names = pod_injection(fault.spec, targets.sources(fault, pods, random))
         self._active[fault.id] = (proof.Replaced(names), identities(pods))
         return injection
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 from pydantic.alias_generators import to_camel
 
 from gantry_chaos.manifests.units import Duration, Percentage
@@ -234,6 +234,12 @@ class _Object(Model):
 
     api_version: Literal["chaos-mesh.org/v1alpha1"]
     metadata: Metadata
+    _where: str = PrivateAttr(default="")
+
+    @property
+    def where(self) -> str:
+        """File and document that it was read from, for errors."""
+        return self._where
 
 
 class PodChaos(_Object):

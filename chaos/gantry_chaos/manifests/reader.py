@@ -133,6 +133,7 @@ def _experiment(document: object, where: str) -> Experiment:
     except ValidationError as error:
         details = error.errors()[0]
         raise ManifestError(where, _path(details), _problem(details)) from error
+    experiment._where = where  # noqa: SLF001 -- known to its reader only
     if isinstance(experiment, Workflow):
         _check_workflow(experiment, where)
     return experiment

@@ -17,12 +17,13 @@ from gantry_chaos.errors import ManifestError
 from gantry_chaos.manifests.model import NetworkChaosSpec, PodChaosSpec, Template, Workflow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from gantry_chaos.manifests.model import Experiment
 
 FAULTS_MAX = 500
 DEFAULT_NAMESPACE = "default"
+_FIELDS = {"PodChaos": "podChaos", "NetworkChaos": "networkChaos"}
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -30,6 +31,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     Attributes:
         id: unique within the run.
+        where: file, document and field that it was read from, for errors.
         namespace: of the object that it stands in.
         spec: what is done to whom.
         start_s: seconds since the run began.
@@ -37,6 +39,7 @@ class Fault(msgspec.Struct, frozen=True):
     """
 
     id: str
+    where: str
     namespace: str
     spec: PodChaosSpec | NetworkChaosSpec
     start_s: float
@@ -83,17 +86,16 @@ def timeline(experiments: Sequence[Experiment], *, namespace: str = DEFAULT_NAME
     faults: list[Fault] = []
     end_s = 0.0
     for experiment in experiments:
-        where = f"{experiment.kind} {experiment.metadata.name}"
+        where = experiment.where or f"{experiment.kind} {experiment.metadata.name}"
         inside = experiment.metadata.namespace or namespace
         if isinstance(experiment, Workflow):
-            templates = {template.name: template for template in experiment.spec.templates}
-            walk = _Walk(where, inside, templates, names)
-            ended_s = walk.play(templates[experiment.spec.entry], 0.0, math.inf)
+            walk = _Walk(where, inside, experiment.spec.templates, names)
+            ended_s = walk.play(experiment.spec.entry, 0.0, math.inf)
             faults += walk.faults
         else:
             ended_s = experiment.spec.duration or 0.0
             name = names.unique(experiment.metadata.name)
-            faults.append(Fault(name, inside, experiment.spec, 0.0, ended_s))
+            faults.append(Fault(name, f"{where}: spec", inside, experiment.spec, 0.0, ended_s))
         end_s = max(end_s, ended_s)
     if len(faults) > FAULTS_MAX:
         raise ManifestError("The experiments", "", f"they have more than {FAULTS_MAX} faults")
@@ -119,16 +121,18 @@ class _Walk:
     """Plays the nodes of one Workflow."""
 
     def __init__(
-        self, where: str, namespace: str, templates: dict[str, Template], names: _Names
+        self, where: str, namespace: str, templates: Sequence[Template], names: _Names
     ) -> None:
         self.faults: list[Fault] = []
         self._where = where
         self._namespace = namespace
-        self._templates = templates
+        self._templates = {one.name: one for one in templates}
+        self._paths = {one.name: f"spec.templates[{n}]" for n, one in enumerate(templates)}
         self._names = names
 
-    def play(self, template: Template, start_s: float, limit_s: float) -> float:
+    def play(self, name: str, start_s: float, limit_s: float) -> float:
         """Begin a node at `start_s`; when it ends, at the latest at `limit_s`."""
+        template = self._templates[name]
         if start_s >= limit_s:
             raise self._error(template, "the deadline around it is over before it begins")
         end_s = min(limit_s, start_s + (template.deadline or math.inf))
@@ -137,23 +141,22 @@ class _Walk:
                 raise self._error(template, f"there are more than {FAULTS_MAX} faults")
             if math.isinf(end_s):
                 raise self._error(template, "it has no deadline, so it would never be healed")
-            name = self._names.unique(template.name)
-            self.faults.append(Fault(name, self._namespace, template.chaos, start_s, end_s))
+            where = f"{self._where}: {self._paths[name]}.{_FIELDS[template.template_type]}"
+            unique = self._names.unique(name)
+            fault = Fault(unique, where, self._namespace, template.chaos, start_s, end_s)
+            self.faults.append(fault)
             return end_s
-        children = [self._templates[name] for name in template.children]
         match template.template_type:
             case "Serial":
                 at_s = start_s
-                for child in children:
+                for child in template.children:
                     at_s = self.play(child, at_s, end_s)
                 return at_s
             case "Parallel":
-                return max(self._ends(children, start_s, end_s))
+                return max(self.play(child, start_s, end_s) for child in template.children)
             case _:
                 return end_s
 
-    def _ends(self, children: list[Template], start_s: float, limit_s: float) -> Iterable[float]:
-        return [self.play(child, start_s, limit_s) for child in children]
-
     def _error(self, template: Template, problem: str) -> ManifestError:
-        return ManifestError(self._where, f"template {template.name}", problem)
+        path = f"{self._paths[template.name]} ({template.name})"
+        return ManifestError(self._where, path, problem)

@@ -180,7 +180,7 @@ def test_an_undo_is_judged_by_its_check() -> None:
 
 
 def line(one: PodChaosSpec | NetworkChaosSpec) -> Timeline:
-    return Timeline((Fault("x", "shop", one, 0.0, 1.0),), 1.0)
+    return Timeline((Fault("x", "f.yaml: spec", "shop", one, 0.0, 1.0),), 1.0)
 
 
 def test_a_cluster_of_processes_refuses_what_it_cannot_do() -> None:
@@ -212,8 +212,10 @@ class Processes:
 def test_faults_of_processes_are_proved() -> None:
     cluster = Processes()
     backend = local.LocalBackend(lambda: cluster.pods, cluster)
-    kill = Fault("k", "shop", spec(action="container-kill", containerNames=["main"]), 0, 1)
-    delete = Fault("d", "shop", spec(action="pod-kill", gracePeriod=1), 0, 1)
+    kill = Fault(
+        "k", "f.yaml: spec", "shop", spec(action="container-kill", containerNames=["main"]), 0, 1
+    )
+    delete = Fault("d", "f.yaml: spec", "shop", spec(action="pod-kill", gracePeriod=1), 0, 1)
     for fault in (kill, delete):
         for action in backend.prepare(fault, Random(1)).actions:
             backend.perform(action)

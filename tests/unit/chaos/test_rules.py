@@ -23,7 +23,7 @@ TAG = rules.tag("run", "x")
 def fault(**fields: object) -> Fault:
     pods = {"mode": "all", "selector": {}}
     spec = NetworkChaosSpec.model_validate({**pods, "target": pods, **fields})
-    return Fault("x", "shop", spec, 0.0, 1.0)
+    return Fault("x", "f.yaml: spec", "shop", spec, 0.0, 1.0)
 
 
 def sets(sources: list[Pod], targets: list[Pod], **fields: object) -> list[rules.RuleSet]:

@@ -11,7 +11,9 @@ from gantry_chaos.inject import network, objects
 from gantry_chaos.inject.kind import pod_injection
 from gantry_chaos.manifests.model import NetworkChaosSpec, PodChaosSpec
 from gantry_chaos.manifests.reader import read
-from gantry_chaos.manifests.selection import Pod, select, with_quorum_labels
+from gantry_chaos.manifests.selection import Pod, with_quorum_labels
+from gantry_chaos.plan.targets import preflight, sources
+from gantry_chaos.plan.targets import targets as others
 from gantry_chaos.plan.timeline import Fault, Timeline, timeline
 from gantry_operator import names
 
@@ -66,12 +68,8 @@ def planned(path: Path) -> Timeline:
 def struck(fault: Fault) -> tuple[list[str], list[str]]:
     """Names of who is chosen, and of the targets of a network fault."""
     random = Random(1)
-    chosen = select(fault.spec, cluster(), namespace=fault.namespace, random=random, what="x")
-    targets: list[Pod] = []
+    chosen, targets = sources(fault, cluster(), random), others(fault, cluster(), random)
     if isinstance(fault.spec, NetworkChaosSpec):
-        assert fault.spec.target is not None
-        target = fault.spec.target
-        targets = select(target, cluster(), namespace=fault.namespace, random=random, what="x")
         spaces = {pod.uid: f"net:[{pod.uid}]" for pod in cluster()}
         sets = network.rule_sets(fault, fault.spec, chosen, targets, spaces, "run")
         assert sets
@@ -105,6 +103,7 @@ def test_a_scenario_ends_in_time_and_leaves_time_before_and_between(path: Path) 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_a_scenario_is_named_like_its_file_and_can_be_injected(path: Path) -> None:
     assert [one.metadata.name for one in read(path)] == [path.stem]
+    preflight(planned(path), cluster())
     for fault in planned(path).faults:
         struck(fault)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from gantry_chaos.errors import ManifestError
+from gantry_chaos.errors import ManifestError, SelectionError
 from gantry_chaos.manifests.reader import parse
+from gantry_chaos.manifests.selection import Pod
+from gantry_chaos.plan.targets import preflight
 from gantry_chaos.plan.timeline import Timeline, timeline
 
 CHAOS = {
@@ -70,12 +72,14 @@ def test_a_template_may_be_used_again() -> None:
 
 
 def test_what_never_ends_is_refused() -> None:
-    with pytest.raises(ManifestError, match="template cut: it has no deadline, so it would never"):
+    with pytest.raises(
+        ManifestError, match=r"w.yaml, document 1: .*\[1\] \(cut\): it has no deadline"
+    ):
         workflow("all Serial - cut", "cut NetworkChaos -")
 
 
 def test_what_never_begins_is_refused() -> None:
-    with pytest.raises(ManifestError, match="template kill: the deadline around it is over before"):
+    with pytest.raises(ManifestError, match=r"\[2\] \(kill\): the deadline around it is over"):
         workflow("all Serial 10s rest kill", "rest Suspend 10s", "kill PodChaos 1s")
 
 
@@ -89,6 +93,25 @@ def test_a_fault_that_multiplies_is_bounded() -> None:
     nested = [f"n{n} Serial - n{n + 1} n{n + 1}" for n in range(10)]
     with pytest.raises(ManifestError, match="more than 500 faults"):
         workflow("all Serial - n0", *nested, "n10 Serial - kill", "kill PodChaos 1s")
+
+
+def test_a_fault_knows_where_it_was_written() -> None:
+    found = workflow("all Serial - kill cut", "kill PodChaos 1s", "cut NetworkChaos 1s")
+    assert [fault.where for fault in found.faults] == [
+        "w.yaml, document 1: spec.templates[1].podChaos",
+        "w.yaml, document 1: spec.templates[2].networkChaos",
+    ]
+
+
+def test_a_selector_that_matches_nobody_is_found_before_the_run() -> None:
+    found = workflow("all Serial - kill cut", "kill PodChaos 1s", "cut NetworkChaos 1s")
+    with pytest.raises(SelectionError) as caught:
+        preflight(found, [Pod("other", "a", "u")])
+    assert str(caught.value) == (
+        "w.yaml, document 1: spec.templates[1].podChaos.selector matches none of 1 pods (other/a): "
+        "check namespaces and labels."
+    )
+    preflight(found, [Pod("shop", "a", "u")])
 
 
 def test_objects_of_a_file_begin_together() -> None:
