@@ -108,6 +108,7 @@ def start(
     master: str = LOCAL,
     driver_memory_mib: int | None = None,
     log: Path | None = None,
+    java_options: str = "",
     settings: dict[str, str] | None = None,
 ) -> SparkSession:
     """A session for one job, with the ``tier`` source registered. Stop it when the job ends.
@@ -117,6 +118,7 @@ def start(
         master: ``local[*]``, ``local[2]``, ``k8s://…``.
         driver_memory_mib: heap of the JVM; None takes a quarter of the memory.
         log: where the JVM and the workers write what they have to say; None is our stderr.
+        java_options: further ones for the JVM.
         settings: Spark's own, which win over those set here.
 
     Raises:
@@ -139,7 +141,7 @@ def start(
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.log.level": "ERROR",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_log4j()}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_log4j()} {java_options}",
     }
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -32,7 +32,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         master="local[2]",
         driver_memory_mib=1024,
         log=tmp_path_factory.mktemp("spark") / "spark.log",
+        # Much is compiled here and little is computed: the quick compiler and the small collector.
+        java_options="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         settings={
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.adaptive.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.local.dir": str(tmp_path_factory.mktemp("local")),
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
