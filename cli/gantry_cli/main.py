@@ -53,6 +53,12 @@ COMMANDS = (
         MESSAGES,
     ),
     Entry(
+        "tier",
+        "gantry_cli.commands.tier:tier",
+        "List, show and verify what broker groups uploaded.",
+        TIER,
+    ),
+    Entry(
         "pipeline",
         "gantry_cli.commands.pipeline:pipeline",
         "Judge, ingest and report what broker groups uploaded, with Spark.",

@@ -1,0 +1,107 @@
+"""`gantry tier` on a directory: what it lists, and that it names what is damaged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from gantry_cli.commands.tier import tier
+from gantry_protocol.errors import GantryError
+from support.tier_directory import TierDirectory, messages
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> TierDirectory:
+    """Three packs under two masters, and another group."""
+    found = TierDirectory(tmp_path)
+    found.claim(1)
+    found.append(messages("orders", 12))
+    found.append([*messages("orders", 6), None, *messages("billing", 4)])
+    found.claim(2)
+    found.append(messages("orders", 8))
+    TierDirectory(tmp_path, uid="0other", group="payments").claim(7, start=50)
+    return found
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(tier, args, catch_exceptions=True)
+
+
+def test_groups_are_listed(directory: TierDirectory) -> None:
+    rows = json.loads(run("ls", directory.url, "--json").stdout)
+    found = sorted((row["group"], row["epoch"], row["start"], row["packs"]) for row in rows)
+    assert found == [("orders", 2, 0, 3), ("payments", 7, 50, 0)]
+    assert "payments" in run("ls", directory.url).stdout
+
+
+def test_a_chain_is_shown_with_its_masters(directory: TierDirectory) -> None:
+    text = run("show", directory.url, "--group", "orders").stdout
+    assert f"orders: [0, {directory.state.end}) in version 5" in text
+    assert "orders-broker-1" in text
+    assert "orders-broker-2" in text
+    for entry in directory.state.packs:
+        assert entry.key in text
+
+
+def test_a_group_must_be_named_where_there_are_several(directory: TierDirectory) -> None:
+    result = run("show", directory.url)
+    assert isinstance(result.exception, GantryError)
+    assert "name one of: orders (7c9e6679), payments (0other)" in str(result.exception)
+
+
+def test_a_sound_tier_is_sound(directory: TierDirectory) -> None:
+    result = run("verify", directory.url)
+    assert result.exit_code == 0
+    assert "orders: sound; " in result.stdout
+    assert "30 records" in result.stdout
+
+
+@pytest.mark.parametrize("at", [0, 4, 100, -1, -9, -200])
+def test_a_flipped_bit_is_named(directory: TierDirectory, at: int) -> None:
+    name = directory.state.packs[1].key
+    directory.flip(name, at)
+    result = run("verify", directory.url, "--json")
+    assert result.exit_code == 1
+    verdicts = {
+        found["group"]: found["verdict"] for found in map(json.loads, result.stdout.splitlines())
+    }
+    assert verdicts["payments"]["findings"] == []
+    (finding,) = verdicts["orders"]["findings"]
+    assert finding["object"] == directory.place.key(name)
+    assert finding["reason"]
+
+
+def test_what_is_missing_or_foreign_is_named(directory: TierDirectory) -> None:
+    first, second, third = (entry.key for entry in directory.state.packs)
+    directory.path(first).unlink()
+    directory.path(third).write_bytes(directory.path(second).read_bytes())
+    result = run("verify", directory.url, "--group", "orders")
+    assert result.exit_code == 1
+    assert f"{directory.place.key(first)}: at byte 0: the manifest names it and it is not" in (
+        result.stdout
+    )
+    assert directory.place.key(third) in result.stdout
+    assert directory.place.key(second) not in result.stdout
+
+
+def test_a_broken_chain_is_named_with_its_version(directory: TierDirectory) -> None:
+    directory.flip("man/00000000000000000003", 40)
+    result = run("verify", directory.url, "--group", "orders")
+    assert result.exit_code == 1
+    assert "man/00000000000000000003" in result.stdout
+
+
+def test_what_no_version_names_is_told_and_no_fault(directory: TierDirectory) -> None:
+    pack = directory.build(messages("orders", 3))
+    directory.put(str(pack.key), pack.data)
+    result = run("verify", directory.url, "--group", "orders")
+    assert result.exit_code == 0
+    assert f"{directory.place.key(str(pack.key))}: no version names it" in result.stdout
+
+
+def test_an_empty_store_is_an_error(tmp_path: Path) -> None:
+    result = run("verify", tmp_path.as_uri())
+    assert isinstance(result.exception, GantryError)
+    assert "holds no group's tier" in str(result.exception)
