@@ -325,7 +325,7 @@ class Reign:
             commit.stage = Stage.OURS
             return None
         self.commit = None
-        self._stale, self.checked = True, False
+        self._stale = True
         return self._higher((found,))
 
     def _committed(self) -> Verdict | None:
