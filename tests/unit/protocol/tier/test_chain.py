@@ -92,7 +92,8 @@ def test_lineage_comes_with_the_records_it_is_about() -> None:
     log = [*LOG, *lineage((6, 300))]
     state = apply(S2, claimed(S2, Pair(6, 1)))
     assert state.lineage == tuple(LOG)
-    version = appended(state, [entry(300, 301, Pair(6, 1), count=0)], log)
+    log_later = [*log, *lineage((7, 301))]
+    version = appended(state, [entry(300, 301, Pair(6, 1), count=0)], log_later)
     assert version.lineage_add == [(6, 300)]
     assert apply(state, version).tail == S2.tail
 

@@ -200,6 +200,16 @@ def test_body_that_changed_is_named_by_its_record() -> None:
         ({"runs": golden_run(length=1000)}, DamagedObject, "run 0"),
         ({"runs": golden_run(count=3)}, DamagedObject, "3 records and 40 bytes of units"),
         ({"runs": golden_run(units=bytes(40))}, DamagedObject, "do not cover"),
+        (
+            {"runs": golden_run(units=UNIT.pack(0, 102, 0) + UNIT.pack(111, 102, 0))},
+            DamagedObject,
+            "do not cover",
+        ),
+        (
+            {"runs": golden_run(units=UNIT.pack(0, 213, 0) + UNIT.pack(213, 0, 0))},
+            DamagedObject,
+            "do not cover",
+        ),
         ({"runs": golden_run(queue_id=2)}, DamagedObject, "run 1 is out of order"),
         ({"runs": golden_run(first_qoff=8)}, DamagedObject, "queue offset 7 stands where 8"),
         ({"runs": golden_run(first_qoff=2**63 - 2)}, DamagedObject, "cannot be"),
@@ -268,6 +278,26 @@ def test_queue_that_begins_anew_gets_another_run() -> None:
     footer = verify_pack(built.data, PLACE, built.key)
     assert [(run.first_qoff, run.count) for run in footer.runs] == [(5, 2), (0, 1)]
     assert rebuild_log(built.data, PLACE, built.key) == log
+
+
+@pytest.mark.parametrize(
+    ("starts", "covering"),
+    [
+        ([0, 900, 1000], [(13, 1000)]),
+        ([0, 1000, 1001], [(12, 1000), (13, 1001)]),
+        ([0, 999, 1100], [(12, 999), (13, 1100)]),
+        ([0, 1339, 1340], [(11, 0), (12, 1339)]),
+        ([1000, 1340, 2000], [(11, 1000)]),
+    ],
+)
+def test_lineage_of_a_pack_covers_it_and_no_more(
+    starts: list[int], covering: list[tuple[int, int]]
+) -> None:
+    lineage = [EpochEntry(Epoch(11 + n), Offset(start)) for n, start in enumerate(starts)]
+    key = KEY._replace(pair=Pair(14, 1))
+    built = encode_pack(LOG, PLACE, key, lineage)
+    assert verify_pack(built.data, PLACE, key).lineage == covering
+    assert (built.entry.epoch_first, built.entry.epoch_last) == (covering[0][0], covering[-1][0])
 
 
 def test_pack_of_a_blank_alone() -> None:
