@@ -19,8 +19,6 @@ import google_crc32c
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from gantry_protocol.records import tags_code
 from gantry_protocol.tier.damage import DamagedObject
 from gantry_protocol.tier.footer import MAGIC, UNIT, Footer, decode_footer
 from gantry_protocol.tier.keys import PackKey, parse_name
@@ -37,6 +35,7 @@ from gantry_pipeline.decode.records import (
     properties_of,
     refuse,
 )
+from gantry_pipeline.decode.tags import tag_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,8 +47,6 @@ BATCH_RECORDS = 8192  # what is being worked on stays in the processor's cache
 BATCH_BYTES = 4 << 20  # a record that is larger is a batch of its own
 _UNIT = np.dtype([("position", ">i8"), ("size", ">i4"), ("tag", ">i8")])
 assert _UNIT.itemsize == UNIT.size
-# The last TAGS with a value, as find_property takes it.
-_TAGS = r"(?s)^(?:.*\x02)?TAGS\x01(?P<tags>[^\x02]+)"
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -234,19 +231,7 @@ def _check(pack: Any, footer: Footer, stretch: _Stretch) -> None:
     edges = [0, *(np.flatnonzero(np.diff(topics)) + 1).tolist(), len(topics)]
     for start, end in pairwise(edges):
         check_topic(pack, parts, start, end, footer.topics[int(topics[start])].encode())
-    refuse(_tag_hashes(stretch.properties) != stretch.tag)
-
-
-def _tag_hashes(properties: pa.Array) -> Any:
-    """Java's hash of the property TAGS of each record; 0 without one."""
-    tags = pc.extract_regex(properties, _TAGS).field(0).dictionary_encode()
-    codes = np.array([0] + [tags_code(str(tag, "utf-8", "replace")) for tag in _values(tags)])
-    return codes[pc.fill_null(tags.indices, -1).to_numpy(zero_copy_only=False) + 1]
-
-
-def _values(tags: pa.DictionaryArray) -> list[bytes]:
-    found: list[bytes] = tags.dictionary.to_pylist()
-    return found
+    refuse(tag_hashes(stretch.properties) != stretch.tag)
 
 
 def _message_batch(

@@ -6,10 +6,13 @@ from collections.abc import Callable
 
 import google_crc32c
 import msgspec
+import pyarrow as pa
 import pytest
 from gantry_pipeline.decode import packs as bulk
 from gantry_pipeline.decode.columns import schema_of
+from gantry_pipeline.decode.tags import tag_hashes
 from gantry_protocol.errors import GantryError
+from gantry_protocol.records import find_property, tags_code
 from gantry_protocol.tier.damage import DamagedObject
 from gantry_protocol.tier.footer import (
     TRAILER,
@@ -239,22 +242,20 @@ def test_a_unit_with_another_tag_is_named() -> None:
     assert "tag hash" in found[1]
 
 
-@given(st.binary(max_size=30), st.binary(max_size=30))
-def test_tags_are_found_where_the_protocol_finds_them(before: bytes, after: bytes) -> None:
-    """Also in properties that no client would write."""
-    import pyarrow as pa
-    from gantry_protocol.records import find_property, tags_code
+pieces = st.lists(
+    st.sampled_from(
+        [b"TAGS", b"\x01", b"\x02", b"TAGS\x01", b"red", b"KEYS\x01k\x02", b"\xff", b"S"]
+    )
+).map(b"".join)
 
-    for encoded in (
-        before + b"TAGS\x01" + after,
-        before + b"\x02TAGS\x01" + after,
-        b"TAGS\x01" + before + b"\x02TAGS\x01" + after + b"\x02",
-        b"TAGS\x01" + before + b"\x02\n\x02TAGS\x01\x02",
-        before + after,
-    ):
-        tags = find_property(encoded, "TAGS")
-        found = bulk._tag_hashes(pa.array([encoded], pa.binary()))
-        assert found.tolist() == [0 if tags is None else tags_code(tags)], encoded
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(pieces, max_size=8), st.integers(0, 3))
+def test_tags_are_found_where_the_protocol_finds_them(found: list[bytes], skipped: int) -> None:
+    """Also in properties that no client would write, and across what lies next to each other."""
+    tags = [find_property(encoded, "TAGS") for encoded in found[skipped:]]
+    expected = [0 if tag is None else tags_code(tag) for tag in tags]
+    assert tag_hashes(pa.array(found, pa.binary())[skipped:]).tolist() == expected
 
 
 def test_a_sound_pack_that_is_not_the_committed_one_is_named() -> None:
