@@ -23,7 +23,7 @@ from gantry_protocol.tier.packs import rebuild_log
 from gantry_chaos.checkers.verdicts import Verdict, verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from gantry_protocol.tier.chain import ChainState
     from gantry_protocol.tier.keys import Shard
@@ -53,7 +53,7 @@ class Truth(msgspec.Struct, frozen=True):
 def check(
     place: Shard,
     versions: Sequence[Version],
-    listing: Mapping[str, int],
+    listing: Sequence[str],
     get: Callable[[str], bytes | None],
     truth: Truth,
 ) -> Verdict:
@@ -62,7 +62,7 @@ def check(
     Args:
         place: of the group in the bucket.
         versions: every manifest version, from the first on.
-        listing: sizes of all objects below the group's prefix, by key.
+        listing: the keys of all objects below the group's prefix.
         get: reads an object; None: there is none.
         truth: what is known otherwise.
     """
@@ -77,7 +77,7 @@ def check(
         violations += _writer(version, truth)
     violations += _promises(state, truth)
     for entry in state.packs:
-        violations += _pack(place, entry, listing, get, truth)
+        violations += _pack(place, entry, get, truth)
     names = {place.prefix + entry.key for entry in state.packs}
     packs = [key for key in listing if _is_pack(place, key)]
     violations += _foreign(place, listing)
@@ -128,12 +128,11 @@ def _promises(state: ChainState, truth: Truth) -> Iterator[str]:
 def _pack(
     place: Shard,
     entry: PackEntry,
-    listing: Mapping[str, int],
     get: Callable[[str], bytes | None],
     truth: Truth,
 ) -> Iterator[str]:
     key = place.prefix + entry.key
-    data = get(key) if key in listing else None
+    data = get(key)
     if data is None:
         yield f"{key} with the log's [{entry.lo}, {entry.hi}) is missing."
         return
