@@ -62,6 +62,13 @@ class NewerObject(TierObjectError):  # noqa: N818 - see above
         )
 
 
+class MissingObject(TierObjectError):  # noqa: N818 - see above
+    """The manifest lists it, and it is not there."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key, 0, "missing", f"{key} is missing, though the manifest lists it.")
+
+
 class ChainError(GantryError):
     """A sound manifest version that cannot follow the one before it.
 
