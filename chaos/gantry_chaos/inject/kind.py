@@ -5,6 +5,7 @@ What it refuses: a fault whose targets' processes are not on this machine.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -197,10 +198,13 @@ def pod_namespace(pod: Pod) -> str:
     """The network namespace of a pod by the first process of one of its containers.
 
     Raises:
-        InjectionError: it runs no container, or not on this machine.
+        InjectionError: it runs no container, not on this machine, or in this machine's network.
     """
     if not pod.containers:
         raise InjectionError(f"Pod {pod.id} runs no container at the moment.")
     everybody = processes.all_processes()
     pid = processes.first_process(pod.containers[0].id, everybody)
-    return processes.network_namespace(pid)
+    netns = processes.network_namespace(pid)
+    if netns == processes.network_namespace(os.getpid()):
+        raise InjectionError(f"Pod {pod.id} uses this machine's own network: rules would cut it.")
+    return netns

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
+from collections.abc import Iterator
 from random import Random
 
 import pytest
 from gantry_chaos.errors import InjectionError, UnsupportedFaultError
 from gantry_chaos.inject import local, processes, proof, shell
 from gantry_chaos.inject.actions import Absent, Command, DelayDaemon, DeletePod, KillContainer
-from gantry_chaos.inject.kind import identities, pod_injection
+from gantry_chaos.inject.kind import KindBackend, identities, pod_injection, pod_namespace
 from gantry_chaos.inject.processes import Process
 from gantry_chaos.inject.proof import Attempt, Connects, Counters, Replaced
 from gantry_chaos.inject.treatment import Treatment
@@ -224,3 +227,48 @@ def test_faults_of_processes_are_proved() -> None:
     assert backend.prove(delete) == "shop/a still runs as the same process."
     with pytest.raises(InjectionError, match="Command is not possible"):
         backend.perform(Command(("true",)))
+
+
+class Running:
+    """A real process that stands for a container's first one."""
+
+    def __init__(self, container_id: str) -> None:
+        hold = (sys.executable, "-c", "import time; time.sleep(60)")
+        self.process = subprocess.Popen(hold)
+        self.container_id = container_id
+
+    def all_processes(self) -> list[Process]:
+        cgroup = f"0::/kubelet/{self.container_id}.scope"
+        return [Process(self.process.pid, cgroup, f"NSpid:\t{self.process.pid}\t1\n")]
+
+
+@pytest.fixture
+def running(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    found = Running("c1")
+    monkeypatch.setattr(processes, "all_processes", found.all_processes)
+    yield found
+    found.process.kill()
+    found.process.wait()
+
+
+def test_a_container_is_killed_and_the_kill_is_proved(running: Running) -> None:
+    pods = [POD]
+    backend = KindBackend(lambda: pods, lambda _: None, "run", shell.Shell())
+    container = spec(action="container-kill", containerNames=["main"])
+    fault = Fault("k", "f.yaml: spec", "shop", container, 0, 1)
+    (action,) = backend.prepare(fault, Random(1)).actions
+    assert backend.prove(fault) == "shop/a/main still runs as the same process."
+    backend.perform(action)
+    assert running.process.wait(10) == -signal.SIGKILL
+    pods[0] = Pod("shop", "a", "u1", containers=(Container("main", "c9"),))
+    assert backend.prove(fault) == ""
+    assert backend.ended(fault) == ""
+
+
+def test_rules_never_stand_in_this_machines_own_network(running: Running) -> None:
+    with pytest.raises(InjectionError, match="shop/a uses this machine's own network"):
+        pod_namespace(POD)
+    with pytest.raises(InjectionError, match="runs no container at the moment"):
+        pod_namespace(Pod("shop", "b", "u2"))
+    with pytest.raises(InjectionError, match="None of 0 processes"):
+        pod_namespace(Pod("shop", "b", "u2", containers=(Container("main", "other"),)))
