@@ -106,7 +106,7 @@ def parts_of(data: Bytes, at: Longs, size: Longs) -> Parts:
     properties_at = topic_start + topic_size
     refuse(properties_at + 2 > ends)
     properties_size = _take(data, properties_at, np.dtype(">i2")).astype(np.int64)
-    refuse((properties_size < 0) | (properties_at + 2 + properties_size != ends))
+    refuse(properties_at + 2 + properties_size != ends)  # nor may it be negative, then
     stored_ms = _take(data, stored_at, np.dtype(">i8")).astype(np.int64)
     return Parts(at, size, head, tail, stored_ms, body_at, topic_at, topic_start, properties_at + 2)
 

@@ -215,10 +215,26 @@ RECORD_CHANGES = {
 }
 
 
-@pytest.mark.parametrize("change", RECORD_CHANGES, ids=lambda change: change.replace(" ", "-"))
-def test_a_record_that_its_footer_contradicts_is_named_by_its_byte(change: str) -> None:
+def test_the_sum_of_every_run_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a batch ends within a run or with it; no body's sum covers a host."""
+    monkeypatch.setattr(bulk, "BATCH_RECORDS", 1)
     pack = small_pack()
-    data = altered(pack, 0, *RECORD_CHANGES[change])
+    footer = decode_footer(pack.data, len(pack.data), PLACE, pack.key)
+    for run in footer.runs:
+        data = bytearray(pack.data)
+        data[run.pos + 50] ^= 1
+        changed = bytes(data)
+        found = verdict(lambda: bulk.check_pack(changed, PLACE, pack.key))  # noqa: B023
+        assert found[1].startswith(f"{PLACE.key(pack.key)} is damaged at byte {run.pos}: the sum ")
+
+
+@pytest.mark.parametrize("record", [0, 1])
+@pytest.mark.parametrize("change", RECORD_CHANGES, ids=lambda change: change.replace(" ", "-"))
+def test_a_record_that_its_footer_contradicts_is_named_by_its_byte(
+    change: str, record: int
+) -> None:
+    pack = small_pack()
+    data = altered(pack, record, *RECORD_CHANGES[change])
     found = verdict(lambda: bulk.check_pack(data, PLACE, pack.key))
     assert found == verdict(lambda: verify_pack(data, PLACE, pack.key))
     assert found[0] == "DamagedObject"
