@@ -32,7 +32,7 @@ from gantry_broker.tier import effects as fx
 from gantry_broker.tier import events as ev
 from gantry_broker.tier.backoff import Backoff
 from gantry_broker.tier.reign import Entropy, Fence, Halt, Reign, Verdict, Wait
-from gantry_broker.tier.values import ACTIVE, DEFAULT_LIMITS, Limits, LocalLog, State, Status
+from gantry_broker.tier.values import ACTIVE, DEFAULT_LIMITS, Head, Limits, LocalLog, State, Status
 
 WORKING = ACTIVE - {State.BACKOFF}
 
@@ -96,6 +96,17 @@ class UploadRole:
         if reign is None or not reign.claimed or not reign.checked:
             return None
         return Offset(reign.chain.end)
+
+    def end_for_trim(self, hint: Head | None) -> Offset | None:
+        """As ``committed_end``; a broker that does not upload goes by what its master tells.
+
+        Args:
+            hint: the newest head this broker was told of; ``HeadSeen`` with its pair came before,
+                so that a deposed master does not trim by the head of the one who fenced it.
+        """
+        if self.state is not State.STANDBY:
+            return self.committed_end
+        return None if hint is None else hint.end
 
     @property
     def status(self) -> Status:

@@ -21,7 +21,7 @@ def trim_bound(
     """The offset below which the local log may be deleted; ``local_start`` when nothing may.
 
     Args:
-        committed_end: ``UploadRole.committed_end``, or a follower's own reading of the chain.
+        committed_end: ``UploadRole.end_for_trim``.
         local_start: where the log starts now.
         retained_from: the local retention keeps everything from here on.
         pins: offsets from which somebody was promised the log.

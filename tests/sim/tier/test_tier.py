@@ -46,6 +46,7 @@ def test_the_seeds_reach_what_they_are_for() -> None:
         "store.late",
         "store.lost_answer",
         "store.outage",
-        "fault.pause",
+        "fault.zombie",
+        "trim",
     } <= reached.keys()
     assert reached["tier.commit"] > 300

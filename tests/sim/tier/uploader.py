@@ -8,7 +8,8 @@ import google_crc32c
 from gantry_broker.tier import effects as fx
 from gantry_broker.tier import events as ev
 from gantry_broker.tier.role import UploadRole
-from gantry_broker.tier.values import Limits, LocalLog, State
+from gantry_broker.tier.trim import trim_bound
+from gantry_broker.tier.values import Head, Limits, LocalLog, State
 from gantry_protocol.tier.keys import CLASS_FOR_EVER, ManKey, PackKey, Pair, Shard, shard
 from gantry_protocol.tier.manifests import PackEntry, Tail, decode_version
 from gantry_protocol.tier.packs import BuiltPack
@@ -173,6 +174,20 @@ class TierBroker(Broker):
                 pass  # a request that is on its way cannot be called back
             case _:
                 self._call_out(effect)
+
+    def trim(self, hint: Head | None, share: float) -> None:
+        """Local retention: delete a share of what the tier holds already."""
+        if hint is not None:
+            self.upload(ev.HeadSeen(hint.pair))
+        start = self.trimmed
+        bound = trim_bound(
+            committed_end=self.role.end_for_trim(hint),
+            local_start=start,
+            retained_from=Offset(start if self.core is None else self.core.log.end),
+        )
+        target = Offset(start + int((bound - start) * share) // SIZE * SIZE)
+        if target > start:
+            self.tier_observer.trim_to(self.host.name, target)
 
     def _arm(self, at_ms: int | None) -> None:
         if self._timer is not None:

@@ -22,13 +22,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from gantry_broker.tier.values import Head
 from gantry_protocol.tier.chain import ChainState, advance, empty
 from gantry_protocol.tier.damage import ChainError
 from gantry_protocol.tier.keys import ManKey, parse_key
 from gantry_protocol.tier.manifests import Append, decode_version
 from gantry_protocol.types import Offset
 from sim.kernel.world import MS, SECOND, Violation
-from sim.replica_disk import SIZE
 from sim.replica_world import ReplicaWorld
 from sim.replicas import Observer
 from sim.tier.store import SimStore, StoreOptions
@@ -52,6 +52,7 @@ class TierObserver(Observer, Protocol):
     store: SimStore
 
     def trimmed(self, name: str) -> Offset: ...
+    def trim_to(self, name: str, start: Offset) -> None: ...
     def committed(self, name: str, role: UploadRole) -> None: ...
     def halted(self, name: str, reason: str) -> None: ...
 
@@ -72,7 +73,6 @@ class TierMixin(ReplicaWorld):
         self.store = SimStore(self.world, options)
         self.store.put = self._written
         self._trims = self.world.stream("trims")
-        self.trims_to_end = False  # planted bug
         self.world.after(TRIM_US, self._trim)
 
     def _broker(self, host: Host) -> Actor:
@@ -169,28 +169,27 @@ class TierMixin(ReplicaWorld):
     # ---- local trimming, by what each broker can know
 
     def _trim(self) -> None:
+        """Somebody trims; the master's head travels like a heartbeat and may come late."""
         self.world.after(TRIM_US, self._trim)
-        machine = self._trims.choice(self.brokers)
+        broker = self.broker(self._trims.choice(self.brokers))
         share = self._trims.random()
-        broker = self.broker(machine)
-        if not isinstance(broker, TierBroker) or broker.core is None:
-            return
-        bound = broker.core.log.end if self.trims_to_end else self._known_end(broker)
-        start = self.trimmed(machine.name)
-        if bound > start:
-            target = Offset(start + int((bound - start) * share) // SIZE * SIZE)
-            self._starts[machine.name] = target
-            if target > self.chain.end:
-                raise Violation(f"T10: {machine.name} trims at {target}, T is {self.chain.end}")
+        if isinstance(broker, TierBroker):
+            hint = self._head()
+            broker.host.after(self._trims.randint(1, 500) * MS, lambda: broker.trim(hint, share))
 
-    def _known_end(self, broker: TierBroker) -> Offset:
-        """What an uploading master has committed; what a replica was told of it (a hint of T)."""
-        committed = broker.role.committed_end
-        if committed is not None:
-            return committed
+    def _head(self) -> Head | None:
+        """What the master would tell its replicas."""
         master = self.master()
-        told = master.role.committed_end if isinstance(master, TierBroker) else None
-        return Offset(0) if told is None else min(told, Offset(broker.core.log.end))  # type: ignore[union-attr]
+        if not isinstance(master, TierBroker) or master.role.committed_end is None:
+            return None
+        chain = master.role.chain
+        return Head(v=chain.v, pair=chain.pair, end=Offset(chain.end))
+
+    def trim_to(self, name: str, start: Offset) -> None:
+        self.world.count("trim")
+        self._starts[name] = start
+        if start > self.chain.end:
+            raise Violation(f"T10: {name} trims at {start}, T is {self.chain.end}")
 
     def wipe(self) -> None:
         lives = {machine.name: machine.wipes for machine in self.brokers}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from gantry_broker.tier import effects as fx
 from gantry_broker.tier import events as ev
-from gantry_broker.tier.values import State
+from gantry_broker.tier.values import Head, State
 from gantry_protocol.tier.keys import Pair
 from gantry_protocol.tier.manifests import Append, Claim
+from gantry_protocol.types import Offset
 from support.tier_desk import Bucket, Desk, lineage, local
 
 
@@ -499,6 +500,27 @@ def test_a_damaged_local_log_halts() -> None:
     desk.end(lambda ticket: ev.CallRefused(ticket, "The log holds no sound record at 30."))
     assert desk.role.state is State.HALTED
     assert desk.bucket.packs == {}
+
+
+# ---- local trimming
+
+
+def test_a_replica_trims_by_its_masters_head_and_a_master_by_its_own() -> None:
+    hint = Head(v=9, pair=Pair(1, 1), end=Offset(70))
+    replica = Desk().role
+    assert replica.end_for_trim(None) is None
+    assert replica.end_for_trim(hint) == 70
+    assert with_tier(50).role.end_for_trim(hint) == 50
+
+
+def test_nobody_trims_while_it_is_fenced_or_has_not_compared() -> None:
+    hint = Head(v=9, pair=Pair(2, 1), end=Offset(70))
+    fenced = with_tier(50)
+    fenced.step(ev.HeadSeen(hint.pair))
+    assert fenced.role.end_for_trim(hint) is None
+    claiming = Desk()
+    claiming.promote(1, local(0))
+    assert claiming.role.end_for_trim(hint) is None
 
 
 # ---- back-off and alarm
