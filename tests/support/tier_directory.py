@@ -79,7 +79,9 @@ class TierDirectory:
 
     def build(self, messages: Sequence[Sent | None]) -> BuiltPack:
         """A pack of the messages at the tier's end; nothing is written."""
-        lo = self.state.end
+        return self._build(self.state.end, messages)
+
+    def _build(self, lo: int, messages: Sequence[Sent | None]) -> BuiltPack:
         log = build_log(lo, self.numbered(messages))
         key = key_of(lo, log, self.state.pair, self.nonce())
         return encode_pack(log, self.place, key, self.lineage)
@@ -90,6 +92,14 @@ class TierDirectory:
         self.put(str(pack.key), pack.data)
         self.add(pack)
         return pack
+
+    def append_together(self, *groups: Sequence[Sent | None]) -> None:
+        """Upload a pack per group, and commit all in one version."""
+        packs: list[BuiltPack] = []
+        for group in groups:
+            packs.append(self._build(packs[-1].key.hi if packs else self.state.end, group))
+            self.put(str(packs[-1].key), packs[-1].data)
+        self.add(*packs)
 
     def add(self, *packs: BuiltPack) -> None:
         """Commit packs, wherever they are."""

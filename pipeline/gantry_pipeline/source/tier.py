@@ -190,10 +190,12 @@ class TierStream(DataSourceStreamReader, AvailableNow):
                     f"The manifest of {uid} ends at version {known.state.v}, and this stream has "
                     f"read up to {done}: it is not the tier that the checkpoint was made with."
                 )
+            begun = done
             for pack in known.between(done, upto):
-                if room is not None and room <= 0:
-                    upto = pack.v - 1
+                if room is not None and room <= 0 and pack.v > begun:
+                    upto = begun
                     break
+                begun = pack.v
                 room = None if room is None else room - pack.entry.size
             end[uid] = max(done, upto)
             if room is not None and room <= 0:
