@@ -39,8 +39,10 @@ from gantry_protocol.tier.damage import DamagedObject, NewerObject
 from gantry_protocol.tier.footer import (
     MAGIC,
     MAX_BLANKS,
+    MAX_FOOTER_BYTES,
     MAX_PACK_BYTES,
     MAX_RUNS,
+    TRAILER,
     UNIT,
     Footer,
     Run,
@@ -106,7 +108,7 @@ def encode_pack(log: bytes, place: Shard, key: PackKey, lineage: Iterable[EpochE
 
     Raises:
         RecordError: ``log`` holds something that is neither a sound record nor a blank; the offset
-            is in the sentence. Nothing of it should be uploaded.
+            is in the sentence. Nothing of it should be uploaded. Or it does not fit one pack.
     """
     assert len(log) == key.hi - key.lo
     found = _group(log, key.lo)
@@ -147,13 +149,20 @@ def encode_pack(log: bytes, place: Shard, key: PackKey, lineage: Iterable[EpochE
         blanks=found.blanks,
         runs=runs,
     )
-    parts.append(encode_footer(footer))
-    data = b"".join(parts)
-    if len(data) > MAX_PACK_BYTES or len(runs) > MAX_RUNS or len(found.blanks) > MAX_BLANKS:
+    encoded = encode_footer(footer)
+    if (
+        at + len(encoded) > MAX_PACK_BYTES
+        or len(encoded) - TRAILER.size > MAX_FOOTER_BYTES
+        or len(runs) > MAX_RUNS
+        or len(found.blanks) > MAX_BLANKS
+    ):
         raise RecordError(
-            f"The log from {key.lo} to {key.hi} does not fit one pack: {len(data)} bytes, "
-            f"{len(runs)} runs, {len(found.blanks)} blanks; take a shorter range."
+            f"The log from {key.lo} to {key.hi} does not fit one pack: {at + len(encoded)} bytes, "
+            f"{len(encoded)} of them footer, {len(runs)} runs, {len(found.blanks)} blanks; take a "
+            f"shorter range."
         )
+    parts.append(encoded)
+    data = b"".join(parts)
     tail = None
     if found.last is not None:
         offset, size = found.last

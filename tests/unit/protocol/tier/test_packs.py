@@ -266,6 +266,25 @@ def test_long_footer_takes_a_second_range() -> None:
     assert footer.runs[0].count == 5000
 
 
+@pytest.mark.parametrize(
+    ("limit", "value"),
+    [
+        ("MAX_PACK_BYTES", len(PACK)),
+        ("MAX_FOOTER_BYTES", len(PACK) - 320 - TRAILER.size),
+        ("MAX_RUNS", 2),
+        ("MAX_BLANKS", 1),
+    ],
+)
+def test_log_that_a_reader_would_refuse_is_not_packed(
+    monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+) -> None:
+    monkeypatch.setattr(f"gantry_protocol.tier.packs.{limit}", value)
+    assert encode_pack(LOG, PLACE, KEY, LINEAGE).data == PACK
+    monkeypatch.setattr(f"gantry_protocol.tier.packs.{limit}", value - 1)
+    with pytest.raises(RecordError, match="take a shorter range"):
+        encode_pack(LOG, PLACE, KEY, LINEAGE)
+
+
 def test_pack_of_another_group_is_foreign() -> None:
     with pytest.raises(ForeignObject, match="of shard 7c9e"):
         verify_pack(PACK, Shard("demo", "another"), KEY)
