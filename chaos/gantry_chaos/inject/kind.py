@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S = 1.0
 CONNECT_ATTEMPTS = 3
-CONNECT_PAIRS_MAX = 4
+CONNECT_PAIRS_MAX = 2  # each takes a second to fail
 
 
 class _Active(msgspec.Struct):

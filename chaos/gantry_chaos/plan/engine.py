@@ -101,25 +101,27 @@ def run(
     """
     began_s = clock.now()
     begun: dict[str, tuple[float, Injection]] = {}
+    verdicts: dict[str, str] = {}
     bands: list[Band] = []
     try:
         for step in timeline.steps():
             clock.sleep(max(0.0, began_s + step.at_s - clock.now()))
             fault = step.fault
-            if not step.heal:
-                injection = backend.prepare(fault, Random(f"{seed}/{fault.id}"))  # noqa: S311
-                tell(f"{fault.id}: {', '.join(injection.targets)}")
-                start_s = clock.now()
-                _inject(fault, injection, backend, journal)
-                begun[fault.id] = (start_s, injection)
-                continue
-            start_s, injection = begun[fault.id]
-            verdicts = [_verdict(backend.prove, fault)]
-            _heal(fault.id, injection.undo, backend, journal)
-            verdicts.append(_verdict(backend.ended, fault))
-            invalid = " ".join(filter(None, verdicts))
-            tell(f"{fault.id}: {invalid or 'it bit, and is healed.'}")
-            bands.append(Band(fault.id, injection.targets, start_s, clock.now(), invalid))
+            match step.kind:
+                case "inject":
+                    injection = backend.prepare(fault, Random(f"{seed}/{fault.id}"))  # noqa: S311
+                    tell(f"{fault.id}: {', '.join(injection.targets)}")
+                    begun[fault.id] = (clock.now(), injection)
+                    _inject(fault, injection, backend, journal)
+                case "prove":
+                    verdicts[fault.id] = _verdict(backend.prove, fault)
+                case "heal":
+                    start_s, injection = begun[fault.id]
+                    _heal(fault.id, injection.undo, backend, journal)
+                    end_s, after = clock.now(), _verdict(backend.ended, fault)
+                    invalid = " ".join(filter(None, (verdicts[fault.id], after)))
+                    tell(f"{fault.id}: {invalid or 'it bit, and is healed.'}")
+                    bands.append(Band(fault.id, injection.targets, start_s, end_s, invalid))
         clock.sleep(max(0.0, began_s + timeline.end_s - clock.now()))
     finally:
         heal(journal, backend)

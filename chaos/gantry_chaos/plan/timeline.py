@@ -9,7 +9,7 @@ fault would be missing without a word.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 FAULTS_MAX = 500
 DEFAULT_NAMESPACE = "default"
+PROOF_S = 3.0  # a few attempts to connect that fail after a second each
+_ORDER = ("prove", "heal", "inject")
 _FIELDS = {"PodChaos": "podChaos", "NetworkChaos": "networkChaos"}
 
 
@@ -52,10 +54,10 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One thing to do: `heal` a fault, or inject it."""
+    """One thing to do about a fault."""
 
     at_s: float
-    heal: bool
+    kind: Literal["prove", "heal", "inject"]
     fault: Fault
 
 
@@ -66,10 +68,18 @@ class Timeline(msgspec.Struct, frozen=True):
     end_s: float
 
     def steps(self) -> list[Step]:
-        """Every injection and every heal in order; at one moment heals come first."""
-        both = [Step(fault.start_s, False, fault) for fault in self.faults]
-        both += [Step(fault.end_s, True, fault) for fault in self.faults]
-        return sorted(both, key=lambda step: (step.at_s, not step.heal, step.fault.id))
+        """Everything in order; at one moment faults are proved, then healed, then injected.
+
+        A proof takes a while, so it begins before the heal is due: `PROOF_S`, or half of a short
+        fault. That of a fault that strikes once is taken at its end, when all had time to go.
+        """
+        found: list[Step] = []
+        for fault in self.faults:
+            lead_s = 0.0 if fault.strikes_once else min(PROOF_S, (fault.end_s - fault.start_s) / 2)
+            found.append(Step(fault.start_s, "inject", fault))
+            found.append(Step(fault.end_s - lead_s, "prove", fault))
+            found.append(Step(fault.end_s, "heal", fault))
+        return sorted(found, key=lambda step: (step.at_s, _ORDER.index(step.kind), step.fault.id))
 
 
 def timeline(experiments: Sequence[Experiment], *, namespace: str = DEFAULT_NAMESPACE) -> Timeline:

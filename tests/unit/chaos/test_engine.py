@@ -124,6 +124,7 @@ class World:
         self.done()
 
     def prove(self, fault: Fault) -> str:
+        self.told.append((self.now_s - 100, f"prove {fault.id}"))
         return "No packet." if fault.id in self.unproved else ""
 
     def ended(self, fault: Fault) -> str:
@@ -147,9 +148,12 @@ def test_everything_happens_at_its_time(plan: Timeline, tmp_path: Path) -> None:
     bands = play(plan, world, tmp_path / "j")
     assert world.told == [
         *[(0, f"on {rule}") for rule in ("cut-1", "cut-2", "lose-1", "lose-2")],
+        (2.5, "prove cut"),
+        (5, "prove lose"),
         *[(5, f"off {rule}") for rule in ("cut-1", "cut-2")],
         *[(8, f"off {rule}") for rule in ("lose-1", "lose-2")],
         (8, "kill"),
+        (9, "prove late"),
     ]
     assert [(band.fault, band.start_s - 100, band.end_s - 100) for band in bands] == [
         ("cut", 0, 5),

@@ -83,10 +83,18 @@ def test_what_never_begins_is_refused() -> None:
         workflow("all Serial 10s rest kill", "rest Suspend 10s", "kill PodChaos 1s")
 
 
-def test_heals_come_before_injections_of_the_same_moment() -> None:
+def test_faults_are_proved_then_healed_then_injected() -> None:
     found = workflow("all Serial - cut kill", "cut NetworkChaos 5s", "kill PodChaos 1s")
-    steps = [(step.at_s, step.heal, step.fault.id) for step in found.steps()]
-    assert steps == [(0, False, "cut"), (5, True, "cut"), (5, False, "kill"), (6, True, "kill")]
+    assert [(step.at_s, step.kind, step.fault.id) for step in found.steps()] == [
+        (0, "inject", "cut"),
+        (2.5, "prove", "cut"),
+        (5, "heal", "cut"),
+        (5, "inject", "kill"),
+        (6, "prove", "kill"),
+        (6, "heal", "kill"),
+    ]
+    (long,) = workflow("all Serial - cut", "cut NetworkChaos 30s").faults
+    assert [step.at_s for step in Timeline((long,), 30).steps()] == [0, 27, 30]
 
 
 def test_a_fault_that_multiplies_is_bounded() -> None:
