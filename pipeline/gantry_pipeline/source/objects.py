@@ -9,11 +9,12 @@ surprise wherever they exist and a long wait wherever they do not.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
 
-from gantry_protocol.errors import ConfigError, GantryError
+from gantry_protocol.errors import EXIT_TEMPORARY, ConfigError, GantryError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,6 +37,8 @@ _GIVEN_RIGHTS = (  # any of them means that somebody gave this process rights
 REQUEST_TIMEOUT_S = 60  # one GET of a pack of 256 MiB at 5 MB/s
 RETRY_TIMEOUT_S = 30
 RETRIES_MAX = 5
+_STATUS = re.compile(r"status code: (\d{3}[A-Za-z ]*)")
+_CODE = re.compile(r"<Code>(\w{1,64})</Code>")
 
 
 class MissingObject(GantryError):  # noqa: N818 - a plain word reads better where it is caught
@@ -48,6 +51,8 @@ class MissingObject(GantryError):  # noqa: N818 - a plain word reads better wher
 
 class StoreError(GantryError):
     """The store did not answer as it should; the sentence names key and cause, never a secret."""
+
+    exit_code = EXIT_TEMPORARY
 
 
 class Objects(Protocol):
@@ -220,7 +225,9 @@ class _Bucket:
         try:
             return work()
         except (FileNotFoundError, exceptions.NotFoundError) as error:
-            raise MissingObject(self.url, key) from error
+            if "NoSuchBucket" in str(error):  # says nothing about the object
+                raise StoreError(f"{self.url} cannot be read: {_cause(error)}.") from None
+            raise MissingObject(self.url, key) from None
         except exceptions.BaseError as error:
             raise StoreError(f"{key} in {self.url} cannot be read: {_cause(error)}.") from None
 
@@ -254,5 +261,8 @@ def _seconds(count: float) -> Any:
 
 
 def _cause(error: Exception) -> str:
-    """What kind of failure it is. The client's own text may hold whole requests."""
-    return type(error).__name__.removesuffix("Error") or "unknown"
+    """What the store said, by status and code. Its text may hold whole requests."""
+    status, code = _STATUS.search(str(error)), _CODE.search(str(error))
+    if status is None:
+        return f"no answer ({type(error).__name__})"
+    return status.group(1).strip() + (f" ({code.group(1)})" if code else "")

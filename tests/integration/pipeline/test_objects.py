@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from gantry_pipeline.source.objects import MissingObject, Objects, open_objects
+from gantry_pipeline.source.objects import MissingObject, Objects, StoreError, open_objects
 from gantry_protocol.errors import ConfigError
 from support.moto_server import make_bucket, moto_server
 from support.tier_directory import TierDirectory, messages
@@ -71,6 +71,13 @@ def test_what_reading_a_tier_needs(kind: str, server: int, tmp_path: Path) -> No
         lambda: objects.tail("d/none", 1),
     ):
         with pytest.raises(MissingObject, match="d/none is missing in "):
+            call()
+
+
+def test_a_bucket_that_is_not_there_is_no_missing_object(server: int) -> None:
+    objects = open_objects("s3://nobody", {"endpoint": f"http://127.0.0.1:{server}", **KEYS})
+    for call in (lambda: objects.get("a/b"), lambda: objects.children("")):
+        with pytest.raises(StoreError, match="s3://nobody cannot be read: 404 Not Found"):
             call()
 
 
