@@ -51,7 +51,7 @@ URL is file:///DIRECTORY or s3://BUCKET/PREFIX. Keys are read from AWS_ACCESS_KE
 AWS_SECRET_ACCESS_KEY. Nothing is ever written.""",
 )
 def tier() -> None:
-    """Look into the object store that broker groups upload to."""
+    """List, show and verify what broker groups uploaded."""
 
 
 @tier.command()
