@@ -167,6 +167,7 @@ class ReplicationGroup:
                 log=self._store.log,
                 local=self._local_log,
                 observer=self,
+                failed=self._fail,
             )
         self.shell.start(self.links)
         agent.start()

@@ -2,8 +2,8 @@
 
 Rules protected: what cannot be used (foreign, newer, damaged) is told apart from what may pass
 (an outage, a deadline, a missing right), because the first ends uploads until somebody has looked
-and the second is tried again. Packs are cut in a thread, since summing 64 MiB would hold up
-clients.
+and the second is tried again. The log is read on the loop's thread, which it belongs to, in slices
+between which clients are served; packs are made of it in a thread, since that takes long.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from gantry_broker.tier import events as ev
 from gantry_broker.tier.stores.contract import DATA_TIMEOUT_S, Created, Store, StoreError
 from gantry_broker.tier.stores.owner import own_prefix
 
-READ_BYTES = 1024 * 1024  # of the log at once; a pack is cut from many reads
+READ_BYTES = 256 * 1024  # of the log at once; a pack is cut from many reads
 
 
 class Calls:
@@ -68,14 +68,14 @@ class Calls:
             case fx.ListAfter(v=v):
                 return ev.Listed(ticket, bool(await self._later(v, 1)))
             case fx.CutPack():
-                return ev.PackCut(ticket, await asyncio.to_thread(self._cut, call))
+                return ev.PackCut(ticket, await self._cut(call))
             case fx.StorePack(key=key, data=data):
                 made = await store.create(place.key(key), data, timeout_s=DATA_TIMEOUT_S)
                 return ev.Created(ticket) if isinstance(made, Created) else ev.Maybe(ticket)
             case fx.FindPack():
                 return ev.PackFound(ticket, await self._is_there(call))
             case fx.ReadTail(at=at, size=size):
-                return ev.TailRead(ticket, await asyncio.to_thread(self._sum, at, size))
+                return ev.TailRead(ticket, self._sum(at, size))
 
     # ---- the chain
 
@@ -108,7 +108,7 @@ class Calls:
         found = await self._store.get_range(key, start, len(call.end) + 1)
         return found == call.end
 
-    def _cut(self, call: fx.CutPack) -> BuiltPack:
+    async def _cut(self, call: fx.CutPack) -> BuiltPack:
         parts, size = [], 0
         while size < call.target_bytes and call.lo + size < call.limit:
             most = min(READ_BYTES, call.target_bytes - size)
@@ -116,8 +116,10 @@ class Calls:
             assert part, "there are whole units below confirm"
             parts.append(part)
             size += len(part)
+            await asyncio.sleep(0)
         key = PackKey(call.pair, call.lo, call.lo + size, CLASS_FOR_EVER, call.nonce)
-        return encode_pack(b"".join(parts), self._place, key, call.lineage)
+        log = b"".join(parts)
+        return await asyncio.to_thread(encode_pack, log, self._place, key, call.lineage)
 
     def _sum(self, at: Offset, size: int) -> str:
         data = self._log.read(at, size)

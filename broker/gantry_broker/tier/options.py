@@ -53,6 +53,7 @@ def make_uploader(
     log: CommitLog,
     local: Callable[[], LocalLog],
     observer: UploadObserver,
+    failed: Callable[[BaseException], None],
 ) -> Uploader:
     """The uploader of one member; it asks the store nothing before a promotion.
 
@@ -68,4 +69,4 @@ def make_uploader(
     role = UploadRole(
         shard=options.place.uid, writer=writer, entropy=SystemEntropy(), limits=options.limits
     )
-    return Uploader(role, Calls(store, options.place, group, log), local, observer)
+    return Uploader(role, Calls(store, options.place, group, log), local, observer, failed)

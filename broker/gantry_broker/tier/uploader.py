@@ -8,6 +8,7 @@ group. Nothing of the group ever waits for the store.
 
 import asyncio
 import secrets
+from collections import deque
 from collections.abc import Callable
 from random import SystemRandom
 from time import time
@@ -67,6 +68,7 @@ class Uploader:
         calls: the store and the log.
         local: the local log as it is now.
         observer: is told of commits and of being fenced.
+        failed: called with a fault of ours; uploads would stand still without a word otherwise.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Uploader:
         calls: Calls,
         local: Callable[[], LocalLog],
         observer: UploadObserver,
+        failed: Callable[[BaseException], None],
     ) -> None:
         """Nothing happens before a promotion."""
         self.role = role
@@ -82,6 +85,9 @@ class Uploader:
         self._calls = calls
         self._local = local
         self._observer = observer
+        self._failed = failed
+        self._events: deque[ev.Event] = deque()
+        self._stepping = False
         self._loop = asyncio.get_running_loop()
         self._running: set[asyncio.Task[None]] = set()
         self._call: asyncio.Task[None] | None = None
@@ -133,10 +139,18 @@ class Uploader:
             self._step(ev.LogAdvanced(self._local()))
 
     def _step(self, event: ev.Event) -> None:
-        if self._ended:
+        """Feed one event; from within an effect it waits for the effects before it."""
+        self._events.append(event)
+        if self._stepping or self._ended:
             return
-        for effect in self.role.step(event, int(self._loop.time() * 1000)):
-            self._carry_out(effect)
+        self._stepping = True
+        try:
+            while self._events:
+                now_ms = int(self._loop.time() * 1000)
+                for effect in self.role.step(self._events.popleft(), now_ms):
+                    self._carry_out(effect)
+        finally:
+            self._stepping = False
 
     def _carry_out(self, effect: fx.Effect) -> None:
         match effect:
@@ -168,6 +182,9 @@ class Uploader:
             event = await self._calls.run(call)
         except asyncio.CancelledError:
             event = ev.CallFailed(call.ticket, "it was cancelled")
+        except Exception as error:  # noqa: BLE001 -- a fault of ours, handed to the process
+            self._failed(error)
+            return
         self._step(event)
 
     def _arm(self, at_ms: int | None) -> None:
