@@ -71,7 +71,11 @@ sim: venv ## seeded simulation of controllers, replicas, network and disks
 
 .PHONY: integration
 integration: venv ## real processes and sockets on loopback, one test after another
-	@$(PYTEST) tests/integration
+	@$(PYTEST) tests/integration --ignore=tests/integration/pipeline
+
+.PHONY: spark
+spark: venv ## the pipeline's jobs and data source under a real Spark session (needs Java)
+	@$(PYTEST) tests/integration/pipeline
 
 .PHONY: interop
 interop: venv ## unmodified Java clients against a local cluster (needs Java and Maven)
