@@ -44,6 +44,7 @@ def test_master_process_killed_together_with_the_operator(trial: Trial) -> None:
         "Master's process and leading operator SIGKILLed",
         faults.with_operator_killed(faults.kill_master_process),
         runs=3,
+        figures=[KILLED],
     )
 
 
@@ -58,11 +59,14 @@ def test_master_pod_deleted_while_the_operator_restarts(trial: Trial) -> None:
         "Master's pod deleted gracefully while all operators are replaced",
         faults.with_operator_restarted(faults.delete_master_pod),
         runs=3,
+        figures=[DELETED],
     )
 
 
 def test_master_pod_deleted_by_force(trial: Trial) -> None:
-    trial.measure("Master's pod deleted by force", faults.force_delete_master_pod, runs=3)
+    trial.measure(
+        "Master's pod deleted by force", faults.force_delete_master_pod, runs=5, figures=[KILLED]
+    )
 
 
 def test_master_pod_deleted_by_force_together_with_the_operator(trial: Trial) -> None:
@@ -70,6 +74,7 @@ def test_master_pod_deleted_by_force_together_with_the_operator(trial: Trial) ->
         "Master's pod deleted by force, leading operator SIGKILLed",
         faults.with_operator_killed(faults.force_delete_master_pod),
         runs=2,
+        figures=[KILLED],
     )
 
 

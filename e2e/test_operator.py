@@ -15,7 +15,7 @@ from harness.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("operator")
 
-LEASE_LIMIT_S = 18.0  # 15 s until the Lease is stale, a look every 2 s, and ours through kubectl
+LEASE_LIMIT_S = 17.0  # 15 s until the Lease is stale, and one look every 2 s
 LEASE_PATIENCE_S = 60.0
 LABEL_PATIENCE_S = 30.0
 
