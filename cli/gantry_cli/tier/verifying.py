@@ -9,13 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import google_crc32c
 import msgspec
-from gantry_broker.tier.stores.contract import DATA_TIMEOUT_S
-from gantry_protocol.tier.damage import DamagedObject, TierObjectError
-from gantry_protocol.tier.footer import MAX_PACK_BYTES
-from gantry_protocol.tier.keys import PackKey, parse_key
-from gantry_protocol.tier.packs import verify_pack
+from gantry_broker.tier.stores.packs import read_pack
+from gantry_protocol.tier.damage import TierObjectError
 
 from gantry_cli.tier.reading import listed, read_chain
 
@@ -93,16 +89,8 @@ async def verify(store: Store, place: Shard, progress: Callable[[int, int], None
 
 
 async def _pack_fault(store: Store, place: Shard, entry: PackEntry) -> Finding | None:
-    name = place.key(entry.key)
-    data = await store.get(name, max_bytes=MAX_PACK_BYTES, timeout_s=DATA_TIMEOUT_S)
-    if data is None:
-        return Finding(name, 0, "the manifest names it and it is not there")
     try:
-        key = parse_key(place, name)
-        assert isinstance(key, PackKey), "the chain took it as a pack"
-        verify_pack(data, place, key)
-        if (len(data), f"{google_crc32c.value(data):08x}") != (entry.size, entry.crc):
-            raise DamagedObject(name, 0, "it is another object than the manifest names")
+        await read_pack(store, place, entry)
     except TierObjectError as error:
         return Finding(error.key, error.offset, error.reason)
     return None

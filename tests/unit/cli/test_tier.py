@@ -79,9 +79,7 @@ def test_what_is_missing_or_foreign_is_named(directory: TierDirectory) -> None:
     directory.path(third).write_bytes(directory.path(second).read_bytes())
     result = run("verify", directory.url, "--group", "orders")
     assert result.exit_code == 1
-    assert f"{directory.place.key(first)}: at byte 0: the manifest names it and it is not" in (
-        result.stdout
-    )
+    assert f"{directory.place.key(first)}: at byte 0: missing" in result.stdout
     assert directory.place.key(third) in result.stdout
     assert directory.place.key(second) not in result.stdout
 
