@@ -316,12 +316,12 @@ class ReplicationGroup:
         self.pending.add(stored, done, asyncio.get_running_loop().time())
         self.shell.appended()
 
-    def create_topic(self, topic: TopicConfig, done: Created) -> None:
+    def create_topic(self, topic: TopicConfig, done: Created, *, if_absent: bool) -> None:
         """Create or change a topic: by the controllers first, then by a record in the log."""
         if not self.serving or self._topics is None:
             done(_NOT_MASTER)
             return
-        self._topics.create(topic, done)
+        self._topics.create(topic, done, if_absent=if_absent)
 
     # ---- RoleObserver
 

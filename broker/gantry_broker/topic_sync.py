@@ -81,8 +81,11 @@ class TopicSync:
 
     # ---- wishes
 
-    def create(self, topic: TopicConfig, done: Created) -> None:
-        """Create or change ``topic``; ``done(None)`` once it can be looked up in the store."""
+    def create(self, topic: TopicConfig, done: Created, *, if_absent: bool) -> None:
+        """Create ``topic``, or change it unless ``if_absent``.
+
+        ``done(None)`` comes once it can be looked up in the store.
+        """
         if len(self._waiting) >= MAX_WAITING:
             done(Refusal(ResponseCode.SYSTEM_BUSY, "too many topics are being created"))
             return
@@ -96,6 +99,7 @@ class TopicSync:
             order=topic.order,
             broker_name=self._host.broker_name,
             cluster_name=self._host.cluster,
+            if_absent=if_absent,
         )
         command = request(RequestCode.UPDATE_AND_CREATE_TOPIC, to_ext(header))
         self._peers.ask(command, lambda outcome: self._created(outcome, done), CALL_TIMEOUT_S)

@@ -34,6 +34,7 @@ class FakeGroup:
         self.holding_topics = False
         self.now_ms = 1_700_000_000_000
         self.created: list[TopicConfig] = []
+        self.controllers_know: dict[str, TopicConfig] = {}
         self.appended: list[list[MessageRecord]] = []
         self._held: list[tuple[list[StoredAt], Appended]] = []
         self._held_topics: list[tuple[TopicConfig, Created]] = []
@@ -65,12 +66,13 @@ class FakeGroup:
         for stored, done in held:
             done(SendOutcome(outcome.code, outcome.remark, stored))
 
-    def create_topic(self, topic: TopicConfig, done: Created) -> None:
+    def create_topic(self, topic: TopicConfig, done: Created, *, if_absent: bool) -> None:
         if self.topic_refusal is not None:
             done(self.topic_refusal)
             return
         self.created.append(topic)
-        self._held_topics.append((topic, done))
+        known = self.controllers_know if if_absent else {}
+        self._held_topics.append((known.get(topic.topic_name, topic), done))
         if not self.holding_topics:
             self.release_topics()
 

@@ -31,7 +31,7 @@ class TopicCreation:
             waiting.append(then)
             return
         self._waiting[topic.topic_name] = [then]
-        self._view.create_topic(topic, self._created(topic.topic_name))
+        self._view.create_topic(topic, self._created(topic.topic_name), if_absent=True)
 
     def _created(self, name: str) -> Callable[[Refusal | None], None]:
         def created(refusal: Refusal | None) -> None:

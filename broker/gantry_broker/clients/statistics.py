@@ -56,7 +56,7 @@ class Statistics:
             answer = reply(request) if refusal is None else reply(request, *refusal)
             conn.reply(request, answer)
 
-        self._view.create_topic(topic, created)
+        self._view.create_topic(topic, created, if_absent=False)
         return None
 
     def topic_config(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:

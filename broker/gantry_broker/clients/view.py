@@ -67,8 +67,9 @@ class GroupView(Protocol):
             DiskFullError: there is no room; ``done`` is not called.
         """
 
-    def create_topic(self, topic: TopicConfig, done: Created) -> None:
+    def create_topic(self, topic: TopicConfig, done: Created, *, if_absent: bool) -> None:
         """Create or change a topic: by the controller first, then by a record in the log.
 
-        ``done(None)`` means that the topic can be looked up in the store.
+        With ``if_absent`` the controller leaves a topic that exists as it is, also one that this
+        broker does not know yet. ``done(None)`` means that the topic can be looked up in the store.
         """

@@ -133,10 +133,14 @@ class CleanBrokerData(_Event, frozen=True, tag="CleanBrokerData/1"):
 
 
 class CreateTopic(_Event, frozen=True, tag="CreateTopic/1"):
-    """Creates or changes a topic (code 17); an empty ``name`` means every group of the cluster."""
+    """Creates or changes a topic (code 17); an empty ``name`` means every group of the cluster.
+
+    With ``if_absent`` a group that has the topic keeps it as it is.
+    """
 
     topic: str
     config: Topic
+    if_absent: bool = False
 
 
 class DeleteTopic(_Event, frozen=True, tag="DeleteTopic/1"):

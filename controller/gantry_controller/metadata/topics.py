@@ -51,6 +51,8 @@ def create_topic(state: MetadataState, event: CreateTopic) -> Result:
         )
     changed = False
     for key in keys:
+        if event.if_absent and event.topic in state.topic_table(key).topics:
+            continue
         changed |= _merge_topics(state, key, {event.topic: event.config})
     version = state.topic_table(keys[0]).version if len(keys) == 1 else None
     return Result(topics_version=version, changed=changed)

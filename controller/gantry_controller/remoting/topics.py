@@ -53,6 +53,7 @@ class TopicRequests:
             name=header.broker_name or "",
             topic=header.topic,
             config=config,
+            if_absent=header.if_absent,
         )
         self._desk.write(exchange, event, partial(_topics_changed, exchange.request))
 

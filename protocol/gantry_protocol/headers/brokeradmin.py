@@ -9,7 +9,11 @@ from gantry_protocol.command import Int32, Int64
 
 
 class CreateTopicRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """17. ``broker_name`` None means every group of the cluster (extension)."""
+    """17. ``broker_name`` None means every group of the cluster (extension).
+
+    With ``if_absent`` (extension) a topic that exists stays as it is: a broker that makes a topic
+    for a send does not know yet what somebody else has just made it to be.
+    """
 
     topic: str
     read_queue_nums: Int32
@@ -23,6 +27,7 @@ class CreateTopicRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     # extension
     broker_name: str | None = None
     cluster_name: str | None = None
+    if_absent: bool = False
 
 
 class CreateTopicResponseHeader(msgspec.Struct, frozen=True, rename="camel"):

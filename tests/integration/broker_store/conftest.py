@@ -54,7 +54,7 @@ class LoneGroup:
             done(SendOutcome(ResponseCode.SUCCESS, None, stored))
         self._flush()
 
-    def create_topic(self, topic: TopicConfig, done: Created) -> None:
+    def create_topic(self, topic: TopicConfig, done: Created, *, if_absent: bool) -> None:
         change = TopicChange(self.store.topics.version + 1, [topic])
         self.append([change_record(change)], lambda outcome: done(None))
 

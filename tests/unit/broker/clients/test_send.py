@@ -227,6 +227,13 @@ def test_an_unknown_topic_is_created_with_what_the_default_topic_allows(
     assert _stored(group, answer).topic == "New"
 
 
+def test_a_topic_made_elsewhere_a_moment_ago_stays_what_it_was_made(client, group) -> None:
+    made = TopicConfig(topic_name="Made", read_queue_nums=3, write_queue_nums=3, perm=6)
+    group.controllers_know["Made"] = made
+    assert client.call(310, _v2(b="Made", d=4, e=0), b"x").code == 0
+    assert group.store.topics.lookup("Made") == made
+
+
 def test_many_sends_to_a_new_topic_create_it_once(client, group) -> None:
     group.holding_topics = True
     asked = [client.ask(310, _v2(b="New", e=0), b"%d" % n)[0] for n in range(5)]

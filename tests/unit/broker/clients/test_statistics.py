@@ -37,6 +37,14 @@ def test_a_topic_is_created_by_the_group(client, group) -> None:
     assert decode_body(TopicConfig, config.body) == topic
 
 
+def test_an_administrator_changes_a_topic_that_exists(client, group) -> None:
+    made = TopicConfig(topic_name=CREATE["topic"], read_queue_nums=3, write_queue_nums=3, perm=6)
+    group.controllers_know[CREATE["topic"]] = made
+    assert client.call(17, CREATE).code == 0
+    now = group.store.topics.lookup(CREATE["topic"])
+    assert now.write_queue_nums == CREATE["writeQueueNums"]
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -65,6 +65,20 @@ class TestCreate:
         again = create(world)
         assert (again.topics_version, again.changed) == (1, False)
 
+    def test_made_for_a_send_leaves_it_as_its_owner_made_it(self, world: World) -> None:
+        create(world, config=Topic(3, 3, 6))
+        late = world.apply(
+            CreateTopic(cluster=CLUSTER, name=NAME, topic="t", config=FOUR, if_absent=True)
+        )
+        assert (late.ok, late.topics_version, late.changed) == (True, 1, False)
+        assert world.state.topic_table(KEY).topics["t"].read_queue_nums == 3
+
+    def test_made_for_a_send_is_made_where_it_is_absent(self, world: World) -> None:
+        create(world, config=Topic(3, 3, 6))
+        world.apply(CreateTopic(cluster=CLUSTER, name="", topic="t", config=FOUR, if_absent=True))
+        assert world.state.topic_table(KEY).topics["t"].read_queue_nums == 3
+        assert world.state.topic_table((CLUSTER, "broker-b")).topics["t"].read_queue_nums == 4
+
     def test_changed_configuration_is_a_new_version(self, world: World) -> None:
         create(world)
         assert create(world, config=Topic(8, 8, 6)).topics_version == 2

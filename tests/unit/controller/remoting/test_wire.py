@@ -419,6 +419,10 @@ class TestTopics:
         assert table["topicsVersion"] == 1
         assert table["topicConfigTable"]["Orders"]["writeQueueNums"] == 8
         assert office.call(1004, GROUP).ext["topicsVersion"] == "1"  # type: ignore[index]  # is there
+        late = {**create, "writeQueueNums": "4", "ifAbsent": "true"}
+        assert office.call(17, late).ext == {"topicsVersion": "1"}
+        table = json.loads(office.call(21, GROUP).body)
+        assert table["topicConfigTable"]["Orders"]["writeQueueNums"] == 8
         assert office.call(215, {"topic": "Orders", **GROUP}).ext == {"topicsVersion": "2"}
         assert json.loads(office.call(21, GROUP).body)["topicConfigTable"] == {}
 
