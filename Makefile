@@ -7,6 +7,10 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q
+# Tests that compute get a worker per core; a file's processes start and stop on one worker, which
+# mostly waits for them, so there may be more of those.
+COMPUTE := -n $(shell nproc) --dist worksteal
+WAIT := -n $(shell echo $$(($$(nproc) + 1))) --dist loadfile
 RUNS ?= 20
 
 .PHONY: help
@@ -63,15 +67,15 @@ test: venv unit sim integration ## unit tests, simulator, integration tests
 
 .PHONY: unit
 unit: venv ## unit tests
-	@$(PYTEST) tests/unit
+	@$(PYTEST) $(COMPUTE) tests/unit
 
 .PHONY: sim
 sim: venv ## seeded simulation of controllers, replicas, network and disks
-	@$(PYTEST) tests/sim
+	@$(PYTEST) $(COMPUTE) tests/sim
 
 .PHONY: integration
-integration: venv ## real processes and sockets on loopback, one test after another
-	@$(PYTEST) tests/integration --ignore=tests/integration/pipeline
+integration: venv ## real processes and sockets on loopback
+	@$(PYTEST) $(WAIT) tests/integration --ignore=tests/integration/pipeline
 
 .PHONY: spark
 spark: venv ## the pipeline's jobs and data source under a real Spark session (needs Java)
