@@ -139,17 +139,17 @@ def status(group: ReplicationGroup, router: ClientRouter) -> dict[str, Any]:
 
 
 def _tier(group: ReplicationGroup) -> dict[str, Any] | None:
-    uploader = group.uploader
-    if uploader is None:
+    report, uploader = group.tier_report(), group.uploader
+    if report is None or uploader is None:
         return None
-    status, head = uploader.status, uploader.head
     return {
-        "state": status.state.value,
-        "reason": status.reason,
-        "stalled": status.stalled,
-        "epoch": None if uploader.role.own is None else uploader.role.own.epoch,
-        "version": None if head is None else head.v,
-        "committedOffset": uploader.role.committed_end,
+        "state": report.state,
+        "reason": report.reason,
+        "stalled": uploader.status.stalled,
+        "epoch": report.epoch,
+        "version": report.version,
+        "committedOffset": report.committed_offset,
+        "lagMs": report.lag_ms,
     }
 
 

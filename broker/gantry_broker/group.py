@@ -45,6 +45,7 @@ from gantry_broker.replica import events as ev
 from gantry_broker.shell import ReplicaShell
 from gantry_broker.tier.boots import next_boot
 from gantry_broker.tier.options import make_uploader
+from gantry_broker.tier.report import TierReport, store_time_at, tier_report
 from gantry_broker.tier.values import Head, LocalLog
 from gantry_broker.topic_sync import TopicSync
 
@@ -269,6 +270,17 @@ class ReplicationGroup:
             return True, "between two masters"
         return False, "no master to follow"
 
+    def tier_report(self) -> TierReport | None:
+        """What there is to say of the tier; None without one."""
+        if self.uploader is None or self.core is None:
+            return None
+        return tier_report(
+            self.uploader.role,
+            self.core.log.confirm,
+            lambda offset: store_time_at(self._store.log, offset),
+            int(time() * 1000),
+        )
+
     # ---- GroupView
 
     @property
@@ -407,6 +419,7 @@ class ReplicationGroup:
             end=facts.end,
             confirm=facts.confirm,
             draining=self._leaving,
+            tier=self.tier_report(),
         )
 
     def _learned(self, view: ControllerView) -> None:

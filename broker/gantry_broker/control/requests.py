@@ -32,6 +32,7 @@ from gantry_protocol.types import BrokerId, Epoch, Offset
 from gantry_broker.replica.effects import HandOver, Propose
 from gantry_broker.replica.events import Adopted
 from gantry_broker.replica.values import ControllerView
+from gantry_broker.tier.report import TierReport
 
 
 class Speaker(NamedTuple):
@@ -51,13 +52,18 @@ class Speaker(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a heartbeat and a registration say of our log."""
+    """What a heartbeat and a registration say of our log.
+
+    Attributes:
+        tier: of our tier, in heartbeats only; None without one.
+    """
 
     epoch: Epoch
     log_start: Offset
     end: Offset
     confirm: Offset
     draining: bool
+    tier: TierReport | None = None
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -76,6 +82,7 @@ def heartbeat(
     me: Speaker, broker_id: BrokerId, report: Report, *, timeout_ms: int
 ) -> RemotingCommand:
     """904."""
+    tier = report.tier
     header = BrokerHeartbeatRequestHeader(
         cluster_name=me.cluster,
         broker_addr=me.address,
@@ -89,6 +96,12 @@ def heartbeat(
         draining=report.draining,
         pod_uid=me.pod_uid,
         log_start=report.log_start,
+        tier_state=None if tier is None else tier.state,
+        tier_epoch=None if tier is None else tier.epoch,
+        tier_committed_offset=None if tier is None else tier.committed_offset,
+        tier_lag_ms=None if tier is None else tier.lag_ms,
+        tier_reason=None if tier is None else tier.reason or None,
+        tier_version=None if tier is None else tier.version,
     )
     return request(RequestCode.BROKER_HEARTBEAT, to_ext(header), oneway=True)
 

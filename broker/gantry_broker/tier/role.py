@@ -45,6 +45,8 @@ class UploadRole:
         own: the pair of the newest promotion; None before the first.
         seen: the highest pair that ever fenced us or was spoken of.
         reign: the upload of the current mastership; None while there is none.
+        trouble: why the last call failed, until something is committed or nothing waits; for
+            people.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class UploadRole:
         self.own: Pair | None = None
         self.seen: Pair | None = None
         self.reign: Reign | None = None
+        self.trouble = ""
         self._chain = ChainState(shard=shard)
         self._writer = writer
         self._entropy = entropy
@@ -208,7 +211,7 @@ class UploadRole:
             effects.insert(0, fx.Committed(reign.head))
             reign.head = None
             self._backoff.reset()
-            self._since_ms = None
+            self._since_ms, self.trouble = None, ""
         return effects
 
     # ---- decisions
@@ -218,6 +221,7 @@ class UploadRole:
             case None:
                 return self._next()
             case Wait(reason=reason):
+                self.trouble = reason
                 self._wake_ms = self._now_ms + self._backoff.next_ms(self._entropy.chance())
                 self._enter(State.BACKOFF, reason)
                 return []
@@ -271,7 +275,7 @@ class UploadRole:
         reign = self.reign
         work = reign is not None and reign.has_work
         if not work:
-            self._since_ms = None
+            self._since_ms, self.trouble = None, ""
         elif self._since_ms is None:
             self._since_ms = self._now_ms
         alarm_ms = None if self._since_ms is None else self._since_ms + self._limits.alarm_ms

@@ -23,7 +23,11 @@ LOWEST_ELECTION_PRIORITY = 2**31 - 1
 
 
 class BrokerHeartbeatRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """904, oneway, to every controller. ``broker_id`` is None before the broker has one."""
+    """904, oneway, to every controller. ``broker_id`` is None before the broker has one.
+
+    ``tier_state`` is given by a broker whose group has a tier, and says that the other tier fields
+    mean something; a ``tier_reason`` has at most 256 characters.
+    """
 
     cluster_name: str
     broker_addr: str
@@ -41,6 +45,12 @@ class BrokerHeartbeatRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     draining: bool = False
     pod_uid: str | None = None
     log_start: WireOffset | None = None
+    tier_state: str | None = None
+    tier_epoch: WireEpoch | None = None
+    tier_committed_offset: WireOffset | None = None
+    tier_lag_ms: Int64 | None = None
+    tier_reason: str | None = None
+    tier_version: Int64 | None = None
 
 
 class AlterSyncStateSetRequestHeader(msgspec.Struct, frozen=True, rename="camel"):

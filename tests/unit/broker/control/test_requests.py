@@ -9,6 +9,7 @@ from gantry_broker.control.requests import Known, Report, Speaker
 from gantry_broker.replica import ControllerView
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica.events import Adopted, Refused, Unknown
+from gantry_broker.tier.report import TierReport
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import ConnectionClosed, RequestTimeout, WireError
@@ -42,6 +43,44 @@ def test_heartbeat_says_everything_the_controller_needs() -> None:
         "podUid": "pod-1",
         "logStart": "0",
     }
+
+
+TIER = TierReport("stalled", Epoch(3), None, 9_000, "no bucket", 17)
+
+
+@pytest.mark.parametrize(
+    ("tier", "said"),
+    [
+        (
+            TIER,
+            {
+                "tierState": "stalled",
+                "tierEpoch": "3",
+                "tierLagMs": "9000",
+                "tierReason": "no bucket",
+                "tierVersion": "17",
+            },
+        ),
+        (
+            TierReport("uploading", Epoch(3), Offset(800), 0, "", 18),
+            {
+                "tierState": "uploading",
+                "tierEpoch": "3",
+                "tierCommittedOffset": "800",
+                "tierLagMs": "0",
+                "tierVersion": "18",
+            },
+        ),
+        (TierReport("standby", None, None, None, "", None), {"tierState": "standby"}),
+    ],
+    ids=["stalled", "uploading", "standby"],
+)
+def test_heartbeat_says_what_is_known_of_the_tier(tier: TierReport, said: dict[str, str]) -> None:
+    plain = requests.heartbeat(ME, BrokerId(2), REPORT, timeout_ms=2500).ext
+    report = REPORT._replace(tier=tier)
+    told = requests.heartbeat(ME, BrokerId(2), report, timeout_ms=2500).ext
+    assert plain is not None
+    assert told == plain | said
 
 
 def test_registration_names_start_and_log() -> None:

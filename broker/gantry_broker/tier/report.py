@@ -1,0 +1,140 @@
+"""What a broker reports of its tier: in every heartbeat, and in its status document.
+
+Pure functions of the upload role and of one look into the log. Rules protected: a report costs at
+most two small reads, whatever the log holds, since it is made with every heartbeat; and a reason
+stays until the trouble is over, so that it does not vanish while the next attempt is under way.
+What it refuses: to guess. A broker that does not know where the tier ends reports no lag.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from gantry_protocol.errors import RecordError
+from gantry_protocol.records import BLANK_MAGIC
+from gantry_protocol.records.layout import BORN_HOST_OFFSET, BORN_HOST_V6, SYS_FLAG_OFFSET
+from gantry_protocol.types import Epoch, Offset
+
+from gantry_broker.log.units import unit_size
+from gantry_broker.tier.role import UploadRole
+from gantry_broker.tier.values import ACTIVE, State
+
+STALLED = "stalled"  # the state of an active role that has not committed for too long
+REASON_MAX_CHARS = 256
+
+_HEAD_BYTES = BORN_HOST_OFFSET + 20 + 8  # up to the store timestamp, IPv6 host before it
+_UNITS_MAX = 2  # a blank at the end of a file, and the record behind it
+_IDLE = frozenset({State.STANDBY, State.DRAINING})
+_INT32, _UINT32, _INT64 = struct.Struct(">i"), struct.Struct(">I"), struct.Struct(">q")
+
+
+class TierReport(NamedTuple):
+    """One broker's word about its tier; only the master's counts.
+
+    Attributes:
+        state: a ``State``, or ``stalled``.
+        epoch: of the newest promotion; None before the first.
+        committed_offset: the tier's end by our own claim, compared with our log; else None.
+        lag_ms: how long the oldest confirmed record that is not in the tier has been stored; 0 when
+            there is none, None while the tier's end is not known.
+        reason: why it does not upload, or what the last attempts met; at most
+            ``REASON_MAX_CHARS`` characters, empty while all is well.
+        version: the newest of the chain if it is of our claim; else None.
+    """
+
+    state: str
+    epoch: Epoch | None
+    committed_offset: Offset | None
+    lag_ms: int | None
+    reason: str
+    version: int | None
+
+
+class LogBytes(Protocol):
+    """What is needed of a commit log."""
+
+    @property
+    def log_start(self) -> Offset:
+        """Offset of the oldest byte."""
+        ...
+
+    @property
+    def end(self) -> Offset:
+        """Offset one past the newest byte."""
+        ...
+
+    def read(self, offset: Offset, max_bytes: int) -> bytes:
+        """Bytes from ``offset`` on, maybe fewer than asked."""
+        ...
+
+
+def tier_report(
+    role: UploadRole, confirm: Offset, store_time: Callable[[Offset], int | None], now_ms: int
+) -> TierReport:
+    """The report of a broker that is confirmed up to ``confirm``.
+
+    Args:
+        role: as it is now.
+        confirm: everything below may be uploaded.
+        store_time: the store timestamp of the first record from an offset on, ms since 1970.
+        now_ms: milliseconds since 1970.
+    """
+    status, chain = role.status, role.chain
+    lag_ms = None
+    if chain.v and role.state not in _IDLE:
+        lag_ms = _lag_ms(Offset(chain.end), confirm, store_time, now_ms)
+    return TierReport(
+        state=STALLED if status.stalled and role.state in ACTIVE else role.state.value,
+        epoch=None if role.own is None else Epoch(role.own.epoch),
+        committed_offset=role.committed_end,
+        lag_ms=lag_ms,
+        reason=_shortened(status.reason or role.trouble),
+        version=chain.v if role.claimed else None,
+    )
+
+
+def store_time_at(log: LogBytes, offset: Offset) -> int | None:
+    """The store timestamp of the first record from ``offset`` on; None if none is found at once.
+
+    Args:
+        log: where it stands.
+        offset: where a record or a blank begins.
+    """
+    for _ in range(_UNITS_MAX):
+        if not log.log_start <= offset < log.end:
+            return None
+        head = log.read(offset, _HEAD_BYTES)
+        try:
+            size = unit_size(head, 0)
+        except RecordError:
+            return None
+        if not size:
+            return None
+        if _UINT32.unpack_from(head, 4)[0] != BLANK_MAGIC:
+            return _store_timestamp(head)
+        offset = Offset(offset + size)
+    return None
+
+
+def _store_timestamp(head: bytes) -> int | None:
+    if len(head) < _HEAD_BYTES:
+        return None
+    (sys_flag,) = _INT32.unpack_from(head, SYS_FLAG_OFFSET)
+    at = BORN_HOST_OFFSET + (20 if sys_flag & BORN_HOST_V6 else 8)
+    return int(_INT64.unpack_from(head, at)[0])
+
+
+def _lag_ms(
+    end: Offset, confirm: Offset, store_time: Callable[[Offset], int | None], now_ms: int
+) -> int | None:
+    if end >= confirm:
+        return 0
+    stored_ms = store_time(end)
+    return None if stored_ms is None else max(0, now_ms - stored_ms)
+
+
+def _shortened(reason: str) -> str:
+    words = " ".join(reason.split())
+    if len(words) <= REASON_MAX_CHARS:
+        return words
+    return words[: REASON_MAX_CHARS - 1] + "…"
