@@ -62,11 +62,26 @@ class EvidenceRequest(_Request):
     gone: Literal[True] = True
 
 
+class TierView(_View):
+    """What a member last said about its group's tier; the master's word is the one that counts.
+
+    ``committed_offset`` and ``version`` are there only while the newest version of the tier's chain
+    is the member's own; ``lag_ms`` is None while it does not know where the tier ends.
+    """
+
+    state: str
+    epoch: int | None = None
+    committed_offset: int | None = None
+    lag_ms: int | None = None
+    reason: str = ""
+    version: int | None = None
+
+
 class MemberView(_View):
     """One member of a broker group as the controller sees it.
 
     ``epoch``, ``max_offset`` and ``confirm_offset`` are what its last heartbeat said, -1 when none
-    came; ``last_heartbeat_age_ms`` is None when none came.
+    came; ``last_heartbeat_age_ms`` is None when none came. ``tier`` is None without one.
     """
 
     broker_id: int
@@ -82,6 +97,7 @@ class MemberView(_View):
     confirm_offset: int = -1
     last_heartbeat_age_ms: int | None = None
     in_sync: bool
+    tier: TierView | None = None
 
 
 class GroupView(_View):

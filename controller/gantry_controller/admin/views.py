@@ -1,8 +1,9 @@
 """The state as the admin API shows it: what is replicated, beside what this leader has heard."""
 
-from gantry_protocol.admin import GroupView, MemberView, WatchEvent
+from gantry_protocol.admin import GroupView, MemberView, TierView, WatchEvent
 
 from gantry_controller.liveness import rules
+from gantry_controller.liveness.table import Tier
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.state import BrokerGroup, Member
 
@@ -24,6 +25,18 @@ def member_view(group: BrokerGroup, member: Member, watchman: Watchman) -> Membe
         confirm_offset=-1 if row is None else row.beat.confirm_offset,
         last_heartbeat_age_ms=None if age_s is None else round(age_s * 1000),
         in_sync=member.broker_id in group.sync_state_set,
+        tier=None if row is None or row.beat.tier is None else _tier_view(row.beat.tier),
+    )
+
+
+def _tier_view(tier: Tier) -> TierView:
+    return TierView(
+        state=tier.state,
+        epoch=tier.epoch,
+        committed_offset=tier.committed_offset,
+        lag_ms=tier.lag_ms,
+        reason=tier.reason,
+        version=tier.version,
     )
 
 

@@ -2,9 +2,10 @@
 
 A watcher first gets every group that changed after the index it knows, then each change as it is
 applied, and a heartbeat line every second; before that, again, the groups of which a member came,
-went or began to drain, which no log entry tells. What waits for a slow reader is one entry per
-group, the newest: it may miss a step, never the outcome, and memory is bounded by the number of
-groups. One that does not read at all is dropped; it may come back with its index.
+went, began to drain or fares otherwise with its tier, which no log entry tells. What waits for a
+slow reader is one entry per group, the newest: it may miss a step, never the outcome, and memory is
+bounded by the number of groups. One that does not read at all is dropped; it may come back with its
+index.
 
 Each heartbeat vouches for the lines before it: it is sent after a linearizable read, so a leader
 that has been deposed without knowing it falls silent, and its watchers' connections end.
@@ -63,7 +64,8 @@ class WatchHub:
     Args:
         machine: the applied state.
         read: begins a linearizable read.
-        liveness_changes: groups of which a member came, went or began to drain since it was asked.
+        liveness_changes: groups of which a member came, went, began to drain or fares otherwise
+            with its tier since it was asked.
     """
 
     def __init__(

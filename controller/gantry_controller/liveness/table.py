@@ -22,6 +22,29 @@ MemberKey = tuple[str, str, BrokerId]
 GONE_PODS_MAX = 4096
 ROWS_MAX = 100_000
 ROWS_PER_GROUP_MAX = 256
+TIER_STATE_MAX_CHARS = 32
+TIER_REASON_MAX_CHARS = 256
+
+
+class Tier(msgspec.Struct, frozen=True, gc=False):
+    """What a broker says of its group's tier; a report like the log end, never an event.
+
+    Attributes:
+        state: one word, at most ``TIER_STATE_MAX_CHARS`` characters.
+        reason: at most ``TIER_REASON_MAX_CHARS`` characters; empty while all is well.
+    """
+
+    state: str
+    epoch: int | None = None
+    committed_offset: int | None = None
+    lag_ms: int | None = None
+    reason: str = ""
+    version: int | None = None
+
+    @property
+    def news(self) -> tuple[str, int | None, bool, bool]:
+        """What watchers are told at once; the rest they read when they look."""
+        return (self.state, self.epoch, self.committed_offset is not None, bool(self.reason))
 
 
 class Heartbeat(msgspec.Struct, frozen=True, gc=False):
@@ -36,6 +59,7 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
     priority: int = LOWEST_PRIORITY
     draining: bool = False
     pod_uid: str | None = None
+    tier: Tier | None = None
 
 
 class Row:
@@ -47,7 +71,7 @@ class Row:
         connection: the connection it came on; None for what another controller passed on.
         closed: that connection is gone.
         refused: since then its address has twice refused to be connected to.
-        shown: what watchers were last told (alive, draining); None for nothing yet.
+        shown: what watchers were last told (alive, draining, the tier); None for nothing yet.
     """
 
     __slots__ = ("beat", "closed", "connection", "refused", "seen_s", "shown")
@@ -58,7 +82,7 @@ class Row:
         self.connection = connection
         self.closed = False
         self.refused = False
-        self.shown: tuple[bool, bool] | None = None
+        self.shown: tuple[object, ...] | None = None
 
     @property
     def connected(self) -> bool:

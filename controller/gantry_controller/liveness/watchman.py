@@ -144,12 +144,13 @@ class Watchman:
         return sum(now_s <= row.seen_s + row.beat.timeout_s for _, row in self.table.rows())
 
     def liveness_changes(self) -> set[GroupKey]:
-        """Groups of which a member came, went or began to drain since the last call."""
+        """Groups of which a member came, went, began to drain or fares otherwise with its tier."""
         now_s = self._now_s()
         changed = set()
         for (cluster, name, _), row in self.table.rows():
             alive = now_s <= row.seen_s + row.beat.timeout_s and not row.refused
-            shown = (alive, row.beat.draining)
+            tier = row.beat.tier
+            shown = (alive, row.beat.draining, None if tier is None else tier.news)
             if shown != row.shown:
                 row.shown = shown
                 changed.add((cluster, name))

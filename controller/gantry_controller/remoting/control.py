@@ -31,7 +31,12 @@ from gantry_protocol.headers.controller import (
 )
 from gantry_protocol.types import BrokerId, Epoch, Offset
 
-from gantry_controller.liveness.table import Heartbeat
+from gantry_controller.liveness.table import (
+    TIER_REASON_MAX_CHARS,
+    TIER_STATE_MAX_CHARS,
+    Heartbeat,
+    Tier,
+)
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.events import (
     AlterSyncStateSet,
@@ -133,6 +138,7 @@ class ControllerRequests:
             priority=header.election_priority,
             draining=header.draining,
             pod_uid=header.pod_uid,
+            tier=_tier(header),
         )
         self._watchman.heard(key, beat, exchange.connection.id)
         return reply(exchange.request, remark="Heart beat success")
@@ -339,6 +345,20 @@ class ControllerRequests:
 
     def _topics_version(self, group: BrokerGroup | None) -> int:
         return 0 if group is None else self._machine.state.topic_table(group.key).version
+
+
+def _tier(header: BrokerHeartbeatRequestHeader) -> Tier | None:
+    """What the heartbeat says of the tier, no longer than it may be."""
+    if not header.tier_state:
+        return None
+    return Tier(
+        state=header.tier_state[:TIER_STATE_MAX_CHARS],
+        epoch=header.tier_epoch,
+        committed_offset=header.tier_committed_offset,
+        lag_ms=header.tier_lag_ms,
+        reason=(header.tier_reason or "")[:TIER_REASON_MAX_CHARS],
+        version=header.tier_version,
+    )
 
 
 def _is_replaced(group: BrokerGroup, broker_id: BrokerId | None, incarnation: str | None) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
-from gantry_protocol.admin import WatchEvent
+from gantry_protocol.admin import TierView, WatchEvent
 from gantry_protocol.process import log
 from pydantic import ValidationError
 
@@ -101,5 +101,12 @@ def _fingerprint(event: WatchEvent) -> Fingerprint:
         event.master_epoch,
         tuple(event.sync_state_set),
         event.sync_state_set_epoch,
-        tuple((m.broker_id, m.pod_uid, m.alive, m.draining) for m in event.members),
+        tuple((m.broker_id, m.pod_uid, m.alive, m.draining, _tier(m.tier)) for m in event.members),
     )
+
+
+def _tier(tier: TierView | None) -> tuple[object, ...] | None:
+    """State, epoch, whether something is committed, whether something is wrong."""
+    if tier is None:
+        return None
+    return (tier.state, tier.epoch, tier.committed_offset is not None, bool(tier.reason))

@@ -229,6 +229,7 @@ def line(group: str = "orders", **facts: Any) -> bytes:
 
 
 MEMBER = {"brokerId": 1, "address": "a:1", "alive": True, "inSync": True}
+TIER = {"state": "uploading", "epoch": 4, "committedOffset": 10, "lagMs": 0, "version": 3}
 
 
 @pytest.mark.parametrize(
@@ -248,6 +249,29 @@ MEMBER = {"brokerId": 1, "address": "a:1", "alive": True, "inSync": True}
             [line(members=[MEMBER]), line(members=[MEMBER | {"maxOffset": 9}])],
             ["orders"],
             id="offsets-are-no-news",
+        ),
+        pytest.param(
+            [line(members=[MEMBER]), line(members=[MEMBER | {"tier": TIER}])],
+            ["orders", "orders"],
+            id="first-word-of-a-tier",
+        ),
+        pytest.param(
+            [line(members=[MEMBER | {"tier": TIER | change}]) for change in ({}, {"epoch": 5})],
+            ["orders", "orders"],
+            id="tier-claimed",
+        ),
+        pytest.param(
+            [line(members=[MEMBER | {"tier": TIER | change}]) for change in ({}, {"reason": "x"})],
+            ["orders", "orders"],
+            id="trouble-with-the-tier",
+        ),
+        pytest.param(
+            [
+                line(members=[MEMBER | {"tier": TIER | change}])
+                for change in ({}, {"committedOffset": 99, "lagMs": 5, "version": 9})
+            ],
+            ["orders"],
+            id="growth-of-the-tier-is-no-news",
         ),
         pytest.param([line("a"), line("b")], ["a", "b"], id="two-groups"),
         pytest.param([line(), line(deleted=True), line()], ["orders"] * 3, id="deleted"),

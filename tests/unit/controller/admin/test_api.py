@@ -105,7 +105,15 @@ class TestGroups:
     async def test_view_shows_record_and_hearsay(self, admin: Admin) -> None:
         await admin.three_in_sync()
         admin.office.heartbeat(
-            2, incarnation="i2", draining="true", maxOffset="77", confirmOffset="70"
+            2,
+            incarnation="i2",
+            draining="true",
+            maxOffset="77",
+            confirmOffset="70",
+            tierState="stalled",
+            tierEpoch="1",
+            tierLagMs="900",
+            tierReason="no bucket",
         )
         status, view = await admin.call("GET", GROUP)
         assert status == 200
@@ -127,7 +135,16 @@ class TestGroups:
             "maxOffset": 77,
             "confirmOffset": 70,
             "inSync": True,
+            "tier": {
+                "state": "stalled",
+                "epoch": 1,
+                "committedOffset": None,
+                "lagMs": 900,
+                "reason": "no bucket",
+                "version": None,
+            },
         }
+        assert view["members"][0]["tier"] is None
 
     async def test_list(self, admin: Admin) -> None:
         assert await admin.call("GET", "/v1/groups") == (200, {"index": 0, "groups": []})

@@ -8,6 +8,7 @@ import pytest
 from gantry_controller.liveness.probes import GAP_S, Knock
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.events import DeclareGroup
+from gantry_protocol.types import BrokerId
 from support.controller_desk import CLUSTER, NAME, Office, address
 
 pytestmark = pytest.mark.looptime
@@ -160,3 +161,33 @@ async def test_stop_leaves_nothing_behind() -> None:
     await watchman.stop()
     await office.close()
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+
+
+async def test_watchers_hear_of_the_tier_when_it_fares_otherwise_not_when_it_grows() -> None:
+    async with three_in_sync() as office:
+
+        def tier(**ext: str) -> bool:
+            office.heartbeat(1, incarnation="i1", heartbeatTimeoutMills="2500", **ext)
+            return bool(office.watchman.liveness_changes())
+
+        tier()
+        assert not tier()
+        assert tier(tierState="claiming", tierEpoch="1")
+        well = {"tierState": "uploading", "tierEpoch": "1", "tierVersion": "2", "tierLagMs": "0"}
+        assert tier(**well, tierCommittedOffset="10")
+        assert not tier(**well | {"tierVersion": "3", "tierLagMs": "9"}, tierCommittedOffset="20")
+        assert tier(**well, tierCommittedOffset="20", tierReason="503")
+        assert not tier(**well, tierCommittedOffset="20", tierReason="504")
+        assert tier(**well | {"tierEpoch": "2"}, tierCommittedOffset="20", tierReason="504")
+
+
+async def test_what_a_broker_says_of_its_tier_is_kept_no_longer_than_it_may_be() -> None:
+    async with three_in_sync() as office:
+        beat = {"incarnation": "i1", "heartbeatTimeoutMills": "2500"}
+        office.heartbeat(1, **beat, tierState="s" * 99, tierReason="r" * 9_999)
+        row = office.watchman.table.row((CLUSTER, NAME), BrokerId(1))
+        assert row is not None
+        assert row.beat.tier is not None
+        assert (len(row.beat.tier.state), len(row.beat.tier.reason)) == (32, 256)
+        office.heartbeat(1, **beat, tierReason="a reason without a state")
+        assert row.beat.tier is None
