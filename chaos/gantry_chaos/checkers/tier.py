@@ -1,9 +1,9 @@
 """The tier after a run: what the manifest chain promises against what is known otherwise. Pure.
 
-The chain itself (no hole, no overlap, one writer per pair) is checked by folding it. Here it is
-compared: with the group's own lineage and confirm offset (nothing was uploaded that was not
-confirmed, or that a later master cut off), with who was master (only the master of an epoch commits
-under it), with the objects in the bucket (every pack is there and sound), and with the logs of
+The tier by itself (no hole, no overlap, one writer per pair, every pack there and sound, no byte
+above confirm, queues that go on) is judged by the protocol, as ``gantry tier verify`` and the audit
+do. Here it is compared: with the group's own lineage (nothing was uploaded that a later master cut
+off), with who was master (only the master of an epoch commits under it), and with the logs of
 replicas (the same bytes).
 
 Packs that no version names are orphans: uploads that lost a race. They are told, and are no fault.
@@ -13,21 +13,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import google_crc32c
 import msgspec
-from gantry_protocol.errors import GantryError
-from gantry_protocol.tier.chain import advance, empty
-from gantry_protocol.tier.keys import PackKey, parse_key, parse_name
+from gantry_protocol.tier.findings import NOTE, Finding
+from gantry_protocol.tier.judgement import Judgement, Queues, judge_pack, missing_pack
+from gantry_protocol.tier.keys import MetaKey, PackKey, parse_name
 from gantry_protocol.tier.packs import rebuild_log
 
 from gantry_chaos.checkers.verdicts import Verdict, verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from gantry_protocol.tier.chain import ChainState
+    from gantry_protocol.tier.damage import TierObjectError
+    from gantry_protocol.tier.judgement import Listed
     from gantry_protocol.tier.keys import Shard
-    from gantry_protocol.tier.manifests import PackEntry, Version
+    from gantry_protocol.tier.manifests import Version
     from gantry_protocol.types import EpochEntry
 
 NAME = "tier"
@@ -52,7 +53,7 @@ class Truth(msgspec.Struct, frozen=True):
 
 def check(
     place: Shard,
-    versions: Sequence[Version],
+    versions: Sequence[Version | TierObjectError],
     listing: Sequence[str],
     get: Callable[[str], bytes | None],
     truth: Truth,
@@ -61,38 +62,71 @@ def check(
 
     Args:
         place: of the group in the bucket.
-        versions: every manifest version, from the first on.
+        versions: every manifest version, from the first on; an error for one that cannot be read.
         listing: the keys of all objects below the group's prefix.
         get: reads an object; None: there is none.
         truth: what is known otherwise.
     """
-    violations: list[str] = []
-    state = empty(place)
-    for version in versions:
-        try:
-            state = advance(state, (version,))
-        except GantryError as error:
-            violations.append(str(error))
-            break
+    judgement = judge(place, versions, listing, get, truth)
+    violations = [_sentence(finding) for finding in judgement.faults]
+    sound = [one for one in versions if not isinstance(one, Exception)][: judgement.state.v]
+    for version in sound:
         violations += _writer(version, truth)
-    violations += _promises(state, truth)
-    for entry in state.packs:
-        violations += _pack(place, entry, get, truth)
-    names = {place.prefix + entry.key for entry in state.packs}
-    packs = [key for key in listing if _is_pack(place, key)]
-    violations += _foreign(place, listing)
-    if not state.packs:
+    violations += _lineage(judgement.state, truth)
+    for pack in judgement.there:
+        violations += _replicas(place, pack, get, truth)
+    if not judgement.packs:
         violations.append("The tier holds no pack, so nothing is known of uploads.")
     figures: dict[str, int | float | str | bool | None] = {
         "versions": len(versions),
-        "packs": len(state.packs),
-        "start": state.start,
-        "end": state.end,
+        "packs": len(judgement.packs),
+        "start": judgement.state.start,
+        "end": judgement.state.end,
         "confirmOffset": truth.confirm_offset,
-        "claims": len({version.pair for version in versions}),
-        "orphans": len(set(packs) - names),
+        "claims": len(judgement.claims),
+        "orphans": sum(finding.grade == NOTE for finding in judgement.findings),
     }
     return verdict(NAME, figures, violations)
+
+
+def judge(
+    place: Shard,
+    versions: Sequence[Version | TierObjectError],
+    listing: Sequence[str],
+    get: Callable[[str], bytes | None],
+    truth: Truth,
+) -> Judgement:
+    """The tier by itself, and against the confirm offset. Arguments as :func:`check`."""
+    judgement = Judgement(place)
+    judgement.owner(get(place.key(MetaKey())))
+    judgement.versions(versions)
+    judgement.objects((key, 0) for key in listing)
+    judgement.confirmed(truth.confirm_offset)
+    queues = Queues(place)
+    there = {pack.entry.key for pack in judgement.there}
+    for pack in judgement.packs:
+        if pack.entry.key not in there:
+            queues.unjudged()
+            continue
+        data = get(place.key(pack.entry.key))
+        judged = (
+            missing_pack(place, pack)
+            if data is None
+            else judge_pack(data, place, pack, judgement.state.tail)
+        )
+        if isinstance(judged, Finding):
+            judgement.findings.append(judged)
+            judgement.there.remove(pack)
+            queues.unjudged()
+        else:
+            judgement.findings.extend(queues.take(pack, judged))
+    return judgement
+
+
+def _sentence(finding: Finding) -> str:
+    at = "" if finding.byte is None else f" at byte {finding.byte}"
+    at += "" if finding.offset is None else f" at offset {finding.offset}"
+    return f"{finding.object}{at} ({finding.rule}): {finding.reason}."
 
 
 def _writer(version: Version, truth: Truth) -> Iterator[str]:
@@ -104,9 +138,7 @@ def _writer(version: Version, truth: Truth) -> Iterator[str]:
         )
 
 
-def _promises(state: ChainState, truth: Truth) -> Iterator[str]:
-    if state.end > truth.confirm_offset:
-        yield f"The tier ends at {state.end}, above the confirm offset {truth.confirm_offset}."
+def _lineage(state: ChainState, truth: Truth) -> Iterator[str]:
     ours = {entry.epoch: entry.start_offset for entry in truth.lineage}
     for entry in state.lineage:
         start = ours.get(entry.epoch)
@@ -125,44 +157,22 @@ def _promises(state: ChainState, truth: Truth) -> Iterator[str]:
             )
 
 
-def _pack(
-    place: Shard,
-    entry: PackEntry,
-    get: Callable[[str], bytes | None],
-    truth: Truth,
+def _replicas(
+    place: Shard, pack: Listed, get: Callable[[str], bytes | None], truth: Truth
 ) -> Iterator[str]:
-    key = place.prefix + entry.key
-    data = get(key)
-    if data is None:
-        yield f"{key} with the log's [{entry.lo}, {entry.hi}) is missing."
+    """Where a pack that is sound differs from what replicas hold."""
+    entry, key = pack.entry, place.key(pack.entry.key)
+    near = {
+        replica: (start, local)
+        for replica, (start, local) in truth.logs.items()
+        if max(start, entry.lo) < min(start + len(local), entry.hi)
+    }
+    name, data = parse_name(entry.key), get(key) if near else None
+    if data is None or not isinstance(name, PackKey):
         return
-    name = parse_name(entry.key)
-    assert isinstance(name, PackKey), "the chain admits no other"
-    try:
-        log = rebuild_log(data, place, name)
-    except GantryError as error:
-        yield str(error)
-        return
-    crc = f"{google_crc32c.value(data):08x}"
-    if (len(data), crc) != (entry.size, entry.crc):
-        yield (
-            f"{key} has {len(data)} bytes with sum {crc}; the manifest says {entry.size} bytes "
-            f"with {entry.crc}."
-        )
-    for replica, (start, local) in truth.logs.items():
+    log = rebuild_log(data, place, name)
+    for replica, (start, local) in near.items():
         lo, hi = max(start, entry.lo), min(start + len(local), entry.hi)
-        if lo < hi and local[lo - start : hi - start] != log[lo - entry.lo : hi - entry.lo]:
+        if local[lo - start : hi - start] != log[lo - entry.lo : hi - entry.lo]:
             at = next(n for n in range(lo, hi) if local[n - start] != log[n - entry.lo])
             yield f"{key} differs from the log of {replica} at offset {at}."
-
-
-def _is_pack(place: Shard, key: str) -> bool:
-    return isinstance(parse_name(key.removeprefix(place.prefix)), PackKey)
-
-
-def _foreign(place: Shard, listing: Iterable[str]) -> Iterator[str]:
-    for key in listing:
-        try:
-            parse_key(place, key)
-        except GantryError as error:
-            yield str(error)

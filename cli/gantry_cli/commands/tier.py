@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,26 +15,35 @@ from gantry_cli.options import asynchronous, json_option
 from gantry_cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from gantry_broker.tier.stores.contract import Store
+    from gantry_protocol.tier.findings import Finding
 
-    from gantry_cli.tier.reading import Tiered
-    from gantry_cli.tier.verifying import Verdict
+    from gantry_cli.tier.reading import Contents, Tiered
+    from gantry_cli.tier.verifying import Progress, Verdict
 
 DAMAGED = 1
+TELL_EVERY_S = 10.0  # of a verification that nobody watches on a terminal
 
 
 def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """URL, endpoint and region; keys come from the environment, as for every S3 tool."""
+    """URL, endpoint and region, also from the variables that brokers read."""
     for option in (
-        click.option("--region", metavar="NAME", help="Region of the bucket."),
+        click.option(
+            "--region",
+            metavar="NAME",
+            envvar=["GANTRY_TIER_REGION", "AWS_REGION"],
+            help="Region of the bucket. [env: GANTRY_TIER_REGION, AWS_REGION]",
+        ),
         click.option(
             "--endpoint",
             metavar="URL",
-            help="http(s)://host:port of an S3 service that is not AWS.",
+            envvar=["GANTRY_TIER_ENDPOINT", "AWS_ENDPOINT_URL"],
+            help="http(s)://HOST:PORT of an S3 service that is not AWS. "
+            "[env: GANTRY_TIER_ENDPOINT, AWS_ENDPOINT_URL]",
         ),
-        click.argument("url"),
+        click.argument("url", envvar="GANTRY_TIER_URL"),
     ):
         command = option(command)
     return command
@@ -45,10 +55,16 @@ Examples:
   gantry tier ls file:///var/lib/gantry-tier
   gantry tier show s3://backups/mq --group orders --endpoint http://127.0.0.1:9000
   gantry tier verify s3://backups/mq                every object of every group
+  gantry tier verify s3://backups/mq --json | jq .verdict.findings
 
 \b
-URL is file:///DIRECTORY or s3://BUCKET/PREFIX. Keys are read from AWS_ACCESS_KEY_ID and
-AWS_SECRET_ACCESS_KEY. Nothing is ever written.""",
+URL is file:///DIRECTORY or s3://BUCKET/PREFIX, as in spec.tier.url; without it GANTRY_TIER_URL.
+Keys are read from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; without them
+requests are not signed. Nothing is ever written.
+
+\b
+Exit codes: 0 nothing is wrong, 1 something in the tier is, 2 the command cannot be meant or the
+store refuses it, 75 the store did not answer, so that nothing is known.""",
 )
 def tier() -> None:
     """List, show and verify what broker groups uploaded."""
@@ -60,11 +76,11 @@ def tier() -> None:
 @asynchronous
 async def ls(url: str, endpoint: str | None, region: str | None, as_json: bool) -> None:
     """List the groups in the store, and how far each is uploaded."""
-    from gantry_cli.tier.reading import groups, read_chain
+    from gantry_cli.tier.reading import contents, read_chain
 
     store = _open(url, endpoint, region)
     rows = []
-    for found in await groups(store):
+    for found in (await contents(store)).groups:
         state = (await read_chain(store, found.place)).state
         rows.append(
             {
@@ -102,65 +118,102 @@ async def ls(url: str, endpoint: str | None, region: str | None, as_json: bool) 
 
 @tier.command()
 @store_options
-@click.option("--group", metavar="NAME", help="Which group. [default: the only one]")
+@click.option(
+    "--group", metavar="NAME", help="Which group, by name or UID. [default: the only one]"
+)
 @json_option("Print one JSON object.")
 @asynchronous
 async def show(
     url: str, endpoint: str | None, region: str | None, group: str | None, as_json: bool
 ) -> None:
     """Show one group's chain: who uploaded when, and its objects."""
-    from gantry_cli.tier.reading import read_chain
+    from gantry_cli.tier.reading import contents, read_chain
 
     store = _open(url, endpoint, region)
-    chosen = await _choose(store, group)
+    chosen = _choose(store, await contents(store), group)
     chain = await read_chain(store, chosen.place)
-    if as_json:
-        print_json({"group": chosen.group, "shard": chosen.place.uid, "chain": chain})
-        return
     state = chain.state
-    click.echo(f"{chosen.group}: [{state.start}, {state.end}) in version {state.v}")
-    print_table(
-        ("FROM VERSION", "EPOCH", "START", "UPLOADER", "AT OFFSET", "WHEN"),
-        [
-            (one.v, one.epoch, one.inc, one.writer, one.end, _when(one.at_ms))
-            for one in chain.reigns
-        ],
-    )
-    print_table(
-        ("PACK", "FROM", "TO", "RECORDS", "BYTES"),
-        [(one.key, one.lo, one.hi, one.count, one.size) for one in state.packs],
-    )
-    if chain.fault:
-        raise GantryError(chain.fault)
+    if as_json:
+        print_json(
+            {
+                "group": chosen.group,
+                "shard": chosen.place.uid,
+                "state": state,
+                "claims": chain.claims,
+                "findings": chain.findings,
+            }
+        )
+    else:
+        click.echo(f"{chosen.name}: [{state.start}, {state.end}) in version {state.v}")
+        print_table(
+            ("FROM VERSION", "EPOCH", "START", "UPLOADER", "AT OFFSET", "WHEN"),
+            [
+                (one.v, one.epoch, one.inc, one.writer, one.end, _when(one.at_ms))
+                for one in chain.claims
+            ],
+        )
+        print_table(
+            ("PACK", "FROM", "TO", "RECORDS", "BYTES"),
+            [(one.key, one.lo, one.hi, one.count, one.size) for one in state.packs],
+        )
+        for finding in chain.findings:
+            click.echo(str(finding))
+    if chain.faults:
+        sys.exit(DAMAGED)
 
 
 @tier.command()
 @store_options
-@click.option("--group", metavar="NAME", help="Only this group. [default: all]")
+@click.option("--group", metavar="NAME", help="Only this group, by name or UID. [default: all]")
+@click.option(
+    "--confirm",
+    metavar="OFFSET",
+    type=click.IntRange(min=0),
+    help="The group's confirm offset as 'gantry status' shows it: bytes above it are a fault. "
+    "Read it while nobody writes. Needs --group.",
+)
 @json_option("Print one JSON object per group.")
 @asynchronous
 async def verify(
-    url: str, endpoint: str | None, region: str | None, group: str | None, as_json: bool
+    url: str,
+    endpoint: str | None,
+    region: str | None,
+    group: str | None,
+    confirm: int | None,
+    as_json: bool,
 ) -> None:
     """Read every object and check every byte.
 
-    Exit code 1 when anything is damaged or missing; each fault is named by object and offset.
+    Each finding is a line with the rule that is broken (docs/tier-format.md), the object, the byte
+    in it and the offset in the log. Notes are no faults: an interrupted upload leaves packs that no
+    version names, and nothing deletes them.
     """
-    from gantry_cli.tier.reading import groups
+    from gantry_cli.tier.reading import contents
     from gantry_cli.tier.verifying import verify as verify_group
 
+    if confirm is not None and group is None:
+        raise ConfigError("A confirm offset belongs to one group: give --group, too.")
     store = _open(url, endpoint, region)
-    chosen = [await _choose(store, group)] if group else await groups(store)
-    if not chosen:
+    found = await contents(store)
+    chosen = [_choose(store, found, group)] if group else found.groups
+    strays = () if group else found.strays
+    if not chosen and not strays:
         raise GantryError(f"{store.url} holds no group's tier.")
-    damaged = False
-    for found in chosen:
-        verdict = await verify_group(store, found.place, _progress(found.group))
+    for stray in strays:
+        _print(stray, as_json=as_json)
+    damaged = bool(strays)
+    for one in chosen:
+        verdict = await verify_group(
+            store,
+            one.place,
+            _progress(one.name),
+            confirm=None if confirm is None else _known(confirm),
+        )
         damaged |= bool(verdict.findings)
         if as_json:
-            print_json({"group": found.group, "shard": found.place.uid, "verdict": verdict})
+            print_json({"group": one.group, "shard": one.place.uid, "verdict": verdict})
         else:
-            _tell(found, verdict)
+            _tell(one, verdict)
     if damaged:
         sys.exit(DAMAGED)
 
@@ -173,38 +226,59 @@ def _open(url: str, endpoint: str | None, region: str | None) -> Store:
     return open_store(url, keys, endpoint=endpoint, region=region)
 
 
-async def _choose(store: Store, group: str | None) -> Tiered:
-    from gantry_cli.tier.reading import groups
+def _known(confirm: int) -> Callable[[], Awaitable[int]]:
+    async def tell() -> int:
+        return confirm
 
-    found = await groups(store)
-    chosen = [one for one in found if group in (None, one.group)]
+    return tell
+
+
+def _choose(store: Store, found: Contents, group: str | None) -> Tiered:
+    chosen = [one for one in found.groups if group in (None, one.group, one.place.uid)]
     if len(chosen) == 1:
         return chosen[0]
-    there = ", ".join(sorted(f"{one.group} ({one.place.uid})" for one in found)) or "none"
+    there = ", ".join(sorted(map(str, found.groups))) or "none"
     raise ConfigError(
         f"{store.url} holds {len(chosen)} groups {f'named {group}' if group else ''}; "
         f"name one of: {there}."
     )
 
 
-def _progress(group: str) -> Callable[[int, int], None]:
-    def tell(done: int, total: int) -> None:
-        if sys.stderr.isatty():
-            click.echo(f"\r{group}: {done} of {total} packs", nl=done == total, err=True)
+def _progress(group: str) -> Callable[[Progress], None]:
+    """On a terminal one line that changes; else a line now and then, if it takes long."""
+    live = sys.stderr.isatty()
+    told_s = time.monotonic()
+
+    def tell(now: Progress) -> None:
+        nonlocal told_s
+        line = (
+            f"{group}: {now.packs} of {now.packs_all} packs, {now.bytes / 1e6:.0f} of "
+            f"{now.bytes_all / 1e6:.0f} MB"
+        )
+        if live:
+            click.echo(f"\r{line}", nl=now.packs == now.packs_all, err=True)
+        elif time.monotonic() >= told_s + TELL_EVERY_S:
+            told_s = time.monotonic()
+            click.echo(line, err=True)
 
     return tell
 
 
 def _tell(found: Tiered, verdict: Verdict) -> None:
-    for fault in verdict.findings:
-        click.echo(str(fault))
-    for orphan in verdict.orphans:
-        click.echo(f"{orphan}: no version names it (left by an upload that was not committed)")
+    for finding in (*verdict.findings, *verdict.notes):
+        click.echo(str(finding))
     word = "damaged" if verdict.findings else "sound"
     click.echo(
-        f"{found.group}: {word}; [{verdict.start}, {verdict.end}) in {verdict.packs} packs, "
+        f"{found.name}: {word}; [{verdict.start}, {verdict.end}) in {verdict.packs} packs, "
         f"{verdict.records} records, {verdict.bytes} bytes, version {verdict.v}."
     )
+
+
+def _print(finding: Finding, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"stray": finding})
+    else:
+        click.echo(str(finding))
 
 
 def _when(at_ms: int) -> str:

@@ -1,8 +1,8 @@
 """Whether a tier is sound, from its objects alone: the chain, every pack, every byte.
 
-Rule protected: every finding names the object, the offset in it and the reason, in the words of the
-decoder that brokers and the pipeline use. Objects that no version names are told and are no fault:
-an upload whose commit failed leaves them behind.
+The judgement is the protocol's, the same that the audit and the experiments pass; here is only
+read. Objects that no version names are notes and no faults: an upload whose commit failed leaves
+them behind.
 """
 
 from __future__ import annotations
@@ -10,28 +10,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-from gantry_broker.tier.stores.packs import read_pack
-from gantry_protocol.tier.damage import TierObjectError
+from gantry_broker.tier.stores.contract import DATA_TIMEOUT_S
+from gantry_protocol.tier.findings import FAULT, Finding, sort_key
+from gantry_protocol.tier.footer import MAX_PACK_BYTES
+from gantry_protocol.tier.judgement import Queues, judge_pack, missing_pack
 
 from gantry_cli.tier.reading import listed, read_chain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from gantry_broker.tier.stores.contract import Store
+    from gantry_protocol.tier.footer import Footer
+    from gantry_protocol.tier.judgement import Judgement, Listed
     from gantry_protocol.tier.keys import Shard
-    from gantry_protocol.tier.manifests import PackEntry
+    from gantry_protocol.tier.manifests import Claim
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """One fault."""
+class Progress(msgspec.Struct, frozen=True):
+    """How far a verification has come."""
 
-    object: str
-    offset: int
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.object}: at byte {self.offset}: {self.reason}"
+    packs: int
+    packs_all: int
+    bytes: int
+    bytes_all: int
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -40,9 +42,10 @@ class Verdict(msgspec.Struct, frozen=True):
     Attributes:
         v: the newest sound version.
         start, end: the tier holds [start, end).
-        packs, records, bytes: what was read.
+        packs, records, bytes: that are named, and that were read and are sound.
         findings: faults; none when the tier is sound.
-        orphans: objects that no version names.
+        notes: what is worth knowing, as packs that no version names.
+        claims: every claim, in order: who uploaded from which version and offset on.
     """
 
     v: int
@@ -52,45 +55,76 @@ class Verdict(msgspec.Struct, frozen=True):
     records: int
     bytes: int
     findings: tuple[Finding, ...]
-    orphans: tuple[str, ...]
+    notes: tuple[Finding, ...]
+    claims: tuple[Claim, ...]
 
 
-async def verify(store: Store, place: Shard, progress: Callable[[int, int], None]) -> Verdict:
-    """Read everything of a group; `progress(done, all)` after every pack.
+async def verify(
+    store: Store,
+    place: Shard,
+    progress: Callable[[Progress], None],
+    *,
+    confirm: Callable[[], Awaitable[int]] | None = None,
+) -> Verdict:
+    """Read everything of a group; ``progress`` is told after every pack.
+
+    Args:
+        store: where the tier is.
+        place: of the group in it.
+        progress: told after every pack.
+        confirm: tells the group's confirm offset, and is asked after the versions were read, since
+            both rise all the time; None if it is not known.
 
     Raises:
         StoreError: there is no answer.
     """
-    chain = await read_chain(store, place)
-    state = chain.state
-    findings: list[Finding] = []
-    if chain.fault:
-        findings.append(Finding(place.key(f"man/{state.v + 1:020d}"), 0, chain.fault))
-    records = size = 0
-    for number, entry in enumerate(state.packs):
-        fault = await _pack_fault(store, place, entry)
-        if fault is not None:
-            findings.append(fault)
-        else:
-            records, size = records + entry.count, size + entry.size
-        progress(number + 1, len(state.packs))
-    named = {place.key(entry.key) for entry in state.packs}
-    orphans = [found.key async for found in listed(store, place, "pack/") if found.key not in named]
+    judgement = await read_chain(store, place)
+    judgement.objects([(found.key, found.size) async for found in listed(store, place)])
+    if confirm is not None:
+        judgement.confirmed(await confirm())
+    records, size = await _judge_packs(store, judgement, progress)
+    found = sorted(judgement.findings, key=sort_key)
+    state = judgement.state
     return Verdict(
         v=state.v,
         start=state.start,
         end=state.end,
-        packs=len(state.packs),
+        packs=len(judgement.packs),
         records=records,
         bytes=size,
-        findings=tuple(findings),
-        orphans=tuple(orphans),
+        findings=tuple(one for one in found if one.grade == FAULT),
+        notes=tuple(one for one in found if one.grade != FAULT),
+        claims=tuple(judgement.claims),
     )
 
 
-async def _pack_fault(store: Store, place: Shard, entry: PackEntry) -> Finding | None:
-    try:
-        await read_pack(store, place, entry)
-    except TierObjectError as error:
-        return Finding(error.key, error.offset, error.reason)
-    return None
+async def _judge_packs(
+    store: Store, judgement: Judgement, progress: Callable[[Progress], None]
+) -> tuple[int, int]:
+    """Read and judge pack by pack; records and bytes of those that are sound."""
+    queues = Queues(judgement.place)
+    there = {pack.entry.key for pack in judgement.there}
+    bytes_all = sum(pack.entry.size for pack in judgement.packs)
+    records = size = looked_at = 0
+    for number, pack in enumerate(judgement.packs):
+        judged = await _judged(store, judgement, pack) if pack.entry.key in there else None
+        if judged is None:
+            queues.unjudged()
+        elif isinstance(judged, Finding):
+            judgement.findings.append(judged)
+            queues.unjudged()
+        else:
+            judgement.findings.extend(queues.take(pack, judged))
+            records, size = records + pack.entry.count, size + pack.entry.size
+        looked_at += pack.entry.size
+        progress(Progress(number + 1, len(judgement.packs), looked_at, bytes_all))
+    return records, size
+
+
+async def _judged(store: Store, judgement: Judgement, pack: Listed) -> Footer | Finding:
+    place = judgement.place
+    key = place.key(pack.entry.key)
+    data = await store.get(key, max_bytes=MAX_PACK_BYTES, timeout_s=DATA_TIMEOUT_S)
+    if data is None:  # it went missing after it was listed
+        return missing_pack(place, pack)
+    return judge_pack(data, place, pack, judgement.state.tail)

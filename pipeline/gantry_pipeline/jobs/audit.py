@@ -1,10 +1,11 @@
 """The audit: is what lies in the tier what was committed, all of it, once?
 
-The driver judges chains and listings (:mod:`gantry_pipeline.jobs.findings`). Tasks open the packs
-that the sound part of a chain names: every byte (``messages``), or only footers (``runs``). Their
-rows, one per run, go through one window per queue, which finds what no single pack shows: a queue
-whose offsets jump, or repeat. T6 to T8 need the brokers, T13 needs the clients: they are not judged
-here, and a clean audit does not claim them.
+The judgement is the protocol's (:mod:`gantry_protocol.tier.judgement`), the same that ``gantry tier
+verify`` passes; here it is spread. The driver judges chains and listings. Tasks open the packs that
+the sound part of a chain names: every byte (``messages``), or only footers (``runs``). Their rows,
+one per run, go through one window per queue, which finds what no single pack shows: a queue whose
+offsets jump, or repeat. T6 is judged where the caller knows a confirm offset; T7 and T8 need the
+brokers, T13 needs the clients: a clean audit does not claim them.
 
 Damage is a row, never an exception; only a store that does not answer ends the job, because then
 nothing is known.
@@ -19,19 +20,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from gantry_protocol.errors import ConfigError
+from gantry_protocol.tier.findings import FAULT, NOTE, Finding, sort_key
+from gantry_protocol.tier.judgement import jump
 from gantry_protocol.tier.keys import shard
 
-from gantry_pipeline.jobs.findings import FAULT, NOTE, Finding, inspect, strays
+from gantry_pipeline.jobs.inspecting import inspect, strays
 from gantry_pipeline.jobs.judging import JudgedSource, Work
 from gantry_pipeline.source import chain
 from gantry_pipeline.source.tier import grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
+    from gantry_protocol.tier.judgement import Judgement
     from pyspark.sql import DataFrame, SparkSession
 
-    from gantry_pipeline.jobs.findings import Inspected
     from gantry_pipeline.source.tier import Wanted
 
 LEVELS = ("messages", "runs")
@@ -83,9 +86,21 @@ class Account(msgspec.Struct, frozen=True):
 
 
 def audit(
-    spark: SparkSession, wanted: Wanted, *, level: str = "messages", say: Callable[[str], None]
+    spark: SparkSession,
+    wanted: Wanted,
+    *,
+    level: str = "messages",
+    confirmed: Mapping[str, int] | None = None,
+    say: Callable[[str], None],
 ) -> Account:
     """Judge every broker group below the URL, or those that ``wanted`` names.
+
+    Args:
+        spark: runs the tasks.
+        wanted: which tier, and what of it.
+        level: messages or runs.
+        confirmed: confirm offsets by shard, read after this began; others are not known.
+        say: told what is done.
 
     Raises:
         ConfigError: there is no broker group; an option that makes no sense here.
@@ -100,10 +115,12 @@ def audit(
     for place in chain.shards(objects, cluster=wanted.cluster, shard=wanted.shard):
         say(f"Reading the manifest of {place.uid}")
         inspected.append(inspect(objects, place))
+        if confirmed is not None and place.uid in confirmed:
+            inspected[-1].confirmed(confirmed[place.uid])
     for one in inspected:
         found += one.findings
-    packs = sum(len(one.packs) for one in inspected)
-    size = sum(pack.entry.size for one in inspected for pack in one.packs)
+    packs = sum(len(one.there) for one in inspected)
+    size = sum(pack.entry.size for one in inspected for pack in one.there)
     say(f"Judging {packs} packs, {size / 1e6:.1f} MB, of {len(inspected)} broker groups")
     with _opened(spark, wanted, level, inspected) as opened:
         rows = opened.cache()  # one pass over the bytes, though two questions are asked of the rows
@@ -112,7 +129,7 @@ def audit(
         unjudged = {(row.shard, row.lo) for row in damage}
         found += _jumps(rows, unjudged | {gap for one in inspected for gap in _gaps(one)})
         rows.unpersist()
-    found.sort(key=lambda finding: (finding.grade != FAULT, finding.object, finding.byte or 0))
+    found.sort(key=sort_key)
     faults = sum(finding.grade == FAULT for finding in found)
     return Account(
         tier=wanted.url,
@@ -125,11 +142,11 @@ def audit(
     )
 
 
-def _group(one: Inspected) -> Group:
-    state = one.known.state
+def _group(one: Judgement) -> Group:
+    state = one.state
     return Group(
-        cluster=one.known.place.cluster,
-        shard=one.known.place.uid,
+        cluster=one.place.cluster,
+        shard=one.place.uid,
         group=one.group,
         version=state.v,
         epoch=state.pair.epoch,
@@ -137,21 +154,21 @@ def _group(one: Inspected) -> Group:
         writer=state.writer,
         start=state.start,
         end=state.end,
-        packs=len(one.known.packs),
-        records=sum(pack.entry.count for pack in one.known.packs),
-        bytes=sum(pack.entry.size for pack in one.known.packs),
+        packs=len(one.packs),
+        records=sum(pack.entry.count for pack in one.packs),
+        bytes=sum(pack.entry.size for pack in one.packs),
     )
 
 
 @contextmanager
 def _opened(
-    spark: SparkSession, wanted: Wanted, level: str, inspected: list[Inspected]
+    spark: SparkSession, wanted: Wanted, level: str, inspected: list[Judgement]
 ) -> Iterator[DataFrame]:
     """Rows of runs and findings of all packs that are there."""
     work = [
-        Work(wanted, level, pieces, one.known.state.tail)
+        Work(wanted, level, pieces, one.state.tail)
         for one in inspected
-        for pieces in grouped(one.known.place, one.packs, whole=level == "messages")
+        for pieces in grouped(one.place, one.there, whole=level == "messages")
     ]
     spark.dataSource.register(JudgedSource)
     with tempfile.NamedTemporaryFile(prefix="gantry-audit-") as file:
@@ -160,12 +177,12 @@ def _opened(
         yield spark.read.format(JudgedSource.name()).load(file.name)
 
 
-def _gaps(one: Inspected) -> Iterator[tuple[str, int]]:
+def _gaps(one: Judgement) -> Iterator[tuple[str, int]]:
     """Where a pack is not there."""
-    there = {pack.entry.key for pack in one.packs}
-    for pack in one.known.packs:
+    there = {pack.entry.key for pack in one.there}
+    for pack in one.packs:
         if pack.entry.key not in there:
-            yield one.known.place.uid, pack.entry.lo
+            yield one.place.uid, pack.entry.lo
 
 
 def _jumps(rows: DataFrame, unjudged: set[tuple[str, int]]) -> list[Finding]:
@@ -191,16 +208,15 @@ def _jumps(rows: DataFrame, unjudged: set[tuple[str, int]]) -> list[Finding]:
         hidden = any(uid == row.shard and row.before < lo < row.lo for uid, lo in unjudged)
         if row["first"] > row.expected and hidden:
             continue
-        what = "hole" if row["first"] > row.expected else "overlap"
         found.append(
-            Finding(
-                FAULT,
-                "queue",
+            jump(
                 shard(row.cluster, row.shard).key(row.pack),
-                f"{what}: queue offset {row['first']} of {row.topic} queue {row.queue_id} stands "
-                f"where {row.expected} belongs",
+                row.topic,
+                row.queue_id,
+                first=row["first"],
+                expected=row.expected,
                 byte=row.position,
-                offset=row.lo,
+                lo=row.lo,
             )
         )
     return found

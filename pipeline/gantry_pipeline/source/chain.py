@@ -9,12 +9,12 @@ a stream does.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 from gantry_protocol.errors import ConfigError
-from gantry_protocol.tier import chain, keys, manifests
-from gantry_protocol.tier.damage import TierObjectError
+from gantry_protocol.tier import chain, damage, keys, manifests
+from gantry_protocol.tier.judgement import Listed, listed
 
 from gantry_pipeline.source.objects import MissingObject
 
@@ -30,17 +30,6 @@ VERSIONS_AT_ONCE = (
 )
 
 
-class Listed(msgspec.Struct, frozen=True):
-    """A pack as the chain names it, with the version that added it."""
-
-    entry: manifests.PackEntry
-    v: int
-    epoch: int
-    inc: int
-    writer: str
-    at_ms: int
-
-
 class Chain(msgspec.Struct, frozen=True):
     """One broker group's chain, folded up to ``state.v``."""
 
@@ -51,13 +40,6 @@ class Chain(msgspec.Struct, frozen=True):
     def between(self, after: int, upto: int) -> tuple[Listed, ...]:
         """The packs that versions after+1 … upto added."""
         return tuple(pack for pack in self.packs if after < pack.v <= upto)
-
-
-class Unread(NamedTuple):
-    """A version whose object cannot be used, and why."""
-
-    v: int
-    error: TierObjectError | MissingObject
 
 
 def begin(place: keys.Shard) -> Chain:
@@ -96,12 +78,7 @@ def folders(objects: Objects, *, cluster: str = "") -> Iterator[tuple[str, keys.
         for spread in objects.children(f"{name}/"):
             for uid in objects.children(f"{name}/{spread}/"):
                 prefix = f"{name}/{spread}/{uid}/"
-                try:
-                    place = keys.shard(name, uid)
-                except ValueError:
-                    yield prefix, None
-                else:
-                    yield prefix, place if place.prefix == prefix else None
+                yield prefix, keys.place_at(name, spread, uid)
 
 
 def advance(objects: Objects, known: Chain, *, upto: int | None = None) -> Chain:
@@ -116,8 +93,8 @@ def advance(objects: Objects, known: Chain, *, upto: int | None = None) -> Chain
     for batch in attempts(objects, known, upto=upto):
         versions = []
         for found in batch:
-            if isinstance(found, Unread):
-                raise found.error
+            if isinstance(found, damage.TierObjectError):
+                raise found
             versions.append(found)
         known = extended(known, versions)
     if upto is not None and known.state.v < upto:
@@ -131,19 +108,16 @@ def advance(objects: Objects, known: Chain, *, upto: int | None = None) -> Chain
 def extended(known: Chain, versions: list[manifests.Version]) -> Chain:
     """``known`` and some more versions. Raises ChainError."""
     state = chain.advance(known.state, versions)
-    added = [
-        Listed(entry, version.v, version.epoch, version.inc, version.writer, version.at_ms)
-        for version in versions
-        if isinstance(version, manifests.Append)
-        for entry in version.add
-    ]
+    added = [pack for version in versions for pack in listed(version)]
     return Chain(known.place, state, (*known.packs, *added))
 
 
 def attempts(
     objects: Objects, known: Chain, *, upto: int | None = None
-) -> Iterator[list[manifests.Version | Unread]]:
+) -> Iterator[list[manifests.Version | damage.TierObjectError]]:
     """The versions behind ``known``, in order and in bounded lists, decoded but not yet folded.
+
+    One that cannot be used is told by its error.
 
     Raises:
         StoreError: the store did not answer; nothing follows from that.
@@ -152,11 +126,14 @@ def attempts(
     waiting: list[int] = []
     with ThreadPoolExecutor(READERS) as pool:
 
-        def read(v: int) -> manifests.Version | Unread:
+        def read(v: int) -> manifests.Version | damage.TierObjectError:
+            key = place.key(keys.ManKey(v))
             try:
-                return manifests.decode_version(objects.get(place.key(keys.ManKey(v))), place, v)
-            except (TierObjectError, MissingObject) as error:
-                return Unread(v, error)
+                return manifests.decode_version(objects.get(key), place, v)
+            except MissingObject:
+                return damage.MissingObject(key)
+            except damage.TierObjectError as error:
+                return error
 
         for key, _ in objects.keys(place.key("man/"), after=place.key(keys.ManKey(known.state.v))):
             name = keys.parse_name(key.removeprefix(place.prefix))
@@ -168,23 +145,3 @@ def attempts(
                 waiting = []
         if waiting:
             yield list(pool.map(read, waiting))
-
-
-def group_name(objects: Objects, place: keys.Shard) -> str:
-    """The broker group's name, from meta.json.
-
-    Raises:
-        TierObjectError: meta.json is not sound, or of another shard.
-        MissingObject: there is none.
-    """
-    key = place.key(keys.MetaKey())
-    data = objects.get(key)
-    try:
-        name = msgspec.json.decode(data, type=_Named).group
-    except msgspec.MsgspecError:
-        name = ""  # the protocol's decoder says what is wrong with it
-    return manifests.decode_owner(data, place, name).group
-
-
-class _Named(msgspec.Struct):
-    group: str

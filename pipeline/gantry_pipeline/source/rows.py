@@ -18,11 +18,11 @@ from gantry_protocol.tier.footer import (
     decode_footer,
     read_trailer,
 )
+from gantry_protocol.tier.judgement import Listed
 from gantry_protocol.tier.keys import PackKey, Shard, parse_name
 
 from gantry_pipeline.decode.columns import TIME
 from gantry_pipeline.decode.packs import Origin, check_against, message_batches, run_batch
-from gantry_pipeline.source.chain import Listed
 from gantry_pipeline.source.objects import Objects
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     import pyarrow as pa
+    from gantry_protocol.tier.judgement import Listed
     from gantry_protocol.tier.keys import Shard
     from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
@@ -230,7 +231,7 @@ class TierStream(DataSourceStreamReader, AvailableNow):
             self._chains[place.uid] = chain.advance(objects, known)
 
 
-def partitions(place: Shard, packs: Iterable[chain.Listed], detail: str) -> list[InputPartition]:
+def partitions(place: Shard, packs: Iterable[Listed], detail: str) -> list[InputPartition]:
     """Packs in groups that one task reads, in order."""
     whole = detail == "messages"
     return [
@@ -239,9 +240,9 @@ def partitions(place: Shard, packs: Iterable[chain.Listed], detail: str) -> list
     ]
 
 
-def grouped(place: Shard, packs: Iterable[chain.Listed], *, whole: bool) -> list[Pieces]:
+def grouped(place: Shard, packs: Iterable[Listed], *, whole: bool) -> list[Pieces]:
     """The work of tasks; ``whole`` says whether they read the packs' every byte."""
-    groups: list[list[chain.Listed]] = []
+    groups: list[list[Listed]] = []
     room = 0
     for pack in packs:
         cost = pack.entry.size if whole else 0

@@ -102,6 +102,14 @@ def shard(cluster: str, uid: str) -> Shard:
     return Shard(cluster, uid)
 
 
+def place_at(cluster: str, spread: str, uid: str) -> Shard | None:
+    """The group whose prefix the three folders are; None when they are nobody's."""
+    if not (_NAME.match(cluster) and _NAME.match(uid)):
+        return None
+    place = Shard(cluster, uid)
+    return place if place.prefix == f"{cluster}/{spread}/{uid}/" else None
+
+
 def is_nonce(text: str) -> bool:
     """Whether it is 32 lower-case hex digits."""
     return _NONCE.match(text) is not None

@@ -9,8 +9,8 @@ import pytest
 from gantry_chaos.checkers import tier
 from gantry_chaos.checkers.tier import Truth
 from gantry_protocol.tier.chain import append, apply, claim, empty
-from gantry_protocol.tier.keys import Pair
-from gantry_protocol.tier.manifests import Version, seal
+from gantry_protocol.tier.keys import MetaKey, Pair
+from gantry_protocol.tier.manifests import Owner, Version, encode, seal
 from gantry_protocol.tier.packs import BuiltPack
 from gantry_protocol.types import Epoch, EpochEntry, Offset
 from support.tier_logs import PLACE, Sent, build_log, build_pack
@@ -32,7 +32,8 @@ class Tier:
 
     def __init__(self) -> None:
         self.versions: list[Version] = []
-        self.objects: dict[str, bytes] = {}
+        owner = Owner(shard=PLACE.uid, cluster=PLACE.cluster, group="orders", created_ms=1)
+        self.objects = {PLACE.key(MetaKey()): encode(seal(owner))}
         state = empty(PLACE)
         packs = (
             build_pack(LO, ONE, pair=FIRST, nonce="1" * 32, lineage=LINEAGE),
@@ -61,7 +62,7 @@ class Tier:
         self.objects[PLACE.key(pack.key)] = pack.data
 
     def key(self, number: int) -> str:
-        return sorted(self.objects)[number]
+        return sorted(key for key in self.objects if "/pack/" in key)[number]
 
     def check(self, truth: Truth = TRUTH) -> tuple[str, ...]:
         found = tier.check(PLACE, self.versions, list(self.objects), self.objects.get, truth)
@@ -116,12 +117,12 @@ def nothing(spoilt: Tier) -> None:
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
-        (remove, f"with the log's [{LO}, {MIDDLE}) is missing."),
-        (flip, "is damaged at byte"),
-        (cut, "is cut short"),
-        (drop_a_version, "The manifest is broken at version 3"),
-        (overlap, "The manifest is broken at version 5"),
-        (foreign, "notes.txt is not what belongs there"),
+        (remove, f"it is missing; manifest version 2 names it for [{LO}, {MIDDLE})."),
+        (flip, f" at byte 4 at offset {LO} (T4): the sum of the run of"),
+        (cut, "(T4): a pack ends with 'TPK1'"),
+        (drop_a_version, "(T1): version 2 is missing; the next one that is there is 3."),
+        (overlap, "(T3): manifest version 5: overlap: "),
+        (foreign, "notes.txt at byte 0 (foreign): the key has no form of this format."),
         (nothing, "The tier holds no pack"),
     ],
 )
@@ -139,7 +140,10 @@ def other(**changes: object) -> Truth:
 @pytest.mark.parametrize(
     ("truth", "sentence"),
     [
-        (other(confirm_offset=END - 1), f"The tier ends at {END}, above the confirm offset"),
+        (
+            other(confirm_offset=END - 1),
+            f"at offset {END - 1} (T6): manifest version 4 holds [{MIDDLE}, {END})",
+        ),
         (other(masters={2: "broker-0"}), "committed by broker-1 under epoch 2, whose master was"),
         (
             other(lineage=(LINEAGE[0], EpochEntry(Epoch(2), Offset(MIDDLE - 10)))),

@@ -79,7 +79,7 @@ def test_what_is_missing_or_foreign_is_named(directory: TierDirectory) -> None:
     directory.path(third).write_bytes(directory.path(second).read_bytes())
     result = run("verify", directory.url, "--group", "orders")
     assert result.exit_code == 1
-    assert f"{directory.place.key(first)}: at byte 0: missing" in result.stdout
+    assert f"fault T4: {directory.place.key(first)} offset 0: it is missing" in result.stdout
     assert directory.place.key(third) in result.stdout
     assert directory.place.key(second) not in result.stdout
 
@@ -96,7 +96,8 @@ def test_what_no_version_names_is_told_and_no_fault(directory: TierDirectory) ->
     directory.put(str(pack.key), pack.data)
     result = run("verify", directory.url, "--group", "orders")
     assert result.exit_code == 0
-    assert f"{directory.place.key(str(pack.key))}: no version names it" in result.stdout
+    key, lo = directory.place.key(str(pack.key)), pack.key.lo
+    assert f"note orphan: {key} offset {lo}: no version names it (yet)" in result.stdout
 
 
 def test_an_empty_store_is_an_error(tmp_path: Path) -> None:
