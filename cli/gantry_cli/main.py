@@ -25,7 +25,7 @@ COMMANDS = (
         "Start a cluster, kill its master under load, show what a client saw.",
         TRY,
     ),
-    Entry("bench", "gantry_cli.commands.bench:bench", "Measure a cluster on this machine.", TRY),
+    Entry("bench", "gantry_cli.commands.bench:bench", "Measure Gantry on this machine.", TRY),
     Entry(
         "local",
         "gantry_cli.commands.local:local",
