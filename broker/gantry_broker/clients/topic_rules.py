@@ -10,7 +10,7 @@ from gantry_protocol.codes import ResponseCode
 from gantry_protocol.records import MAX_TOPIC_BYTES, MAX_TOPIC_V1_BYTES
 
 from gantry_broker.clients.view import Refusal
-from gantry_broker.queues import OFFSETS_TOPIC, TOPICS_TOPIC
+from gantry_broker.queues import OFFSETS_TOPIC, STATE_TOPIC, TOPICS_TOPIC
 from gantry_broker.queues.topics import is_topic_name
 
 RETRY_PREFIX = "%RETRY%"
@@ -32,6 +32,7 @@ _NOT_FOR_CLIENTS = frozenset(
         DEFAULT_TOPIC,
         TOPICS_TOPIC,
         OFFSETS_TOPIC,
+        STATE_TOPIC,
     }
 )
 

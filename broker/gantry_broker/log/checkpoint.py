@@ -104,10 +104,16 @@ class CheckpointFile:
 
     def write_floor(self, confirm_floor: Offset) -> None:
         """Make a higher floor durable; blocks for one sync."""
+        self.write(self._current.log_start, confirm_floor)
+
+    def write(self, log_start: Offset, confirm_floor: Offset) -> None:
+        """Make a later start and a higher floor durable, together; blocks for one sync."""
+        assert log_start >= self._current.log_start
         assert confirm_floor >= self._current.confirm_floor
         following = msgspec.structs.replace(
             self._current,
             generation=self._current.generation + 1,
+            log_start=log_start,
             confirm_floor=confirm_floor,
         )
         at = _STRIDE_BYTES * (following.generation % 2)

@@ -89,7 +89,7 @@ class CommitLog:
         floors = recovery.Floors(
             synced=current.confirm_floor, durable=max(current.confirm_floor, confirm_floor)
         )
-        found = list_segments(directory)
+        found = cutting.without_trimmed(directory, current.log_start)
         kept, verified_from = recovery.recover(directory, found, current.log_start, floors)
         saved = checkpoint.CheckpointFile(path, current)
         log = cls(Segments(directory, kept), saved, segment_size_bytes)
@@ -290,6 +290,35 @@ class CommitLog:
         self._log_start = self._end = self._floor = to
         self._commit.cut(to)
 
+    @property
+    def starts(self) -> list[Offset]:
+        """Where each file begins, oldest first; the log may be trimmed to one of them."""
+        return [segment.start for segment in self._segments]
+
+    def trim(self, to: Offset) -> list[Segment]:
+        """Let the log begin at ``to``, where one of its files begins; durable on return.
+
+        Returns:
+            The files that are no part of it any more, for the caller to ``remove``; the next
+            opening does it where nobody did.
+
+        Raises:
+            CutRefusedError: no file begins there, or not everything below is confirmed.
+        """
+        self._check_usable()
+        if to not in self.starts or to > self._floor:
+            raise CutRefusedError(
+                f"The commit log in {self.directory} is not trimmed to {to}: it is confirmed up to"
+                f" {self._floor}, and its files begin at {self.starts}."
+            )
+        with self._writer.paused():
+            removed = self._segments.drop_below(to)
+            for segment in removed:
+                self._writer.forget(segment)
+            self._guard_disk(self._writer.write_start, to)
+        self._log_start = to
+        return removed
+
     def verify(self, *, everything: bool = True, pause: Callable[[], None] | None = None) -> None:
         """Compare what is below the confirm floor with its sums; for a thread of its own.
 
@@ -301,7 +330,9 @@ class CommitLog:
             CorruptionError: naming file and offset of the first damage.
         """
         limit = self._floor if everything else min(self._floor, self._verified_from)
-        recovery.verify_below(list(self._segments), Offset(limit), pause)
+        recovery.verify_below(
+            list(self._segments), Offset(limit), pause, lambda start: start < self._log_start
+        )
 
     def close(self) -> None:
         """Flush, write the checkpoint and give everything back; blocks."""

@@ -113,6 +113,23 @@ def finish(directory: Path, cut: Cut) -> None:
     fsync_directory(directory)
 
 
+def without_trimmed(directory: Path, log_start: Offset) -> list[Segment]:
+    """The segments of the log, after those that a trim left behind were deleted.
+
+    A trim makes the new start durable first, so whatever ends at or below it is no part of the log.
+    """
+    kept: list[Segment] = []
+    for segment in list_segments(directory):
+        if segment.start < log_start and segment.end <= log_start:
+            segment.remove()
+        else:
+            kept.append(segment)
+    for start, path in list_orphans(directory):
+        if start < log_start:
+            path.unlink()
+    return kept
+
+
 def _restart_checkpoint(path: Path, log_start: Offset) -> None:
     generation = checkpoint.load(path).generation + 1
     checkpoint.create(path, checkpoint.Checkpoint(generation, log_start, log_start))

@@ -205,6 +205,15 @@ class Segments:
         self._recent.pop(segment.start, None)
         return segment
 
+    def drop_below(self, start: Offset) -> list[Segment]:
+        """Forget the segments that begin below ``start``, where one begins; returns them."""
+        count = bisect_right(self._starts, start) - 1
+        dropped = self._segments[:count]
+        del self._segments[:count], self._starts[:count]
+        for segment in dropped:
+            self._recent.pop(segment.start, None)
+        return dropped
+
     def at(self, offset: int, *, flushed: int) -> Segment:
         """The segment that holds ``offset``, which lies inside the log.
 

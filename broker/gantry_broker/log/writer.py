@@ -113,6 +113,15 @@ class Writer:
         """A cut removed or rewrote the sums of ``segment``; only while paused."""
         self._unsynced.pop(segment.start, None)
 
+    def write_start(self, start: Offset) -> None:
+        """Make a later start of the log durable, with the newest floor; only while paused."""
+        for segment in self._unsynced.values():
+            segment.sync_sums()
+        self._unsynced.clear()
+        for _ in range(2):  # both slots: no older one may ask for files that are deleted now
+            floor = max(self._floor, self._checkpoint.current.confirm_floor)
+            self._checkpoint.write(start, Offset(floor))
+
     def close(self) -> None:
         """Finish the job at hand, write a last checkpoint and end the thread."""
         with self._condition:

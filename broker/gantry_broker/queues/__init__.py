@@ -3,6 +3,7 @@
 from gantry_broker.queues.message_store import MessageStore, StoredAt
 from gantry_broker.queues.offsets import OFFSETS_TOPIC, ConsumerOffsets
 from gantry_broker.queues.reads import GetResult, GetStatus, Limits
+from gantry_broker.queues.state_records import STATE_TOPIC
 from gantry_broker.queues.topics import (
     TOPICS_TOPIC,
     TopicChange,
@@ -12,6 +13,7 @@ from gantry_broker.queues.topics import (
 
 __all__ = [
     "OFFSETS_TOPIC",
+    "STATE_TOPIC",
     "TOPICS_TOPIC",
     "ConsumerOffsets",
     "GetResult",

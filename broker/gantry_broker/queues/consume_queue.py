@@ -33,6 +33,7 @@ class QueueState(msgspec.Struct, frozen=True, array_like=True):
         minimum: first offset that is served.
         maximum: one past its last entry.
         crcs: CRC-32C of each file's bytes up to ``maximum``, oldest file first.
+        first: first offset that is served from anywhere, the tier included; -1 is ``minimum``.
     """
 
     topic: str
@@ -41,6 +42,7 @@ class QueueState(msgspec.Struct, frozen=True, array_like=True):
     minimum: int
     maximum: int
     crcs: list[int]
+    first: int = -1
 
 
 class ConsumeQueue:
@@ -49,6 +51,8 @@ class ConsumeQueue:
     Attributes:
         min_offset: first queue offset that is served; ``base <= min_offset <= max_offset``.
         max_offset: one past the last; the queue offset of the next record.
+        first: first queue offset that is served from anywhere, the tier included; below it are only
+            records of a topic that was deleted. ``first <= min_offset``.
     """
 
     __slots__ = (
@@ -59,6 +63,7 @@ class ConsumeQueue:
         "_sealed_crcs",
         "_written",
         "directory",
+        "first",
         "max_offset",
         "min_offset",
     )
@@ -67,6 +72,7 @@ class ConsumeQueue:
         """A queue without entries whose first will have the queue offset ``base``."""
         self.directory = directory
         self._base = base
+        self.first = base
         self.min_offset = base
         self.max_offset = base
         self._written = base  # entries below are in files; the rest is in the buffer
@@ -80,6 +86,7 @@ class ConsumeQueue:
         """The queue as a checkpoint has it; whatever its files hold beyond is written again."""
         queue = cls(directory, state.base)
         queue.min_offset = state.minimum
+        queue.first = state.minimum if state.first < 0 else state.first
         queue.max_offset = queue._written = state.maximum
         *queue._sealed_crcs, queue._crc = state.crcs
         return queue
@@ -88,7 +95,9 @@ class ConsumeQueue:
         """What a checkpoint must say; call ``write_out`` first."""
         assert not self._buffer, "entries in memory are no part of a checkpoint"
         crcs = [*self._sealed_crcs, self._crc]
-        return QueueState(topic, queue_id, self._base, self.min_offset, self.max_offset, crcs)
+        return QueueState(
+            topic, queue_id, self._base, self.min_offset, self.max_offset, crcs, self.first
+        )
 
     def append(self, physical: int, size: int, code: int) -> None:
         """Add the entry of the record with the queue offset ``max_offset``."""
@@ -114,8 +123,27 @@ class ConsumeQueue:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def hide_below(self, offset: int) -> None:
-        """Serve nothing below ``offset`` any more."""
+        """Serve nothing below ``offset`` any more, from nowhere."""
+        self.trim(offset)
+        self.first = max(self.first, self.min_offset)
+
+    def trim(self, offset: int) -> None:
+        """Serve nothing below ``offset`` from the local log any more; the tier may have it."""
         self.min_offset = min(max(offset, self.min_offset), self.max_offset)
+
+    def drop_files(self) -> list[Path]:
+        """Give up the files that lie below ``min_offset``, and return them.
+
+        Delete them once a checkpoint that does not name them is on the disk.
+        """
+        keep = self.min_offset - self.min_offset % FILE_ENTRIES
+        first_file = self._base // FILE_ENTRIES
+        count = keep // FILE_ENTRIES - first_file
+        if count <= 0:
+            return []
+        del self._sealed_crcs[:count]
+        self._base = keep
+        return [self.file_of((first_file + index) * FILE_ENTRIES) for index in range(count)]
 
     def write_out(self) -> None:
         """Write the buffered entries into their file; not synced."""
@@ -159,6 +187,8 @@ class ConsumeQueue:
 
 def find_damage(directory: Path, state: QueueState, *, newest_only: bool) -> Path | None:
     """The first file of a queue whose bytes are not those of the checkpoint."""
+    if state.base == state.maximum:
+        return None  # it has no entry, so it has no file
     queue = ConsumeQueue(directory, state.base)
     first_file = state.base // FILE_ENTRIES
     last_file = first_file + len(state.crcs) - 1

@@ -21,10 +21,12 @@ from gantry_broker.log.units import Unit, parse_units
 from gantry_broker.queues.offsets import OFFSETS_TOPIC, ConsumerOffsets, decode_rows
 from gantry_broker.queues.queue_set import QueueKey, QueueSet
 from gantry_broker.queues.state_file import DerivedState
+from gantry_broker.queues.state_records import STATE_TOPIC, decode_piece, gather
 from gantry_broker.queues.topics import TOPICS_TOPIC, TopicTable, decode_change, is_topic_name
 
 _STEP_BYTES = 1024 * 1024
 _NO_ENTRY = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
+_SYSTEM_TOPICS = (TOPICS_TOPIC, OFFSETS_TOPIC, STATE_TOPIC)
 
 
 class Dispatcher:
@@ -36,6 +38,7 @@ class Dispatcher:
         queues: the consume queues.
         topics: the topic table.
         offsets: the consumer offsets.
+        whole_from: where the newest whole state in the log begins, see ``state_records``.
     """
 
     def __init__(self, log: CommitLog, queues: QueueSet) -> None:
@@ -49,6 +52,8 @@ class Dispatcher:
         self.store_timestamp = state.store_timestamp
         self.topics = TopicTable(state.topics_version, state.topics)
         self.offsets = ConsumerOffsets(state.consumer_offsets)
+        self.whole_from = state.whole_from
+        self._gathered = state.gathered
 
     def snapshot(self) -> DerivedState:
         """The state of now, after the queues' ``write_out``."""
@@ -59,6 +64,8 @@ class Dispatcher:
             topics_version=self.topics.version,
             topics=self.topics.all(),
             consumer_offsets=self.offsets.applied_rows(),
+            whole_from=self.whole_from,
+            gathered=self._gathered,
         )
 
     def dispatch(self, upto: Offset) -> set[QueueKey]:
@@ -116,7 +123,7 @@ class Dispatcher:
                     f" {key[0]}, and {expected.max_offset} comes next",
                 )
         self.store_timestamp = max(self.store_timestamp, record.store_timestamp)
-        if key[0] in (TOPICS_TOPIC, OFFSETS_TOPIC):
+        if key[0] in _SYSTEM_TOPICS:
             self._apply(data, offset, record)
         return key
 
@@ -126,8 +133,32 @@ class Dispatcher:
             if record.topic == OFFSETS_TOPIC:
                 self.offsets.apply(decode_rows(body))
                 return
+            if record.topic == STATE_TOPIC:
+                self._complete(body, Offset(offset))
+                return
             for name in self.topics.apply(decode_change(body)):
                 for _, queue in self.queues.of_topic(name):
                     queue.hide_below(queue.max_offset)
         except BodyError as error:
             raise CorruptionError(*self._log.locate(Offset(offset)), str(error)) from error
+
+    def _complete(self, body: bytes, offset: Offset) -> None:
+        """Take in a piece of a state; news only where the log began after what it speaks of.
+
+        Raises:
+            BodyError: it is no piece, or the log says otherwise.
+        """
+        piece = decode_piece(body)
+        self.topics.complete(piece.topics_version, piece.topics)
+        self.offsets.apply(piece.offsets)
+        for topic, queue_id, first, following in piece.queues:
+            if not is_topic_name(topic) or not 0 <= first <= following:
+                raise BodyError(f"a state with a queue {topic[:80]!r} [{first}, {following})")
+            if not self.queues.ensure((topic, queue_id), first, following):
+                raise BodyError(
+                    f"by the state {following} comes next in queue {queue_id} of {topic}, by the"
+                    " records before it another"
+                )
+        self._gathered = gather(self._gathered, piece, offset)
+        if self._gathered is not None and self._gathered.is_whole:
+            self.whole_from = Offset(self._gathered.start)

@@ -7,7 +7,7 @@ log (topics, consumer offsets, queue positions); the rest of the directory can b
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -23,14 +23,16 @@ from gantry_protocol.records import (
 )
 from gantry_protocol.types import Offset
 
-from gantry_broker.log import CommitLog, LogFailedError
+from gantry_broker.log import CommitLog, CutRefusedError, LogFailedError
+from gantry_broker.log.segments import Segment
 from gantry_broker.log.units import parse_unit
 from gantry_broker.queues import reads, state_file
 from gantry_broker.queues.dispatcher import Dispatcher
 from gantry_broker.queues.offsets import OFFSETS_TOPIC, ConsumerOffsets, decode_rows
 from gantry_broker.queues.queue_set import QueueKey, QueueSet
 from gantry_broker.queues.saving import StateSaver, Verifier
-from gantry_broker.queues.topics import TopicTable
+from gantry_broker.queues.state_records import STATE_TOPIC, decode_piece, state_records
+from gantry_broker.queues.topics import TOPICS_TOPIC, TopicTable
 
 CHECKPOINT_BYTES = 32 * 1024 * 1024  # of log between checkpoints: about a second of replay
 CHECKPOINT_INTERVAL_S = 30.0
@@ -56,10 +58,15 @@ class StoredAt(NamedTuple):
 
 
 class MessageStore:
-    """See the module. Open one with ``MessageStore.open``."""
+    """See the module. Open one with ``MessageStore.open``.
+
+    Attributes:
+        tiered: what the log no longer has can be read from the tier.
+    """
 
     def __init__(self, directory: Path, log: CommitLog) -> None:
         self.log = log
+        self.tiered = False
         self._directory = directory
         self._queues_directory = directory / "queues"
         self._state_path = directory / "derived"
@@ -95,6 +102,8 @@ class MessageStore:
                 store._saved_offset = state.offset
         if store.dispatched == log.log_start:
             store._start_over(damage)
+        for _ in store.raise_minimums(log.log_start):
+            pass  # a trim whose checkpoint never came
         store.dispatch(max(log.confirm_floor, floor))
         return store
 
@@ -119,6 +128,16 @@ class MessageStore:
     def is_master(self) -> bool:
         """Whether ``put`` may be called."""
         return self._next is not None
+
+    @property
+    def whole_from(self) -> Offset | None:
+        """Where the newest whole state in the confirmed log begins; None without one."""
+        return self._dispatcher.whole_from
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether topics, offsets and queues are all known, though the log may begin later."""
+        return self.log.log_start == 0 or self.whole_from is not None
 
     def add_listener(self, on_arrival: OnArrival) -> None:
         """Call ``on_arrival(queues)`` at the end of every dispatch that gave them records."""
@@ -200,6 +219,50 @@ class MessageStore:
         for listener in list(self._listeners):
             listener(touched)
 
+    def state_records(self) -> list[MessageRecord] | None:
+        """The whole state, to be put next; None while something about it is not confirmed.
+
+        See ``state_records``. Only a master knows it.
+        """
+        assert self._next is not None, "only a master knows what comes next"
+        topics = (TOPICS_TOPIC, 0)
+        if not self.is_whole or self._next_offset(topics) != self.max_offset(*topics):
+            return None
+        rows = []
+        for key in sorted({*self._queues.list_keys(), *self._next}):
+            if key[0] != STATE_TOPIC:
+                queue = self._queues.get(key)
+                first = 0 if queue is None else queue.first
+                rows.append((*key, first, self._next_offset(key)))
+        return state_records(self.topics.version, self.topics.all(), self.offsets.all(), rows)
+
+    def raise_minimums(self, start: Offset) -> Iterator[None]:
+        """Serve nothing from here that stands below ``start``; queue by queue, with pauses.
+
+        First this, then ``trim``: nobody may be sent to bytes that are gone.
+        """
+        for key in self._queues.list_keys():
+            queue = self._queues.get(key)
+            if queue is not None:
+                kept = reads.first_kept(queue, start)
+                if kept > queue.min_offset:
+                    self._queues.trim(key, kept)
+            yield
+
+    def trim(self, to: Offset) -> list[Segment]:
+        """Let the log begin at ``to``; see ``CommitLog.trim``.
+
+        Raises:
+            CutRefusedError: no file begins there, or the state of now could not be had any more.
+            LogFailedError: the disk failed.
+        """
+        if self.whole_from is None or to > self.whole_from:
+            raise CutRefusedError(
+                f"The log in {self.log.directory} is not trimmed to {to}: the newest whole state"
+                f" in it begins at {self.whole_from}."
+            )
+        return self.log.trim(to)
+
     def truncate(self, to: Offset) -> None:
         """Cut the log; nothing derived is affected, since only confirmed records led to it.
 
@@ -232,10 +295,18 @@ class MessageStore:
         codes: frozenset[int] | None = None,
     ) -> reads.GetResult:
         """Confirmed records of a queue from ``offset`` on; see ``reads.get``."""
-        return reads.get(self.log, self._queues.get((topic, queue_id)), offset, limits, codes)
+        queue = self._queues.get((topic, queue_id))
+        return reads.get(self.log, queue, offset, limits, codes, tiered=self.tiered)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """The first queue offset that is served; 0 without any record."""
+        """The first queue offset that is served, from the tier or from here; 0 without a record."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            return 0
+        return queue.first if self.tiered else queue.min_offset
+
+    def local_min_offset(self, topic: str, queue_id: int) -> int:
+        """The first queue offset that is served from the local log; 0 without any record."""
         queue = self._queues.get((topic, queue_id))
         return 0 if queue is None else queue.min_offset
 
@@ -337,6 +408,11 @@ class MessageStore:
         if record.topic == OFFSETS_TOPIC:
             body = data[record.body_start : record.body_start + record.body_size]
             self.offsets.foresee(decode_rows(body))
+        elif record.topic == STATE_TOPIC:
+            body = data[record.body_start : record.body_start + record.body_size]
+            piece = decode_piece(body)
+            self.offsets.foresee(piece.offsets)
+            self._next.update({row[:2]: row[3] for row in piece.queues})
 
     def _start_over(self, damage: Path | None) -> None:
         """Derive everything again from the start of the log."""
@@ -357,8 +433,9 @@ class MessageStore:
         """Take the state of now; a thread writes it, so that nobody waits for many syncs."""
         self._saver.join()
         self._queues.write_out()
+        dropped = self._queues.drop_files()
         data = state_file.encode(self._dispatcher.snapshot())
-        self._saver.begin(self._queues.take_dirty(), data)
+        self._saver.begin(self._queues.take_dirty(), data, dropped)
         self._saved_offset = self._dispatcher.offset
         self._saved_at = time.monotonic()
 

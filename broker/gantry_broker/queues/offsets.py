@@ -65,6 +65,10 @@ class ConsumerOffsets:
         merged = {**self._applied, **self._pending}
         return [(*key, offset) for key, offset in merged.items() if key[0] == group]
 
+    def all(self) -> list[OffsetRow]:
+        """All offsets, those included that are in no record yet."""
+        return [(*key, offset) for key, offset in {**self._applied, **self._pending}.items()]
+
     def take_records(self) -> tuple[list[MessageRecord], list[OffsetKey]]:
         """Records of everything that is dirty, and the keys in them; those are clean then.
 

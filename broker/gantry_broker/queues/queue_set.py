@@ -21,6 +21,7 @@ class QueueSet:
         self._directory = directory
         self._queues: dict[QueueKey, ConsumeQueue] = {}
         self._changed: set[QueueKey] = set()  # appended to since the last checkpoint
+        self._trimmed: set[QueueKey] = set()  # since the last checkpoint
 
     def restore(self, states: Iterable[QueueState]) -> Path | None:
         """Take over what a checkpoint says, unless a file is damaged: that file is returned."""
@@ -40,8 +41,13 @@ class QueueSet:
         """Throw all queues away, in memory and on the disk."""
         self._queues.clear()
         self._changed.clear()
+        self._trimmed.clear()
         if self._directory.exists():
             shutil.rmtree(self._directory)
+
+    def list_keys(self) -> list[QueueKey]:
+        """Every queue that ever had a record."""
+        return list(self._queues)
 
     def get(self, key: QueueKey) -> ConsumeQueue | None:
         """The queue, or None when it has never had a record."""
@@ -61,6 +67,29 @@ class QueueSet:
         queue.append(*entry)
         self._changed.add(key)
         return True
+
+    def ensure(self, key: QueueKey, first: int, next_offset: int) -> bool:
+        """Make a queue whose records are all in a part of the log that is not here.
+
+        Returns:
+            False when it is there and another record comes next in it.
+        """
+        queue = self._queues.get(key)
+        if queue is None:
+            queue = self._queues[key] = ConsumeQueue(self._path(key), next_offset)
+        queue.first = min(first, queue.min_offset)
+        return queue.max_offset == next_offset
+
+    def trim(self, key: QueueKey, offset: int) -> None:
+        """Serve nothing of a queue below ``offset`` from the local log any more."""
+        self._queues[key].trim(offset)
+        self._trimmed.add(key)
+
+    def drop_files(self) -> list[Path]:
+        """Give up files that hold trimmed entries only; see ``ConsumeQueue.drop_files``."""
+        dropped = [path for key in self._trimmed for path in self._queues[key].drop_files()]
+        self._trimmed.clear()
+        return dropped
 
     def write_out(self) -> None:
         """Write all buffered entries into files."""

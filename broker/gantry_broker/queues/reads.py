@@ -33,6 +33,7 @@ class GetStatus(Enum):
     OFFSET_OVERFLOW_ONE = auto()  # at the end: wait
     OFFSET_OVERFLOW_BADLY = auto()
     OFFSET_TOO_SMALL = auto()
+    OFFSET_IN_TIER = auto()  # not here any more: ask the tier
 
 
 class GetResult(msgspec.Struct, frozen=True):
@@ -41,7 +42,7 @@ class GetResult(msgspec.Struct, frozen=True):
     Attributes:
         status: how it ended.
         next_offset: where the reader goes on.
-        min_offset: first queue offset that is served.
+        min_offset: first queue offset that is served, from the tier or from here.
         max_offset: one past the last confirmed one.
         body: whole records, one after the other.
         count: how many.
@@ -68,6 +69,8 @@ def get(
     offset: int,
     limits: Limits,
     codes: frozenset[int] | None,
+    *,
+    tiered: bool = False,
 ) -> GetResult:
     """Records of ``queue`` from ``offset`` on.
 
@@ -77,14 +80,16 @@ def get(
         offset: queue offset to begin at.
         limits: how much to return.
         codes: tag codes to deliver; None delivers everything.
+        tiered: what is below the queue's minimum may be asked of the tier.
 
     Raises:
         CorruptionError: the queue's file does not fit the log.
     """
     low, high = (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
-    refusal = _position(offset, low, high)
+    first = queue.first if queue is not None and tiered else low
+    refusal = _position(offset, first, low, high)
     if refusal is not None:
-        return GetResult(*refusal, low, high)
+        return GetResult(*refusal, first, high)
     assert queue is not None
     scan_entries = max(_SCAN_ENTRIES, limits.max_count * _SCAN_PER_MESSAGE)
     entries = _entries(queue, offset, min(scan_entries, high - offset))
@@ -100,15 +105,17 @@ def get(
             total_bytes += size
         at += 1
     status = GetStatus.FOUND if parts else GetStatus.NO_MATCHED_MESSAGE
-    return GetResult(status, at, low, high, b"".join(parts), len(parts))
+    return GetResult(status, at, first, high, b"".join(parts), len(parts))
 
 
-def _position(offset: int, low: int, high: int) -> tuple[GetStatus, int] | None:
+def _position(offset: int, first: int, low: int, high: int) -> tuple[GetStatus, int] | None:
     """Status and correction for an offset that has no record; the order is upstream's."""
     if high == 0:
         return GetStatus.NO_MESSAGE_IN_QUEUE, 0
+    if offset < first:
+        return GetStatus.OFFSET_TOO_SMALL, first
     if offset < low:
-        return GetStatus.OFFSET_TOO_SMALL, low
+        return GetStatus.OFFSET_IN_TIER, offset
     if offset == high:
         return GetStatus.OFFSET_OVERFLOW_ONE, offset
     if offset > high:
@@ -135,6 +142,24 @@ def offset_at_time(log: CommitLog, queue: ConsumeQueue, timestamp: int, *, upper
         else:
             low = middle + 1
     return max(low - 1, queue.min_offset) if upper else low
+
+
+def first_kept(queue: ConsumeQueue, log_start: Offset) -> int:
+    """The first queue offset from the minimum on whose record stands at or above ``log_start``.
+
+    Raises:
+        CorruptionError: the queue's file is shorter than it was.
+    """
+    low, high = queue.min_offset, queue.max_offset
+    if low == high or physical_offset(queue, low) >= log_start:
+        return low
+    while low < high:
+        middle = (low + high) // 2
+        if physical_offset(queue, middle) < log_start:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 def store_time(log: CommitLog, queue: ConsumeQueue, offset: int) -> int:

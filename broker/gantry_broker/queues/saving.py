@@ -38,15 +38,17 @@ class StateSaver:
         """Whether a checkpoint is being written."""
         return self._thread is not None and self._thread.is_alive()
 
-    def begin(self, files: set[Path], data: bytes) -> None:
-        """Sync ``files``, then replace the checkpoint by ``data``; the one before has ended.
+    def begin(self, files: set[Path], data: bytes, dropped: list[Path]) -> None:
+        """Sync ``files``, replace the checkpoint by ``data``, then delete what it does not name.
+
+        The one before has ended.
 
         Raises:
             OSError: the one before failed.
         """
         self.join()
         self._thread = threading.Thread(
-            target=self._save, args=(files, data), name="store-saver", daemon=True
+            target=self._save, args=(files, data, dropped), name="store-saver", daemon=True
         )
         self._thread.start()
 
@@ -62,10 +64,12 @@ class StateSaver:
         if self._failure is not None:
             raise self._failure
 
-    def _save(self, files: set[Path], data: bytes) -> None:
+    def _save(self, files: set[Path], data: bytes, dropped: list[Path]) -> None:
         try:
             sync_files(self._root, files)
             state_file.save(self._path, data)
+            for path in dropped:
+                path.unlink(missing_ok=True)
         except OSError as error:
             self._failure = error
 

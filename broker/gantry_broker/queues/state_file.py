@@ -18,6 +18,7 @@ from gantry_protocol.types import Offset
 
 from gantry_broker.queues.consume_queue import QueueState
 from gantry_broker.queues.offsets import OffsetRow
+from gantry_broker.queues.state_records import Gathered
 
 _HEAD = struct.Struct(">4sII")  # magic, version, CRC-32C of the rest
 _MAGIC = b"GQST"
@@ -34,6 +35,8 @@ class DerivedState(msgspec.Struct, frozen=True):
         topics_version: of the topic table.
         topics: the topic table.
         consumer_offsets: the consumer offsets.
+        whole_from: where the newest whole state in the log begins; None before the first.
+        gathered: pieces of a state that may become whole.
     """
 
     offset: Offset
@@ -42,6 +45,8 @@ class DerivedState(msgspec.Struct, frozen=True):
     topics_version: int = 0
     topics: list[TopicConfig] = []
     consumer_offsets: list[OffsetRow] = []
+    whole_from: Offset | None = None
+    gathered: Gathered | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -80,13 +80,31 @@ class TopicTable:
         return list(self._topics.values())
 
     def apply(self, change: TopicChange) -> list[str]:
-        """Take a confirmed change in; returns the names of topics that vanished by it."""
+        """Take a confirmed change in; returns the names of topics that vanished by it.
+
+        They are named also where this table never had them, since the log began later here.
+        """
         if change.version <= self.version:
             return []
         self.version = change.version
         for topic in change.put:
             self._topics[topic.topic_name] = topic
-        return [name for name in change.removed if self._topics.pop(name, None) is not None]
+        for name in change.removed:
+            self._topics.pop(name, None)
+        return change.removed
+
+    def complete(self, version: int, topics: list[TopicConfig]) -> None:
+        """Take in topics of a whole table; nothing new for one that saw every change.
+
+        Args:
+            version: of that table; an older one says nothing.
+            topics: some or all of its topics.
+        """
+        if version < self.version:
+            return
+        self.version = version
+        for topic in topics:
+            self._topics[topic.topic_name] = topic
 
     def difference(self, version: int, wanted: list[TopicConfig]) -> TopicChange | None:
         """The change that makes this table ``wanted``; None when the version is not newer."""

@@ -131,10 +131,13 @@ class ReplicaCore:
             case ev.LinkOpened() | ev.LinkClosed():
                 return self._link_event(event)
             case _:
-                return self._master_event(event)
+                return self._other_event(event)
 
-    def _master_event(self, event: ev.Event) -> list[fx.Effect]:
+    def _other_event(self, event: ev.Event) -> list[fx.Effect]:
         match event:
+            case ev.LogTrimmed(start=start):
+                self.log.trimmed(start)
+                return []
             case ev.DrainRequested():
                 return self._begin_drain()
             case ev.ProposalFinished():

@@ -53,6 +53,12 @@ class LogRefused(msgspec.Struct, frozen=True):
     reason: str
 
 
+class LogTrimmed(msgspec.Struct, frozen=True):
+    """The log begins at ``start`` now; what was below is in the tier."""
+
+    start: Offset
+
+
 class LogFlushed(msgspec.Struct, frozen=True):
     """Everything below ``flushed`` is on the disk.
 
@@ -120,6 +126,7 @@ Event = (
     | Received
     | LogAppended
     | LogRefused
+    | LogTrimmed
     | LogFlushed
     | LogCut
     | StateSaved

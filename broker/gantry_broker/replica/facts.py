@@ -87,6 +87,11 @@ class LogFacts:
             self.flushed = min(self.flushed, point)
             self.lineage = self.lineage.cut(point)
 
+    def trimmed(self, start: Offset) -> None:
+        """The log now starts at ``start``; the lineage still tells who wrote what was below."""
+        assert self.log_start <= start <= self.confirm, f"trimmed to {start} above {self.confirm}"
+        self.log_start = start
+
     def begin_epoch(self, entry: EpochEntry) -> None:
         """``entry`` becomes the newest line; nothing is written under it before it is saved."""
         self.lineage = self.lineage.with_epoch(entry)
