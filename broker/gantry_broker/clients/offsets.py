@@ -17,10 +17,13 @@ from gantry_protocol.headers.codec import from_ext
 from gantry_protocol.process import log
 from gantry_protocol.remoting.connection import Connection
 
+from gantry_broker.clients.tier_pulls import TierReads
 from gantry_broker.clients.topic_rules import unknown_topic
 from gantry_broker.clients.view import GroupView, SendOutcome
 from gantry_broker.queues import MessageStore
 from gantry_broker.queues.offsets import OffsetKey
+from gantry_broker.tier.locate import Queue
+from gantry_broker.tier.reading import Local
 
 WRITE_INTERVAL_S = 0.1
 # A new group starts at 0, whatever it asked for, while the first message is this close to the end;
@@ -102,9 +105,12 @@ class OffsetWriter:
 class Positions:
     """Serves 14, 15 and 29 to 33."""
 
-    def __init__(self, view: GroupView, writer: OffsetWriter) -> None:
+    def __init__(
+        self, view: GroupView, writer: OffsetWriter, tier: TierReads | None = None
+    ) -> None:
         self._view = view
         self._writer = writer
+        self._tier = tier
 
     @property
     def _store(self) -> MessageStore:
@@ -126,7 +132,7 @@ class Positions:
         config = self._store.topics.lookup(topic)
         if config is None or not 0 <= queue_id < config.read_queue_nums:
             return None
-        if self._store.min_offset(topic, queue_id) != 0:
+        if self._store.local_min_offset(topic, queue_id) != 0:
             return None
         behind_bytes = self._store.bytes_behind(topic, queue_id, 0)
         return 0 if behind_bytes is None or behind_bytes <= _YOUNG_QUEUE_BYTES else None
@@ -158,7 +164,18 @@ class Positions:
             header.timestamp,
             upper=header.boundary_type.upper() == "UPPER",
         )
+        found = self._earlier(header.topic, header.queue_id, header.timestamp, found)
         return reply(request, ext={"offset": str(found)})
+
+    def _earlier(self, topic: str, queue_id: int, timestamp: int, found: int) -> int:
+        """``found`` in the local log, or a run of the tier that may have an earlier one."""
+        first = self._store.min_offset(topic, queue_id)
+        low = self._store.local_min_offset(topic, queue_id)
+        if self._tier is None or first == low or found > low:
+            return found
+        local = Local(self._store.log.log_start, low)
+        earlier = self._tier.since(Queue(topic, queue_id), timestamp, local)
+        return found if earlier is None else max(first, min(found, earlier))
 
     def maximum(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
         """30: confirmed, whatever ``committed`` says; nothing else is ever shown to clients."""

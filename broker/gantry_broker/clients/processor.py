@@ -24,6 +24,7 @@ from gantry_broker.clients.pull import Puller
 from gantry_broker.clients.send import Sender
 from gantry_broker.clients.sessions import Sessions
 from gantry_broker.clients.statistics import Statistics
+from gantry_broker.clients.tier_pulls import TierPulls, TierReads
 from gantry_broker.clients.view import GroupView, Refusal
 
 EXPIRY_SCAN_S = 10.0  # upstream's
@@ -37,15 +38,21 @@ class ClientProcessor:
     Args:
         view: the group; it is the master, and its store has taken mastership.
         clock: seconds since 1970, for messages that bring no id.
+        tier: has what the local log no longer has; None without one.
     """
 
-    def __init__(self, view: GroupView, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        view: GroupView,
+        clock: Callable[[], float] = time.time,
+        tier: TierReads | None = None,
+    ) -> None:
         self._view = view
         self._creation = TopicCreation(view)
         self._sessions = Sessions(self._group_appeared)
         self._writer = OffsetWriter(view)
-        positions = Positions(view, self._writer)
-        self._puller = Puller(view, self._sessions, positions.commit)
+        positions = Positions(view, self._writer, tier)
+        self._puller = Puller(view, self._sessions, positions.commit, tier)
         sender = Sender(view, self._creation, clock)
         members = Membership(view, self._sessions, QueueLocks())
         statistics = Statistics(view, self._sessions, self._creation)
@@ -85,6 +92,11 @@ class ClientProcessor:
     def parked_pulls(self) -> int:
         """How many pulls wait for a record."""
         return len(self._puller.parking)
+
+    @property
+    def tier_pulls(self) -> TierPulls:
+        """Pulls that wait for the tier."""
+        return self._puller.tier_pulls
 
     def connection_closed(self, conn: Connection) -> None:
         """Forget a connection: its sessions and its parked pulls."""

@@ -19,6 +19,7 @@ from gantry_protocol.remoting.connection import Connection
 from gantry_broker.clients import subscription as subscriptions
 from gantry_broker.clients.parking import ParkedPull, Parking
 from gantry_broker.clients.sessions import Sessions
+from gantry_broker.clients.tier_pulls import TierPulls, TierReads
 from gantry_broker.clients.topic_rules import unknown_topic
 from gantry_broker.clients.view import GroupView, Refusal
 from gantry_broker.queues import GetResult, GetStatus, Limits
@@ -39,6 +40,7 @@ _CODES = {
     GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
     GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
     GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_IN_TIER: ResponseCode.PULL_RETRY_IMMEDIATELY,
 }
 
 
@@ -49,19 +51,24 @@ class Puller:
         view: the group.
         sessions: who subscribed to what.
         commit: remembers a group's position: group, topic, queue id, offset.
+        tier: has what the local log no longer has; None without one.
     """
 
-    def __init__(self, view: GroupView, sessions: Sessions, commit: Commit) -> None:
+    def __init__(
+        self, view: GroupView, sessions: Sessions, commit: Commit, tier: TierReads | None = None
+    ) -> None:
         self._view = view
         self._commit = commit
         self._sessions = sessions
         self.parking = Parking(self._serve_parked)
+        self.tier_pulls = TierPulls(tier, view.store, _answer)
         view.store.add_listener(self.parking.arrived)
 
     def close(self) -> None:
         """Send parked pulls back to ask again, and listen no more."""
         self._view.store.remove_listener(self.parking.arrived)
         self.parking.release()
+        self.tier_pulls.release()
         self.parking.close()
 
     def pull(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
@@ -86,6 +93,8 @@ class Puller:
             codes=subscriptions.wanted_codes(found),
         )
         result = self._get(pull)
+        if result.status is GetStatus.OFFSET_IN_TIER:
+            return self.tier_pulls.ask(pull, result, _MAX_BYTES)
         wait_s = header.suspend_timeout_ms / 1000
         may_wait = header.sys_flag & _MAY_SUSPEND and wait_s > 0 and not self.parking.is_full
         if _is_nothing_yet(pull, result) and may_wait and not request.is_oneway:
@@ -193,7 +202,12 @@ def _refuse(
     return reply(request, refusal.code, refusal.remark, ext)
 
 
-def _answer(pull: ParkedPull, result: GetResult) -> RemotingCommand:
+def _answer(
+    pull: ParkedPull,
+    result: GetResult,
+    code: ResponseCode | None = None,
+    remark: str | None = None,
+) -> RemotingCommand:
     """All four numbers on every answer: Java unboxes them."""
     ext = {
         "nextBeginOffset": str(result.next_offset),
@@ -203,7 +217,8 @@ def _answer(pull: ParkedPull, result: GetResult) -> RemotingCommand:
         "topicSysFlag": "0",
         "groupSysFlag": "0",
     }
-    code, remark = _CODES[result.status], result.status.name
-    if _is_nothing_yet(pull, result):
-        code = ResponseCode.PULL_NOT_FOUND
-    return reply(pull.request, code, remark, ext, result.body)
+    if code is None:
+        code = _CODES[result.status]
+        if _is_nothing_yet(pull, result):
+            code = ResponseCode.PULL_NOT_FOUND
+    return reply(pull.request, code, remark or result.status.name, ext, result.body)

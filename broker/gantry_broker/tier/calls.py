@@ -7,21 +7,28 @@ between which clients are served; packs are made of it in a thread, since that t
 """
 
 import asyncio
+from collections import Counter
 from time import time
 
 import google_crc32c
 from gantry_protocol.errors import CorruptionError, RecordError
 from gantry_protocol.tier.damage import TierObjectError
-from gantry_protocol.tier.keys import CLASS_FOR_EVER, ManKey, PackKey, Shard, parse_key
-from gantry_protocol.tier.manifests import MAX_OBJECT_BYTES, Version, decode_version
+from gantry_protocol.tier.keys import CLASS_FOR_EVER, ManKey, PackKey, Shard
 from gantry_protocol.tier.packs import BuiltPack, encode_pack
 from gantry_protocol.types import Offset
 
 from gantry_broker.log.commit_log import CommitLog
 from gantry_broker.tier import effects as fx
 from gantry_broker.tier import events as ev
-from gantry_broker.tier.stores.contract import DATA_TIMEOUT_S, Created, Store, StoreError
+from gantry_broker.tier.stores.contract import (
+    DATA_TIMEOUT_S,
+    Created,
+    Creation,
+    Store,
+    StoreError,
+)
 from gantry_broker.tier.stores.owner import own_prefix
+from gantry_broker.tier.stores.versions import list_later, read_later, read_version
 
 READ_BYTES = 256 * 1024  # of the log at once; a pack is cut from many reads
 
@@ -34,6 +41,9 @@ class Calls:
         place: the group's place in it.
         group: the group's name, for whoever reads the prefix.
         log: the local commit log.
+
+    Attributes:
+        failures: calls that failed, by the kind of failure; there are about ten kinds.
     """
 
     def __init__(self, store: Store, place: Shard, group: str, log: CommitLog) -> None:
@@ -42,14 +52,17 @@ class Calls:
         self._place = place
         self._group = group
         self._log = log
+        self.failures: Counter[str] = Counter()
 
     async def run(self, call: fx.Call) -> ev.Result:
         """Carry out one call; never raises but when it is cancelled."""
         try:
             return await self._run(call)
         except (TierObjectError, CorruptionError, RecordError) as error:
+            self.failures[type(error).__name__] += 1
             return ev.CallRefused(call.ticket, str(error))
         except (StoreError, OSError, ValueError) as error:
+            self.failures[type(error).__name__] += 1
             return ev.CallFailed(call.ticket, str(error) or type(error).__name__)
 
     async def _run(self, call: fx.Call) -> ev.Result:
@@ -59,46 +72,23 @@ class Calls:
                 await own_prefix(store, place, self._group, int(time() * 1000))
                 return ev.MetaChecked(ticket)
             case fx.ReadVersions(after=after, limit=limit):
-                return ev.VersionsRead(ticket, await self._versions(after, limit))
+                return ev.VersionsRead(ticket, await read_later(store, place, after, limit))
             case fx.CreateVersion(v=v, data=data):
                 made = await store.create(place.key(ManKey(v)), data)
-                return ev.Created(ticket) if isinstance(made, Created) else ev.Maybe(ticket)
+                return _ended(ticket, made)
             case fx.ReadVersion(v=v):
-                return ev.VersionRead(ticket, await self._version(v))
+                return ev.VersionRead(ticket, await read_version(store, place, v))
             case fx.ListAfter(v=v):
-                return ev.Listed(ticket, bool(await self._later(v, 1)))
+                return ev.Listed(ticket, bool(await list_later(store, place, v, 1)))
             case fx.CutPack():
                 return ev.PackCut(ticket, await self._cut(call))
             case fx.StorePack(key=key, data=data):
                 made = await store.create(place.key(key), data, timeout_s=DATA_TIMEOUT_S)
-                return ev.Created(ticket) if isinstance(made, Created) else ev.Maybe(ticket)
+                return _ended(ticket, made)
             case fx.FindPack():
                 return ev.PackFound(ticket, await self._is_there(call))
             case fx.ReadTail(at=at, size=size):
                 return ev.TailRead(ticket, self._sum(at, size))
-
-    # ---- the chain
-
-    async def _later(self, after: int, limit: int) -> list[int]:
-        """Numbers of the versions after ``after``, by rising number."""
-        prefix = self._place.key("man/")
-        last = self._place.key(ManKey(after)) if after else None
-        found = await self._store.list_keys(prefix, after=last, limit=limit)
-        keys = [parse_key(self._place, one.key) for one in found]
-        return [key.v for key in keys if isinstance(key, ManKey)]
-
-    async def _versions(self, after: int, limit: int) -> tuple[Version, ...]:
-        versions = []
-        for v in await self._later(after, limit):
-            version = await self._version(v)
-            if version is None:
-                raise StoreError(f"{self._place.key(ManKey(v))} was listed and cannot be read")
-            versions.append(version)
-        return tuple(versions)
-
-    async def _version(self, v: int) -> Version | None:
-        data = await self._store.get(self._place.key(ManKey(v)), max_bytes=MAX_OBJECT_BYTES)
-        return None if data is None else decode_version(data, self._place, v)
 
     # ---- packs and the log
 
@@ -124,3 +114,7 @@ class Calls:
     def _sum(self, at: Offset, size: int) -> str:
         data = self._log.read(at, size)
         return f"{google_crc32c.value(data):08x}"
+
+
+def _ended(ticket: int, made: Creation) -> ev.Result:
+    return ev.Created(ticket) if isinstance(made, Created) else ev.Maybe(ticket, made.reason)

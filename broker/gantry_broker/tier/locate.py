@@ -29,12 +29,14 @@ class RunPlace(msgspec.Struct, frozen=True):
         count: records.
         pack: key of the pack.
         run: index of the run in the pack's footer.
+        max_ts: largest store timestamp in it, ms.
     """
 
     first: int
     count: int
     pack: str
     run: int
+    max_ts: int = 0
 
     @property
     def after(self) -> int:
@@ -62,10 +64,15 @@ class Beyond(msgspec.Struct, frozen=True):
 
 
 class RunIndex:
-    """Runs by queue. One entry per run of a live pack; the chain bounds how many packs live."""
+    """Runs by queue. One entry per run of a live pack; the chain bounds how many packs live.
+
+    Attributes:
+        size: how many runs it holds.
+    """
 
     def __init__(self) -> None:
         """An index of no packs."""
+        self.size = 0
         self._runs: dict[Queue, list[RunPlace]] = {}
 
     def add(self, queue: Queue, place: RunPlace) -> None:
@@ -73,14 +80,17 @@ class RunIndex:
         assert place.count > 0, "a run holds at least one record"
         runs = self._runs.setdefault(queue, [])
         if runs and place.first < runs[-1].after:
+            self.size -= len(runs)
             runs.clear()
         runs.append(place)
+        self.size += 1
 
     def drop_packs(self, keys: Iterable[str]) -> None:
         """Forget packs that the chain has dropped."""
         gone = frozenset(keys)
         for queue in list(self._runs):
             kept = [place for place in self._runs[queue] if place.pack not in gone]
+            self.size -= len(self._runs[queue]) - len(kept)
             if kept:
                 self._runs[queue] = kept
             else:
@@ -90,6 +100,16 @@ class RunIndex:
         """The smallest offset of the queue in the tier; None when there is none of it."""
         runs = self._runs.get(queue)
         return runs[0].first if runs else None
+
+    def since(self, queue: Queue, timestamp: int) -> int | None:
+        """The first offset of the first run with a record stored at ``timestamp`` (ms) or later.
+
+        At or before the one that was looked for; None when all of the queue here is older.
+        """
+        for place in self._runs.get(queue, ()):
+            if place.max_ts >= timestamp:
+                return place.first
+        return None
 
     def locate(self, queue: Queue, offset: int) -> Found | Gone | Beyond | None:
         """Where ``offset`` of ``queue`` is; None when the tier holds nothing of this queue."""

@@ -9,7 +9,7 @@ group. Nothing of the group ever waits for the store.
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import SystemRandom
 from time import time
 from typing import Protocol
@@ -82,6 +82,7 @@ class Uploader:
         """Nothing happens before a promotion."""
         self.role = role
         self.head: Head | None = None
+        self.commits = 0
         self._calls = calls
         self._local = local
         self._observer = observer
@@ -99,6 +100,11 @@ class Uploader:
     def status(self) -> Status:
         """For people."""
         return self.role.status
+
+    @property
+    def failures(self) -> Mapping[str, int]:
+        """Calls that failed, by the kind of failure."""
+        return self._calls.failures
 
     # ---- what happens
 
@@ -162,6 +168,7 @@ class Uploader:
                 self._arm(at_ms)
             case fx.Committed(head=head):
                 self.head = head
+                self.commits += 1
                 self._observer.tier_committed(head)
             case fx.FencedBy(own=own, by=by):
                 _log.warning("fenced", own=own, by=by or "a later version")

@@ -5,6 +5,8 @@ else is named with object and byte, and nothing of it is used. A footer is mostl
 it is longer than what is asked for first.
 """
 
+import asyncio
+
 import google_crc32c
 from gantry_protocol.tier.damage import DamagedObject, MissingObject, TruncatedObject
 from gantry_protocol.tier.footer import (
@@ -37,7 +39,7 @@ async def read_footer(
     trailer = read_trailer(tail, entry.size, name)
     if trailer.start < start:
         tail = await _range(store, name, trailer.start, start - trailer.start, timeout_s) + tail
-    return decode_footer(tail, entry.size, place, key)
+    return await asyncio.to_thread(decode_footer, tail, entry.size, place, key)
 
 
 async def read_run(

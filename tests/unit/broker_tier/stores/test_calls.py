@@ -128,7 +128,7 @@ async def test_metrics(hang: threading.Event) -> None:
         await calls.run("Asking", hang.wait, SOON_S)
     samples = {
         sample.name: sample.value
-        for family in StoreCollector(calls.stats).collect()
+        for family in StoreCollector(lambda: {"read": calls.stats}).collect()
         for sample in family.samples
     }
     assert samples == {
