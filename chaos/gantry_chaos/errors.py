@@ -45,3 +45,9 @@ class JournalInUseError(GantryError):
 
 class HistoryError(CorruptionError):
     """A history that is not what a recorder writes."""
+
+
+class InterruptedRunError(GantryError):
+    """A run that somebody ended before its time line."""
+
+    exit_code = EXIT_TEMPORARY

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gantry_protocol.errors import GantryError
 from gantry_protocol.process.files import atomic_write, make_directory
 
+from gantry_chaos.errors import JournalInUseError
 from gantry_chaos.history.lines import FaultMark
 from gantry_chaos.manifests.reader import read
 from gantry_chaos.plan import engine
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
     from gantry_chaos.plan.timeline import Timeline
     from gantry_chaos.report.page import Page
 
-JOURNAL = "faults.journal"
+SUFFIX = ".journal"
+JOURNAL = f"faults{SUFFIX}"
 REPORT = "report.html"
 VERDICT = "verdict.txt"
 
@@ -74,16 +77,23 @@ def play(
 
 
 def heal(folder: Path, executor: Executor) -> list[str]:
-    """Undo what a killed run left behind; the names of its faults.
+    """Undo what killed runs left behind, in a folder and below it; the names of their faults.
 
     Raises:
-        JournalInUseError: the run is still alive.
-        InjectionError: some faults could not be undone.
+        JournalInUseError: a run is still alive; all others are healed.
+        InjectionError: some faults could not be undone; all others are healed.
     """
-    if not (folder / JOURNAL).exists():
-        return []
-    with Journal(folder / JOURNAL, "") as journal:
-        return engine.heal(journal, executor)
+    healed: list[str] = []
+    failed: list[GantryError] = []
+    for path in sorted(folder.rglob(f"*{SUFFIX}")):
+        try:
+            with Journal(path, "") as journal:
+                healed += engine.heal(journal, executor)
+        except GantryError as error:
+            failed.append(error)
+    for one in sorted(failed, key=lambda one: isinstance(one, JournalInUseError)):
+        raise one
+    return healed
 
 
 def marks(faults: Sequence[Band]) -> list[FaultMark]:

@@ -104,7 +104,11 @@ def outages(
 
 
 def check(
-    found: Sequence[Outage], *, limit_ms: float | None = None, floor: float = SUCCESS_FLOOR
+    found: Sequence[Outage],
+    *,
+    limit_ms: float | None = None,
+    floor: float = SUCCESS_FLOOR,
+    name: str = NAME,
 ) -> Verdict:
     """Whether clients were served before each fault, and again after it, and soon enough.
 
@@ -112,6 +116,7 @@ def check(
         found: what the faults cost.
         limit_ms: for the gap of the worst client; None: it is only told.
         floor: the share of requests before a fault that must have succeeded.
+        name: of the verdict.
     """
     violations: list[str] = []
     for one in found:
@@ -135,7 +140,7 @@ def check(
         "medianGapMs": round(median(medians), 1) if medians else None,
         "limitMs": limit_ms,
     }
-    return verdict(NAME, figures, violations)
+    return verdict(name, figures, violations)
 
 
 def _acks(ours: Sequence[Operation]) -> dict[str, list[int]]:

@@ -62,6 +62,15 @@ def encode(observations: Iterable[Observation]) -> bytes:
     return b"".join(_ENCODER.encode(one) + b"\n" for one in observations)
 
 
+def decode(text: str | bytes) -> Observation:
+    """One line.
+
+    Raises:
+        msgspec.DecodeError: it is no observation.
+    """
+    return _DECODER.decode(text)
+
+
 def read(path: Path) -> Iterator[Observation]:
     """All observations of a file; a last line without its end is left out.
 

@@ -105,3 +105,24 @@ def metadata_read(
         Request(client, "read", None, group, called_ms),
         Response(client, "read", "SUCCESS", value, group, returned_ms, took_ms),
     )
+
+
+def metadata_unread(client: str, group: str, called_ms: int, returned_ms: int) -> tuple[Line, Line]:
+    """A read that nobody answered."""
+    took_ms = returned_ms - called_ms
+    return (
+        Request(client, "read", None, group, called_ms),
+        Response(client, "read", "UNKNOWN", None, group, returned_ms, took_ms),
+    )
+
+
+def commit(
+    client: str, topic: str, number: int, called_ms: int, returned_ms: int, *, answered: bool
+) -> tuple[Line, Line]:
+    """A change of a topic that controllers committed, or that nobody answered."""
+    outcome: Outcome = "SUCCESS" if answered else "UNKNOWN"
+    took_ms = returned_ms - called_ms
+    return (
+        Request(client, "commit", str(number), topic, called_ms),
+        Response(client, "commit", outcome, str(number), topic, returned_ms, took_ms),
+    )

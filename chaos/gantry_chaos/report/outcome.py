@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from gantry_chaos.checkers import availability, queue, register
+from gantry_chaos.checkers import availability, mastership, queue, register
 from gantry_chaos.history.operations import Window, history
 from gantry_chaos.report.page import Page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from gantry_chaos.checkers.availability import Outage
+    from gantry_chaos.checkers.mastership import Expectation
     from gantry_chaos.checkers.verdicts import Verdict
     from gantry_chaos.history.lines import Line
     from gantry_chaos.history.observations import Observation
     from gantry_chaos.plan.engine import Band
 
+COMMIT = "commit"  # the operation of those who change metadata
 OPENCHAOS_QUEUE_KEYS = (
     "enqueueInvokeCount",
     "enqueueSuccessCount",
@@ -45,6 +48,7 @@ def judge(
     drained: bool,
     limit_ms: float | None = None,
     metadata: bool = True,
+    expected: Expectation | None = None,
     more: Sequence[Verdict] = (),
 ) -> Page:
     """Check a run and put its page together.
@@ -58,6 +62,7 @@ def judge(
         drained: consumers have read to the end.
         limit_ms: for the worst write gap; None: it is only told.
         metadata: the history has reads of the controllers' metadata, which are checked.
+        expected: whether the mastership has to move or to stay; None: it may do either.
         more: verdicts of other checkers, the tier's for example.
 
     Raises:
@@ -69,12 +74,17 @@ def judge(
         for one in sorted(faults, key=lambda one: one.start_s)
     )
     cost = availability.outages(found.operations, windows)
+    commits: list[Outage] = []
+    if any(one.op == COMMIT for one in found.operations):
+        commits = availability.outages(found.operations, windows, op=COMMIT)
     verdicts = [queue.check(found.operations, drained=drained)]
     if metadata:
         verdicts.append(register.check(found.operations))
     verdicts += [
         register.check_roles(observations),
         availability.check(cost, limit_ms=limit_ms),
+        *([availability.check(commits, name="commits")] if commits else []),
+        *([mastership.check(observations, windows, expected)] if expected else []),
         *more,
     ]
     return Page(
@@ -85,6 +95,7 @@ def judge(
         observations=tuple(observations),
         verdicts=tuple(verdicts),
         outages=tuple(cost),
+        commits=tuple(commits),
     )
 
 
@@ -95,10 +106,15 @@ def told(page: Page) -> list[str]:
         figures = ", ".join(f"{name}={value}" for name, value in one.figures.items())
         lines.append(f"  {one.checker} {_word(one.passed)}: {figures}")
         lines += [f"    {sentence}" for sentence in one.violations]
+    if page.trouble:
+        lines.append(f"  {page.trouble}")
     costs = {one.fault: one for one in page.outages}
+    commits = {one.fault: one.worst_ms for one in page.commits}
     for fault in page.faults:
         gap_ms = costs[fault.fault].worst_ms if fault.fault in costs else None
         gap = "writes never resumed" if gap_ms is None else f"write gap {gap_ms:.0f} ms"
+        if (commit_ms := commits.get(fault.fault)) is not None:
+            gap += f", commit gap {commit_ms:.0f} ms"
         struck = ", ".join(fault.targets)
         lines.append(f"  {fault.fault} on {struck}: {gap}; {fault.invalid or 'it bit'}")
     return lines

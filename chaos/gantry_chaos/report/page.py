@@ -1,4 +1,4 @@
-"""One self-contained HTML page about one run: verdicts, faults, the time line. Pure.
+"""One self-contained HTML page about one run or several: verdicts, faults, time lines. Pure.
 
 The rule protected here: the page needs nothing but itself (no script, no font, no request), and
 nothing in a history can become markup.
@@ -15,7 +15,7 @@ from gantry_chaos.report import series
 from gantry_chaos.report.svg import Axis, Band, Picture
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from gantry_chaos.checkers.availability import Outage
     from gantry_chaos.checkers.verdicts import Verdict
@@ -51,6 +51,7 @@ svg{display:block;min-width:900px;width:100%;font:11px system-ui,sans-serif}
 .c5{stroke:#64748b}
 .name{stroke:none}.name.c0{fill:#2563eb}.name.c1{fill:#d97706}.name.c2{fill:#059669}
 .name.c3{fill:#db2777}.name.c4{fill:#7c3aed}.name.c5{fill:#64748b}
+section{border-top:2px solid var(--line);margin-top:40px;padding-top:8px}a{color:var(--blue)}
 """
 LEGEND = (
     "Dots are sends: green acknowledged, blue unknown, red refused; lines: the median (dark) and "
@@ -66,6 +67,8 @@ class Page(msgspec.Struct, frozen=True):
         facts: seed, version, cluster and the like, in order.
         faults: as they were, with times in seconds on the clock of the history.
         op: the operation that is drawn.
+        commits: what each fault cost those who commit metadata; empty: nobody did.
+        trouble: why the scenario could not be played to its end; empty: it was.
     """
 
     title: str
@@ -76,34 +79,95 @@ class Page(msgspec.Struct, frozen=True):
     verdicts: tuple[Verdict, ...]
     outages: tuple[Outage, ...]
     op: str = "enqueue"
+    commits: tuple[Outage, ...] = ()
+    trouble: str = ""
 
     @property
     def passed(self) -> bool:
         """Every checker passed, there was at least one, and every fault bit."""
-        return (
-            bool(self.verdicts)
-            and all(one.passed for one in self.verdicts)
-            and not any(fault.invalid for fault in self.faults)
-        )
+        return bool(self.verdicts) and not self.broken and not self.unproved
+
+    @property
+    def broken(self) -> bool:
+        """A checker found something."""
+        return not all(one.passed for one in self.verdicts)
+
+    @property
+    def unproved(self) -> bool:
+        """It was not played to its end, struck nobody, or a fault did not bite."""
+        return bool(self.trouble) or not self.faults or any(fault.invalid for fault in self.faults)
 
 
 def render(page: Page) -> str:
-    """The page."""
-    axis = _axis(page)
+    """The page of one run."""
     summary = _result(page.passed, "passed", "failed")
-    facts = " · ".join(f"{name} {text}" for name, text in page.facts.items())
+    return _document(page.title, f"<h1>{escape(page.title)}: {summary}</h1>{_section(page)}")
+
+
+def render_all(title: str, facts: Mapping[str, str], pages: Sequence[Page]) -> str:
+    """The page of several runs: a table of all, then each of them."""
+    passed = bool(pages) and all(page.passed for page in pages)
+    rows = [
+        [
+            f'<a href="#run{number}">{escape(page.title)}</a>',
+            _result(page.passed, "passed", "failed"),
+            str(len(page.faults)),
+            _worst(page.outages),
+            _worst(page.commits),
+            escape(page.trouble) or _complaints(page),
+        ]
+        for number, page in enumerate(pages)
+    ]
+    heads = ("Scenario", "Verdict", "Faults", "Write gap, worst", "Commit gap, worst", "Why not")
+    sections = [
+        f'<section id="run{number}"><h1>{escape(page.title)}: '
+        f"{_result(page.passed, 'passed', 'failed')}</h1>{_section(page)}</section>"
+        for number, page in enumerate(pages)
+    ]
+    return _document(
+        title,
+        f"<h1>{escape(title)}: {_result(passed, 'passed', 'failed')}</h1>"
+        f'<p class="meta">{_facts(facts)}</p>{_table(heads, rows)}{"".join(sections)}',
+    )
+
+
+def _document(title: str, body: str) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(page.title)}</title><style>{STYLE}</style></head><body>"
-        f"<h1>{escape(page.title)}: {summary}</h1>"
-        f'<p class="meta">{escape(facts)}</p>'
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>{body}"
+        "</body></html>\n"
+    )
+
+
+def _section(page: Page) -> str:
+    axis = _axis(page)
+    trouble = f'<p class="fail">{escape(page.trouble)}</p>' if page.trouble else ""
+    return (
+        f'<p class="meta">{_facts(page.facts)}</p>{trouble}'
         f"<h2>Verdicts</h2>{_verdicts(page.verdicts)}"
         f"<h2>Faults</h2>{_faults(page, axis)}"
         f"<h2>Time line</h2><figure>{_picture(page, axis)}</figure>"
         f'<p class="meta">{escape(LEGEND)}</p>'
-        "</body></html>\n"
     )
+
+
+def _facts(facts: Mapping[str, str]) -> str:
+    return escape(" · ".join(f"{name} {text}" for name, text in facts.items()))
+
+
+def _complaints(page: Page) -> str:
+    """Which checkers failed, and which faults are not proved."""
+    found = [one.checker for one in page.verdicts if not one.passed]
+    found += [f"{fault.fault} is not proved" for fault in page.faults if fault.invalid]
+    return escape(", ".join(found)) or "–"
+
+
+def _worst(outages: Sequence[Outage]) -> str:
+    if not outages:
+        return "–"
+    known = [one.worst_ms for one in outages if one.worst_ms is not None]
+    return _ms(max(known)) if len(known) == len(outages) else "never resumed"
 
 
 def _axis(page: Page) -> Axis:
@@ -160,9 +224,11 @@ def _violations(one: Verdict) -> str:
 
 def _faults(page: Page, axis: Axis) -> str:
     costs = {one.fault: one for one in page.outages}
+    commits = {one.fault: one for one in page.commits}
     rows = []
     for fault in page.faults:
         cost = costs.get(fault.fault)
+        commit = commits.get(fault.fault)
         rows.append(
             [
                 escape(fault.fault),
@@ -173,13 +239,15 @@ def _faults(page: Page, axis: Axis) -> str:
                 _ms(cost.worst_ms, "never resumed") if cost else "–",
                 _ms(cost.median_ms) if cost else "–",
                 _ms(cost.rto_ms) if cost else "–",
+                _ms(commit.worst_ms, "never resumed") if commit else "–",
                 " / ".join(_share(one) for one in (cost.before, cost.during, cost.after))
                 if cost
                 else "–",
             ]
         )
     heads = ("Fault", "Targets", "At", "For", "Proof", "Write gap, worst client", "Median client")
-    return _table((*heads, "RTO as OpenChaos", "Success before / during / after"), rows)
+    more = ("RTO as OpenChaos", "Commit gap", "Success before / during / after")
+    return _table((*heads, *more), rows)
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
