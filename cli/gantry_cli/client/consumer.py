@@ -158,6 +158,17 @@ class Consumer:
                 everything = False
         return everything
 
+    async def at_end(self) -> bool:
+        """Whether everything in all queues was handed out; False also where nobody can say."""
+        for state in self._states.values():
+            bound = QueueRequestHeader(self._topic, state.queue.queue_id)
+            end = _offset(
+                await self._call(state.queue, RequestCode.GET_MAX_OFFSET, bound, CALL_TIMEOUT_S)
+            )
+            if end is None or state.next_offset is None or state.next_offset < end:
+                return False
+        return bool(self._states)
+
     async def _route(self) -> tuple[Queue, ...]:
         try:
             route = await self._routes.fetch(self._topic)

@@ -47,6 +47,7 @@ HTTP (with --http), JSON; times are seconds on CLOCK_MONOTONIC, shared by all po
   GET  /v1/gap?sinceS=S[&untilS=S][&stream=writes|commits]      longest gap in that time
   POST /v1/pause?patienceS=S                     stop sending, read everything, count
   POST /v1/resume                                send again
+  GET  /v1/history?after=N                       with --record: lines of a history, from N on
   GET  /metrics, /livez, /readyz
 
 \b
@@ -118,6 +119,11 @@ Examples:
     help="Serve probes, metrics and the API below. Whoever reaches it can stop the load: keep it "
     "on loopback or inside a cluster.",
 )
+@click.option(
+    "--record",
+    is_flag=True,
+    help="Keep the history that gantry chaos judges, to be fetched over HTTP (needs --http).",
+)
 @nameserver_option
 @json_option("Print the account as one JSON object.")
 def soak(
@@ -132,6 +138,7 @@ def soak(
     token_file: Path | None,
     group: str | None,
     http: tuple[str, int] | None,
+    record: bool,
     nameservers: str | None,
     as_json: bool,
 ) -> int:
@@ -150,6 +157,8 @@ def soak(
         raise click.UsageError(
             f"To watch a group, give {', '.join(watching)} together; missing: {', '.join(missing)}."
         )
+    if record and http is None:
+        raise click.UsageError("--record needs --http: the history is fetched from there.")
     servers, admin = asyncio.run(_targets(nameservers, controllers, token_file))
     plan = Plan(
         name_servers=servers,
@@ -162,6 +171,7 @@ def soak(
         admin=admin,
         group=group,
         http=http,
+        record=record,
     )
     outcome, code = _soak(plan)
     if outcome is None:

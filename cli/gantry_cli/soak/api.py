@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 PATIENCE_MAX_S = 3600.0
+NUMBER_DIGITS_MAX = 18
 
 
 class BadParameterError(Exception):
@@ -52,6 +53,7 @@ def server(soak: Soak) -> HttpServer:
         ("GET", "/v1/gap", api.gap),
         ("POST", "/v1/pause", api.pause),
         ("POST", "/v1/resume", api.resume),
+        ("GET", "/v1/history", api.history),
     ):
         found.add_route(method, path, _guarded(handler))
     return found
@@ -96,6 +98,19 @@ class SoakApi:
         self._soak.resume()
         return _json(self._soak.state())
 
+    async def history(self, request: web.Request) -> web.Response:
+        """GET /v1/history?after=N."""
+        recording = self._soak.recording
+        if recording is None:
+            raise BadParameterError("This soak keeps no history; start it with --record.")
+        after = request.query.get("after", "0")
+        if not (after.isascii() and after.isdigit() and len(after) <= NUMBER_DIGITS_MAX):
+            raise BadParameterError(f"after={after!r} is no number of a record.")
+        try:
+            return _json(recording.records.batch(int(after)))
+        except ValueError as error:
+            raise BadParameterError(f"There is no history from there on: {error}.") from error
+
 
 class Metrics(Collector):
     """What a soak counts, read when somebody asks."""
@@ -112,6 +127,14 @@ class Metrics(Collector):
             ("lost_answers", "Attempts that ended without an answer.", ledger.lost_answers),
         ):
             yield CounterMetricFamily(f"gantry_soak_{name}_total", text, value=float(count))
+        recording = self._soak.recording
+        if recording is not None:
+            text = "Records of the history that were dropped, since nobody fetched them in time."
+            dropped = float(recording.records.dropped)
+            yield CounterMetricFamily("gantry_soak_records_dropped_total", text, value=dropped)
+            text = "Records of the history that wait to be fetched."
+            waiting = float(len(recording.records))
+            yield GaugeMetricFamily("gantry_soak_records", text, value=waiting)
         gap_ms = self._soak.longest_gap_ms
         for name, text, value in (
             ("outstanding", "Messages acknowledged and not consumed yet.", ledger.outstanding()),

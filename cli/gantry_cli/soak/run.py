@@ -19,6 +19,7 @@ from gantry_cli.soak.views import Outcome, line
 from gantry_cli.trial.commits import Commits
 from gantry_cli.trial.load import Load, Pace
 from gantry_cli.trial.observer import Observer
+from gantry_cli.trial.recording import recording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,6 +47,7 @@ class Plan(msgspec.Struct, frozen=True):
         admin: the controllers; None: nobody is watched.
         group: what is watched there.
         http: host and port; None: no HTTP.
+        record: keep a history, to be fetched over HTTP.
     """
 
     name_servers: tuple[str, ...]
@@ -58,6 +60,7 @@ class Plan(msgspec.Struct, frozen=True):
     admin: Admin | None
     group: str | None
     http: tuple[str, int] | None
+    record: bool = False
 
 
 async def run(plan: Plan, stop: asyncio.Event, show: Callable[[str], None] | None) -> Outcome:
@@ -69,7 +72,7 @@ async def run(plan: Plan, stop: asyncio.Event, show: Callable[[str], None] | Non
         show: told a line every second; None: nobody looks.
     """
     async with AsyncExitStack() as stack:
-        soak = await _open(plan, stack)
+        soak = await open_soak(plan, stack)
         if plan.http is not None:
             http = server(soak)
             host, port = plan.http
@@ -89,9 +92,13 @@ async def run(plan: Plan, stop: asyncio.Event, show: Callable[[str], None] | Non
         return await soak.finish(plan.patience_s)
 
 
-async def _open(plan: Plan, stack: AsyncExitStack) -> Soak:
+async def open_soak(plan: Plan, stack: AsyncExitStack) -> Soak:
     """The parts of a soak, open, and the soak around them, not started yet."""
-    commits = observer = None
+    commits = observer = kept = None
+    if plan.record:
+        kept = recording(plan.admin, plan.group)
+        if kept.witness is not None:
+            await stack.enter_async_context(kept.witness)
     if plan.admin is not None and plan.group is not None:
         admin = await stack.enter_async_context(
             AdminClient(plan.admin.controllers, plan.admin.token)
@@ -107,14 +114,20 @@ async def _open(plan: Plan, stack: AsyncExitStack) -> Soak:
             queues=plan.queues,
             keep_messages=KEEP_MESSAGES,
             keep_times=KEEP_TIMES,
+            history=None if kept is None else kept.messages,
         )
     )
     if plan.metadata:
         client = await stack.enter_async_context(session(plan.name_servers))
         commits = await stack.enter_async_context(
-            Commits(client.routes, f"{plan.topic}-commits", keep_times=KEEP_TIMES)
+            Commits(
+                client.routes,
+                f"{plan.topic}-commits",
+                keep_times=KEEP_TIMES,
+                write=None if kept is None else kept.records.line,
+            )
         )
-    return Soak(load, commits=commits, observer=observer)
+    return Soak(load, commits=commits, observer=observer, recording=kept)
 
 
 async def _no_pods() -> Mapping[str, str]:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from gantry_cli.trial.commits import Commits
     from gantry_cli.trial.load import Load
     from gantry_cli.trial.observer import Observer
+    from gantry_cli.trial.recording import Recording
+    from gantry_cli.trial.witness import Witness
 
 FLOWING_S = 1.0
 
@@ -44,11 +46,18 @@ class Soak:
         load: what sends and consumes.
         commits: the stream of topic changes; None: there is none.
         observer: what watches the group; None: nobody does.
+        recording: the history of all this; None: nobody wants one.
     """
 
     def __init__(
-        self, load: Load, *, commits: Commits | None = None, observer: Observer | None = None
+        self,
+        load: Load,
+        *,
+        commits: Commits | None = None,
+        observer: Observer | None = None,
+        recording: Recording | None = None,
     ) -> None:
+        self.recording = recording
         self.load = load
         self.commits = commits
         self.observer = observer
@@ -76,12 +85,16 @@ class Soak:
             starting = self._starting
             if starting is not None and starting.done() and not starting.cancelled():
                 starting.result()
-            for part in (self.load, self.commits, self.observer):
+            for part in (self.load, self.commits, self.observer, self._witness):
                 if part is not None:
                     part.raise_if_broken()
         except Exception as error:  # noqa: BLE001 - told, in the state and at the end
             return _words(error)
         return None
+
+    @property
+    def _witness(self) -> Witness | None:
+        return None if self.recording is None else self.recording.witness
 
     @property
     def longest_gap_ms(self) -> float | None:
@@ -133,8 +146,11 @@ class Soak:
         deadline = time.monotonic() + patience_s
         await self.load.finish_sending(patience_s)
         await self.load.finish_consuming(max(0.0, deadline - time.monotonic()))
+        drained = None
+        if self.recording is not None:
+            drained = await self.load.read_to_the_end(max(0.0, deadline - time.monotonic()))
         verdict = self.load.ledger.verdict()
-        return Count(verdict, verdict.clean, self.load.ledger.outstanding())
+        return Count(verdict, verdict.clean, self.load.ledger.outstanding(), drained)
 
     def resume(self) -> None:
         """Send again, unless the last count is under way."""

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gantry_cli.client.ledger import Verdict  # noqa: TC001 -- msgspec reads it
 from gantry_cli.trial.narrate import settled, whole
 
 if TYPE_CHECKING:
     from gantry_protocol.admin import GroupView, QuorumView
 
     from gantry_cli.client.gaps import Gap
-    from gantry_cli.client.ledger import Verdict
 
 QUIET_S = 2.0  # without an acknowledgement people want to know why
 
@@ -107,11 +107,16 @@ class GapAnswer(_View, frozen=True):
 
 
 class Count(_View, frozen=True):
-    """The account of a soak that is paused."""
+    """The account of a soak that is paused.
+
+    Attributes:
+        drained: the consumer has read every queue to its end; None: that was not looked for.
+    """
 
     verdict: Verdict
     clean: bool
     outstanding: int
+    drained: bool | None = None
 
 
 class Outcome(_View, frozen=True):

@@ -11,18 +11,23 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
+from gantry_chaos.history.recording import commit
 from gantry_protocol.errors import GantryError
 
 from gantry_cli.client.gaps import AckTimes
 from gantry_cli.client.topics import create_topic
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Self
+
+    from gantry_chaos.history.lines import Line
 
     from gantry_cli.client.routes import Routes
 
 PAUSE_S = 0.01
+CLIENT = "commits"  # in a history
 
 
 class Commits:
@@ -32,9 +37,18 @@ class Commits:
         routes: the name service.
         topic: what is changed; nothing is sent to it.
         keep_times: commits whose times are remembered; None: all.
+        write: gets every change as lines of a history; None: nobody wants one.
     """
 
-    def __init__(self, routes: Routes, topic: str, *, keep_times: int | None = None) -> None:
+    def __init__(
+        self,
+        routes: Routes,
+        topic: str,
+        *,
+        keep_times: int | None = None,
+        write: Callable[[Line], None] | None = None,
+    ) -> None:
+        self._write = write
         self.times = AckTimes(keep=keep_times)
         self.last_trouble = ""  # the newest reason why a change was not committed
         self._routes = routes
@@ -65,10 +79,23 @@ class Commits:
         number = 0
         while True:
             number += 1
+            called_ms = now_ms()
             try:
                 await create_topic(self._routes, self._topic, queues=1 + number % 2, cluster=None)
             except GantryError as error:
                 self.last_trouble = str(error)
+                self._record(number, called_ms, answered=False)
             else:
                 self.times.add(time.monotonic())
+                self._record(number, called_ms, answered=True)
             await asyncio.sleep(PAUSE_S)
+
+    def _record(self, number: int, called_ms: int, *, answered: bool) -> None:
+        if self._write is not None:
+            for line in commit(CLIENT, self._topic, number, called_ms, now_ms(), answered=answered):
+                self._write(line)
+
+
+def now_ms() -> int:
+    """Milliseconds of CLOCK_MONOTONIC, as histories have them."""
+    return time.monotonic_ns() // 1_000_000

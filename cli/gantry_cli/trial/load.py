@@ -28,9 +28,14 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from gantry_chaos.history.recording import MessageRecorder
+
+    from gantry_cli.client.ledger import Position
+
 BODY = b"x" * 64
 TOPIC_RETRY_S = 0.05
 LATE_DUPLICATES_S = 0.3
+END_RETRY_S = 0.1
 FAILED_PAUSE_S = 1.0  # a broker that refuses for good would be asked as fast as it answers
 
 
@@ -53,6 +58,7 @@ class Load:
         queues: of the topic.
         keep_messages: settled messages that the ledger remembers one by one; None: all.
         keep_times: acknowledgements whose times are remembered; None: all.
+        history: gets every event, too; None: nobody wants a history.
     """
 
     def __init__(
@@ -64,7 +70,9 @@ class Load:
         queues: int = 4,
         keep_messages: int | None = None,
         keep_times: int | None = None,
+        history: MessageRecorder | None = None,
     ) -> None:
+        self._history = history
         self.ledger = Ledger(keep=keep_messages)
         self.acks = AckTimes(keep=keep_times)
         self.last_trouble = ""  # the newest reason why a message was not acknowledged
@@ -83,7 +91,7 @@ class Load:
             self._send_calls,
             group="gantry-trial",
             give_up_after_s=60.0,
-            on_answer_lost=self.ledger.answer_lost,
+            on_answer_lost=self._answer_lost,
         )
         self._consumer = Consumer(
             self._pull_routes,
@@ -149,6 +157,15 @@ class Load:
                     await self._received.wait()
         await asyncio.sleep(LATE_DUPLICATES_S)
 
+    async def read_to_the_end(self, patience_s: float) -> bool:
+        """Wait until the consumer has read every queue to its end; False when it has not."""
+        deadline = time.monotonic() + patience_s
+        while not await self._consumer.at_end():
+            if time.monotonic() >= deadline:
+                return False
+            await asyncio.sleep(END_RETRY_S)
+        return True
+
     @property
     def illegal_offsets(self) -> int:
         """How often a broker told the running consumer that its offset is not legal."""
@@ -182,23 +199,50 @@ class Load:
     async def _send_forever(self) -> None:
         while self.sending:
             message = self._producer.message(self._topic, BODY)
-            self.ledger.sent(message.key)
+            self._sent(message.key)
             try:
                 result = await self._producer.send(message)
             except SendFailedError as error:
                 self.last_trouble = str(error)
-                self.ledger.give_up(message.key)
+                self._gave_up(message.key)
                 await asyncio.sleep(FAILED_PAUSE_S)
                 continue
-            self.ledger.acknowledge(message.key, result.position)
-            self.acks.add(time.monotonic())
+            self._acknowledged(message.key, result.position)
             await asyncio.sleep(self._pace.interval_s)
+
+    def _sent(self, key: str) -> None:
+        self.ledger.sent(key)
+        if self._history is not None:
+            self._history.sent(key)
+
+    def _answer_lost(self, key: str) -> None:
+        self.ledger.answer_lost(key)
+        if self._history is not None:
+            self._history.answer_lost(key)
+
+    def _acknowledged(self, key: str, position: Position) -> None:
+        self.ledger.acknowledge(key, position)
+        self.acks.add(time.monotonic())
+        if self._history is not None:
+            self._history.acknowledged(key, place(position))
+
+    def _gave_up(self, key: str) -> None:
+        self.ledger.give_up(key)
+        if self._history is not None:
+            self._history.given_up(key)
 
     async def _on_received(self, received: Received) -> None:
         ours = self._producer.made(received.key)
         self.ledger.consume(received.key, received.position, ours=ours)
+        if self._history is not None:
+            self._history.consumed(received.key, place(received.position))
         self._consumer.done(received.position)
         self._received.set()
+
+
+def place(position: Position) -> str:
+    """A position as a history names it: `GROUP/QUEUE@OFFSET`."""
+    return f"{position.broker_name}/{position.queue_id}@{position.queue_offset}"
 
 
 def _ended_well(task: asyncio.Task[None]) -> bool:
