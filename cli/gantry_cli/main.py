@@ -53,6 +53,12 @@ COMMANDS = (
         MESSAGES,
     ),
     Entry(
+        "chaos",
+        "gantry_cli.commands.chaos:chaos",
+        "Strike a cluster with faults from manifests, and judge what clients saw.",
+        MESSAGES,
+    ),
+    Entry(
         "tier",
         "gantry_cli.commands.tier:tier",
         "List, show and verify what broker groups uploaded.",

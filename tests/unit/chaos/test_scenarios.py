@@ -62,7 +62,7 @@ def cluster() -> list[Pod]:
 
 
 def planned(path: Path) -> Timeline:
-    return timeline(read(path))
+    return timeline(read(path), namespace="gantry")
 
 
 def struck(fault: Fault) -> tuple[list[str], list[str]]:

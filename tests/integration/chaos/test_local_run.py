@@ -1,0 +1,213 @@
+"""A chaos run on a cluster of processes, end to end: planned, struck, proved, judged, reported.
+
+The second half is about its worth: a run whose load loses one message, and one whose fault strikes
+nobody, must not pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gantry_chaos.history import lines, observations
+from gantry_chaos.history.operations import history
+from gantry_chaos.report.page import Page
+from gantry_chaos.report.summary import exit_code
+from gantry_cli.chaos.local_stage import open_local
+from gantry_cli.chaos.scenario import HISTORY, OBSERVATIONS, Options, load, play
+from gantry_cli.client.consumer import Received
+from gantry_cli.target import local_settings
+from gantry_cli.trial.load import Load
+from support.cli_cluster import ROOT, CliCluster, cluster_with_group, settled
+
+KILL = """
+apiVersion: chaos-mesh.org/v1alpha1
+kind: Workflow
+metadata: {name: kill, annotations: {chaos.gantry.dev/mastership: moves}}
+spec:
+  entry: all
+  templates:
+    - {name: all, templateType: Serial, children: [steady, kill-master, settle]}
+    - {name: steady, templateType: Suspend, deadline: 1s}
+    - {name: settle, templateType: Suspend, deadline: 3s}
+    - name: kill-master
+      templateType: PodChaos
+      deadline: 4s
+      podChaos:
+        action: container-kill
+        mode: one
+        containerNames: [broker]
+        selector:
+          labelSelectors: {app.kubernetes.io/component: broker, mq.gantry.dev/role: master}
+"""
+CUT = """
+apiVersion: chaos-mesh.org/v1alpha1
+kind: NetworkChaos
+metadata: {name: cut}
+spec: {action: partition, mode: all, selector: {}, target: {mode: all, selector: {}}, duration: 3s}
+"""
+OPTIONS = Options(seed=7, before_s=2.0, after_s=1.0, limit_ms=None)
+
+
+@pytest.fixture(scope="module")
+def state_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cluster") / "local"
+
+
+@pytest.fixture(scope="module")
+def cluster(state_dir: Path) -> Iterator[CliCluster]:
+    with cluster_with_group(state_dir) as found:
+        yield found
+
+
+@pytest.fixture
+def kill(tmp_path: Path) -> Path:
+    path = tmp_path / "kill.yaml"
+    path.write_text(KILL)
+    return path
+
+
+def test_a_run_from_its_manifest_to_its_report(
+    cluster: CliCluster, kill: Path, tmp_path: Path
+) -> None:
+    master = cluster.master_pod()
+    planned = cluster.gantry("chaos", "plan", str(kill))
+    assert "1 faults, 8 s" in planned
+    assert f"container-kill broker  default/{master}" in planned
+
+    report = tmp_path / "out" / "report.html"
+    timing = ("--seconds-before", "2", "--seconds-after", "1", "--seed", "7")
+    done = cluster.run("chaos", "run", str(kill), "--report", str(report), "--json", *timing)
+    assert done.returncode == 0, done.stderr
+    assert "CHAOS kill passed" in done.stderr
+    assert f"kill-master: default/{master}" in done.stderr
+    assert "kill-master: it bit, and is healed." in done.stderr
+
+    found = json.loads(done.stdout)
+    assert found == json.loads(report.with_suffix(".json").read_text())
+    (scenario,) = found["scenarios"]
+    verdicts = {one["checker"]: one for one in scenario["verdicts"]}
+    assert list(verdicts) == [
+        *("messages", "metadata", "roles", "availability", "commits", "mastership"),
+    ]
+    assert verdicts["messages"]["figures"]["enqueueSuccessCount"] > 100
+    assert verdicts["messages"]["figures"]["lostMessageCount"] == 0
+    assert verdicts["metadata"]["figures"]["operations"] > 20
+    assert verdicts["metadata"]["figures"]["epochs"] == 2
+    assert verdicts["roles"]["figures"]["epochs"] == 2
+    assert 0 < scenario["outages"][0]["worstMs"] < 8000
+    assert scenario["faults"][0]["targets"] == [f"default/{master}"]
+
+    page = report.read_text()
+    for told in ("kill-master", master, "epoch", "orders confirm", "passed", "<svg"):
+        assert told in page
+    assert "| kill | kill-master on" in report.with_suffix(".md").read_text()
+    kept = history(lines.read(report.parent / "kill" / HISTORY), "kept")
+    assert [fault.name for fault in kept.faults] == ["kill-master"]
+    assert {one.op for one in kept.operations} == {"enqueue", "dequeue", "read", "commit"}
+    assert list(observations.read(report.parent / "kill" / OBSERVATIONS))
+    assert (report.parent / "kill" / "kill-chaos-queue-result-file").exists()
+    assert cluster.gantry("chaos", "heal", "--report", str(report)) == "Nothing was left behind.\n"
+
+
+def test_bad_input_is_refused_before_anything_is_done(
+    cluster: CliCluster, kill: Path, tmp_path: Path
+) -> None:
+    cut = tmp_path / "cut.yaml"
+    cut.write_text(CUT)
+    for command, named in (
+        (("run", str(cut)), "pods of gantry local share one network: run it on kind"),
+        (("plan", str(tmp_path / "none.yaml")), "none.yaml: it cannot be read: No such file"),
+        (("run", str(kill), "--group", "nobody"), "no BrokerGroup 'nobody' here"),
+        (("run", str(kill), str(kill)), "Two manifests are named kill"),
+    ):
+        done = cluster.run("chaos", *command)
+        assert done.returncode == 2, done.stderr
+        assert named in done.stderr
+        assert done.stderr.count("\n") == 1
+    nobody = tmp_path / "nobody.yaml"
+    nobody.write_text(KILL.replace("role: master", "role: nobody"))
+    done = cluster.run("chaos", "plan", str(nobody))
+    assert done.returncode == 75
+    assert "selector matches none of" in done.stderr
+
+
+def test_a_fault_that_strikes_nobody_proves_nothing(
+    cluster: CliCluster,
+    kill: Path,
+    tmp_path: Path,
+    state_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kill.write_text(KILL.replace("role: master", "role: nobody"))
+    page = played(kill, tmp_path, state_dir, monkeypatch)
+    assert "selector matches none of" in page.trouble
+    assert exit_code([page]) == 75
+
+
+def test_a_lost_message_makes_the_run_fail(
+    cluster: CliCluster,
+    kill: Path,
+    tmp_path: Path,
+    state_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The load is given everything but one message, as if the group had lost it."""
+    cluster.wait_until(settled)
+    hand_out, given = Load._on_received, list[str]()
+
+    async def lose_one(self: Load, received: Received) -> None:
+        given.append(received.key)
+        if len(given) != 50:
+            await hand_out(self, received)
+
+    monkeypatch.setattr(Load, "_on_received", lose_one)
+    page = played(kill, tmp_path, state_dir, monkeypatch)
+    (messages,) = [one for one in page.verdicts if one.checker == "messages"]
+    assert messages.violations == (f"{given[49]} was acknowledged and never consumed.",)
+    assert exit_code([page]) == 1
+    assert not page.trouble
+
+
+def test_a_run_that_is_told_to_end_ends(
+    cluster: CliCluster, kill: Path, tmp_path: Path, state_dir: Path
+) -> None:
+    """SIGTERM in the middle: the same exit as Ctrl-C, and nothing is left behind."""
+    kill.write_text(KILL.replace("deadline: 1s", "deadline: 60s"))
+    report = tmp_path / "report.html"
+    command = ("chaos", "run", str(kill), "--report", str(report), "--seconds-before", "0")
+    run = subprocess.Popen(
+        (sys.executable, "-m", "gantry_cli", *command),
+        env=os.environ | {"GANTRY_LOCAL_DIR": str(state_dir)},
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline_s = time.monotonic() + 60
+    while not (tmp_path / "kill" / "faults.journal").exists():
+        assert run.poll() is None
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
+    run.send_signal(signal.SIGTERM)
+    _, said = run.communicate(timeout=30)
+    assert run.returncode == 130, said
+    assert "Traceback" not in said
+
+
+def played(manifest: Path, folder: Path, state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Page:
+    """A run in this process."""
+    monkeypatch.setenv("GANTRY_LOCAL_DIR", str(state_dir))
+
+    async def run() -> Page:
+        stage = await open_local(local_settings(), None)
+        return await play(load(manifest, stage), stage, folder / "out", OPTIONS, print)
+
+    return asyncio.run(run())
