@@ -50,6 +50,10 @@ image: ## build the image gantry:dev, and load it into the cluster if one runs
 e2e: venv ## Helm, failures and their gaps, seen from pods outside the group; writes build/e2e/report.md
 	@e2e/run.sh
 
+.PHONY: chaos
+chaos: venv ## every scenario on that cluster, each fault proved, all judged; writes build/chaos/report.html
+	@e2e/chaos.sh $(SCENARIOS)
+
 .PHONY: readme
 readme: venv ## put the figures of the last make e2e into the README
 	@$(BIN)/python e2e/readme.py

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# All scenarios on a real cluster: brings it up, loads Gantry and a store, and plays them; writes build/chaos/.
+# The cluster stays; e2e/cluster/down.sh removes it. Arguments are names of scenarios, for example kill-master.
+source "$(dirname "$0")/cluster/lib.sh"
+cd "$ROOT_DIR"
+export CLUSTER_NAME GANTRY_E2E_IMAGE=$IMAGE
+
+"$CLUSTER_DIR/up.sh"
+"$CLUSTER_DIR/image.sh"
+GANTRY_E2E_STORE_IMAGE=$("$CLUSTER_DIR/store-image.sh")
+export GANTRY_E2E_STORE_IMAGE
+.venv/bin/python e2e/chaos.py "$@"

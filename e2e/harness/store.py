@@ -1,0 +1,87 @@
+"""The object store of the tests in a cluster: one pod with moto, in memory, and its Service."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from harness.node import on_node
+from harness.shell import CommandError
+from harness.waiting import wait_until
+
+if TYPE_CHECKING:
+    from harness.kube import Kube, Object
+
+NAME = "store"
+PORT = 9000
+IMAGE = os.environ.get("GANTRY_E2E_STORE_IMAGE", "gantry-test/store:moto")
+START_PATIENCE_S = 90.0
+USER_ID = 10001
+
+
+def start(kube: Kube, bucket: str) -> dict[str, Any]:
+    """Run the store with a bucket in it; `url` and `endpoint` for a group's `spec.tier`.
+
+    A store that runs already is kept, with everything in it.
+    """
+    if kube.get("pod", NAME) is None:
+        kube.apply(store_pod(kube.namespace), store_service(kube.namespace))
+    wait_until(f"bucket {bucket} is there", START_PATIENCE_S, lambda: _make_bucket(kube, bucket))
+    return {
+        "url": f"s3://{bucket}/gantry",
+        "endpoint": f"http://{NAME}.{kube.namespace}.svc:{PORT}",
+    }
+
+
+def store_pod(namespace: str) -> Object:
+    """A restricted pod; what is in it ends with it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": NAME, "namespace": namespace, "labels": {"app": NAME}},
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": 1,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": USER_ID,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [
+                {
+                    "name": "store",
+                    "image": IMAGE,
+                    "env": [{"name": "AWS_EC2_METADATA_DISABLED", "value": "true"}],
+                    "securityContext": {
+                        "allowPrivilegeEscalation": False,
+                        "capabilities": {"drop": ["ALL"]},
+                    },
+                }
+            ],
+        },
+    }
+
+
+def store_service(namespace: str) -> Object:
+    """The address of the store."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": NAME, "namespace": namespace},
+        "spec": {"selector": {"app": NAME}, "ports": [{"port": PORT}]},
+    }
+
+
+def _make_bucket(kube: Kube, bucket: str) -> bool:
+    pod = kube.get("pod", NAME)
+    address = ((pod or {}).get("status") or {}).get("podIP")
+    if not address:
+        return False
+    url = f"http://{address}:{PORT}/{bucket}"
+    try:  # making a bucket that is there is answered with 200 or 409
+        made = ("curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", "-m", "5", "-X", "PUT", url)
+        return on_node(pod["spec"]["nodeName"], *made).strip() in ("200", "409")  # type: ignore[index]
+    except CommandError:
+        return False
