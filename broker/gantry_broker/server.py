@@ -30,7 +30,7 @@ from gantry_broker.group_options import GroupOptions, Watcher
 from gantry_broker.routing import ClientRouter
 from gantry_broker.settings import BrokerSettings
 from gantry_broker.tier.options import TierOptions, tier_place
-from gantry_broker.tier.stores.credentials import Credentials
+from gantry_broker.tier.stores.credentials import CredentialFiles, Credentials
 from gantry_broker.tier.values import Limits
 
 LEAVE_WITHIN_S = 5.0  # hand-over, including a refused and a second try
@@ -220,8 +220,14 @@ def _tier(settings: BrokerSettings) -> TierOptions | None:
     return TierOptions(
         url=settings.tier_url,
         place=tier_place(settings.cluster, settings.tier_shard),
-        credentials=Credentials.from_environment(os.environ),
+        credentials=_tier_credentials(settings),
         endpoint=settings.tier_endpoint,
         region=settings.tier_region,
         limits=Limits(pack_bytes=settings.tier_pack_bytes, linger_ms=settings.tier_linger_ms),
     )
+
+
+def _tier_credentials(settings: BrokerSettings) -> Credentials | CredentialFiles:
+    if settings.tier_credentials_dir is None:
+        return Credentials.from_environment(os.environ)
+    return CredentialFiles(settings.tier_credentials_dir)

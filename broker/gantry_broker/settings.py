@@ -86,6 +86,12 @@ class BrokerSettings(Settings):
     tier_region: str | None = Field(
         default=None, max_length=64, description="Region of the bucket."
     )
+    tier_credentials_dir: Path | None = Field(
+        default=None,
+        description="Directory with the files accessKeyId, secretAccessKey and perhaps "
+        "sessionToken, as a Secret is mounted; what they hold is used from the next call on. "
+        "Not set: keys as tier_url says.",
+    )
     tier_pack_bytes: int = Field(
         default=64 * 1024 * 1024,
         ge=4 * 1024,

@@ -9,7 +9,7 @@ from gantry_protocol.tier.keys import Shard, shard
 from gantry_broker.log.commit_log import CommitLog
 from gantry_broker.tier.calls import Calls
 from gantry_broker.tier.role import UploadRole
-from gantry_broker.tier.stores.credentials import Credentials
+from gantry_broker.tier.stores.credentials import CredentialFiles, Credentials
 from gantry_broker.tier.stores.opening import open_store
 from gantry_broker.tier.uploader import SystemEntropy, Uploader, UploadObserver
 from gantry_broker.tier.values import Limits, LocalLog
@@ -27,7 +27,7 @@ class TierOptions(NamedTuple):
 
     url: str
     place: Shard
-    credentials: Credentials
+    credentials: Credentials | CredentialFiles
     endpoint: str | None
     region: str | None
     limits: Limits

@@ -10,11 +10,13 @@ person must mend, and never look like "no such object".
 
 import heapq
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from itertools import islice
 from typing import Any
 
 import obstore
+from gantry_protocol.errors import ConfigError
 from obstore.exceptions import (
     AlreadyExistsError,
     BaseError,
@@ -38,7 +40,7 @@ from gantry_broker.tier.stores.contract import (
     StoreRefused,
     StoreUnavailable,
 )
-from gantry_broker.tier.stores.credentials import Credentials
+from gantry_broker.tier.stores.credentials import CredentialFiles, Credentials
 from gantry_broker.tier.stores.pooled import PooledStore
 
 CONNECT_TIMEOUT_S = 3.0
@@ -50,6 +52,7 @@ _MISSING = (FileNotFoundError, NotFoundError)
 _REFUSED = (PermissionDeniedError, UnauthenticatedError, NotSupportedError, InvalidPathError)
 _REFUSED_STATUS = ("401", "403", "501")  # listings report them as any other failure
 _CAUSE_CHARS = 200
+_NOBODY = Credentials()
 
 
 class ObjectStore(PooledStore):
@@ -75,12 +78,21 @@ class ObjectStore(PooledStore):
         """
         super().__init__(url, calls)
         self._client = client
-        self._secrets = [secret for secret in secrets if secret]
+        self._secrets: frozenset[str] = frozenset()
         self._lists_in_order = lists_in_order
+        self._hide(secrets)
+
+    def _opened(self) -> Any:
+        """The client to ask with."""
+        return self._client
+
+    def _hide(self, secrets: tuple[str, ...]) -> None:
+        """Take these out of every sentence from now on, besides those before."""
+        self._secrets |= {secret for secret in secrets if secret}
 
     def _create(self, key: str, data: bytes) -> Creation:
         try:
-            obstore.put(self._client, key, data, mode="create", use_multipart=False)
+            obstore.put(self._opened(), key, data, mode="create", use_multipart=False)
         except (AlreadyExistsError, PreconditionError):
             return Maybe(f"{key} may exist in {self.url}.")
         except _MISSING as error:
@@ -91,7 +103,7 @@ class ObjectStore(PooledStore):
 
     def _get(self, key: str, max_bytes: int) -> bytes | None:
         try:
-            found = obstore.get(self._client, key)
+            found = obstore.get(self._opened(), key)
             size = found.meta["size"]
             if size > max_bytes:
                 raise StoreRefused(
@@ -106,14 +118,14 @@ class ObjectStore(PooledStore):
 
     def _get_range(self, key: str, start: int, length: int) -> bytes | None:
         try:
-            return bytes(obstore.get_range(self._client, key, start=start, length=length))
+            return bytes(obstore.get_range(self._opened(), key, start=start, length=length))
         except _MISSING as error:
             self._check_bucket(key, error)
             return None
         except (BaseError, OSError) as error:
             failure = error
         try:  # a range that begins behind the end is an error to stores, and empty to us
-            if start >= obstore.head(self._client, key)["size"]:
+            if start >= obstore.head(self._opened(), key)["size"]:
                 return b""
         except _MISSING as error:
             self._check_bucket(key, error)
@@ -124,7 +136,7 @@ class ObjectStore(PooledStore):
 
     def _list(self, prefix: str, after: str | None, limit: int) -> list[Found]:
         try:
-            pages = obstore.list(self._client, prefix.removesuffix("/") or None, offset=after)
+            pages = obstore.list(self._opened(), prefix.removesuffix("/") or None, offset=after)
             found = (Found(item["path"], item["size"]) for page in pages for item in page)
             if self._lists_in_order:
                 return [*islice(found, limit)]
@@ -136,7 +148,7 @@ class ObjectStore(PooledStore):
 
     def _delete(self, key: str) -> None:
         try:
-            obstore.delete(self._client, key)
+            obstore.delete(self._opened(), key)
         except _MISSING as error:
             self._check_bucket(key, error)
         except (BaseError, OSError) as error:
@@ -171,10 +183,39 @@ class ObjectStore(PooledStore):
         return f"{key or 'The store'} in {self.url}: {cause[:_CAUSE_CHARS].rstrip('. ')}."
 
 
+class RenewedStore(ObjectStore):
+    """A store whose keys lie in files: a call uses what they hold when it begins."""
+
+    def __init__(
+        self,
+        files: CredentialFiles,
+        client_of: Callable[[Credentials], Any],
+        url: str,
+        *,
+        calls: DeadlineCalls | None = None,
+    ) -> None:
+        """Use ``files``; they may be missing until the first call."""
+        super().__init__(None, url, calls=calls)
+        self._files = files
+        self._client_of = client_of
+        self._made: tuple[Credentials, Any] | None = None  # replaced whole: calls run in threads
+
+    def _opened(self) -> Any:
+        try:
+            keys = self._files.read()
+        except ConfigError as error:
+            raise StoreRefused(str(error)) from error
+        made = self._made
+        if made is None or made[0] != keys:
+            made = self._made = keys, self._client_of(keys)
+            self._hide(_secrets(keys))
+        return made[1]
+
+
 def s3_store(
     bucket: str,
     prefix: str,
-    credentials: Credentials,
+    credentials: Credentials | CredentialFiles,
     *,
     endpoint: str | None,
     region: str | None,
@@ -186,7 +227,7 @@ def s3_store(
     Args:
         bucket: its name.
         prefix: folders, without slashes at the ends; empty for the whole bucket.
-        credentials: never taken from anywhere else.
+        credentials: never taken from anywhere else; files are read again before each call.
         endpoint: of what is not AWS; ``http://`` is allowed if it says so.
         region: None for ``us-east-1``, which others ignore.
         request_timeout_s: ends the request of an abandoned thread.
@@ -196,30 +237,37 @@ def s3_store(
         StoreRefused: the client does not take these settings.
     """
     url = f"s3://{bucket}/{prefix}".rstrip("/")
-    settings: dict[str, Any] = {}
+    plain = endpoint is not None and endpoint.startswith("http://")
+    settings: dict[str, Any] = {
+        "region": region or DEFAULT_REGION,
+        "client_options": {
+            "allow_http": plain,
+            "connect_timeout": timedelta(seconds=CONNECT_TIMEOUT_S),
+            "timeout": timedelta(seconds=request_timeout_s),
+        },
+        "retry_config": {"max_retries": 0},
+    }
     if endpoint is not None:
         settings["endpoint"] = endpoint
-    if credentials.is_anonymous:
-        settings["skip_signature"] = True
-    else:
-        settings["access_key_id"] = credentials.access_key_id
-        settings["secret_access_key"] = credentials.secret_access_key
-        if credentials.session_token:
-            settings["session_token"] = credentials.session_token
-    try:
-        client = S3Store(
-            bucket,
-            prefix=prefix or None,
-            region=region or DEFAULT_REGION,
-            client_options={
-                "allow_http": endpoint is not None and endpoint.startswith("http://"),
-                "connect_timeout": timedelta(seconds=CONNECT_TIMEOUT_S),
-                "timeout": timedelta(seconds=request_timeout_s),
-            },
-            retry_config={"max_retries": 0},
-            **settings,
-        )
-    except (BaseError, ValueError, TypeError) as error:
-        raise StoreRefused(f"{url} cannot be opened: {type(error).__name__}.") from None
-    secrets = (credentials.secret_access_key, credentials.session_token)
-    return ObjectStore(client, url, secrets=secrets, calls=calls)
+
+    def client_of(keys: Credentials) -> Any:
+        try:
+            return S3Store(bucket, prefix=prefix or None, **settings, **_signed(keys))
+        except (BaseError, ValueError, TypeError) as error:
+            raise StoreRefused(f"{url} cannot be opened: {type(error).__name__}.") from None
+
+    if isinstance(credentials, CredentialFiles):
+        client_of(_NOBODY)  # everything else is refused at once
+        return RenewedStore(credentials, client_of, url, calls=calls)
+    return ObjectStore(client_of(credentials), url, secrets=_secrets(credentials), calls=calls)
+
+
+def _signed(keys: Credentials) -> dict[str, Any]:
+    if keys.is_anonymous:
+        return {"skip_signature": True}
+    signed = {"access_key_id": keys.access_key_id, "secret_access_key": keys.secret_access_key}
+    return signed | ({"session_token": keys.session_token} if keys.session_token else {})
+
+
+def _secrets(keys: Credentials) -> tuple[str, ...]:
+    return keys.secret_access_key, keys.session_token

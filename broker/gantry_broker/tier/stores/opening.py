@@ -12,7 +12,7 @@ from gantry_protocol.errors import ConfigError
 
 from gantry_broker.tier.stores.calls import DeadlineCalls
 from gantry_broker.tier.stores.contract import Store, StoreError
-from gantry_broker.tier.stores.credentials import Credentials
+from gantry_broker.tier.stores.credentials import CredentialFiles, Credentials
 from gantry_broker.tier.stores.posix import PosixStore
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]\Z")
@@ -22,7 +22,7 @@ ANONYMOUS = Credentials()
 
 def open_store(
     url: str,
-    credentials: Credentials = ANONYMOUS,
+    credentials: Credentials | CredentialFiles = ANONYMOUS,
     *,
     endpoint: str | None = None,
     region: str | None = None,
@@ -73,7 +73,7 @@ def _open_bucket(
     url: str,
     bucket: str,
     prefix: str,
-    credentials: Credentials,
+    credentials: Credentials | CredentialFiles,
     endpoint: str | None,
     region: str | None,
     calls: DeadlineCalls | None,
