@@ -78,6 +78,11 @@ class Metrics:
             "1 if a master serves, 0 if not, -1 if that cannot be observed.",
             _GROUP,
         )
+        self.tier_healthy = self._gauge(
+            "gantry_group_tier_healthy",
+            "1 if the master uploads to the tier, 0 if it cannot, -1 if that is not known.",
+            _GROUP,
+        )
 
     def note_group(self, key: Key, status: Body) -> None:
         """Takes a broker group's numbers from its status."""
@@ -85,14 +90,15 @@ class Metrics:
         master = status.get("master") or {}
         self.epoch.labels(*labels).set(master.get("epoch", 0))
         self.in_sync.labels(*labels).set(len(status.get("inSyncReplicas") or ()))
+        gauges = {"Available": self.available, "TierHealthy": self.tier_healthy}
         for condition in status.get("conditions") or ():
-            if condition["type"] == "Available":
-                value = {"True": 1, "False": 0}.get(condition["status"], -1)
-                self.available.labels(*labels).set(value)
+            gauge = gauges.get(condition["type"])
+            if gauge is not None:
+                gauge.labels(*labels).set({"True": 1, "False": 0}.get(condition["status"], -1))
 
     def drop_group(self, key: Key) -> None:
         """Forgets a deleted group, so that the number of series stays bounded."""
-        for gauge in (self.epoch, self.in_sync, self.available):
+        for gauge in (self.epoch, self.in_sync, self.available, self.tier_healthy):
             try:
                 gauge.remove(key.namespace, key.name)
             except KeyError:

@@ -65,8 +65,11 @@ OPERATOR_HTTP_PORT: Final = 8080
 DATA_DIR: Final = "/var/lib/gantry"
 ADMIN_DIR: Final = "/etc/gantry/admin"
 CONFIG_DIR: Final = "/etc/gantry/config"
+TIER_KEYS_DIR: Final = "/etc/gantry/tier"
 TOKEN_KEY: Final = "token"  # noqa: S105 -- the name of a key, not a secret
 CONFIG_KEY: Final = "gantry.toml"
+TIER_KEYS: Final = ("accessKeyId", "secretAccessKey", "sessionToken")
+"""Entries of the Secret that `spec.tier.credentialsSecret` names; the last one may be missing."""
 
 MAX_BROKER_GROUP_NAME: Final = 45
 """`controller-revision-hash` is `<statefulset>-<10 characters>` and a label value has at most 63

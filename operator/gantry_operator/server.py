@@ -124,7 +124,9 @@ async def _act(
             return task
 
         directory = Directory(cache, api, session, listener.roles_changed)
-        observer = Observer(cache, directory, api, settings.image)
+        observer = Observer(
+            cache, directory, api, settings.image, directory_tiers=settings.directory_tiers
+        )
         applier = Applier(api, cache, directory)
         reconciler = Reconciler(queue, observer, applier, directory, metrics, spawn)
         spawn(run_watches(credentials, settings.namespaces, listener.hear, stop))

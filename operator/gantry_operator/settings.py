@@ -53,3 +53,7 @@ class OperatorSettings(Settings):
         min_length=1,
         description="Namespace of the Lease; by default the pod's own, else the first one served.",
     )
+    directory_tiers: bool = Field(
+        default=False,
+        description="Accept tiers in a directory (file://): only where all pods see one file system.",
+    )

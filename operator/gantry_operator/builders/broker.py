@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gantry_operator import names
 from gantry_operator.builders import pods, services
 from gantry_operator.builders.config import config_map
+from gantry_operator.builders.tier import tier_env, tier_keys
 
 if TYPE_CHECKING:
     from gantry_operator.builders.meta import Manifest
@@ -77,9 +78,10 @@ def _workload(group: BrokerGroup, controllers: ControllerGroup, image: str) -> p
             pods.value("GANTRY_GROUP", group.metadata.name),
             pods.value("GANTRY_CLUSTER", group.spec.controller_ref.name),
             pods.value("GANTRY_CONTROLLERS", addresses),
+            *tier_env(group),
         ),
         ports=PORTS,
         http_port=names.BROKER_HTTP_PORT,
-        secret=None,
+        secret=tier_keys(group),
         grace_period_s=GRACE_PERIOD_S,
     )

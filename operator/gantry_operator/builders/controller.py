@@ -75,6 +75,8 @@ def _workload(group: ControllerGroup, image: str) -> pods.Workload:
         ),
         ports=PORTS,
         http_port=names.CONTROLLER_HTTP_PORT,
-        secret=names.admin_secret(meta.name),
+        secret=pods.MountedSecret(
+            "admin", {"secretName": names.admin_secret(meta.name)}, names.ADMIN_DIR
+        ),
         grace_period_s=GRACE_PERIOD_S,
     )

@@ -21,6 +21,14 @@ USER_ID = 10001
 """Of the image's user; a number, since `runAsNonRoot` cannot check a name."""
 
 
+class MountedSecret(NamedTuple):
+    """A Secret in a pod: the volume's name, its source as the API has it, and where it is."""
+
+    volume: str
+    source: Manifest
+    path: str
+
+
 class Workload(NamedTuple):
     """What differs between the pods of a controller and those of a broker.
 
@@ -31,7 +39,7 @@ class Workload(NamedTuple):
         env: settings, in the order in which they are written.
         ports: named container ports.
         http_port: where the probes ask.
-        secret: name of a Secret to mount at `/etc/gantry/admin`; None for none.
+        secret: a Secret to mount read-only; None for none.
         grace_period_s: seconds between SIGTERM and SIGKILL.
     """
 
@@ -41,7 +49,7 @@ class Workload(NamedTuple):
     env: tuple[Manifest, ...]
     ports: tuple[tuple[str, int], ...]
     http_port: int
-    secret: str | None
+    secret: MountedSecret | None
     grace_period_s: int
 
 
@@ -152,7 +160,8 @@ def _container(owner: BrokerGroup | ControllerGroup, load: Workload) -> Manifest
         {"name": "config", "mountPath": names.CONFIG_DIR, "readOnly": True},
     ]
     if load.secret:
-        mounts.append({"name": "admin", "mountPath": names.ADMIN_DIR, "readOnly": True})
+        secret = load.secret
+        mounts.append({"name": secret.volume, "mountPath": secret.path, "readOnly": True})
     container: Manifest = {
         "name": load.component,
         "image": load.image,
@@ -202,7 +211,7 @@ def _probes(port: int) -> Manifest:
 def _volumes(storage: Storage, load: Workload) -> list[Manifest]:
     volumes: list[Manifest] = [{"name": "config", "configMap": {"name": load.statefulset}}]
     if load.secret:
-        volumes.append({"name": "admin", "secret": {"secretName": load.secret}})
+        volumes.append({"name": load.secret.volume, "secret": load.secret.source})
     if storage.type == "EmptyDir":
         volumes.append({"name": "data", "emptyDir": {"sizeLimit": storage.size}})
     return volumes

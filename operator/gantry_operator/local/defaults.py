@@ -37,6 +37,8 @@ def operator_deployment(kubeconfig: Path, replicas: int) -> Manifest:
         {"name": "GANTRY_IMAGE", "value": IMAGE},
         {"name": "GANTRY_NAME", "value": "$(POD_NAME)"},
         {"name": "GANTRY_LEASE_NAMESPACE", "value": "$(POD_NAMESPACE)"},
+        # Pods are processes of one machine here: a directory is the same one to all of them.
+        {"name": "GANTRY_DIRECTORY_TIERS", "value": "true"},
         # A lone operator need not wait for the lease of a predecessor that was killed.
         {"name": "GANTRY_LEADER_ELECTION", "value": str(replicas > 1).lower()},
     ]

@@ -14,6 +14,7 @@ from gantry_operator.models.controller_group import (
     ControllerGroupSpec,
     ControllerGroupStatus,
 )
+from gantry_operator.models.tier import Tier, TierStatus
 
 __all__ = [
     "BrokerGroup",
@@ -28,4 +29,6 @@ __all__ = [
     "MasterStatus",
     "MemberStatus",
     "SwitchoverStatus",
+    "Tier",
+    "TierStatus",
 ]

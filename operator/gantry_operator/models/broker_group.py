@@ -20,6 +20,7 @@ from gantry_operator.models.parts import (
     Template,
     config_rules,
 )
+from gantry_operator.models.tier import URL_IS_FIXED, Tier, TierStatus
 
 
 class ControllerRef(Model):
@@ -139,6 +140,15 @@ class BrokerGroupSpec(Model):
     template: Template = Field(
         default_factory=Template, description="Closed subset of the pod template."
     )
+    tier: Tier | None = Field(
+        default=None,
+        description=(
+            "An object store to which the master uploads every acknowledged message; after a "
+            "failover the new master goes on where the last one stopped. A store that fails stops "
+            "the upload and nothing else. Adding it restarts the replicas one by one. Default none."
+        ),
+        json_schema_extra=NOT_NULLABLE,
+    )
     switchover: Switchover | None = Field(
         default=None, description="A request to move the mastership once. Default none."
     )
@@ -244,13 +254,19 @@ class BrokerGroupStatus(Model):
             "x-kubernetes-list-map-keys": ["brokerId"],
         },
     )
+    tier: TierStatus | None = Field(
+        default=None,
+        description="How far the tier has come; absent without spec.tier and before a claim.",
+        json_schema_extra=NOT_NULLABLE,
+    )
     switchover: SwitchoverStatus | None = Field(
         default=None, description="What became of the last switchover request."
     )
     conditions: tuple[Condition, ...] = Field(
         default=(),
         description=(
-            "Accepted, Available, InSync, FullyReplicated, Progressing and Paused; one entry each."
+            "Accepted, Available, InSync, FullyReplicated, Progressing, TierHealthy (with "
+            "spec.tier only) and Paused; one entry each."
         ),
         json_schema_extra={
             "x-kubernetes-list-type": "map",
@@ -278,4 +294,5 @@ class BrokerGroup(Resource):
             "pods are named after it: choose another name",
             lambda group: names.is_group_name(group.metadata.name, names.MAX_BROKER_GROUP_NAME),
         ),
+        URL_IS_FIXED,
     )

@@ -69,8 +69,17 @@ RESERVED_SETTINGS = (
     "pod_uid",
     "raft_port",
     "remoting_port",
+    "tier_credentials_dir",
+    "tier_endpoint",
+    "tier_linger_ms",
+    "tier_local_bytes",
+    "tier_pack_bytes",
+    "tier_region",
+    "tier_shard",
+    "tier_url",
 )
-"""Settings that the operator sets itself: identity, addresses and paths are no matter of taste."""
+"""Settings that the operator sets itself: identity, addresses and paths are no matter of taste,
+and the tier has fields of its own in the spec."""
 
 
 class Storage(Model):

@@ -11,15 +11,21 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gantry_operator import names
+from gantry_operator.builders.tier import URL
 from gantry_operator.plan.objects import same_quantity
 from gantry_operator.plan.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    from gantry_operator.models import BrokerGroup, ControllerGroup
+    from gantry_operator.models import BrokerGroupStatus, ControllerGroup, Tier
     from gantry_operator.models.parts import Storage
-    from gantry_operator.plan.observed import Body, Refusal
+    from gantry_operator.plan.observed import Body, BrokerObserved, Refusal
+
+_NO_DIRECTORY = (
+    "spec.tier.url: a directory holds the tier only where all replicas see the same files, as with "
+    "gantry local: use s3://BUCKET here."
+)
 
 
 class Acceptance(msgspec.Struct, frozen=True):
@@ -48,29 +54,28 @@ def _settle(refusals: Iterable[Refusal]) -> Acceptance:
     return Acceptance(accepted=True, usable=True, reason=Reason.VALID, message="The spec is valid.")
 
 
-def accept_broker_group(
-    group: BrokerGroup | None,
-    invalid: str,
-    controllers: ControllerGroup | None,
-    statefulset: Body | None,
-    refusals: Iterable[Refusal],
-) -> Acceptance:
+def accept_broker_group(seen: BrokerObserved, statefulset: Body | None) -> Acceptance:
     """Rule: nothing is built from a spec that is invalid, dangling or contradicts what exists."""
+    group = seen.group
     if group is None:
-        return _refused(Reason.INVALID_SPEC, invalid)
-    reference = group.spec.controller_ref.name
-    changed = _changed_reference(reference, statefulset) or _changed_storage(
-        group.spec.storage, statefulset
+        return _refused(Reason.INVALID_SPEC, seen.invalid)
+    reference, tier = group.spec.controller_ref.name, group.spec.tier
+    changed = (
+        _changed_reference(reference, statefulset)
+        or _changed_storage(group.spec.storage, statefulset)
+        or _changed_tier(tier, seen.previous, statefulset)
     )
     if changed:
         return _refused(Reason.IMMUTABLE_FIELD, changed)
-    if controllers is None:
+    if tier is not None and tier.is_directory and not seen.directory_tiers:
+        return _refused(Reason.INVALID_SPEC, _NO_DIRECTORY)
+    if seen.controllers is None:
         return _refused(
             Reason.CONTROLLER_NOT_FOUND,
             f"There is no valid ControllerGroup {reference} in namespace "
             f"{group.metadata.namespace}: create it there.",
         )
-    return _settle(refusals)
+    return _settle(seen.refusals)
 
 
 def accept_controller_group(
@@ -123,3 +128,24 @@ def _changed_storage(storage: Storage, statefulset: Body | None) -> str:
             back = f"set it back to {old}" if old else "remove it"
             return f"spec.storage.className is fixed at creation: {back}."
     return ""
+
+
+def _changed_tier(
+    tier: Tier | None, previous: BrokerGroupStatus | None, statefulset: Body | None
+) -> str:
+    """Where something has been uploaded, the place stays: older messages may be nowhere else."""
+    if statefulset is None or previous is None or previous.tier is None:
+        return ""
+    url = next((value for name, value in _settings(statefulset) if name == URL), None)
+    if url is None or not previous.tier.committed_offset or (tier is not None and tier.url == url):
+        return ""
+    return (
+        f"spec.tier.url is fixed once something has been uploaded: set it back to {url}, and "
+        "create a new BrokerGroup for another place."
+    )
+
+
+def _settings(statefulset: Body) -> Iterator[tuple[str, str | None]]:
+    for container in statefulset["spec"]["template"]["spec"].get("containers") or ():
+        for entry in container.get("env") or ():
+            yield entry["name"], entry.get("value")

@@ -25,6 +25,7 @@ from gantry_operator.plan.members import Group
 from gantry_operator.plan.objects import ensure
 from gantry_operator.plan.observed import BrokerObserved, Unreachable
 from gantry_operator.plan.switchover import switchover
+from gantry_operator.plan.tier import REFRESH_S, has_tier
 from gantry_operator.plan.workload import Workload, workload
 
 if TYPE_CHECKING:
@@ -43,9 +44,7 @@ def plan_broker_group(seen: BrokerObserved, now: dt.datetime) -> list[Action]:
     if seen.meta.deletion_timestamp is not None:
         return delete_broker_group(seen)
     statefulset = seen.objects.get(("StatefulSet", names.broker_statefulset(seen.meta.name)))
-    accepted = accept_broker_group(
-        seen.group, seen.invalid, seen.controllers, statefulset, seen.refusals
-    )
+    accepted = accept_broker_group(seen, statefulset)
     joined = Group(seen.view, seen.pods) if isinstance(seen.view, GroupView) else None
     load = workload(statefulset, seen.pods)
     old_switchover = seen.previous.switchover if seen.previous else None
@@ -133,5 +132,5 @@ def _check_again(
         for condition in [find(status.conditions, name)]
     )
     if settled and not isinstance(seen.view, Unreachable):
-        return []
+        return [CheckAgain(after_s=REFRESH_S)] if has_tier(seen) else []
     return [CheckAgain(after_s=UNSETTLED_CHECK_S)]

@@ -1,7 +1,8 @@
 """The status of a BrokerGroup: what is observed, in words that do not change without a reason.
 
 Nothing volatile goes in (offsets, lags, ages): every status write is an event that starts the next
-reconcile, so a status that is never the same twice would keep the operator busy for ever.
+reconcile, so a status that is never the same twice would keep the operator busy for ever. The
+offset of the tier goes in now and then (`tier`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from gantry_operator import names
 from gantry_operator.models import (
     BrokerGroup,
     BrokerGroupStatus,
+    Condition,
     MasterStatus,
     MemberStatus,
     SwitchoverStatus,
@@ -19,6 +21,7 @@ from gantry_operator.models import (
 from gantry_operator.plan.conditions import Conditions, timestamp
 from gantry_operator.plan.observed import BrokerObserved, Unreachable
 from gantry_operator.plan.reasons import Reason
+from gantry_operator.plan.tier import report_tier, tier_status
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -45,6 +48,7 @@ def broker_status(
     old = seen.previous or BrokerGroupStatus(observed_generation=0)
     ready = sum(pod.ready for pod in seen.pods)
     wished = seen.group.spec.replicas if seen.group else len(seen.pods)
+    conditions = _conditions(seen, accepted, joined, step, now)
     status = old.model_copy(
         update={
             "observed_generation": seen.meta.generation,
@@ -53,7 +57,8 @@ def broker_status(
             "ready": f"{ready}/{wished}",
             "selector": names.selector_text(names.BROKER, seen.meta.name),
             "switchover": switchover,
-            "conditions": _conditions(seen, accepted, joined, step, now),
+            "tier": tier_status(seen, joined, conditions, now),
+            "conditions": conditions,
         }
     )
     if joined is None:
@@ -125,7 +130,7 @@ def _conditions(
     joined: Group | None,
     step: Step | None,
     now: dt.datetime,
-) -> tuple[object, ...]:
+) -> tuple[Condition, ...]:
     conditions = Conditions(
         seen.previous.conditions if seen.previous else (), seen.meta.generation, now
     )
@@ -139,6 +144,7 @@ def _conditions(
         _available(conditions, joined)
         _replication(conditions, seen.group, joined)
         _progressing(conditions, seen, step)
+    report_tier(conditions, seen, joined)
     paused = seen.group is not None and seen.group.spec.paused
     if paused:
         conditions.set("Paused", "True", Reason.PAUSED_BY_SPEC, "spec.paused is true.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gantry_operator.plan.actions import Action, EmitEvent
 from gantry_operator.plan.conditions import find
 from gantry_operator.plan.reasons import Reason
+from gantry_operator.plan.tier import CONDITION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +36,27 @@ def broker_events(old: BrokerGroupStatus | None, new: BrokerGroupStatus) -> list
             )
         )
     served = old is not None and old.master is not None
-    return events + _turned_false(old.conditions if old else (), new.conditions, served=served)
+    return (
+        events
+        + _turned_false(old.conditions if old else (), new.conditions, served=served)
+        + _tier_events(old, new)
+    )
+
+
+def _tier_events(old: BrokerGroupStatus | None, new: BrokerGroupStatus) -> list[Action]:
+    """Each new holder of the tier, and each new reason why nothing is uploaded."""
+    events: list[Action] = []
+    before = old.tier if old else None
+    if new.tier is not None and (before is None or before.epoch != new.tier.epoch):
+        who = new.master.pod if new.master is not None else None
+        note = f"{who or 'The master'} uploads to the tier from epoch {new.tier.epoch} on."
+        events.append(EmitEvent(type="Normal", reason=Reason.TIER_CLAIMED, note=note))
+    healthy, was = find(new.conditions, CONDITION), find(old.conditions if old else (), CONDITION)
+    if healthy is None or healthy.status != "False":
+        return events
+    if was is None or (was.status, was.reason) != ("False", healthy.reason):
+        events.append(_warning(healthy))
+    return events
 
 
 def controller_events(

@@ -85,6 +85,7 @@ class BrokerObserved(msgspec.Struct, frozen=True, kw_only=True):
         objects: live owned objects by kind and name; only those that the operator manages.
         view: what the controllers say about the group.
         refusals: what could not be written in the last attempt.
+        directory_tiers: whether all pods see the same files, so that a tier may lie in a directory.
     """
 
     meta: Metadata
@@ -99,6 +100,7 @@ class BrokerObserved(msgspec.Struct, frozen=True, kw_only=True):
     view: GroupView | NotDeclared | Unreachable
     image: str
     refusals: tuple[Refusal, ...] = ()
+    directory_tiers: bool = False
 
 
 class ControllerObserved(msgspec.Struct, frozen=True, kw_only=True):

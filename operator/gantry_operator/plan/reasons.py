@@ -80,6 +80,27 @@ class Reason(StrEnum):
     )
     DELETING = "Deleting", "The resource is being deleted and its metadata cleaned."
 
+    # TierHealthy
+    UPLOADING = "Uploading", "The master holds the tier and uploads."
+    CLAIMING = "Claiming", "A new master is about to take the upload over."
+    NOT_REPORTED = (
+        "NotReported",
+        "The master has not spoken of a tier; it was not restarted with one yet.",
+    )
+    STALLED = (
+        "Stalled",
+        "The store does not let the master upload; the message has its reason. It is tried again.",
+    )
+    HALTED = (
+        "Halted",
+        "What lies in the store must not be continued by this master; a person has to look.",
+    )
+    FENCED = (
+        "Fenced",
+        "Another master holds the tier; uploads go on with the next election at the latest.",
+    )
+    TIER_CLAIMED = "TierClaimed", "A master holds the tier from this epoch on."
+
     # Paused
     PAUSED_BY_SPEC = "PausedBySpec", "spec.paused is true."
     ACTIVE = "Active", "spec.paused is false."

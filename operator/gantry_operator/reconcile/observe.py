@@ -49,13 +49,23 @@ class Observer:
         directory: the controllers.
         api: for the one live read.
         image: default image of pods.
+        directory_tiers: whether all pods see the same files.
     """
 
-    def __init__(self, cache: Cache, directory: Directory, api: Api, image: str) -> None:
+    def __init__(
+        self,
+        cache: Cache,
+        directory: Directory,
+        api: Api,
+        image: str,
+        *,
+        directory_tiers: bool = False,
+    ) -> None:
         self._cache = cache
         self._directory = directory
         self._api = api
         self._image = image
+        self._directory_tiers = directory_tiers
         self.refusals: Refusals = {}
 
     async def observe(self, key: Key) -> BrokerObserved | ControllerObserved | None:
@@ -90,6 +100,7 @@ class Observer:
             view=await self._view(key, body, reference),
             image=self._image,
             refusals=self.refusals.get(key, ()),
+            directory_tiers=self._directory_tiers,
         )
 
     async def _view(self, key: Key, body: Body, reference: str) -> Any:

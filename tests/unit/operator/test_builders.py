@@ -7,10 +7,12 @@ import tomllib
 from typing import Any
 
 import pytest
+from gantry_broker.settings import BrokerSettings
 from gantry_operator import names
 from gantry_operator.builders import admin_secret, broker_objects, controller_objects
 from gantry_operator.builders.config import toml
 from gantry_operator.models import BrokerGroup, ControllerGroup
+from gantry_operator.models.parts import RESERVED_SETTINGS
 
 Objects = dict[tuple[str, str], dict[str, Any]]
 
@@ -321,3 +323,83 @@ def test_the_longest_names_leave_room_for_the_revision_label() -> None:
     assert len(longest + revision) <= 63
     longest = names.controller_statefulset("a" * names.MAX_CONTROLLER_GROUP_NAME)
     assert len(longest + revision) <= 63
+
+
+TIER = {
+    "url": "s3://orders-log/tier",
+    "endpoint": "https://minio.storage.svc:9000",
+    "region": "eu-central-1",
+    "credentialsSecret": {"name": "orders-tier"},
+    "packBytes": 1048576,
+    "lingerMs": 2000,
+    "localBytes": 1073741824,
+}
+
+
+def test_a_group_without_a_tier_is_built_as_before() -> None:
+    settings = env(statefulset())
+    assert [name for name in settings if "TIER" in name] == []
+    pod = statefulset()["spec"]["template"]["spec"]
+    assert [v["name"] for v in pod["volumes"]] == ["config"]
+
+
+def test_environment_of_a_broker_with_a_tier() -> None:
+    settings = env(statefulset(brokers(tier=TIER)))
+    assert {name: text for name, text in settings.items() if "TIER" in name} == {
+        "GANTRY_TIER_URL": "s3://orders-log/tier",
+        "GANTRY_TIER_SHARD": "bg-uid",
+        "GANTRY_TIER_ENDPOINT": "https://minio.storage.svc:9000",
+        "GANTRY_TIER_REGION": "eu-central-1",
+        "GANTRY_TIER_CREDENTIALS_DIR": "/etc/gantry/tier",
+        "GANTRY_TIER_PACK_BYTES": "1048576",
+        "GANTRY_TIER_LINGER_MS": "2000",
+        "GANTRY_TIER_LOCAL_BYTES": "1073741824",
+    }
+    least = env(statefulset(brokers(tier={"url": "s3://b-1"})))
+    assert {name: text for name, text in least.items() if "TIER" in name} == {
+        "GANTRY_TIER_URL": "s3://b-1",
+        "GANTRY_TIER_SHARD": "bg-uid",
+        "GANTRY_TIER_PACK_BYTES": "67108864",
+        "GANTRY_TIER_LINGER_MS": "30000",
+    }
+
+
+def test_brokers_take_every_setting_of_a_tier() -> None:
+    """The same names on both sides, and nothing that the broker would refuse."""
+    settings = env(statefulset(brokers(tier=TIER)))
+    given = {name.removeprefix("GANTRY_").lower() for name in settings if "TIER" in name}
+    known = {name for name in BrokerSettings.model_fields if name.startswith("tier_")}
+    assert given - {"tier_local_bytes"} <= known
+    assert known <= set(RESERVED_SETTINGS)
+    values = {name: settings[f"GANTRY_{name.upper()}"] for name in given & known}
+    base = {"group": "orders", "controllers": ["127.0.0.1:1"]}
+    assert BrokerSettings.model_validate(base | values).tier_pack_bytes == 1048576
+
+
+def test_the_keys_of_a_tier_are_files_for_the_pods_group_and_need_not_be_there() -> None:
+    manifest = statefulset(brokers(tier=TIER))
+    pod = manifest["spec"]["template"]["spec"]
+    (volume,) = [v for v in pod["volumes"] if "secret" in v]
+    assert volume["secret"] == {
+        "secretName": "orders-tier",
+        "items": [
+            {"key": key, "path": key} for key in ("accessKeyId", "secretAccessKey", "sessionToken")
+        ],
+        "defaultMode": 0o440,
+        "optional": True,
+    }
+    (container,) = pod["containers"]
+    mount = {"name": volume["name"], "mountPath": "/etc/gantry/tier", "readOnly": True}
+    assert mount in container["volumeMounts"]
+    assert "secretKeyRef" not in str(manifest)
+
+
+def test_pods_with_a_tier_obey_the_restricted_pod_security_standard() -> None:
+    pod = statefulset(brokers(tier=TIER))["spec"]["template"]["spec"]
+    plain = statefulset()["spec"]["template"]["spec"]
+    assert pod["securityContext"] == plain["securityContext"]
+    (container,), (before,) = pod["containers"], plain["containers"]
+    assert container["securityContext"] == before["securityContext"]
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    writable = [m["name"] for m in container["volumeMounts"] if not m.get("readOnly")]
+    assert writable == ["data"]

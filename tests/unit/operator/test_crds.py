@@ -93,7 +93,10 @@ def test_plain_apply_can_install_them(name: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "columns"),
     [
-        ("BrokerGroup", ["Master", "Epoch", "InSync", "Ready", "Available", "Progressing", "Age"]),
+        (
+            "BrokerGroup",
+            ["Master", "Epoch", "InSync", "Ready", "Available", "Progressing", "Tier", "Age"],
+        ),
         ("ControllerGroup", ["Leader", "Ready", "Available", "Progressing", "Age"]),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gantry_broker.tier.stores import open_store
 from gantry_operator.models import BrokerGroup, ControllerGroup, InvalidSpecError
 
 
@@ -20,8 +21,8 @@ def test_an_empty_spec_has_every_default() -> None:
 
 
 def test_fields_of_a_newer_version_are_ignored_at_every_level() -> None:
-    body = broker_group(tier={"mode": "Enabled"}, storage={"size": "1Gi", "iops": 9})
-    body["status"] = {"observedGeneration": 1, "tier": {}, "conditions": []}
+    body = broker_group(quotas={"mode": "Enabled"}, storage={"size": "1Gi", "iops": 9})
+    body["status"] = {"observedGeneration": 1, "quotas": {}, "conditions": []}
     assert BrokerGroup.parse(body).spec.storage.size == "1Gi"
 
 
@@ -49,6 +50,9 @@ def test_effective_minimum(replicas: int, minimum: int | None, effective: int) -
         ),
         pytest.param(
             broker_group(config={"data_dir": "/x"}), "remove admin_token_file", id="reserved"
+        ),
+        pytest.param(
+            broker_group(config={"tier_url": "s3://b-1"}), "tier_url", id="reserved-for-the-tier"
         ),
         pytest.param(broker_group(config={"Log-Size": "1"}), "rename the keys", id="setting-name"),
         pytest.param(broker_group(name="9lives"), "choose another name", id="name"),
@@ -82,3 +86,70 @@ def test_what_is_read_is_what_is_written() -> None:
     assert written["controllerRef"] == {"name": "gantry"}
     assert written["switchover"] == {"id": "a", "to": 1}
     assert "minInSyncReplicas" not in written["replication"]
+
+
+SECRET = "wJalrXUtnFEMIK7MDENGbPxRfiCY"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://orders-log",
+        "s3://orders-log/",
+        "s3://a.b-3/tier/of_orders/v1.2",
+        "file:///var/tier",
+    ],
+)
+def test_places_of_a_tier(url: str) -> None:
+    """What is taken here opens there: the broker reads the same URL."""
+    tier = BrokerGroup.parse(broker_group(tier={"url": url})).spec.tier
+    assert tier is not None
+    assert (tier.pack_bytes, tier.linger_ms, tier.local_bytes) == (67108864, 30000, None)
+    if not tier.is_directory:
+        assert open_store(url).url == url.rstrip("/")
+
+
+@pytest.mark.parametrize(
+    ("tier", "words"),
+    [
+        pytest.param({}, "spec.tier.url", id="no-url"),
+        pytest.param({"url": "gs://orders"}, "tier.url must be s3://BUCKET", id="scheme"),
+        pytest.param({"url": "s3://Orders"}, "tier.url must be s3://BUCKET", id="bucket"),
+        pytest.param({"url": "s3://orders//x"}, "tier.url must be s3://BUCKET", id="folder"),
+        pytest.param({"url": "s3://orders?region=x"}, "neither keys nor options", id="options"),
+        pytest.param({"url": f"s3://AKIA:{SECRET}@orders"}, "neither keys nor options", id="keys"),
+        pytest.param({"url": "s3://orders\n"}, "tier.url must be", id="newline"),
+        pytest.param({"url": "file://host/x"}, "tier.url must be", id="host"),
+        pytest.param(
+            {"url": "s3://orders", "endpoint": "minio:9000"}, "tier.endpoint must be", id="endpoint"
+        ),
+        pytest.param(
+            {"url": "s3://orders", "endpoint": f"http://a:{SECRET}@minio"},
+            "tier.endpoint must be",
+            id="keys-in-endpoint",
+        ),
+        pytest.param(
+            {"url": "file:///tier", "region": "eu"},
+            "are for s3:// only",
+            id="directory-in-a-region",
+        ),
+        pytest.param(
+            {"url": "file:///tier", "credentialsSecret": {"name": "x"}},
+            "are for s3:// only",
+            id="keys-of-a-directory",
+        ),
+        pytest.param({"url": "s3://orders", "packBytes": 1}, "spec.tier.packBytes", id="pack"),
+        pytest.param({"url": "s3://orders", "lingerMs": 5}, "spec.tier.lingerMs", id="linger"),
+        pytest.param({"url": "s3://orders", "localBytes": 5}, "spec.tier.localBytes", id="local"),
+        pytest.param(
+            {"url": "s3://orders", "credentialsSecret": {}},
+            "spec.tier.credentialsSecret.name",
+            id="secret-without-name",
+        ),
+    ],
+)
+def test_an_invalid_tier_says_what_to_change(tier: dict[str, Any], words: str) -> None:
+    with pytest.raises(InvalidSpecError) as caught:
+        BrokerGroup.parse(broker_group(tier=tier))
+    assert words in str(caught.value)
+    assert SECRET not in str(caught.value)

@@ -22,7 +22,7 @@ from gantry_operator.plan.observed import (
     PodView,
     Unreachable,
 )
-from gantry_protocol.admin import MemberView
+from gantry_protocol.admin import MemberView, TierView
 from hypothesis import given
 from hypothesis import strategies as st
 from unit.operator.world import (
@@ -42,6 +42,20 @@ from unit.operator.world import (
 )
 
 flags = st.booleans()
+tiers = st.one_of(
+    st.none(),
+    st.builds(
+        TierView,
+        state=st.sampled_from(
+            ["standby", "claiming", "uploading", "backoff", "stalled", "fenced", "halted", "new"]
+        ),
+        epoch=st.one_of(st.none(), st.integers(0, 9)),
+        committed_offset=st.one_of(st.none(), st.integers(0, 9)),
+        lag_ms=st.one_of(st.none(), st.integers(0, 9_000)),
+        reason=st.sampled_from(["", "403"]),
+        version=st.one_of(st.none(), st.integers(1, 9)),
+    ),
+)
 
 
 @st.composite
@@ -72,6 +86,7 @@ def members(draw: st.DrawFn, count: int) -> list[MemberView]:
             draining=draw(st.integers(0, 4)) == 0,
             in_sync=draw(flags),
             max_offset=draw(st.integers(0, 3)) * 100,
+            tier=draw(tiers),
         )
         for broker_id in range(1, count + 1)
         if draw(st.integers(0, 9)) > 0
@@ -87,6 +102,8 @@ def broker_worlds(draw: st.DrawFn) -> BrokerObserved:
     if draw(st.integers(0, 3)) == 0:
         to = draw(st.one_of(st.none(), st.integers(0, 4)))
         spec["switchover"] = {"id": "a"} if to is None else {"id": "a", "to": to}
+    if draw(flags):
+        spec["tier"] = {"url": "s3://bucket"}
     known_members = draw(members(existing))
     known: Any = view(
         master_broker_id=draw(st.one_of(st.none(), st.integers(1, existing))),
