@@ -1,6 +1,8 @@
-# One image for every component. Works with the legacy builder too: no BuildKit syntax.
+# Two images: "gantry" for every component, and "pipeline" for Spark's jobs, which needs Java. Works with the legacy
+# builder too: no BuildKit syntax. That builder makes every stage above the target, so the small image comes first.
 #
-#   docker build -t gantry:dev .
+#   docker build --target gantry -t gantry:dev .
+#   docker build --target pipeline -t gantry-pipeline:dev .
 #
 # Build arguments: BASE_IMAGE (any Debian-like image with apt), EXTRA_CA (a PEM file in the build context that pip
 # should trust besides the system's; empty for none).
@@ -39,3 +41,26 @@ USER 10001:10001
 WORKDIR /var/lib/gantry
 ENTRYPOINT ["gantry"]
 CMD ["--help"]
+
+FROM build AS build-pipeline
+RUN wheel=$(ls /dist/*.whl) \
+    && export PIP_CERT=/etc/ssl/certs/ca-certificates.crt \
+    && python3 -m venv --without-pip /opt/pipeline \
+    && /opt/build/bin/pip --python /opt/pipeline/bin/python install -q --disable-pip-version-check --no-cache-dir \
+        -c constraints.txt "${wheel}[pipeline]" \
+    && find /opt/pipeline -name tests -type d -path '*/site-packages/*' -prune -exec rm -rf {} + \
+    && rm -rf /opt/pipeline/lib/python3*/site-packages/pyspark/examples
+
+FROM $BASE_IMAGE AS pipeline
+RUN apt-get update -qq \
+    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3 default-jre-headless \
+    && rm -rf /var/lib/apt/lists/* /var/cache/* /var/log/* /usr/share/doc /usr/share/man \
+    && groupadd --gid 10001 gantry \
+    && useradd --uid 10001 --gid gantry --no-create-home --home-dir /tmp --shell /usr/sbin/nologin gantry
+COPY --from=build-pipeline /opt/pipeline /opt/pipeline
+# The root file system is read-only; what Spark spills and its workers write goes to /tmp, a volume.
+ENV PATH=/opt/pipeline/bin:$PATH PYTHONSAFEPATH=1 PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 LANG=C.UTF-8
+USER 10001:10001
+WORKDIR /tmp
+ENTRYPOINT ["gantry"]
+CMD ["pipeline", "doctor"]

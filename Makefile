@@ -17,7 +17,7 @@ RUNS ?= 20
 help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} \
 	  /^## / {printf "\n%s\n", substr($$0, 4)} \
-	  /^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2} \
+	  /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2} \
 	  END {print ""}' $(MAKEFILE_LIST)
 
 ## Try it
@@ -45,6 +45,10 @@ cluster-down: ## remove that cluster; built images stay in the cache
 .PHONY: image
 image: ## build the image gantry:dev, and load it into the cluster if one runs
 	@e2e/cluster/image.sh
+
+.PHONY: image-pipeline
+image-pipeline: ## build the image gantry-pipeline:dev (Spark and Java), and load it likewise
+	@e2e/cluster/pipeline-image.sh
 
 .PHONY: e2e
 e2e: venv ## Helm, failures and their gaps, seen from pods outside the group; writes build/e2e/report.md

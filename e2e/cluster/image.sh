@@ -8,7 +8,7 @@ SIZE_MB_MAX=350
 "$CLUSTER_DIR/docker-up.sh"
 "$CLUSTER_DIR/base-image.sh"
 before=$(docker image inspect -f '{{.Id}}' "$IMAGE" 2>/dev/null || true)
-step "build $IMAGE" env DOCKER_BUILDKIT=0 docker build -q --network host --build-arg BASE_IMAGE="debian:$DEBIAN_SUITE-slim" -t "$IMAGE" "$ROOT_DIR"
+step "build $IMAGE" env DOCKER_BUILDKIT=0 docker build -q --network host --target gantry --build-arg BASE_IMAGE="debian:$DEBIAN_SUITE-slim" -t "$IMAGE" "$ROOT_DIR"
 after=$(docker image inspect -f '{{.Id}}' "$IMAGE")
 [[ -z $before || $before == "$after" ]] || docker rmi "$before" >/dev/null 2>&1 || true
 size_mb=$(($(docker image inspect -f '{{.Size}}' "$IMAGE") / 1000000))

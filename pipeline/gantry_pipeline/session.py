@@ -3,12 +3,14 @@
 Spark's own message when Java is missing is a shell's; its default log level tells users about
 native libraries. Here, what is missing is one sentence that says what to install, and Spark only
 speaks when it fails. Everything runs in this process and its children (``local[*]``) unless a
-master is given, and nothing listens outside of loopback then.
+master is given, and nothing listens outside of loopback then. With ``k8s://`` this process is the
+driver in its pod, and executors are pods of their own (:mod:`gantry_pipeline.kubernetes`).
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 import shutil
@@ -19,7 +21,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gantry_protocol.errors import EXIT_TEMPORARY, GantryError
+import msgspec
+from gantry_protocol.errors import EXIT_TEMPORARY, ConfigError, GantryError
+
+from gantry_pipeline import kubernetes
+from gantry_pipeline.kubernetes import Executors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +35,25 @@ if TYPE_CHECKING:
 JAVA_MIN = 17  # Spark 4 is compiled for it
 JAVA_ANSWER_S = 30
 HEAP_MIN_MIB, HEAP_MAX_MIB = 1024, 8192
-PARTITION_BYTES = 64 << 20
+MEMORY_LIMITS = (  # of this process's control group, version 2 and 1
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
 LOCAL = "local[*]"
+
+
+class Where(msgspec.Struct, frozen=True):
+    """Where a job runs.
+
+    Attributes:
+        master: ``local[*]``, ``local[2]``, ``k8s://…``.
+        driver_memory_mib: heap of the JVM here; None takes a quarter of the memory.
+        executors: for ``k8s://``; None takes two.
+    """
+
+    master: str = LOCAL
+    driver_memory_mib: int | None = None
+    executors: Executors | None = None
 
 
 class NoSparkError(GantryError):
@@ -90,11 +113,14 @@ def pyspark_version() -> str:
 def memory_mib() -> int:
     """What this process may use: the machine's memory, or its control group's limit."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return int(min(total, *map(_limit, MEMORY_LIMITS))) >> 20
+
+
+def _limit(file: Path) -> float:
     try:
-        limit = int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
-    except (OSError, ValueError):  # no control groups, or "max"
-        limit = total
-    return min(total, limit) >> 20
+        return int(file.read_text(encoding="ascii"))
+    except (OSError, ValueError):  # no such control groups, or "max"
+        return math.inf
 
 
 def heap_mib(memory: int) -> int:
@@ -160,15 +186,14 @@ def start(
 
 
 @contextmanager
-def running(
-    name: str, *, master: str = LOCAL, driver_memory_mib: int | None = None
-) -> Iterator[SparkSession]:
+def running(name: str, where: Where = Where()) -> Iterator[SparkSession]:  # noqa: B008 - immutable
     """A session for as long as the block lasts; what goes wrong in it is one sentence.
 
     Spark's own log is kept only if Spark failed for a reason of its own; the sentence says where.
 
     Raises:
         NoSparkError: Java or PySpark is missing.
+        ConfigError: executors were asked for where there can be none.
         TierRefusedError: a task or a stream met something in the tier that it must not go on with.
         SparkFailedError: anything else that Spark reports.
     """
@@ -180,7 +205,13 @@ def running(
     log = Path(tempfile.mkdtemp(prefix="gantry-spark-"), "spark.log")
     keep = False
     try:
-        session = start(name, master=master, driver_memory_mib=driver_memory_mib, log=log)
+        session = start(
+            name,
+            master=where.master,
+            driver_memory_mib=where.driver_memory_mib,
+            log=log,
+            settings=_executors(where, log.parent),
+        )
         try:
             yield session
         finally:
@@ -192,6 +223,22 @@ def running(
     finally:
         if not keep:
             shutil.rmtree(log.parent, ignore_errors=True)
+
+
+def _executors(where: Where, folder: Path) -> dict[str, str]:
+    """Spark's settings for executors as pods; none for a job that runs here."""
+    if not where.master.startswith(kubernetes.MASTER):
+        if where.executors is not None:
+            raise ConfigError(
+                f"Executors are pods, and {where.master} has none: use --master "
+                f"{kubernetes.MASTER}https://kubernetes.default.svc, or leave --executors out."
+            )
+        return {}
+    wanted = where.executors or Executors()
+    template = folder / "executor.json"
+    template.write_text(kubernetes.pod_template(wanted), encoding="ascii")
+    quiet = {"spark.executor.extraJavaOptions": f"-Dlog4j2.configurationFile={_log4j()}"}
+    return kubernetes.settings(wanted, os.environ, template) | quiet
 
 
 def told(text: str, log: Path) -> GantryError:

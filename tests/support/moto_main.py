@@ -1,4 +1,4 @@
-"""Moto on loopback, one write at a time; run by the interpreter of `.venv/moto`.
+"""Moto on loopback or a given address, one write at a time; run by the Python of `.venv/moto`.
 
 Moto looks for the object and then writes it, and a thread may come between the two: now and then a
 conditional put has two winners. A store that promises to create only once does not do that.
@@ -31,4 +31,5 @@ class OneWriteAtATime:
 
 if __name__ == "__main__":
     server = OneWriteAtATime(DomainDispatcherApplication(create_backend_app))
-    run_simple("127.0.0.1", int(sys.argv[1]), server, threaded=True)
+    host = sys.argv[2] if len(sys.argv) > 2 else "127.0.0.1"
+    run_simple(host, int(sys.argv[1]), server, threaded=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 from gantry_protocol.tier import chain, manifests
-from gantry_protocol.tier.keys import ManKey, MetaKey, Pair, Shard, shard
+from gantry_protocol.tier.keys import ManKey, MetaKey, PackKey, Pair, Shard, shard
 from gantry_protocol.tier.packs import BuiltPack, encode_pack
 from gantry_protocol.types import Epoch, EpochEntry, Offset
 from support.tier_logs import Sent, build_log, key_of
@@ -119,6 +120,25 @@ class TierDirectory:
         """Write a version that fits."""
         self.state = chain.apply(self.state, version)
         self.put(str(ManKey(version.v)), manifests.encode(version))
+
+    def forge_overlap(self) -> PackKey:
+        """Add a version whose pack begins below the tier's end; all else about it is right."""
+        whole, last = self.state, self.state.packs[-1]
+        self.state = msgspec.structs.replace(whole, end=last.lo + 3)
+        pack = self.build(messages("orders", 2))
+        self.put(str(pack.key), pack.data)
+        forged = chain.append(
+            self.state,
+            [pack.entry],
+            lineage=(),
+            tail=pack.tail,
+            writer="forger",
+            nonce=self.nonce(),
+            at_ms=1,
+        )
+        self.put(str(ManKey(forged.v)), manifests.encode(forged))
+        self.state = whole
+        return pack.key
 
     def flip(self, name: str, at: int) -> None:
         """Change one bit of an object."""

@@ -6,6 +6,8 @@ alone: what is on a command line is seen by every process of the machine.
 
 from __future__ import annotations
 
+import functools
+import os
 import re
 import sys
 from pathlib import Path
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gantry_pipeline.jobs.audit import Account
+    from gantry_pipeline.session import Where
     from gantry_pipeline.source.tier import Wanted
 
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
@@ -72,21 +75,65 @@ def tier_options(command: CommandT) -> CommandT:
     return command
 
 
-def spark_options(command: CommandT) -> CommandT:
-    """Where Spark runs, and with how much memory."""
-    command = click.option(
-        "--driver-memory",
-        "memory_mib",
-        callback=_memory,
-        metavar="SIZE",
-        help="Heap of Spark's JVM, as 2g or 1500m. [default: a quarter of the memory, 1g to 8g]",
-    )(command)
-    return click.option(
-        "--master",
-        default="local[*]",
-        show_default=True,
-        help="Spark's master; local[2] takes two cores of this machine.",
-    )(command)
+def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Where Spark runs, and with how much memory: the parameter ``where`` of the command."""
+
+    @functools.wraps(command)
+    def with_where(
+        *args: Any,
+        master: str,
+        memory_mib: int | None,
+        executors: int | None,
+        executor_memory_mib: int | None,
+        executor_secret: str | None,
+        **kwargs: Any,
+    ) -> Any:
+        from gantry_pipeline.kubernetes import MEMORY_MIB, Executors
+        from gantry_pipeline.session import Where
+
+        asked = (executors, executor_memory_mib, executor_secret) != (None, None, None)
+        pods = Executors(executors or 2, executor_memory_mib or MEMORY_MIB, executor_secret or "")
+        where = Where(master, memory_mib, pods if asked else None)
+        return command(*args, where=where, **kwargs)
+
+    for option in reversed(
+        (
+            click.option(
+                "--master",
+                default="local[*]",
+                show_default=True,
+                help="Spark's master; local[2] takes two cores of this machine, k8s://URL runs "
+                "executors as pods.",
+            ),
+            click.option(
+                "--driver-memory",
+                "memory_mib",
+                callback=_memory,
+                metavar="SIZE",
+                help="Heap of Spark's JVM, as 2g or 1500m. [default: a quarter of the memory, 1g "
+                "to 8g]",
+            ),
+            click.option(
+                "--executors",
+                type=click.IntRange(1, 100),
+                help="Pods, with k8s://. [default: 2]",
+            ),
+            click.option(
+                "--executor-memory",
+                "executor_memory_mib",
+                callback=_memory,
+                metavar="SIZE",
+                help="Heap of each; 1g for Python comes on top. [default: 1g]",
+            ),
+            click.option(
+                "--executor-secret",
+                metavar="NAME",
+                help="Secret with the bucket's accessKeyId and secretAccessKey, for executors.",
+            ),
+        )
+    ):
+        with_where = option(with_where)
+    return with_where
 
 
 def _wanted(
@@ -151,8 +198,7 @@ def audit(
     region: str | None,
     anonymous: bool,
     level: str,
-    master: str,
-    memory_mib: int | None,
+    where: Where,
     as_json: bool,
 ) -> int:
     """Say whether the tier holds what was committed, all of it, once.
@@ -166,7 +212,7 @@ def audit(
     from gantry_pipeline.jobs.audit import audit as run_audit
 
     _say("Starting Spark")
-    with session.running("audit", master=master, driver_memory_mib=memory_mib) as spark:
+    with session.running("audit", where) as spark:
         account = run_audit(spark, wanted, level=level, say=_say)
     if as_json:
         print_json(account)
@@ -242,8 +288,7 @@ def ingest(
     anonymous: bool,
     table: Path,
     every_s: float | None,
-    master: str,
-    memory_mib: int | None,
+    where: Where,
     as_json: bool,
 ) -> None:
     """Write the messages as Parquet by topic and day, each exactly once.
@@ -255,7 +300,7 @@ def ingest(
     from gantry_pipeline.jobs.ingest import ingest as run_ingest
 
     _say("Starting Spark")
-    with session.running("ingest", master=master, driver_memory_mib=memory_mib) as spark:
+    with session.running("ingest", where) as spark:
         done = run_ingest(spark, wanted, table.absolute(), every_s=every_s, say=_say)
     if as_json:
         print_json(done)
@@ -287,8 +332,7 @@ def report(
     region: str | None,
     anonymous: bool,
     out: Path,
-    master: str,
-    memory_mib: int | None,
+    where: Where,
     as_json: bool,
 ) -> None:
     """Draw traffic, hot queues and the tier's growth on one HTML page.
@@ -302,7 +346,7 @@ def report(
     from gantry_pipeline.jobs.report import figures, rendered
 
     _say("Starting Spark")
-    with session.running("report", master=master, driver_memory_mib=memory_mib) as spark:
+    with session.running("report", where) as spark:
         found = figures(spark, wanted, _say)
     try:
         out.write_text(rendered(found), encoding="utf-8")
@@ -337,6 +381,17 @@ def doctor(as_json: bool) -> int:
         if one.advice:
             click.echo(f"gantry: {one.advice}", err=True)
     return 0 if all(one.ok for one in found) else FOUND_SOMETHING
+
+
+@pipeline.command(hidden=True)
+def executor() -> None:
+    """Become an executor. Spark starts this, in the pods that it makes."""
+    from gantry_pipeline import kubernetes, session
+
+    java, _ = session.java()
+    session.pyspark_version()
+    command = kubernetes.executor_command(java, kubernetes.jars(), os.environ)
+    os.execv(java, command)  # noqa: S606 - no shell is wanted
 
 
 def _say(text: str) -> None:

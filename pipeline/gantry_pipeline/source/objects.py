@@ -1,7 +1,8 @@
 """Reading the objects of a tier, from a directory or an S3 bucket; this component never writes one.
 
-Credentials come from options or from the environment of the process that reads (so executors need
-them in theirs), and appear in no message. Without any, the store's client would ask the metadata
+Credentials come from options, from the files of a mounted Secret (``CREDENTIALS_DIR``), or from the
+environment of the process that reads (so executors need either of the last two in their own pods);
+they appear in no message. Without any, the store's client would ask the metadata
 address of a cloud for the rights of the machine; that is refused, because rights nobody gave are a
 surprise wherever they exist and a long wait wherever they do not.
 """
@@ -27,6 +28,13 @@ S3_OPTIONS = {  # option of the data source -> setting of the S3 client
     "sessionToken": "session_token",
 }
 ANONYMOUS = "anonymous"
+CREDENTIALS_DIR = "GANTRY_TIER_CREDENTIALS_DIR"  # as brokers take it
+_FILES = {  # of that directory -> setting of the S3 client, whether it may be missing
+    "accessKeyId": ("access_key_id", False),
+    "secretAccessKey": ("secret_access_key", False),
+    "sessionToken": ("session_token", True),
+}
+_KEY_BYTES_MAX = 16 * 1024
 _GIVEN_RIGHTS = (  # any of them means that somebody gave this process rights
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -182,6 +190,8 @@ class _Bucket:
         }
         if options.get(ANONYMOUS, "false").lower() == "true":
             settings["skip_signature"] = True
+        elif "access_key_id" not in settings and (folder := os.environ.get(CREDENTIALS_DIR)):
+            settings |= _keys_in(Path(folder))
         elif "access_key_id" not in settings and not any(map(os.environ.get, _GIVEN_RIGHTS)):
             raise ConfigError(
                 f"There are no credentials for {url}: set AWS_ACCESS_KEY_ID and "
@@ -230,6 +240,31 @@ class _Bucket:
             raise MissingObject(self.url, key) from None
         except exceptions.BaseError as error:
             raise StoreError(f"{key} in {self.url} cannot be read: {_cause(error)}.") from None
+
+
+def _keys_in(folder: Path) -> dict[str, str]:
+    """The bucket's keys from the files of a mounted Secret, as settings of the S3 client.
+
+    Raises:
+        ConfigError: names the file that is missing or is no key.
+    """
+    found = {}
+    for name, (setting, optional) in _FILES.items():
+        path = folder / name
+        try:
+            with path.open("rb") as file:
+                text = file.read(_KEY_BYTES_MAX).decode("ascii").strip()
+        except FileNotFoundError:
+            text = ""
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} cannot be read as a key ({type(error).__name__}).") from None
+        if text:
+            found[setting] = text
+        elif not optional:
+            raise ConfigError(
+                f"{path} is missing or empty: give the Secret with the tier's keys an entry {name}."
+            )
+    return found
 
 
 def _s3_store(url: str, bucket: str, prefix: str, settings: dict[str, Any], *, plain: bool) -> Any:

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from gantry_pipeline.jobs.audit import Account, audit
 from gantry_pipeline.source.tier import Wanted
-from gantry_protocol.tier import chain, manifests
 from gantry_protocol.tier.keys import ManKey, Pair
 from support.tier_directory import TierDirectory, messages
 from support.tier_logs import Sent
@@ -91,27 +90,14 @@ def test_a_pack_of_another_place(spark: SparkSession, tier_path: Path) -> None:
 
 
 def test_a_fabricated_overlap(spark: SparkSession, tier_path: Path) -> None:
-    """A version whose pack begins below the tier's end; everything else about it is right."""
     tier = a_tier(tier_path)
     before, last = tier.state, tier.state.packs[-1]
-    tier.state = msgspec.structs.replace(before, end=last.lo + 3)
-    pack = tier.build(messages("orders", 2))
-    tier.put(str(pack.key), pack.data)
-    forged = chain.append(
-        tier.state,
-        [pack.entry],
-        lineage=(),
-        tail=pack.tail,
-        writer="forger",
-        nonce=tier.nonce(),
-        at_ms=1,
-    )
-    tier.put(str(ManKey(6)), manifests.encode(forged))
+    forged = str(tier.forge_overlap())
     reason = (
-        f"manifest version 6: overlap: {pack.key} begins at {last.lo + 3}, "
+        f"manifest version 6: overlap: {forged} begins at {last.lo + 3}, "
         f"the tier ends at {before.end}"
     )
-    assert lines(judged(spark, tier)) == [("T3", str(pack.key), None, last.lo + 3, reason)]
+    assert lines(judged(spark, tier)) == [("T3", forged, None, last.lo + 3, reason)]
 
 
 def test_a_missing_and_a_flipped_version(spark: SparkSession, tier_path: Path) -> None:

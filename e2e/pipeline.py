@@ -1,0 +1,304 @@
+"""`e2e/pipeline.sh`: Spark's jobs on a real cluster, on a bucket that pods and this machine reach.
+
+Two questions. Do executors as pods read the same rows as `local[2]`? And do an audit on the cluster
+and `gantry tier verify` here name the same object and offset, for each damage that is planted?
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+from gantry_cli.bench.material import write_tier
+from harness.kube import Kube, Object
+from harness.shell import run
+from harness.waiting import wait_until
+from support.moto_server import MAIN, PYTHON
+from support.tier_directory import TierDirectory, messages
+
+ROOT = Path(__file__).resolve().parents[1]
+NAMESPACE = "gantry-pipeline"
+IMAGE = os.environ.get("PIPELINE_IMAGE", "gantry-pipeline:dev")
+CLUSTER = os.environ.get("CLUSTER_NAME", "gantry")
+PORT = 9500
+BUCKET = "tiers"
+POD_PATIENCE_S = 400.0
+GROUPS, PACKS, PACK_BYTES = 2, 3, 1 << 20
+EXECUTORS = 2
+ON_PODS = ["--master", "k8s://https://kubernetes.default.svc", "--executors", str(EXECUTORS)]
+ON_PODS += ["--executor-secret", "tier-keys"]
+HERE = ["--master", "local[2]"]
+
+# Every column of every message, in one number; and how many processes Spark used for it.
+ROWS = """
+import json, sys
+from gantry_pipeline import session
+from gantry_pipeline.kubernetes import Executors
+from gantry_pipeline.session import Where
+from pyspark.sql import functions as F
+master, url, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+where = Where(master, None, Executors(count, secret="tier-keys") if count else None)
+with session.running("rows", where) as spark:
+    rows = spark.read.format("tier").load(url)
+    total = F.sum(F.xxhash64("*").cast("decimal(38,0)")).cast("string")
+    found = rows.agg(F.count("*").alias("rows"), total.alias("sum")).first().asDict()
+    members = spark._jsc.sc().getExecutorMemoryStatus().size()
+print(json.dumps({"found": found, "members": members}))
+"""
+
+
+def main() -> int:
+    """Everything; 0 when all answers agree."""
+    kube = Kube(Path(os.environ["KUBECONFIG"]), NAMESPACE)
+    with bucket() as endpoint, tempfile.TemporaryDirectory() as scratch:
+        prepare(kube)
+        stage = Stage(kube, endpoint, Path(scratch))
+        try:
+            compare_executors(stage)
+            compare_verdicts(stage)
+        finally:
+            kube.ctl("delete", "pods", "--all", "--wait=false")
+    print("The rows are the same, and both verdicts name the same.")
+    return 0
+
+
+class Stage:
+    """The cluster, the bucket, and jobs between the two."""
+
+    def __init__(self, kube: Kube, endpoint: str, scratch: Path) -> None:
+        self._kube = kube
+        self._scratch = scratch
+        self.endpoint = endpoint
+
+    def put(self, name: str, fill: Callable[[Path], None]) -> str:
+        """A tier made in a directory, copied into the bucket; its URL."""
+        root = self._scratch / name
+        root.mkdir()
+        fill(root)
+        for path in sorted(root.rglob("*")):
+            if path.is_file():
+                s3(self.endpoint, "PUT", f"{name}/{path.relative_to(root)}", path.read_bytes())
+        shutil.rmtree(root)
+        return f"s3://{BUCKET}/{name}"
+
+    def job(self, name: str, command: list[str], url: str) -> tuple[int, str, int, float]:
+        """A pod that runs `command`: exit code, last line, executors that were seen, seconds."""
+        began_s = time.monotonic()
+        self._kube.apply(driver(name, command, url, self.endpoint))
+        executors: set[str] = set()
+
+        def ended() -> Object | None:
+            for pod in self._kube.list("pods", "spark-role=executor"):
+                if (pod.get("status") or {}).get("phase") == "Running":
+                    executors.add(pod["metadata"]["name"])
+            found = self._kube.get("pod", name)
+            states = ((found or {}).get("status") or {}).get("containerStatuses") or [{}]
+            state: Object | None = (states[0].get("state") or {}).get("terminated")
+            return state
+
+        state = wait_until(f"pod {name} ends", POD_PATIENCE_S, ended, poll_s=0.5)
+        log = self._kube.ctl("logs", name).strip()
+        print(f"  {name}: exit {state['exitCode']}, {time.monotonic() - began_s:.0f} s")
+        return state["exitCode"], log, len(executors), time.monotonic() - began_s
+
+
+def compare_executors(stage: Stage) -> None:
+    """The audit and every row, by two executors and by one machine."""
+
+    def fill(root: Path) -> None:
+        write_tier(root, GROUPS, PACKS, PACK_BYTES)
+
+    url = stage.put("sound", fill)
+    print("Executors as pods against local[2]")
+    accounts, rows = [], []
+    for name, where, count in (("here", HERE, 0), ("pods", ON_PODS, EXECUTORS)):
+        audit = ["gantry", "pipeline", "audit", "--json", *where]
+        code, log, seen, _ = stage.job(f"audit-{name}", audit, url)
+        check(code == 0, f"the audit by {name} ended with {code}: {log[-2000:]}")
+        check(seen == count, f"{seen} executors ran for {name}, {count} were wanted")
+        account = json.loads(log.splitlines()[-1])
+        account.pop("seconds")
+        accounts.append(account)
+        script = ["python3", "-c", ROWS, where[1], url, str(count)]
+        code, log, _, _ = stage.job(f"rows-{name}", script, url)
+        check(code == 0, f"the rows by {name} ended with {code}: {log[-2000:]}")
+        answer = json.loads(log.splitlines()[-1])
+        check(answer["members"] == 1 + count, f"{answer['members']} processes for {name}")
+        rows.append(answer["found"])
+        print(f"    {account['faults']} faults, {rows[-1]}")
+    check(accounts[0] == accounts[1], f"accounts differ: {accounts}")
+    check(rows[0] == rows[1], f"rows differ: {rows}")
+
+
+def compare_verdicts(stage: Stage) -> None:
+    """A sound tier and three damages: the audit on the cluster and verify here name the same."""
+    print("An audit on the cluster against gantry tier verify here")
+    for name, damage in DAMAGES.items():
+
+        def fill(root: Path, damage: Callable[[TierDirectory], None] = damage) -> None:
+            damage(a_tier(root))
+
+        url = stage.put(name, fill)
+        audit = ["gantry", "pipeline", "audit", "--json", *HERE]
+        code, log, _, _ = stage.job(f"verdict-{name}", audit, url)
+        check(code == (0 if name == "nothing" else 1), f"{name}: exit {code}: {log[-2000:]}")
+        account = json.loads(log.splitlines()[-1])
+        audited = {(one["object"], one["offset"]) for one in account["findings"]}
+        verified = verdict(url, stage.endpoint)
+        print(f"    audit {sorted(audited, key=str)}\n    verify {sorted(verified, key=str)}")
+        check(bool(audited) == (name != "nothing"), f"{name}: {audited}")
+        check(audited == verified, f"{name}: audit {audited}, verify {verified}")
+
+
+def verdict(url: str, endpoint: str) -> set[tuple[str, int | None]]:
+    """What `gantry tier verify` on this machine names."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "gantry_cli", "tier", "verify", url, "--json"),
+            *("--endpoint", endpoint),
+        ],
+        env=os.environ | {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    check(done.returncode in (0, 1), f"verify ended with {done.returncode}: {done.stderr}")
+    groups = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return {
+        (one["object"], one["offset"]) for group in groups for one in group["verdict"]["findings"]
+    }
+
+
+# ---- tiers
+
+
+def a_tier(root: Path) -> TierDirectory:
+    """Three packs under two masters."""
+    tier = TierDirectory(root)
+    tier.claim(1)
+    tier.append(messages("orders", 200))
+    tier.append(messages("orders", 100))
+    tier.claim(2)
+    tier.append(messages("orders", 50))
+    return tier
+
+
+def remove_a_pack(tier: TierDirectory) -> None:
+    tier.path(tier.state.packs[1].key).unlink()
+
+
+def flip_a_bit(tier: TierDirectory) -> None:
+    tier.flip(tier.state.packs[2].key, 95)
+
+
+def fabricate_an_overlap(tier: TierDirectory) -> None:
+    tier.forge_overlap()
+
+
+DAMAGES: dict[str, Callable[[TierDirectory], None]] = {
+    "nothing": lambda _: None,
+    "removed-pack": remove_a_pack,
+    "flipped-bit": flip_a_bit,
+    "overlap": fabricate_an_overlap,
+}
+
+
+# ---- the cluster
+
+
+def prepare(kube: Kube) -> None:
+    """A namespace under the restricted standard, the keys, and the rights of a driver."""
+    kube.create_namespace()
+    label = "pod-security.kubernetes.io/enforce=restricted"
+    kube.ctl("label", "namespace", NAMESPACE, label, "--overwrite")
+    kube.ctl("delete", "pods", "--all", "--grace-period=0", "--force")
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "tier-keys"},
+        "stringData": {"accessKeyId": "test", "secretAccessKey": "test"},
+    }
+    kube.apply(secret, *(one for one in example() if one["kind"] != "Job"))
+
+
+def example() -> list[Object]:
+    """What people are shown: the driver's rights, and a job."""
+    text = (ROOT / "examples" / "pipeline" / "executors.yaml").read_text(encoding="utf-8")
+    return [one for one in yaml.safe_load_all(text) if one]
+
+
+def driver(name: str, command: list[str], url: str, endpoint: str) -> Object:
+    """The example's pod with another command, tier and image."""
+    (job,) = [one for one in example() if one["kind"] == "Job"]
+    template = job["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    container |= {"image": IMAGE, "command": command}
+    container.pop("args")
+    settings = {
+        "GANTRY_TIER": url,
+        "AWS_ENDPOINT_URL": endpoint,
+        "GANTRY_PIPELINE_IMAGE": IMAGE,
+    }
+    for one in container["env"]:
+        if one["name"] in settings:
+            one["value"] = settings[one["name"]]
+    metadata = {"name": name, "labels": template["metadata"]["labels"]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+
+@contextmanager
+def bucket() -> Iterator[str]:
+    """An S3 server on the address by which nodes and pods reach this machine; its endpoint."""
+    networks = json.loads(run("docker", "network", "inspect", "kind"))
+    gateways = [one.get("Gateway", "") for one in networks[0]["IPAM"]["Config"]]
+    host = next(address for address in gateways if address and ":" not in address)
+    server = subprocess.Popen([str(PYTHON), str(MAIN), str(PORT), host], stderr=subprocess.DEVNULL)
+    endpoint = f"http://{host}:{PORT}"
+    try:
+        wait_until("the S3 server answers", 60, lambda: _answers(endpoint))
+        s3(endpoint, "PUT", "", b"")
+        yield endpoint
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _answers(endpoint: str) -> bool:
+    try:
+        s3(endpoint, "GET", "", b"")
+    except OSError:
+        return False
+    return True
+
+
+def s3(endpoint: str, method: str, key: str, data: bytes) -> None:
+    """One request to the S3 server, which checks no signature."""
+    import http.client
+
+    connection = http.client.HTTPConnection(endpoint.removeprefix("http://"), timeout=30)
+    try:
+        connection.request(method, f"/{BUCKET}/{key}".rstrip("/"), body=data)
+        status = connection.getresponse().status
+    finally:
+        connection.close()
+    check(status == 200 or method == "GET", f"{method} {key}: {status}")
+
+
+def check(holds: bool, sentence: str) -> None:
+    """End with a sentence that says what is wrong."""
+    if not holds:
+        raise SystemExit(f"error: {sentence}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
