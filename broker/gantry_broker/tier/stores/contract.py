@@ -13,7 +13,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
-from gantry_protocol.errors import GantryError
+from gantry_protocol.errors import EXIT_TEMPORARY, GantryError
 from gantry_protocol.tier.keys import ManKey, Shard
 from gantry_protocol.tier.manifests import MAX_OBJECT_BYTES, Version, decode_version
 
@@ -32,9 +32,13 @@ class StoreError(GantryError):
 class StoreUnavailable(StoreError):  # noqa: N818 - a plain word reads better where it is caught
     """No answer in time, or a failure that may pass; a write may have been applied."""
 
+    exit_code = EXIT_TEMPORARY
+
 
 class StoreBusy(StoreError):  # noqa: N818 - see above
     """Too many earlier calls never came back; this one was not sent."""
+
+    exit_code = EXIT_TEMPORARY
 
 
 class StoreRefused(StoreError):  # noqa: N818 - see above

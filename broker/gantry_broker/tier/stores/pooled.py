@@ -80,7 +80,9 @@ class PooledStore(ABC):
         """See the contract."""
         check_listing(prefix, after, limit)
         return await self._calls.run(
-            f"Listing {prefix} in {self.url}", lambda: self._list(prefix, after, limit), timeout_s
+            f"Listing {prefix or 'the keys'} in {self.url}",
+            lambda: self._list(prefix, after, limit),
+            timeout_s,
         )
 
     async def delete(self, key: str, *, timeout_s: float = MANIFEST_TIMEOUT_S) -> None:

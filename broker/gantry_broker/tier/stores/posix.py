@@ -40,30 +40,36 @@ class PosixStore(PooledStore):
     """The contract over a directory, which must exist."""
 
     def __init__(self, root: Path, calls: DeadlineCalls | None = None) -> None:
-        """Use ``root``; what crashed writers left there a day ago is removed.
+        """Use ``root``. Nothing is written before the first create.
+
+        That one removes what crashed writers left there a day ago.
 
         Raises:
-            StoreRefused: it is no directory, or one that cannot be written.
+            StoreRefused: it is no directory.
         """
         super().__init__(root.as_uri(), calls)
         self._root = root
         self._durable: set[str] = set()  # folders that this process knows to be on the disk
         if not root.is_dir():
             raise StoreRefused(f"{root} is no directory: make it, or mount it.")
-        with self._told(TEMPORARY):
-            (root / TEMPORARY).mkdir(exist_ok=True)
-            self._sweep()
+        self._swept = False
 
     def _sweep(self) -> None:
+        if self._swept:
+            return
+        if not (self._root / TEMPORARY).is_dir():
+            (self._root / TEMPORARY).mkdir(exist_ok=True)
         eldest = time.time() - LEFTOVER_AGE_S
         for entry in os.scandir(self._root / TEMPORARY):
             if entry.is_file(follow_symlinks=False):
                 with contextlib.suppress(FileNotFoundError):
                     if entry.stat(follow_symlinks=False).st_mtime < eldest:
                         Path(entry.path).unlink()
+        self._swept = True
 
     def _create(self, key: str, data: bytes) -> Creation:
         with self._told(key):
+            self._sweep()
             temporary = self._root / TEMPORARY / secrets.token_hex(16)
             try:
                 _write(temporary, data)

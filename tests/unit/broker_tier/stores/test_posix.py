@@ -14,6 +14,7 @@ async def test_created_is_said_after_data_and_folders_are_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Data, then the link, then the folder that holds the link; new folders in their parents."""
+    (tmp_path / TEMPORARY).mkdir()
     store = PosixStore(tmp_path)
     said: list[str] = []
     fsync, link, mkdir = os.fsync, os.link, os.mkdir
@@ -146,18 +147,26 @@ async def test_folder_is_no_object(tmp_path: Path) -> None:
 
 async def test_temporary_files_are_never_objects(tmp_path: Path) -> None:
     store = PosixStore(tmp_path)
+    (tmp_path / TEMPORARY).mkdir()
     (tmp_path / TEMPORARY / "0").write_text("half")
     assert await store.list_keys("") == []
 
 
-def test_what_a_crash_left_is_removed_after_a_day(tmp_path: Path) -> None:
-    PosixStore(tmp_path)
+async def test_reading_writes_nothing(tmp_path: Path) -> None:
+    store = PosixStore(tmp_path)
+    assert await store.get("a/b", max_bytes=10) is None
+    assert await store.list_keys("") == []
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_what_a_crash_left_is_removed_after_a_day(tmp_path: Path) -> None:
+    (tmp_path / TEMPORARY).mkdir()
     old, young = (tmp_path / TEMPORARY / name for name in ("old", "young"))
     for path in (old, young):
         path.write_text("half")
     then = time.time() - LEFTOVER_AGE_S - 60
     os.utime(old, (then, then))
-    PosixStore(tmp_path)
+    await PosixStore(tmp_path).create("a/b", b"x")
     assert not old.exists()
     assert young.exists()
 
