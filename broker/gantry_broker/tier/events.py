@@ -70,9 +70,14 @@ class Created(msgspec.Struct, frozen=True):
 
 
 class Maybe(msgspec.Struct, frozen=True):
-    """Anything else the store may have answered: the object is there or not, ours or not."""
+    """Anything else the store may have answered: the object is there or not, ours or not.
+
+    Attributes:
+        reason: what it answered, in a sentence for people.
+    """
 
     ticket: int
+    reason: str = ""
 
 
 class Listed(msgspec.Struct, frozen=True):

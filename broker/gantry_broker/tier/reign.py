@@ -116,6 +116,7 @@ class Reign:
         self._stale = True
         self._pack: BuiltPack | None = None
         self._packed = _Packed.CUT
+        self._doubt = ""  # what the store said to the create whose outcome is not known
         self._waiting_ms: int | None = None
         self._read_ms = 0
 
@@ -254,8 +255,11 @@ class Reign:
                 return Halt(sentence)
             case ev.CallFailed(reason=reason):
                 return self._failed(reason)
-            case ev.Created() | ev.Maybe():
-                return self._put(call, created=isinstance(event, ev.Created))
+            case ev.Created():
+                return self._put(call, created=True)
+            case ev.Maybe(reason=reason):
+                self._doubt = reason and f": {reason}"
+                return self._put(call, created=False)
             case ev.VersionsRead(versions=versions):
                 assert isinstance(call, fx.ReadVersions)
                 return self._read(versions, more=len(versions) >= call.limit)
@@ -320,7 +324,7 @@ class Reign:
         commit = self.commit
         assert commit is not None
         if found is None:
-            return Wait("the store neither took the version nor shows it")
+            return Wait(f"the store neither took the version nor shows it{self._doubt}")
         if commit.is_mine(found):
             commit.stage = Stage.OURS
             return None
@@ -351,7 +355,7 @@ class Reign:
             self._packed = _Packed.STORED
             return None
         self._pack = None
-        return Wait("the store neither took the pack nor shows it")
+        return Wait(f"the store neither took the pack nor shows it{self._doubt}")
 
     def _compared(self, crc: str) -> Verdict | None:
         tail = self.chain.tail
