@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from gantry_operator import names
-from gantry_operator.api.kinds import BROKER_GROUP, BUDGET, CONTROLLER_GROUP, CUSTOM, POD, Kind
+from gantry_operator.api.kinds import (
+    BROKER_GROUP,
+    BUDGET,
+    CONTROLLER_GROUP,
+    CRON_JOB,
+    CUSTOM,
+    POD,
+    Kind,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Set
@@ -30,6 +38,11 @@ Name = tuple[str, str]
 _ENCODER = msgspec.json.Encoder()
 _DECODER: msgspec.json.Decoder[Body] = msgspec.json.Decoder()
 _BOOKKEEPING = frozenset({"managedFields", "resourceVersion"})
+_OWNER_KINDS = {
+    names.BROKER: BROKER_GROUP,
+    names.AUDIT: BROKER_GROUP,
+    names.CONTROLLER: CONTROLLER_GROUP,
+}
 _POD_METADATA = frozenset({"name", "namespace", "uid", "labels", "deletionTimestamp"})
 _POD_STATUS = frozenset({"phase", "podIP"})
 
@@ -203,9 +216,7 @@ def key_of(kind: Kind, body: Body) -> Key | None:
         return Key(kind.kind, namespace, name)
     labels = body["metadata"].get("labels") or {}
     instance = labels.get(names.LABEL_INSTANCE)
-    owner = {names.BROKER: BROKER_GROUP, names.CONTROLLER: CONTROLLER_GROUP}.get(
-        labels.get(names.LABEL_COMPONENT, "")
-    )
+    owner = _OWNER_KINDS.get(labels.get(names.LABEL_COMPONENT, ""))
     if owner is None or not instance or labels.get(names.LABEL_MANAGED_BY) != names.MANAGED_BY:
         return None
     return Key(owner.kind, namespace, instance)
@@ -214,7 +225,7 @@ def key_of(kind: Kind, body: Body) -> Key | None:
 def _trimmed(kind: Kind, body: Body) -> Body:
     """An object without the API server's bookkeeping; of a pod, only what `pod_view` reads."""
     meta = {key: value for key, value in body["metadata"].items() if key not in _BOOKKEEPING}
-    if kind == BUDGET:  # its status follows every change of a pod
+    if kind in (BUDGET, CRON_JOB):  # their status follows every change of a pod
         body = {key: value for key, value in body.items() if key != "status"}
     if kind != POD:
         return body | {"metadata": meta}

@@ -37,6 +37,8 @@ MANAGED_BY: Final = "gantry-operator"
 MANAGED_SELECTOR: Final = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
 CONTROLLER: Final = "controller"
 BROKER: Final = "broker"
+AUDIT: Final = "audit"
+"""Of jobs that read the tier; no Service selects it."""
 ROLE_MASTER: Final = "master"
 ROLE_REPLICA: Final = "replica"
 TRAFFIC_ON: Final = "true"
@@ -113,6 +115,11 @@ def group_service(group: str) -> str:
 def master_service(group: str) -> str:
     """The Service that follows the role label."""
     return f"{group}-master"
+
+
+def audit_job(group: str) -> str:
+    """The CronJob that audits a BrokerGroup's part of the tier; at most 52 characters."""
+    return f"{group}-audit"
 
 
 def pod(statefulset: str, ordinal: int) -> str:

@@ -44,6 +44,9 @@ app.kubernetes.io/component: operator
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch]
+- apiGroups: [batch]
+  resources: [cronjobs] # spec.pipeline.audit; deleted when it is taken out
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [secrets] # the bearer token of each quorum's admin API, by name; never listed
   verbs: [get, create]

@@ -43,12 +43,13 @@ POD: Final = Kind("", "v1", "pods", "Pod")
 SERVICE: Final = Kind("", "v1", "services", "Service")
 CONFIG_MAP: Final = Kind("", "v1", "configmaps", "ConfigMap")
 BUDGET: Final = Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+CRON_JOB: Final = Kind("batch", "v1", "cronjobs", "CronJob")
 SECRET: Final = Kind("", "v1", "secrets", "Secret")
 EVENT: Final = Kind("", "v1", "events", "Event")
 LEASE: Final = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 
 CUSTOM: Final = (CONTROLLER_GROUP, BROKER_GROUP)
-OWNED: Final = (STATEFULSET, SERVICE, CONFIG_MAP, BUDGET)
+OWNED: Final = (STATEFULSET, SERVICE, CONFIG_MAP, BUDGET, CRON_JOB)
 """Applied by the operator. Secrets are not among them: they are read by name and never watched."""
 WATCHED: Final = (*CUSTOM, *OWNED, POD)
 BY_NAME: Final = {kind.kind: kind for kind in (*WATCHED, SECRET, EVENT, LEASE)}

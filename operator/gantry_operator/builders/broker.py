@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gantry_operator import names
 from gantry_operator.builders import pods, services
 from gantry_operator.builders.config import config_map
+from gantry_operator.builders.pipeline import pipeline_objects
 from gantry_operator.builders.tier import tier_env, tier_keys
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def broker_objects(
             role=names.ROLE_MASTER,
         ),
         services.disruption_budget(group, component, name),
+        *pipeline_objects(group, image=image),
         pods.statefulset(
             group,
             _workload(group, controllers, image),

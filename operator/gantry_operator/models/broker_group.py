@@ -20,6 +20,7 @@ from gantry_operator.models.parts import (
     Template,
     config_rules,
 )
+from gantry_operator.models.pipeline import NEEDS_A_BUCKET, Pipeline
 from gantry_operator.models.tier import URL_IS_FIXED, Tier, TierStatus
 
 
@@ -149,6 +150,14 @@ class BrokerGroupSpec(Model):
         ),
         json_schema_extra=NOT_NULLABLE,
     )
+    pipeline: Pipeline | None = Field(
+        default=None,
+        description=(
+            "Jobs that read what the group uploaded. They need spec.tier and touch no broker. "
+            "Default none."
+        ),
+        json_schema_extra=NOT_NULLABLE,
+    )
     switchover: Switchover | None = Field(
         default=None, description="A request to move the mastership once. Default none."
     )
@@ -174,6 +183,7 @@ class BrokerGroupSpec(Model):
             "its data: set replicas to 1 or storage.type to PersistentVolumeClaim",
             lambda spec: spec.storage.type != "EmptyDir" or spec.replicas == 1,
         ),
+        NEEDS_A_BUCKET,
         *config_rules(),
     )
 

@@ -30,6 +30,14 @@ class ApplyObject(Action, frozen=True, kw_only=True):
     exists: bool
 
 
+class DeleteObject(Action, frozen=True, kw_only=True):
+    """Delete an owned object that the wish no longer has, if it still is the one with this uid."""
+
+    kind: str
+    name: str
+    uid: str
+
+
 class EnsureSecret(Action, frozen=True, kw_only=True):
     """Create the admin Secret with a new token, unless it exists by now."""
 

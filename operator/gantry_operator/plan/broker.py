@@ -22,7 +22,7 @@ from gantry_operator.plan.conditions import find
 from gantry_operator.plan.deletion import delete_broker_group
 from gantry_operator.plan.events import broker_events
 from gantry_operator.plan.members import Group
-from gantry_operator.plan.objects import ensure
+from gantry_operator.plan.objects import ensure, surplus
 from gantry_operator.plan.observed import BrokerObserved, Unreachable
 from gantry_operator.plan.switchover import switchover
 from gantry_operator.plan.tier import REFRESH_S, has_tier
@@ -72,7 +72,9 @@ def _ensure(seen: BrokerObserved, group: BrokerGroup, load: Workload | None) -> 
     replicas = max(group.spec.replicas, load.replicas if load else 0)
     actions: list[Action] = []
     actions += steady.keep_finalizer(seen, group)
-    actions += ensure(_objects(seen, group, replicas), seen.objects)
+    wished = _objects(seen, group, replicas)
+    actions += ensure(wished, seen.objects)
+    actions += surplus(seen.meta.uid, wished, seen.objects)
     actions += steady.declare_group(seen, group, replicas)
     return actions
 

@@ -10,12 +10,13 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from gantry_operator.plan.actions import ApplyObject
+from gantry_operator.plan.actions import ApplyObject, DeleteObject
 
 if TYPE_CHECKING:
     from gantry_operator.builders import Manifest
     from gantry_operator.plan.observed import Body, ObjectKey
 
+OPTIONAL_KINDS = frozenset({"CronJob"})
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?")
 _QUANTITY_KEYS = frozenset({"requests", "limits", "sizeLimit"})
 _FACTORS = {"m": Decimal("0.001"), "": Decimal(1)} | {
@@ -42,6 +43,23 @@ def ensure(wished: list[Manifest], live: dict[ObjectKey, Body]) -> list[ApplyObj
         if found is None or _differs(manifest, found):
             actions.append(ApplyObject(manifest=manifest, exists=found is not None))
     return actions
+
+
+def surplus(owner: str, wished: list[Manifest], live: dict[ObjectKey, Body]) -> list[DeleteObject]:
+    """Rule: what an optional field of the wish made goes with the field.
+
+    Only kinds that hold no data and serve no client, and only objects whose owner is the resource
+    with the uid `owner`: what somebody else made under such labels stays.
+    """
+    keys = {key_of(manifest) for manifest in wished}
+    return [
+        DeleteObject(kind=key[0], name=key[1], uid=found["metadata"]["uid"])
+        for key, found in sorted(live.items(), key=lambda item: item[0])
+        if key[0] in OPTIONAL_KINDS
+        and key not in keys
+        and found["metadata"].get("deletionTimestamp") is None
+        and owner in {ref.get("uid") for ref in found["metadata"].get("ownerReferences", ())}
+    ]
 
 
 def _differs(manifest: Manifest, found: Body) -> bool:

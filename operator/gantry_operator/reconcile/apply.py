@@ -128,6 +128,11 @@ class Applier:
         match action:
             case act.SetFinalizer():
                 await self._set_finalizer(key, seen, action)
+            case act.DeleteObject(kind=kind, name=name, uid=uid):
+                try:
+                    await self._api.delete(BY_NAME[kind], key.namespace, name, uid=uid)
+                except (NotFound, Conflict):
+                    outcome.again = True  # it is gone, or another one has its name
             case act.ForgetGroup(uid=uid):
                 await self._admin(key, seen).forget(key.name, uid)
             case act.LabelPod(role=role):

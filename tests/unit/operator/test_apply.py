@@ -8,6 +8,7 @@ import pytest
 from gantry_operator.api.errors import ApiError, Conflict, Denied, Invalid, Unavailable
 from gantry_operator.api.kinds import (
     BROKER_GROUP,
+    CRON_JOB,
     EVENT,
     POD,
     SECRET,
@@ -278,6 +279,17 @@ async def test_a_statefulset_is_deleted_by_uid(world: World) -> None:
     await world.apply(act.DeleteStatefulSet(name="orders-broker", uid="new"))
     gone = await world.apply(act.DeleteStatefulSet(name="orders-broker", uid="new"))
     assert gone.dropped == "it is gone"
+
+
+async def test_what_the_wish_lost_is_deleted_by_uid(world: World) -> None:
+    world.api.have(CRON_JOB, "orders-audit", metadata={"uid": "new"})
+    stale = await world.apply(act.DeleteObject(kind="CronJob", name="orders-audit", uid="old"))
+    assert stale.again  # another one has its name: look once more, and take nothing away
+    assert world.api.find(CRON_JOB, "orders-audit") is not None
+    await world.apply(act.DeleteObject(kind="CronJob", name="orders-audit", uid="new"))
+    assert world.api.find(CRON_JOB, "orders-audit") is None
+    gone = await world.apply(act.DeleteObject(kind="CronJob", name="orders-audit", uid="new"))
+    assert gone.again
 
 
 # Labels, status, finalizer, secret, events

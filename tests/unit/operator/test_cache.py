@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from gantry_operator import names
-from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, POD, SERVICE
+from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, CRON_JOB, POD, SERVICE
 from gantry_operator.cache import Cache, Comparison, Key, key_of, name_of
 from gantry_operator.plan.observed import pod_view
 
@@ -125,6 +125,7 @@ def test_an_object_that_changes_its_labels_changes_its_resource() -> None:
         (CONTROLLER_GROUP, {}, Key("ControllerGroup", "mq", "x")),
         (POD, names.labels(names.CONTROLLER, "g"), Key("ControllerGroup", "mq", "g")),
         (POD, names.labels(names.BROKER, "b"), Key("BrokerGroup", "mq", "b")),
+        (CRON_JOB, names.labels(names.AUDIT, "b"), Key("BrokerGroup", "mq", "b")),
         (POD, {names.LABEL_INSTANCE: "b"}, None),
         (POD, names.labels(names.BROKER, "b") | {names.LABEL_MANAGED_BY: "helm"}, None),
         (POD, names.labels("other", "b"), None),

@@ -26,6 +26,7 @@ ROOTS: tuple[str, ...] = (
     "V1ControllerRevision",
     "V1PodDisruptionBudget",
     "V1Lease",
+    "V1CronJob",
     "V1EndpointSlice",
     "V1CustomResourceDefinition",
 )
@@ -105,6 +106,10 @@ DEFAULTS: dict[str, Any] = {
     "V1Container.terminationMessagePolicy": "File",
     "V1ContainerPort.protocol": "TCP",
     "V1ConfigMapVolumeSource.defaultMode": 420,
+    "V1CronJobSpec.concurrencyPolicy": "Allow",
+    "V1CronJobSpec.failedJobsHistoryLimit": 1,
+    "V1CronJobSpec.successfulJobsHistoryLimit": 3,
+    "V1CronJobSpec.suspend": False,
     "V1CustomResourceDefinitionSpec.conversion": {"strategy": "None"},
     "V1DeploymentSpec.replicas": 1,
     "V1DeploymentSpec.revisionHistoryLimit": 10,
@@ -143,6 +148,7 @@ DEFAULTS: dict[str, Any] = {
 }
 
 ENUMS: dict[str, list[str]] = {
+    "V1CronJobSpec.concurrencyPolicy": ["Allow", "Forbid", "Replace"],
     "V1Container.imagePullPolicy": ["Always", "IfNotPresent", "Never"],
     "V1ContainerPort.protocol": ["SCTP", "TCP", "UDP"],
     "V1PodSpec.restartPolicy": ["Always", "Never", "OnFailure"],

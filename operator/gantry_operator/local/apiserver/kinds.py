@@ -253,6 +253,18 @@ def _grouped_types() -> list[ResourceType]:
             short_names=("pdb",),
             unconditional_update=False,
         ),
+        # Kept and never run: a job needs an image, and pods here are processes of this Python.
+        ResourceType(
+            "batch",
+            "v1",
+            "CronJob",
+            "cronjobs",
+            builtin("V1CronJob"),
+            status=True,
+            generation=True,
+            short_names=("cj",),
+            categories=("all",),
+        ),
         ResourceType(
             "coordination.k8s.io",
             "v1",

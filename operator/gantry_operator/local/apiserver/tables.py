@@ -219,6 +219,11 @@ _COLUMNS: dict[tuple[str, str], list[Column]] = {
         ("Allowed Disruptions", "integer", 0, _at("status", "disruptionsAllowed", default=0)),
         AGE,
     ],
+    ("batch", "cronjobs"): [
+        ("Schedule", "string", 0, _at("spec", "schedule")),
+        ("Last Schedule", "string", 0, lambda _obj, _now: "never: gantry local runs no jobs"),
+        AGE,
+    ],
     ("coordination.k8s.io", "leases"): [
         ("Holder", "string", 0, _at("spec", "holderIdentity")),
         AGE,
