@@ -22,9 +22,12 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gantry_broker.clients import ClientProcessor
+from gantry_broker.clients.tier_pulls import TierPulls
 from gantry_broker.group import ReplicationGroup
 from gantry_broker.replica import Role
 from gantry_broker.routing import ClientRouter
+from gantry_broker.tier.metrics import TierCollector
 
 MASTER_ID = BrokerId(0)  # upstream's role id of a master
 
@@ -150,6 +153,20 @@ def _tier(group: ReplicationGroup) -> dict[str, Any] | None:
         "version": report.version,
         "committedOffset": report.committed_offset,
         "lagMs": report.lag_ms,
+        **_reading(group),
+    }
+
+
+def _reading(group: ReplicationGroup) -> dict[str, Any]:
+    """What can be read of the tier here, and what is kept on the disk."""
+    tier = group.tier
+    if tier is None:
+        return {}
+    retention = tier.retention
+    return {
+        "readableOffset": tier.reader.index.readable_end,
+        "readReason": tier.reader.reason,
+        "keptReason": None if retention is None else retention.reason,
     }
 
 
@@ -286,7 +303,13 @@ def registry(
     """A registry with this broker's metrics."""
     made = CollectorRegistry()
     made.register(BrokerCollector(group, router, remoting))
+    made.register(TierCollector(lambda: group.tier, lambda: _tier_pulls(router)))
     return made
+
+
+def _tier_pulls(router: ClientRouter) -> TierPulls | None:
+    processor = router.processor
+    return processor.tier_pulls if isinstance(processor, ClientProcessor) else None
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

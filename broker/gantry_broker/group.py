@@ -44,12 +44,13 @@ from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
 from gantry_broker.shell import ReplicaShell
 from gantry_broker.tier.boots import next_boot
-from gantry_broker.tier.options import make_uploader
 from gantry_broker.tier.report import TierReport, store_time_at, tier_report
+from gantry_broker.tier.service import TierService
 from gantry_broker.tier.values import Head, LocalLog
 from gantry_broker.topic_sync import TopicSync
 
 if TYPE_CHECKING:
+    from gantry_broker.tier.reader import TierReader
     from gantry_broker.tier.uploader import Uploader
 
 BETWEEN_MASTERS_S = 10.0  # an election takes 3 s where the master merely went silent
@@ -97,6 +98,8 @@ class ReplicationGroup:
         self._agent: ControlAgent | None = None
         self._topics: TopicSync | None = None
         self.uploader: Uploader | None = None
+        self.tier: TierService | None = None
+        store.tiered = options.tier is not None
         self._boots = 0
 
     @classmethod
@@ -161,15 +164,16 @@ class ReplicationGroup:
         )
         if options.tier is not None:
             self._boots = next_boot(options.directory)
-            self.uploader = make_uploader(
+            self.tier = TierService(
                 options.tier,
+                self,
+                self,
                 group=options.group,
                 writer=options.name,
-                log=self._store.log,
-                local=self._local_log,
-                observer=self,
                 failed=self._fail,
             )
+            self.uploader = self.tier.uploader
+            self.tier.start()
         self.shell.start(self.links)
         agent.start()
         self._store.verify_soon(self._fail)
@@ -177,8 +181,8 @@ class ReplicationGroup:
     async def stop(self) -> None:
         """Take no further part, close the store; what is not flushed is flushed."""
         self.pending.end()
-        if self.uploader is not None:
-            await self.uploader.stop()
+        if self.tier is not None:
+            await self.tier.stop()
         await self.links.stop()
         if self._agent is not None:
             await self._agent.stop()
@@ -385,16 +389,36 @@ class ReplicationGroup:
     # ---- UploadObserver
 
     def tier_committed(self, head: Head) -> None:
-        """Nothing waits for it yet: local retention will."""
+        """Whoever follows the chain need not wait for its next look."""
+        if self.tier is not None:
+            self.tier.reader.poke()
 
     def tier_fenced(self, own: Pair, by: Pair | None) -> None:
         """A later master has been at the tier: the controllers know who it is."""
         if self._agent is not None:
             self._agent.refresh()
 
-    # ---- inside
+    # ---- RetentionHost
 
-    def _local_log(self) -> LocalLog:
+    @property
+    def tier_reader(self) -> "TierReader | None":
+        """Reads what the local log no longer has; None without a tier."""
+        return None if self.tier is None else self.tier.reader
+
+    def pins(self) -> tuple[Offset, ...]:
+        """Where replicas read the log: they were told to go on from there."""
+        master = None if self.core is None else self.core.master
+        if master is None:
+            return ()
+        return tuple(one.sent for one in master.members.values() if one.link is not None)
+
+    def log_trimmed(self, start: Offset) -> None:
+        """The log begins at ``start`` now."""
+        if self.shell is not None:
+            self.shell.step(ev.LogTrimmed(start))
+
+    def local_log(self) -> LocalLog:
+        """The log as it is now."""
         core = self.core
         assert core is not None, "nobody is master before the volume has a name"
         facts = core.log
@@ -405,6 +429,8 @@ class ReplicationGroup:
             confirm=min(facts.confirm, facts.flushed),
             lineage=facts.lineage,
         )
+
+    # ---- inside
 
     def _changed(self) -> None:
         self.watcher.role_changed()

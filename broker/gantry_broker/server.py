@@ -161,7 +161,7 @@ class BrokerServer(Watcher):
     def serving_began(self) -> None:
         """Serve clients here."""
         assert self.group is not None
-        self._processor = ClientProcessor(self.group)
+        self._processor = ClientProcessor(self.group, tier=self.group.tier_reader)
         self.router.processor = self._processor
 
     def serving_ends(self) -> None:
@@ -224,6 +224,7 @@ def _tier(settings: BrokerSettings) -> TierOptions | None:
         endpoint=settings.tier_endpoint,
         region=settings.tier_region,
         limits=Limits(pack_bytes=settings.tier_pack_bytes, linger_ms=settings.tier_linger_ms),
+        local_bytes=settings.tier_local_bytes,
     )
 
 

@@ -104,6 +104,12 @@ class BrokerSettings(Settings):
         le=3_600_000,
         description="How long a confirmed message waits for its object to fill up.",
     )
+    tier_local_bytes: int | None = Field(
+        default=None,
+        ge=0,
+        description="How much of the confirmed log stays on the disk once the tier has it; older "
+        "messages are read from the tier. Not set: everything stays.",
+    )
 
     @field_validator("bind", "advertise")
     @classmethod
@@ -128,6 +134,8 @@ class BrokerSettings(Settings):
         if (self.tier_url is None) != (self.tier_shard is None):
             given, missing = ("tier_url", "tier_shard")[:: 1 if self.tier_url else -1]
             raise ValueError(f"{given} is set without {missing}: set both, or none")
+        if self.tier_local_bytes is not None and self.tier_url is None:
+            raise ValueError("tier_local_bytes is set without tier_url: nothing would be kept")
         return self
 
     @model_validator(mode="after")

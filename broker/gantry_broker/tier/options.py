@@ -9,6 +9,8 @@ from gantry_protocol.tier.keys import Shard, shard
 from gantry_broker.log.commit_log import CommitLog
 from gantry_broker.tier.calls import Calls
 from gantry_broker.tier.role import UploadRole
+from gantry_broker.tier.stores.calls import DeadlineCalls
+from gantry_broker.tier.stores.contract import Store
 from gantry_broker.tier.stores.credentials import CredentialFiles, Credentials
 from gantry_broker.tier.stores.opening import open_store
 from gantry_broker.tier.uploader import SystemEntropy, Uploader, UploadObserver
@@ -23,6 +25,7 @@ class TierOptions(NamedTuple):
         place: of the group in it.
         credentials: for S3.
         limits: how much at once, how long to wait.
+        local_bytes: how much of the confirmed log stays on the disk; None keeps everything.
     """
 
     url: str
@@ -31,6 +34,7 @@ class TierOptions(NamedTuple):
     endpoint: str | None
     region: str | None
     limits: Limits
+    local_bytes: int | None = None
 
 
 def tier_place(cluster: str, uid: str) -> Shard:
@@ -45,8 +49,24 @@ def tier_place(cluster: str, uid: str) -> Shard:
         raise ConfigError(str(error)) from error
 
 
+def open_tier(options: TierOptions, calls: DeadlineCalls) -> Store:
+    """The store of the tier, with bounds of its own.
+
+    Raises:
+        ConfigError: the URL is none that can be opened.
+    """
+    return open_store(
+        options.url,
+        options.credentials,
+        endpoint=options.endpoint,
+        region=options.region,
+        calls=calls,
+    )
+
+
 def make_uploader(
     options: TierOptions,
+    store: Store,
     *,
     group: str,
     writer: str,
@@ -55,17 +75,7 @@ def make_uploader(
     observer: UploadObserver,
     failed: Callable[[BaseException], None],
 ) -> Uploader:
-    """The uploader of one member; it asks the store nothing before a promotion.
-
-    Raises:
-        ConfigError: the URL is none that can be opened.
-    """
-    store = open_store(
-        options.url,
-        options.credentials,
-        endpoint=options.endpoint,
-        region=options.region,
-    )
+    """The uploader of one member; it asks the store nothing before a promotion."""
     role = UploadRole(
         shard=options.place.uid, writer=writer, entropy=SystemEntropy(), limits=options.limits
     )

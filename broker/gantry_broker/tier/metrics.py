@@ -1,0 +1,165 @@
+"""Metrics of a member's tier, in Prometheus' words: uploads, the index, reads, local retention."""
+
+from collections.abc import Callable, Iterable
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gantry_broker.clients.tier_pulls import TierPulls
+from gantry_broker.tier.keeper import LocalRetention
+from gantry_broker.tier.reader import TierReader
+from gantry_broker.tier.service import TierService
+from gantry_broker.tier.stores.metrics import StoreCollector
+from gantry_broker.tier.uploader import Uploader
+from gantry_broker.tier.values import State
+
+
+class TierCollector(Collector):
+    """Reads everything when it is scraped; nothing is reported without a tier.
+
+    Args:
+        service: the tier; None before the broker has joined its group.
+        pulls: those that wait for the tier; None while this is not the master.
+    """
+
+    def __init__(
+        self,
+        service: Callable[[], TierService | None],
+        pulls: Callable[[], TierPulls | None],
+    ) -> None:
+        """Nothing is counted here."""
+        self._service = service
+        self._pulls = pulls
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics as of now."""
+        service = self._service()
+        if service is None:
+            return
+        yield from _uploads(service.uploader)
+        yield from _index(service.reader)
+        yield from _reads(service.reader)
+        yield from _retention(service.retention)
+        yield from self._waiting()
+        yield from StoreCollector(lambda: service.calls).collect()
+
+    def _waiting(self) -> Iterable[Metric]:
+        pulls = self._pulls()
+        yield _gauge(
+            "gantry_tier_pulls_waiting",
+            "Pulls that wait for the tier, on the master.",
+            0 if pulls is None else len(pulls),
+        )
+        unanswered = CounterMetricFamily(
+            "gantry_tier_pulls_sent_back",
+            "Pulls that the tier did not answer, in this mastership.",
+            labels=["reason"],
+        )
+        unanswered.add_metric(["deadline"], 0 if pulls is None else pulls.timed_out)
+        unanswered.add_metric(["too_many"], 0 if pulls is None else pulls.refused)
+        yield unanswered
+
+
+def _uploads(uploader: Uploader) -> Iterable[Metric]:
+    role = uploader.role
+    state = GaugeMetricFamily(
+        "gantry_tier_upload_state", "1 for the state of the upload role.", labels=["state"]
+    )
+    for one in State:
+        state.add_metric([one.value], float(one is role.state))
+    yield state
+    yield _gauge(
+        "gantry_tier_upload_stalled",
+        "1 while nothing is committed although something waits.",
+        uploader.status.stalled,
+    )
+    committed = GaugeMetricFamily(
+        "gantry_tier_committed_offset_bytes",
+        "Where the tier ends, by this broker's own commits; absent while it does not upload.",
+    )
+    behind = GaugeMetricFamily(
+        "gantry_tier_lag_bytes",
+        "Confirmed bytes of the log that are not in the tier; absent while it does not upload.",
+    )
+    if role.committed_end is not None and role.reign is not None:
+        committed.add_metric([], role.committed_end)
+        behind.add_metric([], max(0, role.reign.local.limit - role.committed_end))
+    yield committed
+    yield behind
+    yield _counter("gantry_tier_commits", "Versions of the chain written here.", uploader.commits)
+    failed = CounterMetricFamily(
+        "gantry_tier_upload_failed_calls",
+        "Calls of the upload role that failed, by kind of failure.",
+        labels=["reason"],
+    )
+    for reason, count in sorted(uploader.failures.items()):
+        failed.add_metric([reason], count)
+    yield failed
+
+
+def _index(reader: TierReader) -> Iterable[Metric]:
+    index = reader.index
+    offsets = GaugeMetricFamily(
+        "gantry_tier_chain_offset_bytes",
+        "The tier as read from its chain: start and end, and up to where it can be read here.",
+        labels=["position"],
+    )
+    offsets.add_metric(["start"], index.chain.start)
+    offsets.add_metric(["end"], index.chain.end)
+    offsets.add_metric(["readable"], index.readable_end)
+    yield offsets
+    yield _gauge("gantry_tier_chain_version", "Newest version of the chain read.", index.chain.v)
+    yield _gauge("gantry_tier_index_runs", "Runs in the index of the tier.", index.runs.size)
+    yield _gauge("gantry_tier_index_packs_waiting", "Packs not in the index yet.", index.waiting)
+    yield _gauge(
+        "gantry_tier_index_packs_skipped",
+        "Packs whose footer cannot be used; their records are refused by name.",
+        len(index.skipped),
+    )
+    yield _gauge("gantry_tier_following", "1 while the chain can be followed.", not reader.reason)
+
+
+def _reads(reader: TierReader) -> Iterable[Metric]:
+    stats, cache = reader.stats, reader.cache
+    reads = CounterMetricFamily(
+        "gantry_tier_reads", "Reads below the local log by outcome.", labels=["outcome"]
+    )
+    reads.add_metric(["found"], stats.found)
+    reads.add_metric(["gone"], stats.gone)
+    reads.add_metric(["behind"], stats.behind)
+    reads.add_metric(["trouble"], stats.trouble)
+    reads.add_metric(["refused"], stats.refused)
+    yield reads
+    yield _counter("gantry_tier_read_bytes", "Bytes served from the tier.", stats.served_bytes)
+    yield _counter(
+        "gantry_tier_fetched_bytes", "Bytes of runs fetched from the store.", stats.fetched_bytes
+    )
+    yield _counter("gantry_tier_cache_hits", "Runs that were in memory.", cache.hits)
+    yield _counter("gantry_tier_cache_misses", "Runs that were fetched.", cache.misses)
+    yield _gauge("gantry_tier_cache_bytes", "Bytes of runs in memory.", cache.held_bytes)
+    yield _gauge(
+        "gantry_tier_loading_bytes", "Bytes of runs on their way.", reader.budget.used_bytes
+    )
+
+
+def _retention(retention: LocalRetention | None) -> Iterable[Metric]:
+    if retention is None:
+        return
+    yield _counter("gantry_tier_trims", "How often the local log was trimmed.", retention.trims)
+    yield _counter(
+        "gantry_tier_trimmed_bytes", "Bytes deleted of the local log.", retention.trimmed_bytes
+    )
+    yield _counter("gantry_tier_states", "Whole states written to the log.", retention.states)
+    yield _gauge(
+        "gantry_tier_retention_held",
+        "1 while more is on the disk than was asked for.",
+        bool(retention.reason),
+    )
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=float(value))
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(name, text, value=float(value))
