@@ -1,0 +1,143 @@
+"""Broker processes on loopback, and a group of three of them with a controller."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from gantry_protocol.errors import RemotingError
+from gantry_protocol.remoting.client import RemotingClient
+from support.broker_cluster import eventually, send_command
+from support.loopback_controller import CLUSTER, GROUP, LoopbackController
+
+EXIT_WITHIN_S = 20
+
+
+class Process:
+    """One `gantry broker`."""
+
+    def __init__(self, directory: Path, controllers: str = "127.0.0.1:1", **env: str) -> None:
+        self.log = directory.with_suffix(".log")
+        variables = {
+            "GANTRY_GROUP": GROUP,
+            "GANTRY_CLUSTER": CLUSTER,
+            "GANTRY_CONTROLLERS": controllers,
+            "GANTRY_DATA_DIR": str(directory),
+            "GANTRY_REMOTING_PORT": "0",
+            "GANTRY_HA_PORT": "0",
+            "GANTRY_HTTP_PORT": "0",
+            "GANTRY_LOCK_WAIT_S": "0",
+            "GANTRY_LOG_SEGMENT_BYTES": str(1 << 20),
+            **env,
+        }
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "gantry_cli", "broker"],
+                env={**os.environ, **{key: value for key, value in variables.items() if value}},
+                stderr=output,
+            )
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text("utf-8")
+
+    def exit_code(self) -> int:
+        try:
+            return self.process.wait(EXIT_WITHIN_S)
+        finally:
+            self.process.kill()
+            self.process.wait()
+
+    @property
+    def sentence(self) -> str:
+        """What was said besides log lines."""
+        lines = [line for line in self.said.splitlines() if not line.startswith("time=")]
+        return "\n".join(lines)
+
+
+class Group:
+    """Three processes on addresses of their own, and a controller."""
+
+    network = "127.77.31"
+    env: dict[str, str] = {}  # noqa: RUF012 - replaced, never changed
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.controller = LoopbackController()
+        self.processes: dict[str, Process] = {}
+        self.acknowledged: list[float] = []
+        self.codes: set[int] = set()
+        self._turn = 0
+
+    async def start(self) -> None:
+        await self.controller.start()
+        self.controller.declare()
+        for number in (1, 2, 3):
+            self.boot(f"{self.network}.{number}")
+        await self.settled()
+
+    def boot(self, ip: str) -> None:
+        if ip in self.processes:
+            self.processes[ip].process.wait()
+        self.processes[ip] = Process(
+            self.directory / ip,
+            self.controller.address,
+            GANTRY_BIND=ip,
+            GANTRY_REMOTING_PORT="10911",
+            GANTRY_HA_PORT="10912",
+            GANTRY_HTTP_PORT="10913",
+            GANTRY_LOCK_WAIT_S="5",
+            **self.env,
+        )
+
+    async def settled(self) -> None:
+        await eventually(
+            lambda: (
+                len(self.controller.machine.state.groups[CLUSTER, GROUP].sync_state_set)
+                == len(self.processes)
+            ),
+            "all are in the set",
+            30,
+        )
+
+    @property
+    def master_ip(self) -> str:
+        master = self.controller.group.master
+        assert master is not None
+        return master.address.partition(":")[0]
+
+    async def produce(self) -> None:
+        """Like a client of a Service: any broker will do, and the next one after an error."""
+        clock = asyncio.get_running_loop().time
+        client: RemotingClient | None = None
+        while True:
+            try:
+                if client is None or client.closed:
+                    self._turn += 1
+                    ip = sorted(self.processes)[self._turn % len(self.processes)]
+                    client = await RemotingClient().connect(f"{ip}:10911", 0.5)
+                answer = await client.call(send_command(b"x" * 100), 3)
+                self.codes.add(answer.code)
+                if answer.code == 0:
+                    self.acknowledged.append(clock())
+            except RemotingError:
+                if client is not None:
+                    client.close()
+                await asyncio.sleep(0.01)
+            except asyncio.CancelledError:
+                if client is not None:
+                    client.close()
+                raise
+
+    async def acknowledged_after(self, what: str, within_s: float) -> None:
+        count = len(self.acknowledged)
+        await eventually(lambda: len(self.acknowledged) > count + 5, what, within_s)
+
+    async def stop(self) -> None:
+        for process in self.processes.values():
+            process.process.kill()
+            process.process.wait()
+        await self.controller.stop()
