@@ -1,7 +1,8 @@
 """The demonstration's account: figures, and what among them means that Gantry failed.
 
 Pure. The rule protected here: the demonstration may only succeed if nothing acknowledged was lost,
-every duplicate is explained by an answer that got lost, and both gaps were really measured.
+every duplicate is explained by an answer that got lost, all gaps were really measured, and the tier
+is sound, complete, and was written by nobody but the masters.
 """
 
 from __future__ import annotations
@@ -14,6 +15,56 @@ if TYPE_CHECKING:
     from gantry_cli.client.ledger import Verdict
     from gantry_cli.trial.history import Reign
 
+CHANGES = 3  # killed, handed over, frozen
+
+
+class Uploader(msgspec.Struct, frozen=True, rename="camel"):
+    """One claim of the tier."""
+
+    epoch: int
+    broker: str
+    version: int
+    from_offset: int
+
+
+class TierAccount(msgspec.Struct, frozen=True, rename="camel"):
+    """What the store says of the tier, read and verified after everything.
+
+    Attributes:
+        uploaders: every claim, in order.
+        versions, packs, records: of the chain.
+        committed_offset: the tier holds everything below.
+        load_end_offset: what was confirmed when the load had ended.
+        confirm_offset: what the controllers said after the chain was read; what brokers write for
+            themselves lets it rise all the time.
+        refused: packs of a master that was frozen over their commit; no version names them.
+        findings: faults; none when the tier is sound.
+    """
+
+    uploaders: list[Uploader]
+    versions: int
+    packs: int
+    records: int
+    committed_offset: int
+    load_end_offset: int
+    confirm_offset: int
+    refused: list[str]
+    findings: list[str]
+
+    def failures(self, masters: list[Reign]) -> dict[str, bool]:
+        """Reasons why the tier is not what it should be, each with whether it holds."""
+        claimed = [one.epoch for one in self.uploaders]
+        return {
+            f"the tier has faults: {'; '.join(self.findings)}": bool(self.findings),
+            f"the tier was claimed for epochs {claimed}, masters reigned in "
+            f"{[one.epoch for one in masters]}": not set(claimed) <= {one.epoch for one in masters},
+            "the last master did not upload": bool(masters)
+            and (not claimed or claimed[-1] != masters[-1].epoch),
+            f"the tier ends at {self.committed_offset}, the load was confirmed up to "
+            f"{self.load_end_offset}": self.committed_offset < self.load_end_offset,
+            "no upload of the frozen master was refused": not self.refused,
+        }
+
 
 class Account(msgspec.Struct, frozen=True):
     """What is printed after `DEMO`; gaps are None when writes did not resume."""
@@ -21,6 +72,7 @@ class Account(msgspec.Struct, frozen=True):
     ready_s: float | None
     write_gap_ms: float | None
     handover_gap_ms: float | None
+    freeze_gap_ms: float | None
     acknowledged: int
     consumed: int
     lost: int
@@ -32,6 +84,7 @@ class Account(msgspec.Struct, frozen=True):
     master_changes: int
     masters: list[Reign]
     epochs_with_two_masters: list[int]
+    tier: TierAccount
     duration_s: float
 
     def failures(self) -> list[str]:
@@ -40,6 +93,7 @@ class Account(msgspec.Struct, frozen=True):
             "no message was acknowledged": self.acknowledged == 0,
             "writes did not resume after the kill": self.write_gap_ms is None,
             "writes did not resume after the hand-over": self.handover_gap_ms is None,
+            "writes did not resume after the freeze": self.freeze_gap_ms is None,
             f"{self.lost} acknowledged messages were lost": self.lost > 0,
             f"{self.duplicated - self.duplicated_after_lost_answer} duplicates have no lost answer "
             "that explains them": self.duplicated > self.duplicated_after_lost_answer,
@@ -50,9 +104,10 @@ class Account(msgspec.Struct, frozen=True):
             f"two masters in epochs {self.epochs_with_two_masters}": bool(
                 self.epochs_with_two_masters
             ),
-            f"the mastership moved {self.master_changes} times, expected 2": (
-                self.master_changes != 2
+            f"the mastership moved {self.master_changes} times, expected {CHANGES}": (
+                self.master_changes != CHANGES
             ),
+            **self.tier.failures(self.masters),
         }
         return [reason for reason, failed in reasons.items() if failed]
 
@@ -67,10 +122,12 @@ def account(
     ready_s: float | None,
     write_gap_ms: float | None,
     handover_gap_ms: float | None,
+    freeze_gap_ms: float | None,
     illegal_offsets: int,
     masters: list[Reign],
     master_changes: int,
     conflicts: list[int],
+    tier: TierAccount,
     duration_s: float,
 ) -> Account:
     """Put the figures of a run together, rounded to what a reader can use."""
@@ -82,6 +139,7 @@ def account(
         ready_s=rounded(ready_s, 2),
         write_gap_ms=rounded(write_gap_ms, 1),
         handover_gap_ms=rounded(handover_gap_ms, 1),
+        freeze_gap_ms=rounded(freeze_gap_ms, 1),
         acknowledged=verdict.acknowledged,
         consumed=verdict.consumed,
         lost=verdict.lost,
@@ -93,5 +151,6 @@ def account(
         master_changes=master_changes,
         masters=masters,
         epochs_with_two_masters=conflicts,
+        tier=tier,
         duration_s=round(duration_s, 1),
     )

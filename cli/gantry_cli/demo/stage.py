@@ -15,6 +15,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gantry_cli.demo.tier import TierWatch
     from gantry_cli.trial.load import Load
     from gantry_cli.trial.observer import Observer
 
@@ -42,6 +43,7 @@ class Stage:
         self.phase = "starting"
         self.load: Load | None = None
         self.observer: Observer | None = None
+        self.tier: TierWatch | None = None
         self.gaps: dict[str, float] = {}
         self._on_event = on_event
 

@@ -57,7 +57,13 @@ class LiveScreen:
         if group is not None:
             for member in sorted(group.members, key=lambda one: one.broker_id):
                 table.add_row(*_row(group, member), style=_style(group, member))
-        return Panel(table, title=self._title(group), border_style="blue")
+        tier = self._stage.tier
+        return Panel(
+            table,
+            title=self._title(group),
+            subtitle=None if tier is None else tier.line,
+            border_style="blue",
+        )
 
     def _title(self, group: GroupView | None) -> str:
         observer = self._stage.observer

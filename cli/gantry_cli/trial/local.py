@@ -36,6 +36,11 @@ class LocalTrialCluster:
         self._admin = admin
 
     @property
+    def directory(self) -> Path:
+        """Where state and logs are; gone with the cluster."""
+        return self._settings.local_dir
+
+    @property
     def name_servers(self) -> Sequence[str]:
         """The Service of the name servers."""
         return self._admin.name_servers

@@ -5,26 +5,42 @@ from __future__ import annotations
 import json
 from io import StringIO
 
-import msgspec
 import pytest
 from gantry_cli.client.ledger import Verdict
-from gantry_cli.demo.report import Account, account
+from gantry_cli.demo.report import Account, TierAccount, Uploader, account
 from gantry_cli.demo.stage import Stage
 from gantry_cli.demo.view import LiveScreen, sparkline
 from gantry_cli.trial.history import Reign
 from gantry_cli.trial.narrate import changes, settled, whole
 from gantry_protocol.admin import GroupView, MemberView, PeerView, QuorumView
+from msgspec.structs import replace
 from rich.console import Console
 
+SOUND = TierAccount(
+    uploaders=[
+        Uploader(epoch=epoch, broker=f"orders-broker-{epoch % 2}", version=v, from_offset=v * 100)
+        for epoch, v in ((1, 1), (2, 5), (3, 9), (4, 12))
+    ],
+    versions=14,
+    packs=10,
+    records=100,
+    committed_offset=4000,
+    load_end_offset=4000,
+    confirm_offset=4100,
+    refused=["pack/x"],
+    findings=[],
+)
 GOOD = account(
     Verdict(100, 100, 0, 100, 0, 2, 2, 0),
     ready_s=5.123,
     write_gap_ms=412.26,
     handover_gap_ms=80.0,
+    freeze_gap_ms=2600.0,
     illegal_offsets=0,
-    masters=[Reign(1, 1), Reign(2, 2), Reign(3, 1)],
-    master_changes=2,
+    masters=[Reign(1, 1), Reign(2, 2), Reign(3, 1), Reign(4, 2)],
+    master_changes=3,
     conflicts=[],
+    tier=SOUND,
     duration_s=33.33,
 )
 
@@ -36,6 +52,9 @@ def test_good_run_has_no_failures_and_one_line() -> None:
     read = json.loads(figures)
     assert read["write_gap_ms"] == 412.3
     assert read["masters"][2] == {"epoch": 3, "broker_id": 1}
+    assert read["tier"]["uploaders"][1]["epoch"] == 2
+    assert (read["tier"]["versions"], read["tier"]["committedOffset"]) == (14, 4000)
+    assert read["tier"]["findings"] == []
     assert {
         "ready_s",
         "write_gap_ms",
@@ -58,12 +77,18 @@ def test_good_run_has_no_failures_and_one_line() -> None:
         ({"misplaced": 1}, "not where"),
         ({"illegal_offsets": 1}, "not legal"),
         ({"epochs_with_two_masters": [7]}, "two masters in epochs"),
-        ({"master_changes": 3}, "moved 3 times"),
+        ({"master_changes": 2}, "moved 2 times"),
+        ({"freeze_gap_ms": None}, "after the freeze"),
+        ({"tier": replace(SOUND, findings=["fault T4: a"])}, "the tier has faults: fault T4: a"),
+        ({"tier": replace(SOUND, committed_offset=3999)}, "the tier ends at 3999"),
+        ({"tier": replace(SOUND, uploaders=SOUND.uploaders[:3])}, "last master did not upload"),
+        ({"masters": GOOD.masters[1:]}, "claimed for epochs [1, 2, 3, 4], masters reigned in"),
+        ({"tier": replace(SOUND, refused=[])}, "no upload of the frozen master was refused"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_each_broken_promise_fails_the_run(change: dict[str, object], words: str) -> None:
-    broken: Account = msgspec.structs.replace(GOOD, **change)
+    broken: Account = replace(GOOD, **change)
     assert len(broken.failures()) == 1
     assert words in broken.failures()[0]
 
