@@ -6,6 +6,7 @@ import datetime as dt
 import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -59,7 +60,8 @@ Examples:
 
 \b
 URL is file:///DIRECTORY or s3://BUCKET/PREFIX, as in spec.tier.url; without it GANTRY_TIER_URL.
-Keys are read from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; without them
+Keys are read as brokers read them: from the files in GANTRY_TIER_CREDENTIALS_DIR (a mounted
+Secret), else from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN; without any,
 requests are not signed. Nothing is ever written.
 
 \b
@@ -219,10 +221,14 @@ async def verify(
 
 
 def _open(url: str, endpoint: str | None, region: str | None) -> Store:
-    from gantry_broker.tier.stores.credentials import Credentials
+    from gantry_broker.tier.stores.credentials import CredentialFiles, Credentials
     from gantry_broker.tier.stores.opening import open_store
 
-    keys = Credentials.from_environment(os.environ)
+    keys: Credentials | CredentialFiles
+    if directory := os.environ.get("GANTRY_TIER_CREDENTIALS_DIR"):
+        keys = CredentialFiles(Path(directory))
+    else:
+        keys = Credentials.from_environment(os.environ)
     return open_store(url, keys, endpoint=endpoint, region=region)
 
 
