@@ -1,0 +1,191 @@
+"""Processes that keep little of their log: everything is still read, and nothing is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import urllib.request
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gantry_protocol.codes import RequestCode
+from gantry_protocol.command import RemotingCommand, request
+from gantry_protocol.errors import RemotingError
+from gantry_protocol.records import decode_records
+from gantry_protocol.remoting.client import RemotingClient
+from support.broker_cluster import eventually, pull_command, send_command
+from support.broker_processes import Group
+
+BODY_BYTES = 1000
+SEGMENT_BYTES = 64 * 1024
+PLACE = {"consumerGroup": "readers", "topic": "orders", "queueId": "0"}
+
+
+class TieredGroup(Group):
+    """Three processes that keep as little of the log as they may."""
+
+    network = "127.77.33"
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        bucket = directory / "bucket"
+        bucket.mkdir()
+        self.env = {
+            "GANTRY_TIER_URL": bucket.as_uri(),
+            "GANTRY_TIER_SHARD": "2f6c1b9e-group",
+            "GANTRY_TIER_PACK_BYTES": "32768",
+            "GANTRY_TIER_LINGER_MS": "100",
+            "GANTRY_TIER_LOCAL_BYTES": "0",
+            "GANTRY_LOG_SEGMENT_BYTES": str(SEGMENT_BYTES),
+        }
+        self.sent: list[bytes] = []
+
+    async def ask(self, command: RemotingCommand) -> RemotingCommand:
+        """Like a client of a Service: again until somebody answers."""
+        async with asyncio.timeout(30):
+            while True:
+                self._turn += 1
+                ip = sorted(self.processes)[self._turn % len(self.processes)]
+                client = RemotingClient()
+                try:
+                    await client.connect(f"{ip}:10911", 0.5)
+                    answer = await client.call(command, 8)
+                except RemotingError:
+                    await asyncio.sleep(0.05)
+                    continue
+                finally:
+                    client.close()
+                if answer.code not in (2, 14, 20) or command.code == RequestCode.PULL_MESSAGE:
+                    return answer
+                await asyncio.sleep(0.05)
+
+    async def send(self, count: int) -> None:
+        """Messages of one queue; each is acknowledged before the next, so none is there twice."""
+        for _ in range(count):
+            body = b"%06d" % len(self.sent) + b"." * BODY_BYTES
+            answer = await self.ask(send_command(body))
+            assert answer.code == 0, answer
+            self.sent.append(body)
+
+    async def read(self, topic: str = "orders", offset: int = 0) -> list[bytes]:
+        """Everything from ``offset`` on, as a consumer gets it."""
+        bodies: list[bytes] = []
+        while True:
+            answer = await self.ask(pull_command(offset, topic))
+            if answer.code == 19:
+                return bodies
+            assert answer.code in (0, 20), answer
+            records = decode_records(answer.body or b"")
+            assert [one.queue_offset for one in records] == list(
+                range(offset, offset + len(records))
+            )
+            assert int((answer.ext or {})["minOffset"]) == 0
+            bodies += [one.body for one in records]
+            offset = int((answer.ext or {})["nextBeginOffset"])
+
+    def status(self, ip: str) -> dict[str, Any]:
+        with urllib.request.urlopen(f"http://{ip}:10913/status", timeout=5) as answer:
+            found: dict[str, Any] = json.load(answer)
+            return found
+
+    async def trimmed(self, ip: str, above: int = 0) -> dict[str, Any]:
+        """The status, once the log of ``ip`` begins above ``above``."""
+        return await self.until(ip, lambda found: found["logStart"] > above)
+
+    async def in_sync(self, ip: str) -> dict[str, Any]:
+        """The status, once ``ip`` is in the set."""
+        return await self.until(ip, lambda found: found["inSync"])
+
+    async def until(self, ip: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The status of ``ip``, once it is so."""
+        found: dict[str, Any] = {}
+        deadline_s = asyncio.get_running_loop().time() + 40
+        while not (found and holds(found)):
+            assert asyncio.get_running_loop().time() < deadline_s, found
+            with suppress(OSError):  # it is not up yet
+                found = await asyncio.to_thread(self.status, ip)
+            await asyncio.sleep(0.2)
+        return found
+
+    async def kill(self, ip: str) -> None:
+        self.processes[ip].process.kill()
+        await asyncio.to_thread(self.processes[ip].process.wait)
+
+
+@pytest.fixture
+async def group(tmp_path: Path) -> AsyncIterator[TieredGroup]:
+    made = TieredGroup(tmp_path)
+    try:
+        await made.start()
+        yield made
+    finally:
+        await made.stop()
+
+
+async def test_nothing_is_lost_and_nothing_forgotten_below_the_local_log(
+    group: TieredGroup,
+) -> None:
+    early = await group.ask(send_command(b"early", topic="early"))
+    assert early.code == 0
+    await group.send(40)
+    committed = {**PLACE, "commitOffset": "17"}
+    assert (await group.ask(request(RequestCode.UPDATE_CONSUMER_OFFSET, committed))).code == 0
+    await group.send(260)
+    for ip in group.processes:
+        await group.trimmed(ip)
+    assert await group.read() == group.sent
+
+    killed = group.master_ip
+    start = (await group.trimmed(killed))["logStart"]
+    await group.kill(killed)
+    await group.send(200)
+    assert group.master_ip != killed
+    await group.trimmed(group.master_ip, start)
+    assert await group.read() == group.sent
+    group.boot(killed)
+    await group.settled()
+
+    empty = next(ip for ip in group.processes if ip != group.master_ip)
+    await group.kill(empty)
+    shutil.rmtree(group.directory / empty)
+    group.boot(empty)
+    assert (await group.trimmed(empty, start))["brokerId"] > 3, "an empty volume is a new member"
+    await group.in_sync(empty)
+    master = group.master_ip
+    others = [ip for ip in group.processes if ip not in (master, empty)]
+    for ip in (*others, master):  # nobody is left to hand over to but the one that was empty
+        group.processes[ip].process.send_signal(signal.SIGTERM)
+        await asyncio.to_thread(group.processes[ip].exit_code)
+    await eventually(lambda: group.master_ip == empty, "the one that was empty leads", 20)
+    for ip in (*others, master):
+        group.boot(ip)
+        await group.in_sync(ip)
+
+    await knows_everything(group)
+    await group.send(20)
+    assert await group.read() == group.sent
+
+    for ip in group.processes:
+        await group.kill(ip)
+    for ip in group.processes:
+        group.boot(ip)
+    await group.settled()
+    await knows_everything(group)
+    assert await group.read() == group.sent
+    await group.send(20)
+    assert await group.read(offset=len(group.sent) - 30) == group.sent[-30:]
+
+
+async def knows_everything(group: TieredGroup) -> None:
+    """What was said only in parts of the log that nobody has on a disk any more."""
+    offset = await group.ask(request(RequestCode.QUERY_CONSUMER_OFFSET, PLACE))
+    assert (offset.ext or {})["offset"] == "17"
+    assert await group.read("early") == [b"early"]
+    end = await group.ask(request(RequestCode.GET_MAX_OFFSET, {"topic": "early", "queueId": "0"}))
+    assert (end.ext or {})["offset"] == "1"
+    assert (await group.ask(send_command(b"later", topic="early", queue_id=1))).code == 0
