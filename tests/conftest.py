@@ -2,6 +2,12 @@
 
 import asyncio
 
+from hypothesis import settings
+
+# How long one example takes says how busy the machine is, and nothing about the code.
+settings.register_profile("gantry", deadline=None)
+settings.load_profile("gantry")
+
 
 def pytest_configure() -> None:
     """Keep looptime from making an event loop nobody closes.
