@@ -152,14 +152,14 @@ def compare_verdicts(stage: Stage) -> None:
         code, log, _, _ = stage.job(f"verdict-{name}", audit, url)
         check(code == (0 if name == "nothing" else 1), f"{name}: exit {code}: {log[-2000:]}")
         account = json.loads(log.splitlines()[-1])
-        audited = {(one["object"], one["offset"]) for one in account["findings"]}
+        audited = named(account["findings"])
         verified = verdict(url, stage.endpoint)
         print(f"    audit {sorted(audited, key=str)}\n    verify {sorted(verified, key=str)}")
         check(bool(audited) == (name != "nothing"), f"{name}: {audited}")
         check(audited == verified, f"{name}: audit {audited}, verify {verified}")
 
 
-def verdict(url: str, endpoint: str) -> set[tuple[str, int | None]]:
+def verdict(url: str, endpoint: str) -> set[tuple[object, ...]]:
     """What `gantry tier verify` on this machine names."""
     done = subprocess.run(
         [
@@ -174,9 +174,12 @@ def verdict(url: str, endpoint: str) -> set[tuple[str, int | None]]:
     )
     check(done.returncode in (0, 1), f"verify ended with {done.returncode}: {done.stderr}")
     groups = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return {
-        (one["object"], one["offset"]) for group in groups for one in group["verdict"]["findings"]
-    }
+    return named([one for group in groups for one in group["verdict"]["findings"]])
+
+
+def named(findings: list[Object]) -> set[tuple[object, ...]]:
+    """What tells one finding from another."""
+    return {tuple(one.get(key) for key in ("rule", "object", "byte", "offset")) for one in findings}
 
 
 # ---- tiers

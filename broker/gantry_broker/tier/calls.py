@@ -108,8 +108,11 @@ class Calls:
             size += len(part)
             await asyncio.sleep(0)
         key = PackKey(call.pair, call.lo, call.lo + size, CLASS_FOR_EVER, call.nonce)
-        log = b"".join(parts)
-        return await asyncio.to_thread(encode_pack, log, self._place, key, call.lineage)
+
+        def encoded() -> BuiltPack:  # to join 64 MiB takes long, too
+            return encode_pack(b"".join(parts), self._place, key, call.lineage)
+
+        return await asyncio.to_thread(encoded)
 
     def _sum(self, at: Offset, size: int) -> str:
         data = self._log.read(at, size)

@@ -53,6 +53,7 @@ from gantry_protocol.tier.keys import PackKey, Shard
 from gantry_protocol.tier.manifests import PackEntry, Tail
 from gantry_protocol.types import EpochEntry
 
+SUM_BYTES = 256 * 1024  # summed at once; stays in a processor's cache
 _HEAD = struct.Struct(">iI")
 # Of a record with IPv4 hosts: size, magic, CRC, queue id, (flag), queue offset, physical offset,
 # system flag, (born time and host), store time, (store host, reconsume times, prepared offset),
@@ -80,13 +81,14 @@ class BuiltPack(NamedTuple):
 class _OpenRun:
     """A run that still grows."""
 
-    __slots__ = ("data", "first_qoff", "max_ts", "min_ts", "next_qoff", "order", "units")
+    __slots__ = ("first_qoff", "max_ts", "min_ts", "next_qoff", "order", "records", "size", "units")
 
     def __init__(self, first_qoff: int, store_ts: int, order: int) -> None:
         self.first_qoff = first_qoff
         self.next_qoff = first_qoff
-        self.data = bytearray()
-        self.units = bytearray()
+        self.records: list[bytes] = []
+        self.size = 0  # of the records together
+        self.units: list[bytes] = []
         self.min_ts = self.max_ts = store_ts
         self.order = order  # physical offset of its first record
 
@@ -117,8 +119,8 @@ def encode_pack(log: bytes, place: Shard, key: PackKey, lineage: Iterable[EpochE
     found.runs.sort(key=lambda run: (index[run[0]], run[1], run[2].order))
     parts, runs, at = [MAGIC], [], len(MAGIC)
     for topic, queue_id, run in found.runs:
-        data = bytes(run.data)
-        run.data.clear()  # at most one copy more than the object itself
+        data = b"".join(run.records)
+        run.records.clear()  # at most one copy more than the object itself
         parts.append(data)
         runs.append(
             Run(
@@ -130,8 +132,8 @@ def encode_pack(log: bytes, place: Shard, key: PackKey, lineage: Iterable[EpochE
                 length=len(data),
                 min_ts=run.min_ts,
                 max_ts=run.max_ts,
-                crc32c=google_crc32c.value(data),
-                units=bytes(run.units),
+                crc32c=_sum(data),
+                units=b"".join(run.units),
             )
         )
         at += len(data)
@@ -180,11 +182,19 @@ def _entry(key: PackKey, data: bytes, footer: Footer) -> PackEntry:
         epoch_first=footer.lineage[0][0],
         epoch_last=footer.lineage[-1][0],
         size=len(data),
-        crc=f"{google_crc32c.value(data):08x}",
+        crc=f"{_sum(data):08x}",
         count=sum(run.count for run in footer.runs),
         min_ts=min((run.min_ts for run in footer.runs), default=0),
         max_ts=max((run.max_ts for run in footer.runs), default=0),
     )
+
+
+def _sum(data: bytes) -> int:
+    """CRC-32C in pieces: a whole pack at once would keep every other thread waiting for it."""
+    extend, crc = google_crc32c.extend, 0
+    for at in range(0, len(data), SUM_BYTES):
+        crc = extend(crc, data[at : at + SUM_BYTES])
+    return int(crc)
 
 
 def _covering(lineage: Iterable[EpochEntry], lo: int, hi: int) -> list[tuple[int, int]]:
@@ -204,9 +214,8 @@ def _group(log: bytes, lo: int) -> _Grouped:
     runs: list[tuple[bytes, int, _OpenRun]] = []
     current: dict[tuple[bytes, int], _OpenRun] = {}
     blanks: list[tuple[int, int]] = []
-    last = None
-    view = memoryview(log)
-    pack_unit = UNIT.pack
+    last, size = -1, 0
+    pack_unit, hash_of = UNIT.pack, _tag_hash
     pos, end = 0, len(log)
     while pos < end:
         parts = _quick_parts(log, pos)
@@ -222,17 +231,17 @@ def _group(log: bytes, lo: int) -> _Grouped:
         if run is None or run.next_qoff != qoff:
             run = current[queue] = _OpenRun(qoff, store_ts, lo + pos)
             runs.append((topic, queue_id, run))
-        data = run.data
-        run.units += pack_unit(len(data), size, _tag_hash(properties))
-        data += view[pos : pos + size]
+        run.units.append(pack_unit(run.size, size, hash_of(properties)))
+        run.records.append(log[pos : pos + size])
+        run.size += size
         run.next_qoff = qoff + 1
-        if store_ts < run.min_ts:
-            run.min_ts = store_ts
-        elif store_ts > run.max_ts:
+        if store_ts > run.max_ts:
             run.max_ts = store_ts
-        last = (lo + pos, size)
+        elif store_ts < run.min_ts:
+            run.min_ts = store_ts
+        last = pos
         pos += size
-    return _Grouped(runs, blanks, last)
+    return _Grouped(runs, blanks, None if last < 0 else (lo + last, size))
 
 
 def _blank_size(log: bytes, pos: int) -> int:
