@@ -5,6 +5,7 @@ cancelled comes too, and is told apart by its ticket.
 """
 
 import msgspec
+from gantry_protocol.tier.chain import ChainState
 from gantry_protocol.tier.keys import Pair
 from gantry_protocol.tier.manifests import Version
 from gantry_protocol.tier.packs import BuiltPack
@@ -34,9 +35,14 @@ class LogAdvanced(msgspec.Struct, frozen=True):
 
 
 class HeadSeen(msgspec.Struct, frozen=True):
-    """Somebody speaks of a head of the chain written under ``pair``: a heartbeat, a reader."""
+    """Somebody speaks of a head of the chain written under ``pair``: a heartbeat, a reader.
+
+    Attributes:
+        chain: up to that head, from somebody who folded it out of the store; None from others.
+    """
 
     pair: Pair
+    chain: ChainState | None = None
 
 
 class Timer(msgspec.Struct, frozen=True):
@@ -77,7 +83,7 @@ class Maybe(msgspec.Struct, frozen=True):
     """
 
     ticket: int
-    reason: str = ""
+    reason: str
 
 
 class Listed(msgspec.Struct, frozen=True):

@@ -133,7 +133,7 @@ class LocalRetention:
                 await self.look()
             except CutRefusedError as error:
                 self._tell(str(error))
-            except (GantryError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 -- the disk, damage, or a fault of ours
                 self._failed(error)
                 return
 

@@ -70,6 +70,7 @@ class TierReader:
         place: the group's place in it.
         follow_s: between two looks at the chain.
         moved: called when the chain has a newer version.
+        failed: called with a fault of ours; reads would stand still without a word otherwise.
 
     Attributes:
         index: what is known of the tier.
@@ -78,7 +79,13 @@ class TierReader:
     """
 
     def __init__(
-        self, store: Store, place: Shard, *, follow_s: float, moved: Callable[[ChainState], None]
+        self,
+        store: Store,
+        place: Shard,
+        *,
+        follow_s: float,
+        moved: Callable[[ChainState], None],
+        failed: Callable[[BaseException], None],
     ) -> None:
         """Nothing is read before ``start``."""
         self.index = TierIndex(place)
@@ -90,6 +97,7 @@ class TierReader:
         self._place = place
         self._follow_s = min(max(follow_s, FOLLOW_MIN_S), FOLLOW_MAX_S)
         self._moved = moved
+        self._failed = failed
         self._damaged: dict[tuple[str, int], tuple[float, Trouble]] = {}
         self._poked = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -122,6 +130,9 @@ class TierReader:
             except (StoreError, TierObjectError, ChainError, OSError, ValueError) as error:
                 self._tell(str(error) or type(error).__name__)
                 wait_s = TROUBLE_S
+            except Exception as error:  # noqa: BLE001 -- a fault of ours, handed to the process
+                self._failed(error)
+                return
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._poked.wait()

@@ -134,7 +134,8 @@ class UploadRole:
                 if self.reign is not None:
                     self.reign.local = local
                 return self._next()
-            case ev.HeadSeen(pair=pair):
+            case ev.HeadSeen(pair=pair, chain=chain):
+                self._adopt(chain)
                 return self._spoken_of(pair)
             case ev.Timer():
                 return self._timer()
@@ -171,6 +172,11 @@ class UploadRole:
         self._enter(State.STANDBY if call is None else State.DRAINING)
         self._wake_ms = self._now_ms + self._limits.drain_ms
         return effects
+
+    def _adopt(self, chain: ChainState | None) -> None:
+        """What another reader of this process has folded need not be read again at a promotion."""
+        if chain is not None and self.reign is None and chain.v > self._chain.v:
+            self._chain = chain
 
     def _spoken_of(self, pair: Pair) -> list[fx.Effect]:
         if self.seen is None or pair > self.seen:

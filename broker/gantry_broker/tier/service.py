@@ -57,6 +57,7 @@ class TierService:
             options.place,
             follow_s=options.limits.linger_ms / 1000,
             moved=self._chain_moved,
+            failed=failed,
         )
         self.retention: LocalRetention | None = None
         if options.local_bytes is not None:
@@ -83,4 +84,4 @@ class TierService:
         await self.reader.stop()
 
     def _chain_moved(self, chain: ChainState) -> None:
-        self.uploader.head_seen(chain.pair)
+        self.uploader.chain_seen(chain)

@@ -15,6 +15,7 @@ from time import time
 from typing import Protocol
 
 from gantry_protocol.process import log
+from gantry_protocol.tier.chain import ChainState
 from gantry_protocol.tier.keys import Pair
 
 from gantry_broker.tier import effects as fx
@@ -121,9 +122,9 @@ class Uploader:
         if self._advance is None and not self._ended:
             self._advance = self._loop.call_later(ADVANCE_S, self._look)
 
-    def head_seen(self, pair: Pair) -> None:
-        """Somebody speaks of a head of the chain."""
-        self._step(ev.HeadSeen(pair))
+    def chain_seen(self, chain: ChainState) -> None:
+        """Somebody in this process has read the chain."""
+        self._step(ev.HeadSeen(chain.pair, chain))
 
     async def stop(self) -> None:
         """Demote, and give up what is under way; it may be applied all the same."""
@@ -202,6 +203,5 @@ class Uploader:
             self._timer = self._loop.call_at(at_ms / 1000, self._step, ev.Timer())
 
     def _tell(self, status: Status) -> None:
-        bad = status.stalled or status.state in (State.FENCED, State.HALTED)
-        level = _log.warning if bad else _log.info
+        level = _log.warning if status.stalled or status.reason else _log.info
         level("upload", state=status.state.value, reason=status.reason, stalled=status.stalled)

@@ -3,10 +3,14 @@
 Rule protected: what is listed is read, or the reading fails; a version is never skipped.
 """
 
+import asyncio
+
 from gantry_protocol.tier.keys import ManKey, Shard, parse_key
 from gantry_protocol.tier.manifests import MAX_OBJECT_BYTES, Version, decode_version
 
 from gantry_broker.tier.stores.contract import Store, StoreError
+
+AT_ONCE = 8  # as many as a store answers side by side
 
 
 async def list_later(store: Store, place: Shard, after: int, limit: int) -> list[int]:
@@ -39,10 +43,13 @@ async def read_later(store: Store, place: Shard, after: int, limit: int) -> tupl
         StoreError: there is no answer, or a version that was listed is not there.
         TierObjectError: what is there cannot be used.
     """
-    versions = []
-    for v in await list_later(store, place, after, limit):
-        version = await read_version(store, place, v)
-        if version is None:
-            raise StoreError(f"{place.key(ManKey(v))} was listed and cannot be read")
-        versions.append(version)
+    numbers = await list_later(store, place, after, limit)
+    versions: list[Version] = []
+    for at in range(0, len(numbers), AT_ONCE):
+        some = numbers[at : at + AT_ONCE]
+        found = await asyncio.gather(*(read_version(store, place, v) for v in some))
+        for v, version in zip(some, found, strict=True):
+            if version is None:
+                raise StoreError(f"{place.key(ManKey(v))} was listed and cannot be read")
+            versions.append(version)
     return tuple(versions)

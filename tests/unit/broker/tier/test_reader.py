@@ -34,11 +34,13 @@ class Tier:
             if path.is_file():
                 self.store.objects[str(path.relative_to(directory))] = path.read_bytes()
         self.moved: list[int] = []
+        self.failed: list[BaseException] = []
         self.reader = TierReader(
             self.store,
             self.files.place,
             follow_s=0.1,
             moved=lambda chain: self.moved.append(chain.v),
+            failed=self.failed.append,
         )
 
     def name(self, pack: int) -> str:
@@ -69,6 +71,7 @@ async def tier(tmp_path: Path):
     made = Tier(tmp_path)
     yield made
     await made.reader.stop()
+    assert made.failed == []
 
 
 async def test_every_record_is_read_back(tier: Tier) -> None:

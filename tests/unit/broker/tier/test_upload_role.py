@@ -6,10 +6,11 @@ import pytest
 from gantry_broker.tier import effects as fx
 from gantry_broker.tier import events as ev
 from gantry_broker.tier.values import Head, State
+from gantry_protocol.tier.chain import empty
 from gantry_protocol.tier.keys import Pair
 from gantry_protocol.tier.manifests import Append, Claim
 from gantry_protocol.types import Offset
-from support.tier_desk import Bucket, Desk, lineage, local
+from support.tier_desk import PLACE, Bucket, Desk, lineage, local
 
 
 def uploading(end: int = 0, **facts: int) -> Desk:
@@ -103,6 +104,21 @@ def test_the_same_broker_goes_on_in_a_newer_epoch_by_another_claim() -> None:
     desk.run()
     assert desk.role.state is State.UPLOADING
     assert [desk.bucket.state().pair, desk.bucket.state().end] == [Pair(2, 1), 50]
+
+
+def test_what_a_reader_of_this_process_folded_is_not_read_again() -> None:
+    bucket = Bucket()
+    for epoch in range(1, 11):
+        Desk(bucket).claimed_by(epoch)
+    desk = Desk(bucket)
+    known = bucket.state()
+    desk.step(ev.HeadSeen(known.pair, known))
+    desk.step(ev.HeadSeen(Pair(1, 1), empty(PLACE)))
+    desk.promote(11, local(0))
+    desk.run()
+    reads = [call.after for call in desk.asked if isinstance(call, fx.ReadVersions)]
+    assert reads == [10]
+    assert desk.role.chain.v == 11
 
 
 def test_an_older_claim_that_took_the_slot_is_read_and_followed() -> None:
