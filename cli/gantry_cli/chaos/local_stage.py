@@ -100,6 +100,7 @@ class LocalStage:
             group=self.group,
             http=None,
             record=True,
+            pods=self._names,
         )
         async with AsyncExitStack() as stack:
             soak = await open_soak(plan, stack)
@@ -145,6 +146,12 @@ class LocalStage:
         return with_quorum_labels(
             found, {one.name: "leader" if one.role == "leader" else "follower" for one in members}
         )
+
+    async def _names(self) -> dict[str, str]:
+        """The names of all pods by uid."""
+        async with cluster.client(self._settings) as api:
+            found = await api.list(await api.resource("pods"), self.namespace)
+        return {pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in found}
 
     async def _delete(self, pod: str) -> None:
         async with cluster.client(self._settings) as api:

@@ -12,6 +12,7 @@ from gantry_cli.trial.witness import Witness
 
 if TYPE_CHECKING:
     from gantry_cli.target import Admin
+    from gantry_cli.trial.witness import Pods
 
 LOAD = "load"  # the name of the clients in the history
 
@@ -23,16 +24,19 @@ class Recording:
         records: the buffer.
         admin: the controllers; None: roles, leaders and metadata are not looked at.
         group: whose.
+        pods: the names of pods by uid.
     """
 
-    def __init__(self, records: Records, admin: Admin | None, group: str | None) -> None:
+    def __init__(
+        self, records: Records, admin: Admin | None, group: str | None, pods: Pods
+    ) -> None:
         self.records = records
         self.messages = MessageRecorder(records.line, now_ms, LOAD)
         self.witness: Witness | None = None
         if admin is not None and group is not None:
-            self.witness = Witness(admin, group, records)
+            self.witness = Witness(admin, group, records, pods)
 
 
-def recording(admin: Admin | None, group: str | None) -> Recording:
+def recording(admin: Admin | None, group: str | None, pods: Pods) -> Recording:
     """A recording with a buffer of its own."""
-    return Recording(Records(), admin, group)
+    return Recording(Records(), admin, group, pods)

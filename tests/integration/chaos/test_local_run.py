@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from gantry_cli.chaos.scenario import HISTORY, OBSERVATIONS, Options, load, play
 from gantry_cli.client.consumer import Received
 from gantry_cli.target import local_settings
 from gantry_cli.trial.load import Load
-from support.cli_cluster import ROOT, CliCluster, cluster_with_group, settled
+from support.cli_cluster import ROOT, CliCluster, settled
 
 KILL = """
 apiVersion: chaos-mesh.org/v1alpha1
@@ -54,6 +55,16 @@ kind: NetworkChaos
 metadata: {name: cut}
 spec: {action: partition, mode: all, selector: {}, target: {mode: all, selector: {}}, duration: 3s}
 """
+GROUP = """
+apiVersion: mq.gantry.dev/v1alpha1
+kind: BrokerGroup
+metadata: {name: orders}
+spec:
+  controllerRef: {name: gantry}
+  replicas: 3
+  storage: {size: 1Gi}
+  tier: {url: "file://%s", packBytes: 8192, lingerMs: 200}
+"""
 OPTIONS = Options(seed=7, before_s=2.0, after_s=1.0, limit_ms=None)
 
 
@@ -64,8 +75,18 @@ def state_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster(state_dir: Path) -> Iterator[CliCluster]:
-    with cluster_with_group(state_dir) as found:
+    """A cluster whose group uploads to a directory; gone afterwards."""
+    found = CliCluster(state_dir)
+    manifest = state_dir.parent / "group.yaml"
+    (state_dir.parent / "tier").mkdir()
+    manifest.write_text(GROUP % (state_dir.parent / "tier"))
+    try:
+        found.gantry("local", "up")
+        found.gantry("local", "apply", "-f", str(manifest))
+        found.wait_until(settled)
         yield found
+    finally:
+        found.gantry("local", "down", "--purge")
 
 
 @pytest.fixture
@@ -96,18 +117,21 @@ def test_a_run_from_its_manifest_to_its_report(
     (scenario,) = found["scenarios"]
     verdicts = {one["checker"]: one for one in scenario["verdicts"]}
     assert list(verdicts) == [
-        *("messages", "metadata", "roles", "availability", "commits", "mastership"),
+        *("messages", "metadata", "roles", "availability", "commits", "mastership", "tier"),
     ]
     assert verdicts["messages"]["figures"]["enqueueSuccessCount"] > 100
     assert verdicts["messages"]["figures"]["lostMessageCount"] == 0
     assert verdicts["metadata"]["figures"]["operations"] > 20
     assert verdicts["metadata"]["figures"]["epochs"] == 2
     assert verdicts["roles"]["figures"]["epochs"] == 2
+    assert verdicts["tier"]["figures"]["claims"] == 2, "the new master uploads"
+    assert verdicts["tier"]["figures"]["packs"] > 5
     assert 0 < scenario["outages"][0]["worstMs"] < 8000
     assert scenario["faults"][0]["targets"] == [f"default/{master}"]
 
     page = report.read_text()
-    for told in ("kill-master", master, "epoch", "orders confirm", "passed", "<svg"):
+    assert not re.search(r"127\.\d+\.\d+\.\d+", page), "brokers are named by their pods"
+    for told in ("kill-master", master, "epoch", "orders confirm", "orders tier", "passed", "<svg"):
         assert told in page
     assert "| kill | kill-master on" in report.with_suffix(".md").read_text()
     kept = history(lines.read(report.parent / "kill" / HISTORY), "kept")
