@@ -26,6 +26,7 @@ class Strike(Enum):
     BUSY_AFTER = auto()  # forwarded and applied; the answer is 503
     CONFLICT = auto()  # 409 ConditionalRequestConflict, nothing is forwarded
     DENIED = auto()  # 403, nothing is forwarded
+    WRONG_KEYS = auto()  # 403 InvalidAccessKeyId, nothing is forwarded
     HALF_ANSWER = auto()  # the answer ends in the middle of its body
     BLACK_HOLE = auto()  # taken and never answered, nothing is forwarded
     LATE = auto()  # as BLACK_HOLE for the caller; forwarded when the test releases it
@@ -37,6 +38,7 @@ _ANSWERS = {
     Strike.BUSY_AFTER: ("503 Slow Down", "SlowDown"),
     Strike.CONFLICT: ("409 Conflict", "ConditionalRequestConflict"),
     Strike.DENIED: ("403 Forbidden", "AccessDenied"),
+    Strike.WRONG_KEYS: ("403 Forbidden", "InvalidAccessKeyId"),
 }
 
 
@@ -48,12 +50,14 @@ class FaultProxy:
         port: where it listens.
         said: put into the body of every answer the proxy invents.
         forwarded: requests that reached the server.
+        always: strikes every request, of whatever method, for which nothing else is queued.
     """
 
     upstream: int
     port: int = 0
     said: str = ""
     forwarded: int = 0
+    always: Strike | None = None
     _plan: list[tuple[str, Strike]] = field(default_factory=list)
     _release: asyncio.Event = field(default_factory=asyncio.Event)
     _landed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -89,7 +93,7 @@ class FaultProxy:
             if wanted == method:
                 del self._plan[index]
                 return strike
-        return None
+        return self.always
 
     async def _answer(
         self,
@@ -105,7 +109,7 @@ class FaultProxy:
             await asyncio.Event().wait()
         if strike is Strike.LATE:
             await self._release.wait()
-        if strike in (Strike.BUSY_BEFORE, Strike.CONFLICT, Strike.DENIED):
+        if strike in (Strike.BUSY_BEFORE, Strike.CONFLICT, Strike.DENIED, Strike.WRONG_KEYS):
             writer.write(self._invented(strike, method))
             await writer.drain()
             return

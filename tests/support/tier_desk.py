@@ -212,7 +212,7 @@ class Desk:
                 return ev.VersionsRead(ticket, tuple(one for one in read if one is not None))
             case fx.CreateVersion(v=v, data=data):
                 if v in bucket.versions:
-                    return ev.Maybe(ticket)
+                    return ev.Maybe(ticket, "it may exist")
                 bucket.versions[v] = data
                 return ev.Created(ticket)
             case fx.ReadVersion(v=v):
@@ -223,7 +223,7 @@ class Desk:
                 return self._cut(call)
             case fx.StorePack(key=key, data=data):
                 if key in bucket.packs:
-                    return ev.Maybe(ticket)
+                    return ev.Maybe(ticket, "it may exist")
                 bucket.packs[key] = data
                 return ev.Created(ticket)
             case fx.FindPack(key=key, size=size, end=end):

@@ -83,7 +83,7 @@ class Maybe(msgspec.Struct, frozen=True):
     """
 
     ticket: int
-    reason: str
+    reason: str = ""
 
 
 class Listed(msgspec.Struct, frozen=True):

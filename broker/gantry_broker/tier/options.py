@@ -1,5 +1,6 @@
 """What a broker is told about its group's tier, and the uploader made from it."""
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,9 +13,12 @@ from gantry_broker.tier.role import UploadRole
 from gantry_broker.tier.stores.calls import DeadlineCalls
 from gantry_broker.tier.stores.contract import Store
 from gantry_broker.tier.stores.credentials import CredentialFiles, Credentials
+from gantry_broker.tier.stores.late import LateStore
 from gantry_broker.tier.stores.opening import open_store
 from gantry_broker.tier.uploader import SystemEntropy, Uploader, UploadObserver
 from gantry_broker.tier.values import Limits, LocalLog
+
+_KEYS_IN_URL = re.compile(r"//[^/@]*@")
 
 
 class TierOptions(NamedTuple):
@@ -50,18 +54,18 @@ def tier_place(cluster: str, uid: str) -> Shard:
 
 
 def open_tier(options: TierOptions, calls: DeadlineCalls) -> Store:
-    """The store of the tier, with bounds of its own.
+    """The store of the tier, with bounds of its own. Whatever is wrong with it, its calls say."""
 
-    Raises:
-        ConfigError: the URL is none that can be opened.
-    """
-    return open_store(
-        options.url,
-        options.credentials,
-        endpoint=options.endpoint,
-        region=options.region,
-        calls=calls,
-    )
+    def opening() -> Store:
+        return open_store(
+            options.url,
+            options.credentials,
+            endpoint=options.endpoint,
+            region=options.region,
+            calls=calls,
+        )
+
+    return LateStore(_KEYS_IN_URL.sub("//", options.url), calls, opening)
 
 
 def make_uploader(

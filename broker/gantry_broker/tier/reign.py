@@ -258,7 +258,7 @@ class Reign:
             case ev.Created():
                 return self._put(call, created=True)
             case ev.Maybe(reason=reason):
-                self._doubt = reason and f": {reason}"
+                self._doubt = reason
                 return self._put(call, created=False)
             case ev.VersionsRead(versions=versions):
                 assert isinstance(call, fx.ReadVersions)
@@ -324,7 +324,7 @@ class Reign:
         commit = self.commit
         assert commit is not None
         if found is None:
-            return Wait(f"the store neither took the version nor shows it{self._doubt}")
+            return Wait(f"the store neither took the version nor shows it: {self._doubt}")
         if commit.is_mine(found):
             commit.stage = Stage.OURS
             return None
@@ -355,7 +355,7 @@ class Reign:
             self._packed = _Packed.STORED
             return None
         self._pack = None
-        return Wait(f"the store neither took the pack nor shows it{self._doubt}")
+        return Wait(f"the store neither took the pack nor shows it: {self._doubt}")
 
     def _compared(self, crc: str) -> Verdict | None:
         tail = self.chain.tail

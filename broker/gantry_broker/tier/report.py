@@ -137,4 +137,5 @@ def _shortened(reason: str) -> str:
     words = " ".join(reason.split())
     if len(words) <= REASON_MAX_CHARS:
         return words
-    return words[: REASON_MAX_CHARS - 1] + "…"
+    half = (REASON_MAX_CHARS - 1) // 2  # a sentence begins with the object and ends with the cause
+    return f"{words[:half]}…{words[-half:]}"

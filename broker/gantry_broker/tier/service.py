@@ -35,11 +35,7 @@ class TierService:
         writer: str,
         failed: Callable[[BaseException], None],
     ) -> None:
-        """Nothing is asked of the store before ``start``.
-
-        Raises:
-            ConfigError: the URL is none that can be opened.
-        """
+        """Nothing is asked of the store before ``start``."""
         uploads, reads = DeadlineCalls("tier-upload"), DeadlineCalls("tier-read")
         self.calls: dict[str, CallStats] = {"upload": uploads.stats, "read": reads.stats}
         self.uploader = make_uploader(

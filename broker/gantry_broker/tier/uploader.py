@@ -22,7 +22,7 @@ from gantry_broker.tier import effects as fx
 from gantry_broker.tier import events as ev
 from gantry_broker.tier.calls import Calls
 from gantry_broker.tier.role import UploadRole
-from gantry_broker.tier.values import Head, LocalLog, State, Status
+from gantry_broker.tier.values import Head, LocalLog, Status
 
 ADVANCE_S = 0.05  # between two looks at a confirm offset that rises all the time
 

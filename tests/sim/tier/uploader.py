@@ -223,7 +223,7 @@ class TierBroker(Broker):
                 case True:
                     self.upload(ev.Created(ticket))
                 case _:
-                    self.upload(ev.Maybe(ticket))
+                    self.upload(ev.Maybe(ticket, "no answer"))
 
         self.tier_observer.store.create(self.host, key, data, done)
 
