@@ -1,7 +1,8 @@
 """`e2e/pipeline.sh`: Spark's jobs on a real cluster, on a bucket that pods and this machine reach.
 
-Two questions. Do executors as pods read the same rows as `local[2]`? And do an audit on the cluster
-and `gantry tier verify` here name the same object and offset, for each damage that is planted?
+Three questions. Do executors as pods read the same rows as `local[2]`? Do an audit on the cluster
+and `gantry tier verify` here name the same object and offset, for each damage that is planted? Does
+the operator's CronJob end as its tier is?
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from pathlib import Path
 
 import yaml
 from gantry_cli.bench.material import write_tier
+from gantry_operator.builders.pipeline import pipeline_objects
+from gantry_operator.models import BrokerGroup
+from gantry_protocol.tier.keys import Shard
 from harness.kube import Kube, Object
 from harness.shell import run
 from harness.waiting import wait_until
@@ -30,6 +34,7 @@ NAMESPACE = "gantry-pipeline"
 IMAGE = os.environ.get("PIPELINE_IMAGE", "gantry-pipeline:dev")
 CLUSTER = os.environ.get("CLUSTER_NAME", "gantry")
 PORT = 9500
+PLACE = Shard("demo", "7c9e6679")  # of the damaged tiers
 BUCKET = "tiers"
 POD_PATIENCE_S = 400.0
 GROUPS, PACKS, PACK_BYTES = 2, 3, 1 << 20
@@ -65,9 +70,10 @@ def main() -> int:
         try:
             compare_executors(stage)
             compare_verdicts(stage)
+            run_the_schedule(stage)
         finally:
             kube.ctl("delete", "pods", "--all", "--wait=false")
-    print("The rows are the same, and both verdicts name the same.")
+    print("The rows are the same, both verdicts name the same, and the job ends as its tier is.")
     return 0
 
 
@@ -109,6 +115,37 @@ class Stage:
         log = self._kube.ctl("logs", name).strip()
         print(f"  {name}: exit {state['exitCode']}, {time.monotonic() - began_s:.0f} s")
         return state["exitCode"], log, len(executors), time.monotonic() - began_s
+
+    def scheduled(self, name: str, url: str) -> tuple[str, str, int]:
+        """A job of the operator's CronJob: how it ended, its log, how many pods it took."""
+        spec = {
+            "controllerRef": {"name": PLACE.cluster},
+            "tier": {
+                "url": url,
+                "endpoint": self.endpoint,
+                "credentialsSecret": {"name": "tier-keys"},
+            },
+            "pipeline": {"audit": {"schedule": "0 0 29 2 *", "image": IMAGE}},
+        }
+        meta = {"name": "orders", "namespace": NAMESPACE, "uid": PLACE.uid}
+        group = BrokerGroup.parse({"metadata": meta, "spec": spec})
+        (job,) = pipeline_objects(group, image="gantry:dev")
+        job["metadata"].pop("ownerReferences")  # there is no such group here
+        self._kube.apply(job)
+        self._kube.ctl("delete", "job", name, "--ignore-not-found")
+        self._kube.ctl("create", "job", name, "--from=cronjob/orders-audit")
+
+        def ended() -> str | None:
+            found = self._kube.get("job", name) or {}
+            for one in (found.get("status") or {}).get("conditions") or ():
+                if one["status"] == "True" and one["type"] in ("Complete", "Failed"):
+                    reason = f" ({one['reason']})" if one["type"] == "Failed" else ""
+                    return f"{one['type']}{reason}"
+            return None
+
+        state = wait_until(f"job {name} ends", POD_PATIENCE_S, ended, poll_s=0.5)
+        pods = self._kube.list("pods", f"job-name={name}")
+        return state, self._kube.ctl("logs", f"job/{name}").strip(), len(pods)
 
 
 def compare_executors(stage: Stage) -> None:
@@ -159,6 +196,17 @@ def compare_verdicts(stage: Stage) -> None:
         check(audited == verified, f"{name}: audit {audited}, verify {verified}")
 
 
+def run_the_schedule(stage: Stage) -> None:
+    """The operator's CronJob, started by hand: damage fails it at once, without another try."""
+    print("The CronJob of spec.pipeline.audit")
+    for name in ("nothing", "flipped-bit"):
+        state, log, pods = stage.scheduled(name, f"s3://{BUCKET}/{name}")
+        print(f"  {name}: {state}, {pods} pods; the log ends with: {log.splitlines()[-1]}")
+        wanted = "Complete" if name == "nothing" else "Failed (PodFailurePolicy)"
+        check(state == wanted and pods == 1, f"{name}: {state} with {pods} pods: {log[-2000:]}")
+        check((name == "nothing") == ("fault T4" not in log), f"{name}: {log[-2000:]}")
+
+
 def verdict(url: str, endpoint: str) -> set[tuple[object, ...]]:
     """What `gantry tier verify` on this machine names."""
     done = subprocess.run(
@@ -187,7 +235,7 @@ def named(findings: list[Object]) -> set[tuple[object, ...]]:
 
 def a_tier(root: Path) -> TierDirectory:
     """Three packs under two masters."""
-    tier = TierDirectory(root)
+    tier = TierDirectory(root, uid=PLACE.uid, cluster=PLACE.cluster)
     tier.claim(1)
     tier.append(messages("orders", 200))
     tier.append(messages("orders", 100))
@@ -222,8 +270,6 @@ DAMAGES: dict[str, Callable[[TierDirectory], None]] = {
 def prepare(kube: Kube) -> None:
     """A namespace under the restricted standard, the keys, and the rights of a driver."""
     kube.create_namespace()
-    label = "pod-security.kubernetes.io/enforce=restricted"
-    kube.ctl("label", "namespace", NAMESPACE, label, "--overwrite")
     kube.ctl("delete", "pods", "--all", "--grace-period=0", "--force")
     secret = {
         "apiVersion": "v1",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+import datetime as dt
 from typing import Any
 
 import pytest
-from gantry_operator.local.apiserver import crds
+from gantry_operator.local.apiserver import crds, tables
 from gantry_operator.local.apiserver.addresses import AddressPool
 from gantry_operator.local.apiserver.admission import Options
 from gantry_operator.local.apiserver.ambient import FixedAmbient
@@ -399,3 +400,22 @@ def test_a_version_from_the_future_is_refused(world: World) -> None:
     with pytest.raises(StatusError) as gone:
         world.registry.lists.check_version("1", "Exact")
     assert gone.value.code == 410
+
+
+def test_a_cron_job_is_kept_and_shown_as_never_run(world: World) -> None:
+    """There is no image to run it in; whoever looks must not take it for one that is due."""
+    pod_spec = {"containers": [{"name": "audit", "image": "x"}], "restartPolicy": "Never"}
+    spec = {"schedule": "17 3 * * *", "jobTemplate": {"spec": {"template": {"spec": pod_spec}}}}
+    world.create("cronjobs", {"metadata": {"name": "orders-audit"}, "spec": spec}, "batch")
+    resource = world.type("cronjobs", "batch")
+    record = world.store.get(resource.key, (NS, "orders-audit"))
+    assert record is not None
+    assert record.obj["spec"]["concurrencyPolicy"] == "Allow"  # as a real API server fills in
+    shown = tables.table(resource, None, [record], {}, dt.datetime.now(dt.UTC))
+    columns = [column["name"] for column in shown["columnDefinitions"]]
+    row = dict(zip(columns, shown["rows"][0]["cells"], strict=True))
+    assert row["Schedule"] == "17 3 * * *"
+    assert row["Last Schedule"] == "never: gantry local runs no jobs"
+    wrong = {"metadata": {"name": "b"}, "spec": spec | {"concurrencyPolicy": "No"}}
+    with pytest.raises(StatusError, match="concurrencyPolicy"):
+        world.create("cronjobs", wrong, "batch")
