@@ -44,6 +44,11 @@ class CliCluster:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def gantry_applies(self, manifest: str) -> None:
+        """`gantry local apply` of this text; it must be accepted."""
+        done = self.run("local", "apply", "-f", "-", text=manifest)
+        assert done.returncode == 0, done.stderr
+
     def status(self) -> dict[str, Any]:
         """What the controllers know."""
         found: dict[str, Any] = json.loads(self.gantry("status", "--json"))

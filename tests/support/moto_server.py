@@ -38,9 +38,9 @@ def moto_server(log: Path) -> Iterator[int]:
             process.wait()
 
 
-def make_bucket(port: int) -> str:
-    """A new bucket's name."""
-    bucket = f"bucket-{uuid.uuid4().hex}"
+def make_bucket(port: int, name: str = "") -> str:
+    """A new bucket's name, if none is given."""
+    bucket = name or f"bucket-{uuid.uuid4().hex}"
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=START_TIMEOUT_S)
     try:
         connection.request("PUT", f"/{bucket}")

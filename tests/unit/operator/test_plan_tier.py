@@ -178,6 +178,14 @@ def test_a_deposed_masters_word_is_worth_nothing() -> None:
     assert settled_status(seen)["tier"]["epoch"] == 4, "the last one who held it"
 
 
+def test_a_claim_of_an_earlier_epoch_is_not_the_present_one() -> None:
+    """A master that is elected again has not spoken of its new epoch yet."""
+    stale = says(epoch=3, committed_offset=100, version=2)
+    seen = changed(with_status(world()), view=with_tier(stale, master=2, epoch=5))
+    assert settled_status(seen)["tier"]["epoch"] == 4
+    assert tier_events(seen) == []
+
+
 def test_before_anybody_holds_the_tier_there_is_no_status() -> None:
     assert "tier" not in settled_status(world(failing()))
     assert "tier" not in settled_status(world(STANDBY))
