@@ -7,10 +7,8 @@ it is longer than what is asked for first.
 
 import asyncio
 
-import google_crc32c
-from gantry_protocol.tier.damage import DamagedObject, MissingObject, TruncatedObject
+from gantry_protocol.tier.damage import MissingObject, TruncatedObject
 from gantry_protocol.tier.footer import (
-    MAX_PACK_BYTES,
     TAIL_BYTES,
     Footer,
     Run,
@@ -19,7 +17,6 @@ from gantry_protocol.tier.footer import (
 )
 from gantry_protocol.tier.keys import PackKey, Shard, parse_name
 from gantry_protocol.tier.manifests import PackEntry
-from gantry_protocol.tier.packs import verify_pack
 
 from gantry_broker.tier.stores.contract import DATA_TIMEOUT_S, Store
 
@@ -52,33 +49,6 @@ async def read_run(
         StoreError: there is no answer.
     """
     return await _range(store, place.key(footer.key), run.pos, run.length, timeout_s)
-
-
-async def read_pack(
-    store: Store, place: Shard, entry: PackEntry, *, timeout_s: float = DATA_TIMEOUT_S
-) -> bytes:
-    """A whole pack in which every byte was checked, also against the manifest.
-
-    Raises:
-        TierObjectError: it is missing, or is not what was written.
-        StoreError: there is no answer.
-    """
-    key, name = _names(place, entry)
-    data = await store.get(name, max_bytes=MAX_PACK_BYTES, timeout_s=timeout_s)
-    if data is None:
-        raise MissingObject(name)
-    if len(data) < entry.size:
-        raise TruncatedObject(name, len(data), f"the manifest says {entry.size} bytes")
-    verify_pack(data, place, key)
-    crc = f"{google_crc32c.value(data):08x}"
-    if crc != entry.crc or len(data) != entry.size:
-        raise DamagedObject(
-            name,
-            0,
-            f"the manifest says {entry.size} bytes with the sum {entry.crc}, it has {len(data)} "
-            f"with {crc}",
-        )
-    return data
 
 
 def _names(place: Shard, entry: PackEntry) -> tuple[PackKey, str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gantry_broker.tier.stores import MemoryStore, PosixStore, Store
+from gantry_broker.tier.stores import MemoryStore, PosixStore, Store, StoreRefused, open_store
 from gantry_broker.tier.stores.calls import DeadlineCalls
+from gantry_broker.tier.stores.late import LateStore
 from gantry_broker.tier.stores.objects import ObjectStore
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -28,6 +29,26 @@ class TestPosix(StoreContract):
     @pytest.fixture
     def store(self, tmp_path: Path) -> Store:
         return PosixStore(tmp_path, many_calls())
+
+
+class TestLate(StoreContract):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        calls = many_calls()
+        return LateStore(tmp_path.as_uri(), calls, lambda: PosixStore(tmp_path, calls))
+
+
+async def test_a_late_store_is_opened_as_soon_as_it_can_be(tmp_path: Path) -> None:
+    calls, missing = many_calls(), tmp_path / "missing"
+    store = LateStore(missing.as_uri(), calls, lambda: open_store(missing.as_uri(), calls=calls))
+    for _ in range(2):
+        with pytest.raises(StoreRefused, match="missing is no directory: make it, or mount it"):
+            await store.get("a/b", max_bytes=1)
+    missing.mkdir()
+    await put(store, "a/b")
+    assert await keys_below(store, "") == ["a/b"]
+    assert store.stats is calls.stats
+    assert store.stats.calls_total == 2
 
 
 class TestObstoreInADirectory(StoreContract):

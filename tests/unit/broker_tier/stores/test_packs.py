@@ -3,12 +3,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 from gantry_broker.tier.stores import Fault, MemoryStore, StoreUnavailable
-from gantry_broker.tier.stores.packs import read_footer, read_pack, read_run
+from gantry_broker.tier.stores.packs import read_footer, read_run
 from gantry_protocol.tier.damage import (
-    DamagedObject,
     ForeignObject,
     MissingObject,
-    TierObjectError,
     TruncatedObject,
 )
 from gantry_protocol.tier.footer import TAIL_BYTES
@@ -44,7 +42,6 @@ async def test_footer_is_one_call_or_two(built: BuiltPack, calls: int) -> None:
         data = await read_run(store, PLACE, footer, run)
         bodies += [record.body for record in run_records(data, footer, run, PLACE)]
     assert len(bodies) == built.entry.count
-    assert await read_pack(store, PLACE, built.entry) == built.data
 
 
 def test_the_long_pack_is_long() -> None:
@@ -56,7 +53,6 @@ async def test_missing_pack_is_named() -> None:
     footer = verify_pack(SMALL.data, PLACE, SMALL.key)
     for call in (
         read_footer(store, PLACE, SMALL.entry),
-        read_pack(store, PLACE, SMALL.entry),
         read_run(store, PLACE, footer, footer.runs[0]),
     ):
         with pytest.raises(
@@ -72,27 +68,15 @@ async def test_cut_pack_is_named_with_its_end() -> None:
     for size in (0, 5, last.end - 1, len(SMALL.data) - 1):
         store = MemoryStore()
         store.objects[NAME] = SMALL.data[:size]
-        for call in (read_footer(store, PLACE, SMALL.entry), read_pack(store, PLACE, SMALL.entry)):
-            with pytest.raises(TruncatedObject, match=f"cut short at byte {size}"):
-                await call
+        with pytest.raises(TruncatedObject, match=f"cut short at byte {size}"):
+            await read_footer(store, PLACE, SMALL.entry)
         if size < last.end:
             with pytest.raises(TruncatedObject):
                 await read_run(store, PLACE, footer, last)
 
 
-async def test_longer_pack_is_refused() -> None:
+async def test_pack_of_another_place_is_refused() -> None:
     store = MemoryStore()
-    store.objects[NAME] = SMALL.data + b"\0"
-    with pytest.raises(TierObjectError):
-        await read_pack(store, PLACE, SMALL.entry)
-
-
-async def test_sound_pack_that_is_not_the_listed_one_is_refused() -> None:
-    store = MemoryStore()
-    other = build_pack(1000, build_log(1000, [Sent("a", 0, b"ONE"), Sent("b", 1, b"two"), None]))
-    store.objects[NAME] = other.data
-    with pytest.raises(DamagedObject, match="the manifest says"):
-        await read_pack(store, PLACE, SMALL.entry)
     store.objects[NAME] = LONG.data
     entry = msgspec.structs.replace(SMALL.entry, size=LONG.entry.size)
     with pytest.raises(ForeignObject, match="its footer belongs to"):
