@@ -28,6 +28,7 @@ from gantry_protocol.tier.footer import (
 )
 from gantry_protocol.tier.keys import PackKey, Pair, Shard
 from gantry_protocol.tier.packs import (
+    SUM_BYTES,
     encode_pack,
     raw_records,
     rebuild_log,
@@ -323,6 +324,15 @@ def test_pack_of_a_blank_alone() -> None:
     built = build_pack(2000, build_log(2000, [None]))
     assert (built.tail, built.entry.count, built.entry.min_ts) == (None, 0, 0)
     assert verify_pack(built.data, PLACE, built.key).runs == []
+
+
+def test_run_that_is_summed_in_pieces_has_the_sum_of_all() -> None:
+    log = build_log(0, [Sent("orders", 0, bytes([n]) * (SUM_BYTES // 2 + 1)) for n in range(5)])
+    built = build_pack(0, log)
+    (run,) = verify_pack(built.data, PLACE, built.key).runs
+    assert run.length > 2 * SUM_BYTES
+    assert run.crc32c == google_crc32c.value(log)
+    assert built.entry.crc == f"{google_crc32c.value(built.data):08x}"
 
 
 @settings(deadline=None)
