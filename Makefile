@@ -22,7 +22,7 @@ help: ## list the targets
 
 ## Try it
 .PHONY: demo
-demo: venv ## start a cluster, kill its master under load, show what happened
+demo: venv ## start a cluster, take its master away three times under load, verify its tier
 	@$(BIN)/gantry demo
 
 .PHONY: bench

@@ -22,7 +22,7 @@ COMMANDS = (
     Entry(
         "demo",
         "gantry_cli.commands.demo:demo",
-        "Start a cluster, kill its master under load, show what a client saw.",
+        "Start a cluster, take its master away three times under load, show what a client saw.",
         TRY,
     ),
     Entry("bench", "gantry_cli.commands.bench:bench", "Measure Gantry on this machine.", TRY),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from gantry_protocol.errors import GantryError
+from gantry_protocol.errors import ConfigError, GantryError
 
 from gantry_cli.options import json_option
 from gantry_cli.output import print_json, print_table
@@ -188,6 +188,13 @@ Examples:
     show_default=True,
     help="messages reads every byte; runs only the packs' footers.",
 )
+@click.option(
+    "--confirm",
+    metavar="OFFSET",
+    type=click.IntRange(min=0),
+    help="The group's confirm offset as 'gantry status' shows it: bytes above it are a fault. "
+    "Read it while nobody writes. Needs --shard.",
+)
 @spark_options
 @json_option("Print the account as one JSON object.")
 def audit(
@@ -198,6 +205,7 @@ def audit(
     region: str | None,
     anonymous: bool,
     level: str,
+    confirm: int | None,
     where: Where,
     as_json: bool,
 ) -> int:
@@ -207,13 +215,16 @@ def audit(
     pack to the next. Objects that no manifest names are noted, and are not wrong: an interrupted
     upload leaves them.
     """
+    if confirm is not None and not shard:
+        raise ConfigError("A confirm offset belongs to one group: give --shard, too.")
     wanted = _wanted(url, cluster, shard, endpoint, region, anonymous=anonymous)
     from gantry_pipeline import session
     from gantry_pipeline.jobs.audit import audit as run_audit
 
     _say("Starting Spark")
     with session.running("audit", where) as spark:
-        account = run_audit(spark, wanted, level=level, say=_say)
+        confirmed = None if confirm is None else {shard: confirm}
+        account = run_audit(spark, wanted, level=level, confirmed=confirmed, say=_say)
     if as_json:
         print_json(account)
     else:
@@ -243,9 +254,7 @@ def _print_account(account: Account) -> None:
     )
     print_table(headings, rows)
     for found in account.findings:
-        at = "" if found.byte is None else f" byte {found.byte}"
-        at += "" if found.offset is None else f" offset {found.offset}"
-        click.echo(f"{found.grade} {found.rule}: {found.object}{at}: {found.reason}")
+        click.echo(str(found))
     click.echo(
         f"{account.faults} faults, {account.notes} notes at level {account.level} "
         f"in {account.seconds:.1f} s"
