@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 from collections.abc import Mapping, Sequence
@@ -65,6 +66,20 @@ async def test_claims_are_told_once(tmp_path: Path) -> None:
         second,
     ]
     assert f"orders-broker-2 uploads for epoch 2 · version 3 · committed {watch.end}" in watch.line
+
+
+async def test_looks_at_the_same_time_read_no_version_twice(tmp_path: Path) -> None:
+    """Whoever waits for an upload looks, too; the chain would seem broken."""
+    bucket = TierDirectory(tmp_path)
+    bucket.claim(1)
+    watch = TierWatch(tmp_path, "orders", lambda _: None)
+    await watch.look()
+    for _ in range(3):
+        bucket.append(messages("orders", 1))
+        await asyncio.gather(*(watch.look() for _ in range(4)))
+    assert watch.judgement is not None
+    assert watch.judgement.findings == []
+    assert watch.end == bucket.state.end
 
 
 async def test_a_frozen_upload_is_refused_when_another_has_claimed(tmp_path: Path) -> None:
