@@ -55,5 +55,5 @@ class OperatorSettings(Settings):
     )
     directory_tiers: bool = Field(
         default=False,
-        description="Accept tiers in a directory (file://): only where all pods see one file system.",
+        description="Accept tiers in a directory (file://), where all pods see one file system.",
     )

@@ -106,8 +106,9 @@ class Tier(Model):
         ge=_MIB,
         description=(
             "Bytes of the confirmed log that each replica keeps on its volume; older messages are "
-            "read from the tier. Nothing is removed that is not in the tier. At least 1048576; "
-            "default: everything is kept."
+            "read from the tier. Whole files of the log go (log_segment_bytes, 1 GiB unless "
+            "config says otherwise), so up to one more stays, and nothing goes that is not in the "
+            "tier. At least 1048576; default: everything is kept."
         ),
         json_schema_extra=NOT_NULLABLE,
     )

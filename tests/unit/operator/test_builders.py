@@ -369,9 +369,8 @@ def test_brokers_take_every_setting_of_a_tier() -> None:
     settings = env(statefulset(brokers(tier=TIER)))
     given = {name.removeprefix("GANTRY_").lower() for name in settings if "TIER" in name}
     known = {name for name in BrokerSettings.model_fields if name.startswith("tier_")}
-    assert given - {"tier_local_bytes"} <= known
-    assert known <= set(RESERVED_SETTINGS)
-    values = {name: settings[f"GANTRY_{name.upper()}"] for name in given & known}
+    assert given == known <= set(RESERVED_SETTINGS)
+    values = {name: settings[f"GANTRY_{name.upper()}"] for name in given}
     base = {"group": "orders", "controllers": ["127.0.0.1:1"]}
     assert BrokerSettings.model_validate(base | values).tier_pack_bytes == 1048576
 
