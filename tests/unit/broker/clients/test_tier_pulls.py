@@ -149,6 +149,7 @@ async def test_too_many_are_refused_as_busy(
 
 
 async def test_the_end_of_the_mastership_sends_everybody_back(client, tier, processor) -> None:
+    tier.answer = Messages(b"late", 1, 2)
     tier.hold = asyncio.Event()
     asked, _ = client.ask(11, PULL)
     processor.close()

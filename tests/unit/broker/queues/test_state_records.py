@@ -196,6 +196,17 @@ def test_no_state_is_written_over_an_unconfirmed_change_of_topics(store: Message
     assert store.state_records() is not None
 
 
+def test_a_state_counts_what_stands_before_it_and_is_not_confirmed(store: MessageStore) -> None:
+    stores.put(store, stores.message("fresh", 5), stores.message())
+    records = store.state_records()
+    assert records is not None
+    queues = [row for record in records for row in decode_piece(record.body).queues]
+    assert ("fresh", 5, 0, 1) in queues
+    assert ("T", 0, 0, 41) in queues
+    stores.put(store, *records)
+    stores.confirm(store)
+
+
 def test_a_state_that_does_not_fit_the_log_is_damage(store: MessageStore) -> None:
     stores.put(store, *state_records.state_records(2, [], [], [("T", 0, 0, 39)]))
     with pytest.raises(CorruptionError, match="by the state 39 comes next in queue 0 of T"):
