@@ -77,13 +77,18 @@ def tier() -> None:
 @json_option("Print a JSON array.")
 @asynchronous
 async def ls(url: str, endpoint: str | None, region: str | None, as_json: bool) -> None:
-    """List the groups in the store, and how far each is uploaded."""
+    """List the groups in the store, and how far each is uploaded.
+
+    Only names and manifests are read; a chain with a fault is listed as far as it is sound, and
+    'verify' says what is wrong.
+    """
     from gantry_cli.tier.reading import contents, read_chain
 
     store = _open(url, endpoint, region)
     rows = []
     for found in (await contents(store)).groups:
-        state = (await read_chain(store, found.place)).state
+        chain = await read_chain(store, found.place)
+        state = chain.state
         rows.append(
             {
                 "group": found.group,
@@ -96,6 +101,7 @@ async def ls(url: str, endpoint: str | None, region: str | None, as_json: bool) 
                 "end": state.end,
                 "packs": len(state.packs),
                 "bytes": sum(entry.size for entry in state.packs),
+                "faults": len(chain.faults),
             }
         )
     if as_json:
@@ -113,6 +119,7 @@ async def ls(url: str, endpoint: str | None, region: str | None, as_json: bool) 
                 "END",
                 "PACKS",
                 "BYTES",
+                "FAULTS",
             ),
             [tuple(row.values()) for row in rows],
         )

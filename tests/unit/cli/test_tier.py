@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from gantry_cli.commands.tier import tier
-from gantry_protocol.errors import GantryError
+from gantry_protocol.errors import EXIT_TEMPORARY, GantryError
 from support.tier_directory import TierDirectory, messages
 
 
@@ -33,7 +33,25 @@ def test_groups_are_listed(directory: TierDirectory) -> None:
     rows = json.loads(run("ls", directory.url, "--json").stdout)
     found = sorted((row["group"], row["epoch"], row["start"], row["packs"]) for row in rows)
     assert found == [("orders", 2, 0, 3), ("payments", 7, 50, 0)]
+    assert [row["faults"] for row in rows] == [0, 0]
     assert "payments" in run("ls", directory.url).stdout
+
+
+def test_a_group_with_a_fault_is_listed_as_far_as_it_is_sound(directory: TierDirectory) -> None:
+    directory.flip("man/00000000000000000003", 40)
+    directory.path("meta.json").unlink()
+    (row,) = (row for row in json.loads(run("ls", directory.url, "--json").stdout) if row["faults"])
+    assert (row["group"], row["shard"], row["version"], row["faults"]) == ("", "7c9e6679", 2, 2)
+
+
+def test_show_names_what_is_wrong_with_a_chain(directory: TierDirectory) -> None:
+    directory.flip("man/00000000000000000003", 40)
+    result = run("show", directory.url, "--group", "orders")
+    assert result.exit_code == 1
+    assert f"fault T4: {directory.place.key('man/00000000000000000003')} byte " in result.stdout
+    found = json.loads(run("show", directory.url, "--group", "orders", "--json").stdout)
+    assert [claim["epoch"] for claim in found["claims"]] == [1]
+    assert found["findings"][0]["rule"] == "T4"
 
 
 def test_a_chain_is_shown_with_its_masters(directory: TierDirectory) -> None:
@@ -104,3 +122,27 @@ def test_an_empty_store_is_an_error(tmp_path: Path) -> None:
     result = run("verify", tmp_path.as_uri())
     assert isinstance(result.exception, GantryError)
     assert "holds no group's tier" in str(result.exception)
+
+
+def test_a_brokers_settings_are_enough(directory: TierDirectory, tmp_path: Path) -> None:
+    result = CliRunner().invoke(tier, ["verify"], env={"GANTRY_TIER_URL": directory.url})
+    assert result.exit_code == 0
+    assert "orders: sound; " in result.stdout
+    keys = tmp_path / "keys"
+    keys.mkdir()
+    bucket = {
+        "GANTRY_TIER_URL": "s3://bucket/mq",
+        "GANTRY_TIER_ENDPOINT": "http://127.0.0.1:1",
+        "GANTRY_TIER_CREDENTIALS_DIR": str(keys),
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+    }
+    result = CliRunner().invoke(tier, ["verify"], env=bucket)
+    assert isinstance(result.exception, GantryError)
+    assert f"{keys}/accessKeyId is missing or empty" in str(result.exception)
+    for name in ("accessKeyId", "secretAccessKey"):
+        (keys / name).write_text("key")
+    result = CliRunner().invoke(tier, ["verify"], env=bucket)
+    assert isinstance(result.exception, GantryError)
+    assert result.exception.exit_code == EXIT_TEMPORARY  # nobody listens there
+    assert "s3://bucket/mq" in str(result.exception)
