@@ -62,6 +62,10 @@ _LEAVING = Refusal(
     ResponseCode.SERVICE_NOT_AVAILABLE,
     "service not available now. this broker is handing its mastership over",
 )
+_NOT_WHOLE = Refusal(
+    ResponseCode.SYSTEM_BUSY,
+    "this broker has not confirmed yet what was said before its log begins",
+)
 _TOO_FEW = Refusal(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
 
 _log = log.get("group")
@@ -97,6 +101,7 @@ class ReplicationGroup:
         self._in_place_s = float("-inf")  # when it last followed or served
         self._agent: ControlAgent | None = None
         self._topics: TopicSync | None = None
+        self._topics_due = False  # the state of the log was not whole when they were to be read
         self.uploader: Uploader | None = None
         self.tier: TierService | None = None
         store.tiered = options.tier is not None
@@ -316,7 +321,7 @@ class ReplicationGroup:
             return _LEAVING
         if master.in_sync < master.min_in_sync:
             return _TOO_FEW
-        return None
+        return None if self._store.is_whole else _NOT_WHOLE
 
     def append(self, records: list[MessageRecord], done: Appended) -> None:
         """Store and replicate; ``done(outcome)`` comes exactly once, maybe at once.
@@ -336,6 +341,9 @@ class ReplicationGroup:
         """Create or change a topic: by the controllers first, then by a record in the log."""
         if not self.serving or self._topics is None:
             done(_NOT_MASTER)
+            return
+        if not self._store.is_whole:
+            done(_NOT_WHOLE)
             return
         self._topics.create(topic, done, if_absent=if_absent)
 
@@ -371,6 +379,8 @@ class ReplicationGroup:
             self.pending.confirm(confirm, enough_in_sync=enough)
             if self.uploader is not None:
                 self.uploader.advanced()
+            if self._topics_due and self._agent is not None:
+                self._catch_up_topics(self._agent)
 
     def drained(self, reason: str) -> None:
         """Nothing more is gained by staying."""
@@ -458,7 +468,10 @@ class ReplicationGroup:
             self._changed()
 
     def _catch_up_topics(self, agent: ControlAgent) -> None:
-        if self._topics is not None and self.serving:
+        if self._topics is None or not self.serving:
+            return
+        self._topics_due = not self._store.is_whole  # a part of a table is compared with nothing
+        if not self._topics_due:
             self._topics.catch_up(agent.known.topics_version)
 
     def notice(self, notice: RemotingCommand) -> bool:

@@ -1,0 +1,127 @@
+"""Pulls below the local log of a running group, while its tier is well, damaged and away."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from gantry_broker import administration
+from gantry_broker.clients import tier_pulls
+from gantry_protocol.records import decode_records
+from gantry_protocol.remoting.client import RemotingClient
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from support.broker_cluster import eventually, pull_command, send_command
+from support.tiered_cluster import PLACE, TieredCluster
+
+COUNT = 150
+
+
+class TrimmedCluster(TieredCluster):
+    """Brokers that keep as little as they may, with 150 messages, the oldest in the tier only."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, tier_local_bytes=0, log_segment_bytes=64 * 1024)
+
+    async def fill(self) -> RemotingClient:
+        client = await self.client(self.master)
+        for number in range(COUNT):
+            answer = await client.call(send_command(b"%04d" % number + bytes(1500)))
+            assert answer.code == 0
+        await eventually(
+            lambda: all(one.group.store.log.log_start > 0 for one in self.brokers.values()),
+            "everybody trims",
+            30,
+        )
+        return client
+
+    def metrics(self) -> dict[tuple[str, tuple[str, ...]], float]:
+        """What the master's /metrics says of the tier; the text must read."""
+        server = self.master.server
+        registry = administration.registry(self.master.group, server.router, server.remoting.stats)
+        text = generate_latest(registry).decode()
+        return {
+            (sample.name, tuple(sample.labels.values())): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name.startswith("gantry_tier_")
+        }
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[TrimmedCluster]:
+    async with TrimmedCluster(tmp_path) as made:
+        yield made
+
+
+async def test_reads_below_the_log(
+    cluster: TrimmedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tier_pulls, "PAUSE_S", 0.05)
+    client = await cluster.fill()
+    bodies: list[bytes] = []
+    while len(bodies) < COUNT:
+        answer = await client.call(pull_command(len(bodies)))
+        assert answer.code == 0
+        bodies += [record.body for record in decode_records(answer.body or b"")]
+    assert bodies == [b"%04d" % number + bytes(1500) for number in range(COUNT)]
+
+    said = cluster.metrics()
+    for name in ("read_bytes_total", "fetched_bytes_total", "trims_total", "trimmed_bytes_total"):
+        assert said[f"gantry_tier_{name}", ()] > 0, name
+    assert said["gantry_tier_reads_total", ("found",)] > 0
+    assert said["gantry_tier_reads_total", ("refused",)] == 0
+    assert said["gantry_tier_upload_state", ("uploading",)] == 1
+    assert said["gantry_tier_index_packs_waiting", ()] == 0
+    assert said["gantry_tier_following", ()] == 1
+    assert said["gantry_tier_states_total", ()] > 0
+    for pool in ("upload", "read"):
+        assert said["gantry_tier_store_calls_total", (pool,)] > 0
+    chain = cluster.chain()
+    assert said["gantry_tier_committed_offset_bytes", ()] == chain.end
+    assert said["gantry_tier_chain_version", ()] == chain.v
+
+    await damage(cluster, client)
+    await outage(cluster, client)
+
+
+async def damage(cluster: TrimmedCluster, client: RemotingClient) -> None:
+    """One bit of one pack: its messages are refused by name, the others are served."""
+    reader = cluster.master.group.tier_reader
+    assert reader is not None
+    reader.cache._values.clear()
+    names = [PLACE.key(entry.key) for entry in cluster.chain().packs]
+    body = b"0003" + bytes(1500)
+    name = next(one for one in names if body in (cluster.bucket / one).read_bytes())
+    path = cluster.bucket / name
+    sound = path.read_bytes()
+    place = sound.index(body)
+    path.write_bytes(sound[:place] + b"1" + sound[place + 1 :])
+    refused = await client.call(pull_command(3))
+    assert refused.code == 1
+    assert f"{name} is damaged at byte" in (refused.remark or "")
+    assert (refused.ext or {})["nextBeginOffset"] == "3"
+    assert (await client.call(pull_command(60))).code == 0
+    assert cluster.metrics()["gantry_tier_reads_total", ("refused",)] == 1
+    path.write_bytes(sound)
+    reader._damaged.clear()
+    assert (await client.call(pull_command(3))).code == 0
+
+
+async def outage(cluster: TrimmedCluster, client: RemotingClient) -> None:
+    """The store is away: ask again; the local log is served as ever."""
+    reader = cluster.master.group.tier_reader
+    assert reader is not None
+    reader.cache._values.clear()
+    away = cluster.bucket.rename(cluster.bucket.with_name("away"))
+    cluster.bucket.write_text("not a directory")
+    sent_back = await client.call(pull_command(3))
+    assert (sent_back.code, (sent_back.ext or {})["nextBeginOffset"]) == (20, "3")
+    assert sent_back.remark != "OFFSET_IN_TIER", "the reason is told"
+    local = cluster.master.group.store.local_min_offset("orders", 0)
+    assert (await client.call(pull_command(local))).code == 0
+    assert (await client.call(send_command(b"more"))).code == 0
+    cluster.bucket.unlink()
+    away.rename(cluster.bucket)
+    assert (await client.call(pull_command(3))).code == 0
