@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from gantry_broker.tier.stores.contract import Store
     from gantry_protocol.tier.findings import Finding
+    from gantry_protocol.tier.judgement import Judgement
 
     from gantry_cli.tier.reading import Contents, Tiered
     from gantry_cli.tier.verifying import Progress, Verdict
@@ -147,7 +148,7 @@ async def show(
             {
                 "group": chosen.group,
                 "shard": chosen.place.uid,
-                "state": state,
+                "state": _state(chain),
                 "claims": chain.claims,
                 "findings": chain.findings,
             }
@@ -225,6 +226,32 @@ async def verify(
             _tell(one, verdict)
     if damaged:
         sys.exit(DAMAGED)
+
+
+def _state(chain: Judgement) -> dict[str, Any]:
+    """A chain as far as it is sound, with names that need no page of the format."""
+    state = chain.state
+    return {
+        "version": state.v,
+        "epoch": state.pair.epoch,
+        "start": state.start,
+        "end": state.end,
+        "lineage": state.lineage,
+        "packs": [
+            {
+                "key": chain.place.key(one.entry.key),
+                "from": one.entry.lo,
+                "to": one.entry.hi,
+                "records": one.entry.count,
+                "bytes": one.entry.size,
+                "crc32c": one.entry.crc,
+                "version": one.v,
+                "epoch": one.epoch,
+                "uploader": one.writer,
+            }
+            for one in chain.packs
+        ],
+    }
 
 
 def _open(url: str, endpoint: str | None, region: str | None) -> Store:

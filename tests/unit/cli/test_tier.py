@@ -51,6 +51,10 @@ def test_show_names_what_is_wrong_with_a_chain(directory: TierDirectory) -> None
     assert f"fault T4: {directory.place.key('man/00000000000000000003')} byte " in result.stdout
     found = json.loads(run("show", directory.url, "--group", "orders", "--json").stdout)
     assert [claim["epoch"] for claim in found["claims"]] == [1]
+    (pack,) = found["state"]["packs"]
+    first = directory.state.packs[0]
+    assert pack["key"] == directory.place.key(first.key)
+    assert (pack["from"], pack["to"], pack["records"], pack["version"]) == (0, first.hi, 12, 2)
     assert found["findings"][0]["rule"] == "T4"
 
 
