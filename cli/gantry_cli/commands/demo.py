@@ -57,7 +57,9 @@ async def demo(plain: bool, manifest: Path | None, keep: bool) -> None:
 async def _perform(stage: Stage, manifest: Path, keep: bool) -> Account:
     """Play on a cluster of its own."""
     async with scratch_cluster(stage.did, keep=keep) as cluster:
-        return await Play(cluster, stage, cluster.directory).perform(manifest)
+        account = await Play(cluster, stage, cluster.directory).perform(manifest)
+        cluster.keep = bool(account.failures())
+        return account
 
 
 async def _live(stage: Stage, manifest: Path, keep: bool) -> Account:

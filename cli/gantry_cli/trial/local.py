@@ -29,9 +29,14 @@ SEGMENT_BYTES = 8 * 1024 * 1024
 
 
 class LocalTrialCluster:
-    """A `Cluster` (see `gantry_cli.trial.cluster`) on this machine."""
+    """A `Cluster` (see `gantry_cli.trial.cluster`) on this machine.
+
+    Attributes:
+        keep: leave state and logs behind; somebody has found that the trial failed.
+    """
 
     def __init__(self, settings: LocalSettings, admin: Admin) -> None:
+        self.keep = False
         self._settings = settings
         self._admin = admin
 
@@ -94,7 +99,9 @@ async def scratch_cluster(
     with _terminated_like_interrupted():
         try:
             await cluster.up(settings, progress=tell)
-            yield LocalTrialCluster(settings, await local_admin(settings))
+            made = LocalTrialCluster(settings, await local_admin(settings))
+            yield made
+            keep |= made.keep
         except Exception:
             keep = True
             raise
