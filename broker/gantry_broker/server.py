@@ -35,9 +35,7 @@ from gantry_broker.tier.stores.credentials import CredentialFiles, Credentials
 from gantry_broker.tier.values import Limits
 
 LEAVE_WITHIN_S = 5.0  # hand-over, including a refused and a second try
-SWITCH_S = (
-    0.0005  # the clients' turn, while a thread makes a pack; Python's 5 ms are felt by each send
-)
+SWITCH_S = 0.0005  # a thread's turn while clients wait; each send would feel Python's 5 ms
 ANSWER_WITHIN_S = 0.2  # for answers that are being written when the process ends
 
 _log = log.get("server")

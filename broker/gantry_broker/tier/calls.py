@@ -109,8 +109,10 @@ class Calls:
             await asyncio.sleep(0)
         key = PackKey(call.pair, call.lo, call.lo + size, CLASS_FOR_EVER, call.nonce)
 
-        def encoded() -> BuiltPack:  # to join 64 MiB takes long, too
-            return encode_pack(b"".join(parts), self._place, key, call.lineage)
+        def encoded() -> BuiltPack:  # to join 64 MiB, and to free them, takes long, too
+            log = b"".join(parts)
+            parts.clear()
+            return encode_pack(log, self._place, key, call.lineage)
 
         return await asyncio.to_thread(encoded)
 

@@ -132,7 +132,7 @@ class Members:
         """The group, as soon as it has a master and everybody is in sync."""
         deadline = asyncio.get_running_loop().time() + READY_PATIENCE_S
         while asyncio.get_running_loop().time() < deadline:
-            self._check()
+            self.check()
             group = await self.group()
             if group is not None and settled(group) and self._is_ours(group):
                 return group
@@ -162,6 +162,15 @@ class Members:
         await process.wait()
         return group.master_epoch
 
+    def check(self) -> None:
+        """Raise if a process has ended by itself."""
+        for name, process in {**self._brokers, "controller": self._controller}.items():
+            if process is not None and process.returncode is not None:
+                raise GantryError(
+                    f"The process of {name} ended with {process.returncode}; its log is "
+                    f"{self._directory / name}.log."
+                )
+
     # ---- inside
 
     async def _close(self) -> None:
@@ -177,20 +186,12 @@ class Members:
         """Whether the members are processes that run, not what the controller remembers."""
         return {one.pod_uid for one in group.members if one.alive} == set(self._brokers)
 
-    def _check(self) -> None:
-        for name, process in {**self._brokers, "controller": self._controller}.items():
-            if process is not None and process.returncode is not None:
-                raise GantryError(
-                    f"The process of {name} ended with {process.returncode}; its log is "
-                    f"{self._directory / name}.log."
-                )
-
     async def _declare(self) -> None:
         wish = GroupDeclaration(uid=GROUP, replicas=REPLICAS, min_in_sync_replicas=MIN_IN_SYNC)
         deadline = asyncio.get_running_loop().time() + READY_PATIENCE_S
         assert self._admin is not None
         while True:
-            self._check()
+            self.check()
             try:
                 await self._admin.declare(GROUP, wish)
             except AdminError as error:

@@ -118,7 +118,7 @@ class Senders:
     """Lanes that send one message after the other; use as an async context manager.
 
     Attributes:
-        times_ms: of every message that was acknowledged since `begin`.
+        times_ms: of every message that was begun since `flowing`, and acknowledged.
     """
 
     def __init__(self, client: Session, topic: str) -> None:
@@ -143,8 +143,12 @@ class Senders:
             lane.cancel()
         await asyncio.gather(*self._lanes, return_exceptions=True)
 
-    def begin(self) -> None:
-        """Count only messages that are begun from now on."""
+    async def flowing(self) -> None:
+        """Wait until messages are acknowledged, and count those that are begun from then on."""
+        acknowledged = len(self.times_ms)
+        while len(self.times_ms) == acknowledged:
+            self.check()
+            await asyncio.sleep(INTERVAL_S)
         self._since = time.monotonic()
         self.times_ms = []
 

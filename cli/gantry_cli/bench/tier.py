@@ -3,8 +3,9 @@
 One broker group of three processes on this machine, whose log is filled once. Every run starts it
 without a tier and times producers; starts it with a tier that is empty, so that the whole log is
 uploaded at full speed while the same producers are timed; goes on with the tier at rest; and kills
-the master. Both sides of a ratio are of one run. Times of commits are those of the manifest's
-files, so nothing polls while clients are timed.
+the master. Both sides of a ratio are of one run, and both begin right after a start, when brokers
+also check their logs. Times of commits are those of the manifest's files, so nothing polls while
+clients are timed.
 
 What it refuses: figures of a run in which a message was not acknowledged, or nothing was uploaded.
 """
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 BENCH = "tier"
 TOPIC = "bench-tier"
 PACK_BYTES = 64 * 1024 * 1024  # the default
-CALM_S = 1.0  # after a start, before anything is timed
 UPLOAD_PATIENCE_S = 120.0
 CLAIM_PATIENCE_S = 30.0
 LOOK_S = 0.5  # between two looks at the directory while clients are timed
@@ -138,7 +138,7 @@ class TierBench:
         )
         manifest = _Manifest(tier, uid)
         end = max(member.max_offset for member in group.members)
-        uploading = await self._timed_upload(client, manifest, end)
+        uploading = await self._timed_upload(members, client, manifest, end)
         commits = manifest.read()
         resting = await self._timed(client, self._phase_s)
         claim_ms = await self._killed(members, manifest)
@@ -151,22 +151,25 @@ class TierBench:
     async def _timed(self, client: Session, seconds: float) -> list[float]:
         """Producers' times over so long."""
         async with Senders(client, TOPIC) as senders:
-            await asyncio.sleep(CALM_S)
-            senders.begin()
+            await senders.flowing()
             await asyncio.sleep(seconds)
             senders.check()
             return senders.times_ms
 
-    async def _timed_upload(self, client: Session, manifest: _Manifest, end: int) -> list[float]:
+    async def _timed_upload(
+        self, members: Members, client: Session, manifest: _Manifest, end: int
+    ) -> list[float]:
         """Producers' times until less than a pack of [0, `end`) is not in the tier."""
         async with Senders(client, TOPIC) as senders:
             deadline = time.monotonic() + UPLOAD_PATIENCE_S
             while manifest.count() < 1:
+                members.check()
                 await asyncio.sleep(LOOK_S)
                 if time.monotonic() > deadline:
                     raise GantryError(f"No broker claimed the tier in {UPLOAD_PATIENCE_S:.0f} s.")
-            senders.begin()
+            await senders.flowing()
             while manifest.end() + PACK_BYTES <= end:
+                members.check()
                 if time.monotonic() > deadline:
                     raise GantryError(
                         f"The log was not uploaded in {UPLOAD_PATIENCE_S:.0f} s: the tier ends at "

@@ -55,6 +55,7 @@ from gantry_protocol.types import EpochEntry
 
 SUM_BYTES = 256 * 1024  # summed at once; stays in a processor's cache
 _HEAD = struct.Struct(">iI")
+_TAGS = b"TAGS\x01"
 # Of a record with IPv4 hosts: size, magic, CRC, queue id, (flag), queue offset, physical offset,
 # system flag, (born time and host), store time, (store host, reconsume times, prepared offset),
 # body size.
@@ -253,8 +254,14 @@ def _blank_size(log: bytes, pos: int) -> int:
 
 
 def _tag_hash(properties: bytes) -> int:
-    if b"TAGS" not in properties:
+    at = properties.rfind(_TAGS)
+    if at < 0:
         return 0
+    if at == 0 or properties[at - 1] == 2:  # as mostly: the last that reads so is the property
+        start = at + len(_TAGS)
+        end = properties.find(b"\x02", start)
+        if value := properties[start:] if end < 0 else properties[start:end]:
+            return tags_code(value.decode("utf-8", "replace"))
     tags = find_property(properties, "TAGS")
     return 0 if tags is None else tags_code(tags)
 
