@@ -50,7 +50,8 @@ class FaultProxy:
         port: where it listens.
         said: put into the body of every answer the proxy invents.
         forwarded: requests that reached the server.
-        always: strikes every request, of whatever method, for which nothing else is queued.
+        always: strikes every request for which nothing else is queued.
+        always_on: only those of this method; empty: of any.
     """
 
     upstream: int
@@ -58,6 +59,7 @@ class FaultProxy:
     said: str = ""
     forwarded: int = 0
     always: Strike | None = None
+    always_on: str = ""
     _plan: list[tuple[str, Strike]] = field(default_factory=list)
     _release: asyncio.Event = field(default_factory=asyncio.Event)
     _landed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -93,7 +95,7 @@ class FaultProxy:
             if wanted == method:
                 del self._plan[index]
                 return strike
-        return self.always
+        return self.always if self.always_on in ("", method) else None
 
     async def _answer(
         self,

@@ -50,6 +50,10 @@ def files(root: Path) -> dict[str, bytes]:
     }
 
 
+def versions(found: dict[str, bytes]) -> set[str]:
+    return {name for name in found if "/man/" in name}
+
+
 async def verify(url: str, *options: str) -> Result:
     """`gantry tier verify`, which has a loop of its own."""
     return await asyncio.to_thread(CliRunner().invoke, tier, ["verify", url, *options])
@@ -89,13 +93,14 @@ async def refusing(
 
 
 class Lie(NamedTuple):
-    """An object that is not what it should be, in the place of the next version or of meta.json."""
+    """An object that is not what it should be, in the place of the next version or another."""
 
     name: str
     make: Callable[[TieredCluster], bytes]
     words: str
     exit_words: str  # of a line of `gantry tier verify`
-    is_owner: bool = False
+    is_owner: bool = False  # in the place of meta.json
+    stray: str = ""  # the name of one that has no place
 
 
 def another_group() -> Shard:
@@ -149,6 +154,13 @@ LIES = (
         r"fault foreign: \S+man/0{19}\d byte 0: it is of shard another-group",
     ),
     Lie(
+        "stray",
+        lambda _cluster: b"hello",
+        r"man/notes.txt is not what belongs there \(byte 0\): the key has no form",
+        r"fault foreign: \S+man/notes.txt byte 0: the key has no form",
+        stray="man/notes.txt",
+    ),
+    Lie(
         "prefix-of-another-group",
         lambda _cluster: owner("payments"),
         r"meta.json is not what belongs there .*: it belongs to \S+/payments/",
@@ -188,15 +200,14 @@ async def test_what_a_broker_cannot_believe_halts_its_uploads(
         sent = 0 if lie.is_owner else BEFORE
         async with refusing(cluster, "halted", lie.words, caplog, sent):
             if not lie.is_owner:
-                version = cluster.bucket / PLACE.key(ManKey(cluster.chain().v + 1))
-                version.write_bytes(lie.make(cluster))
+                name = lie.stray or str(ManKey(cluster.chain().v + 1))
+                (cluster.bucket / PLACE.key(name)).write_bytes(lie.make(cluster))
             before = files(cluster.bucket)
             await send(cluster, 1)
         after = files(cluster.bucket)
         assert {name: after.get(name) for name in before} == before
-        assert {name for name in after if "/man/" in name} == {
-            name for name in before if "/man/" in name
-        }
+        if not lie.stray:
+            assert versions(after) == versions(before)
     result = await verify(cluster.bucket.as_uri())
     if lie.exit_words:
         assert result.exit_code == 1, result.output
@@ -227,6 +238,7 @@ class Refusal(NamedTuple):
     name: str
     words: str
     strike: Strike | None = None
+    method: str = ""  # that it strikes; empty: any
     bucket: str = ""  # instead of one that exists
     exit_code: int = 2  # of `gantry tier verify`
     told: str = ""  # by it; empty: the same words
@@ -234,6 +246,13 @@ class Refusal(NamedTuple):
 
 REFUSALS = (
     Refusal("denied", r"s3://\S+: 403 Forbidden \(AccessDenied\)", Strike.DENIED),
+    Refusal(
+        "read-only",
+        r"meta.json in s3://\S+: 403 Forbidden \(AccessDenied\)",
+        Strike.DENIED,
+        "PUT",
+        told="holds no group's tier",
+    ),
     Refusal("wrong-keys", r"403 Forbidden \(InvalidAccessKeyId\)", Strike.WRONG_KEYS),
     Refusal("no-bucket", r"404 Not Found \(NoSuchBucket\)", bucket="nobody-made-it"),
     Refusal(
@@ -271,7 +290,7 @@ async def test_a_store_that_refuses_stops_uploads_and_nothing_else(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMIK7MDENGbPxRfiCY")
     bucket = refusal.bucket or make_bucket(moto)
     async with fault_proxy(moto) as proxy:
-        proxy.always = refusal.strike
+        proxy.always, proxy.always_on = refusal.strike, refusal.method
         endpoint = f"http://127.0.0.1:{proxy.port}"
         cluster = TieredCluster(tmp_path, tier_url=f"s3://{bucket}/mq", tier_endpoint=endpoint)
         async with cluster:
