@@ -1,20 +1,25 @@
 """`make demo-kind`: what a user does on a real cluster, and what happens when the master goes.
 
-Every command that a user would type is shown as it is run. The cluster stays, to be looked at.
+All the while the master uploads to an S3 store, a pod of its own. Every command that a user would
+type is shown as it is run. The cluster stays, to be looked at.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 
-from harness import faults, installation, soak
+from gantry_operator import names
+from harness import faults, installation, soak, store
 from harness.kube import Kube
 from harness.report import Report
 from harness.trial import Figure, Trial
 
 STEADY_S = 3.0
 CLIENT = "client"
+BUCKET = "demo"
+TIER_PATIENCE_S = 180.0  # brokers are restarted one by one
 
 
 def main() -> int:
@@ -28,6 +33,12 @@ def main() -> int:
     say(f"Available after {ready_s:.1f} s")
     show(kube, "get", "controllergroup,brokergroup,pods", "-o", "wide")
 
+    say("It gets a tier: an S3 store, here a pod, and a place in it")
+    tier = store.start(kube, BUCKET) | {"lingerMs": 500}
+    change = {"spec": {"tier": tier}}
+    show(kube, "patch", "brokergroup", installation.GROUP, "--type=merge", "-p", json.dumps(change))
+    kube.wait_for("brokergroup", installation.GROUP, "TierHealthy", TIER_PATIENCE_S)
+
     say("A client writes and reads without a pause, in a pod outside the group")
     client = soak.start(
         kube,
@@ -39,11 +50,14 @@ def main() -> int:
     )
     report = Report()
     trial = Trial(kube, installation.GROUP, installation.CONTROLLERS, [client], report)
+    trial.settle()
     time.sleep(STEADY_S)
+    show_tier(kube)
 
     say("The master's process is killed from its node: SIGKILL, nobody is asked")
     trial.measure("Master's process SIGKILLed", faults.kill_master_process, runs=1)
     show(kube, "get", "brokergroup")
+    show_tier(kube)
     say("The new master's pod is deleted, as a drain or a rolling update does it")
     trial.measure(
         "Master's pod deleted gracefully",
@@ -52,7 +66,13 @@ def main() -> int:
         figures=[Figure("write gap of the hand-over")],
     )
     show(kube, "get", "brokergroup")
+    show_tier(kube)
     kube.delete("pod", CLIENT)
+    say("Each master has uploaded in its turn, and the tier is whole")
+    pod = names.pod(names.controller_statefulset(installation.CONTROLLERS), 0)
+    for verb in ("show", "verify"):
+        command = ("gantry", "tier", verb, tier["url"], "--endpoint", tier["endpoint"])
+        show(kube, "exec", pod, "--", *command)
     say("The account")
     print(report.markdown())
     print(
@@ -62,6 +82,11 @@ def main() -> int:
         "and remove it with make cluster-down."
     )
     return 0
+
+
+def show_tier(kube: Kube) -> None:
+    """Who uploads, and how far."""
+    show(kube, "get", "brokergroup", installation.GROUP, "-o", "jsonpath={.status.tier}")
 
 
 def say(sentence: str) -> None:

@@ -6,4 +6,6 @@ export CLUSTER_NAME GANTRY_E2E_IMAGE=$IMAGE
 
 "$CLUSTER_DIR/up.sh"
 "$CLUSTER_DIR/image.sh"
+GANTRY_E2E_STORE_IMAGE=$("$CLUSTER_DIR/store-image.sh")
+export GANTRY_E2E_STORE_IMAGE
 .venv/bin/python e2e/demo.py
