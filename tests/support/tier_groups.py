@@ -6,12 +6,14 @@ import asyncio
 import json
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import yaml
+from gantry_operator.names import BROKER_HTTP_PORT
 from support.cli_cluster import CliCluster
 from support.fault_proxy import FaultProxy, Strike, fault_proxy
 
@@ -80,13 +82,22 @@ class TieredGroup:
             lambda: all(self.condition(n).get("status") == s for n, s in SETTLED), "it settles"
         )
 
-    def serves(self, count: int = 5) -> bool:
+    def serves(self, count: int = 5, body: str = "a message") -> bool:
         """Whether the group acknowledges messages of a topic of its own."""
         topic = f"of-{self.name}"
         self.cluster.gantry("topics", "create", topic, "--group", self.name)
-        args = ("produce", topic, "--count", str(count), "--patience", "30", "--json")
-        acknowledged: int = json.loads(self.cluster.gantry(*args))["acknowledged"]
+        args = ("produce", topic, "--count", str(count), "--body", body, "--patience", "30")
+        acknowledged: int = json.loads(self.cluster.gantry(*args, "--json"))["acknowledged"]
         return acknowledged == count
+
+    def broker_status(self) -> Json:
+        """What the first replica says of itself."""
+        pod = f"{self.name}-broker-0"
+        found = json.loads(self.cluster.gantry("local", "get", "pods", pod, "-o", "json"))
+        url = f"http://{found['status']['podIP']}:{BROKER_HTTP_PORT}/status"
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
+            status: Json = json.load(answer)
+        return status
 
     def events(self, reason: str) -> list[Json]:
         """Events about the group for this reason."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from support.tier_groups import TieredGroup, failing_store, resource
 
 KEYS = {"accessKeyId": "AKIAIOSFODNN7EXAMPLE", "secretAccessKey": "wJalrXUtnFEMIK7MDENGbPxRfiCY"}
 CLUSTER = "gantry"
+SEGMENT_BYTES = 1024 * 1024  # a log is trimmed by whole files
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -23,7 +25,7 @@ pytestmark = pytest.mark.timeout(300)
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CliCluster]:
     found = CliCluster(tmp_path_factory.mktemp("cluster") / "local")
     try:
-        found.gantry("local", "up")
+        found.gantry("local", "up", "--log-segment-bytes", str(SEGMENT_BYTES))
         yield found
     finally:
         found.gantry("local", "down", "--purge")
@@ -136,3 +138,21 @@ def test_another_groups_prefix_is_left_alone(cluster: CliCluster, tmp_path: Path
     assert "payments" in group.log()
     assert group.serves()
     assert [path for path in meta.parent.rglob("*") if path.is_file()] == [meta]
+
+
+def test_messages_that_only_the_tier_has_are_consumed(cluster: CliCluster, tmp_path: Path) -> None:
+    group = TieredGroup(cluster, "trimmed")
+    group.apply({"url": tmp_path.as_uri(), "localBytes": 1024 * 1024})
+    group.until_available()
+    sent = 0
+
+    def trimmed() -> bool:
+        nonlocal sent
+        sent += 1_500
+        assert group.serves(1_500, body="x" * 1_000)
+        return bool(group.broker_status()["logStart"] > 0)
+
+    group.until(trimmed, "the log is trimmed")
+    args = ("--from", "earliest", "--count", str(sent), "--idle", "20", "--json")
+    read = cluster.gantry("consume", "of-trimmed", *args).splitlines()
+    assert len({json.loads(line)["key"] for line in read}) == sent
