@@ -71,7 +71,7 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     """What ``status`` knows without asking brokers or controllers."""
 
     running: bool
-    state_dir: Path
+    state_dir: str
     url: str = ""
     pid: int | None = None
     operators_wanted: int = 0
@@ -258,13 +258,13 @@ async def status(settings: LocalSettings) -> ClusterStatus:
     state = StateDir(settings.local_dir)
     daemon = state.daemon()
     if daemon is None:
-        return ClusterStatus(running=False, state_dir=state.path)
+        return ClusterStatus(running=False, state_dir=str(state.path))
     async with client(settings) as api:
         pods = await api.list(await api.kind("v1", "Pod"), None)
         wanted, ready = await _operator_counts(api)
     return ClusterStatus(
         running=True,
-        state_dir=state.path,
+        state_dir=str(state.path),
         url=daemon.url,
         pid=daemon.pid,
         operators_wanted=wanted,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from support.cli_cluster import CliCluster, cluster_with_group, settled
@@ -76,6 +77,13 @@ def test_status_tells_people_what_they_need(cluster: CliCluster) -> None:
     for words in ("leader", "follower", "MASTER", "replica", "healthy", "Name servers"):
         assert words in text
     assert f"epoch {group['masterEpoch']}" in text
+
+
+def test_processes_are_listed_for_programs_too(cluster: CliCluster) -> None:
+    listed = json.loads(cluster.gantry("local", "status", "--json"))
+    assert listed["running"] is True
+    assert Path(listed["state_dir"]).is_dir()
+    assert "orders-broker-0" in [pod["name"] for pod in listed["pods"]]
 
 
 def test_up_twice_is_harmless(cluster: CliCluster) -> None:
