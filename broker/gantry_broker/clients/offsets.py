@@ -194,6 +194,9 @@ class Positions:
         header = from_ext(QueueRequestHeader, request.ext)
         first = self._store.min_offset(header.topic, header.queue_id)
         found = self._store.store_time(header.topic, header.queue_id, first)
+        local = self._store.local_min_offset(header.topic, header.queue_id)
+        if self._tier is not None and first < local:
+            found = self._tier.earliest(Queue(header.topic, header.queue_id))
         return reply(request, ext={"timestamp": str(-1 if found is None else found)})
 
     def view(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:

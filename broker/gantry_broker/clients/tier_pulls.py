@@ -38,6 +38,10 @@ class TierReads(Protocol):
         """An offset at or before the first record stored then or later; None if all is older."""
         ...
 
+    def earliest(self, queue: Queue) -> int | None:
+        """When the first record of the queue was stored, ms; None if unknown."""
+        ...
+
 
 class Reply(Protocol):
     """Makes the answer to a pull out of a result, maybe with another code."""

@@ -29,13 +29,14 @@ class RunPlace(msgspec.Struct, frozen=True):
         count: records.
         pack: key of the pack.
         run: index of the run in the pack's footer.
-        max_ts: largest store timestamp in it, ms.
+        min_ts, max_ts: smallest and largest store timestamp in it, ms.
     """
 
     first: int
     count: int
     pack: str
     run: int
+    min_ts: int = 0
     max_ts: int = 0
 
     @property
@@ -100,6 +101,11 @@ class RunIndex:
         """The smallest offset of the queue in the tier; None when there is none of it."""
         runs = self._runs.get(queue)
         return runs[0].first if runs else None
+
+    def earliest(self, queue: Queue) -> int | None:
+        """The smallest store timestamp (ms) of the queue's first run; None when there is none."""
+        runs = self._runs.get(queue)
+        return runs[0].min_ts if runs else None
 
     def since(self, queue: Queue, timestamp: int) -> int | None:
         """The first offset of the first run with a record stored at ``timestamp`` (ms) or later.

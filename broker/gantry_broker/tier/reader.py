@@ -198,6 +198,10 @@ class TierReader:
             return 0
         return self.index.runs.since(queue, timestamp)
 
+    def earliest(self, queue: Queue) -> int | None:
+        """When the first record that the tier has of the queue was stored, ms; None if unknown."""
+        return self.index.runs.earliest(queue)
+
     async def _from_run(self, place: RunPlace, wanted: Wanted) -> Answer:
         key = (place.pack, place.run)
         now_s = asyncio.get_running_loop().time()

@@ -160,6 +160,7 @@ class TierIndex:
                 count=run.count,
                 pack=entry.key,
                 run=index,
+                min_ts=run.min_ts,
                 max_ts=run.max_ts,
             )
             self.runs.add(queue, place)

@@ -31,6 +31,9 @@ class FakeTier:
     def since(self, queue: Queue, timestamp: int, local: Local) -> int | None:
         return 1
 
+    def earliest(self, queue: Queue) -> int | None:
+        return 77
+
 
 PULL: dict[str, object] = {
     "commitOffset": 0,
@@ -182,6 +185,13 @@ async def test_a_time_before_the_local_log_is_looked_for_in_the_tier(client, gro
     assert client.call(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, ext).ext == {"offset": "1"}
     ext["timestamp"] = 1 << 50
     assert client.call(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, ext).ext == {"offset": "6"}
+
+
+async def test_the_time_of_the_earliest_message_is_the_tiers(client, group, tier) -> None:
+    ext = {"topic": "TopicTest", "queueId": 0}
+    assert client.call(RequestCode.GET_EARLIEST_MSG_STORETIME, ext).ext == {"timestamp": "77"}
+    group.store.tiered = False
+    assert client.call(RequestCode.GET_EARLIEST_MSG_STORETIME, ext).ext["timestamp"] != "77"
 
 
 async def test_without_a_tier_an_offset_below_the_log_has_moved(client, group, tier) -> None:

@@ -91,6 +91,17 @@ async def test_every_record_is_read_back(tier: Tier) -> None:
     assert tier.moved == [4]
 
 
+async def test_times_are_found_by_runs(tier: Tier) -> None:
+    await tier.caught_up()
+    earliest = tier.reader.earliest(ORDERS)
+    assert earliest == 1_700_000_000_000
+    assert tier.reader.earliest(Queue("other", 0)) is None
+    for timestamp, first in ((0, 0), (earliest + 6, 0), (earliest + 7, None)):
+        assert tier.reader.since(ORDERS, timestamp, FAR) == first
+    behind = Local(Offset(tier.files.state.end + 1), 12)
+    assert tier.reader.since(ORDERS, earliest + 7, behind) == 0, "what is not known may be late"
+
+
 async def test_limits_are_kept(tier: Tier) -> None:
     await tier.caught_up()
     one = await tier.read(1, max_count=1)
