@@ -222,7 +222,7 @@ def audit(
     from gantry_pipeline.jobs.audit import audit as run_audit
 
     _say("Starting Spark")
-    with session.running("audit", where) as spark:
+    with session.running("audit", where, java_options=session.LIGHT_JVM) as spark:
         confirmed = None if confirm is None else {shard: confirm}
         account = run_audit(spark, wanted, level=level, confirmed=confirmed, say=_say)
     if as_json:
@@ -355,7 +355,7 @@ def report(
     from gantry_pipeline.jobs.report import figures, rendered
 
     _say("Starting Spark")
-    with session.running("report", where) as spark:
+    with session.running("report", where, java_options=session.LIGHT_JVM) as spark:
         found = figures(spark, wanted, _say)
     try:
         out.write_text(rendered(found), encoding="utf-8")
