@@ -1,11 +1,13 @@
 """`make chaos`: all scenarios on a real cluster, one after another, and one page about them.
 
 The group uploads to a store in the cluster all the while, so every run is also judged by what lies
-there. The installation stays, to be looked at.
+there. The installation stays, to be looked at; what an
+earlier run left is removed first.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -15,7 +17,8 @@ from harness.kube import Kube
 REPORT = installation.ROOT / "build" / "chaos" / "report.html"
 BUCKET = "chaos"
 TIER = {"packBytes": 256 * 1024, "lingerMs": 500}  # so that something is always being uploaded
-TIER_PATIENCE_S = 180.0
+TIER_PATIENCE_S = 120.0
+REUSE = os.environ.get("GANTRY_E2E_REUSE") == "1"  # as for make e2e
 
 
 def main(names: list[str]) -> int:
@@ -23,6 +26,8 @@ def main(names: list[str]) -> int:
     manifests = chaos.named(*names)
     kube = installation.connect()
     installation.thaw_nodes()
+    if not REUSE:
+        installation.remove(kube)
     print(f"installed and Available after {installation.install(kube):.0f} s", flush=True)
     upload(kube)
     outcome = chaos.run(kube, manifests, REPORT)

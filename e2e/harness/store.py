@@ -13,24 +13,46 @@ if TYPE_CHECKING:
     from harness.kube import Kube, Object
 
 NAME = "store"
+KEYS = "store-keys"
 PORT = 9000
 IMAGE = os.environ.get("GANTRY_E2E_STORE_IMAGE", "gantry-test/store:moto")
 START_PATIENCE_S = 90.0
 USER_ID = 10001
+FLIP = f"""
+import sys, urllib.request
+url, at = "http://127.0.0.1:{PORT}/" + sys.argv[1], int(sys.argv[2])
+data = bytearray(urllib.request.urlopen(url).read())
+data[at] ^= 0xFF
+urllib.request.urlopen(urllib.request.Request(url, bytes(data), method="PUT"))
+"""
 
 
 def start(kube: Kube, bucket: str) -> dict[str, Any]:
-    """Run the store with a bucket in it; `url` and `endpoint` for a group's `spec.tier`.
+    """Run the store with a bucket in it; what a group's `spec.tier` needs to reach it.
 
     A store that runs already is kept, with everything in it.
     """
     if kube.get("pod", NAME) is None:
-        kube.apply(store_pod(kube.namespace), store_service(kube.namespace))
+        kube.apply(store_pod(kube.namespace), store_service(kube.namespace), keys(kube.namespace))
     wait_until(f"bucket {bucket} is there", START_PATIENCE_S, lambda: _make_bucket(kube, bucket))
     return {
         "url": f"s3://{bucket}/gantry",
         "endpoint": f"http://{NAME}.{kube.namespace}.svc:{PORT}",
+        "credentialsSecret": {"name": KEYS},
     }
+
+
+def flip(kube: Kube, url: str, key: str, at: int) -> None:
+    """Turn every bit of one byte of an object around; once more undoes it.
+
+    Args:
+        kube: the namespace of the store.
+        url: as `start` gave it.
+        key: of the object, below `url`.
+        at: the byte, from 0.
+    """
+    path = f"{url.removeprefix('s3://')}/{key}"
+    kube.ctl("exec", NAME, "--", "/opt/moto/bin/python", "-c", FLIP, path, str(at))
 
 
 def store_pod(namespace: str) -> Object:
@@ -53,7 +75,11 @@ def store_pod(namespace: str) -> Object:
                 {
                     "name": "store",
                     "image": IMAGE,
-                    "env": [{"name": "AWS_EC2_METADATA_DISABLED", "value": "true"}],
+                    "env": [
+                        {"name": "AWS_EC2_METADATA_DISABLED", "value": "true"},
+                        # Otherwise the first part of the Service's name is taken for a bucket.
+                        {"name": "S3_IGNORE_SUBDOMAIN_BUCKETNAME", "value": "true"},
+                    ],
                     "securityContext": {
                         "allowPrivilegeEscalation": False,
                         "capabilities": {"drop": ["ALL"]},
@@ -71,6 +97,16 @@ def store_service(namespace: str) -> Object:
         "kind": "Service",
         "metadata": {"name": NAME, "namespace": namespace},
         "spec": {"selector": {"app": NAME}, "ports": [{"port": PORT}]},
+    }
+
+
+def keys(namespace: str) -> Object:
+    """Keys that the store takes, as it takes any; a request without is refused."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": KEYS, "namespace": namespace},
+        "stringData": {"accessKeyId": "test", "secretAccessKey": "test"},
     }
 
 

@@ -78,6 +78,7 @@ class KindStage:
         self._controllers = group["spec"]["controllerRef"]["name"]
         self._folder = folder
         self._shell = Shell(self.kubectl)
+        self.names: dict[str, str] = {}
         self._client: PodClient | None = None
 
     def check(self, timeline: Timeline) -> None:
@@ -86,6 +87,7 @@ class KindStage:
     def pods(self) -> Sequence[Pod]:
         """See `Stage`."""
         found = objects.pods(self._get("pods", "--all-namespaces")["items"])
+        self.names |= {pod.uid: pod.name for pod in found}
         leader = self._leader()
         statefulset = names.controller_statefulset(self._controllers)
         quorum = [

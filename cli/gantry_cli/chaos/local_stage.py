@@ -63,6 +63,7 @@ class LocalStage:
         self._settings = settings
         self._admin = admin
         self._loop = asyncio.get_running_loop()
+        self.names: dict[str, str] = {}
 
     def check(self, timeline: Timeline) -> None:
         """See `Stage`."""
@@ -100,7 +101,6 @@ class LocalStage:
             group=self.group,
             http=None,
             record=True,
-            pods=self._names,
         )
         async with AsyncExitStack() as stack:
             soak = await open_soak(plan, stack)
@@ -141,17 +141,12 @@ class LocalStage:
     async def _pods(self) -> list[Pod]:
         async with cluster.client(self._settings) as api:
             found = objects.pods(await api.list(await api.resource("pods"), None))
+        self.names |= {pod.uid: pod.name for pod in found}
         async with AdminClient(self._admin.controllers, self._admin.token) as admin:
             members = await admin.members()
         return with_quorum_labels(
             found, {one.name: "leader" if one.role == "leader" else "follower" for one in members}
         )
-
-    async def _names(self) -> dict[str, str]:
-        """The names of all pods by uid."""
-        async with cluster.client(self._settings) as api:
-            found = await api.list(await api.resource("pods"), self.namespace)
-        return {pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in found}
 
     async def _delete(self, pod: str) -> None:
         async with cluster.client(self._settings) as api:

@@ -19,8 +19,9 @@ from gantry_chaos import run
 from gantry_chaos.checkers.verdicts import verdict
 from gantry_chaos.errors import ManifestError
 from gantry_chaos.history import lines, observations
+from gantry_chaos.history.observations import RoleSeen
 from gantry_chaos.history.operations import History
-from gantry_chaos.history.records import split
+from gantry_chaos.history.records import BATCH_MAX, split
 from gantry_chaos.manifests.reader import read
 from gantry_chaos.plan.clock import StoppableClock
 from gantry_chaos.plan.timeline import timeline
@@ -32,7 +33,7 @@ from gantry_protocol.process.files import atomic_write, make_directory
 from gantry_cli.chaos.stage import TOPIC_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from gantry_chaos.checkers.mastership import Expectation
@@ -146,6 +147,8 @@ async def play(
             await asyncio.sleep(options.after_s)
             count = await client.pause(DRAIN_PATIENCE_S)
             history, seen = await fetch(client)
+            await asyncio.to_thread(stage.pods)
+            seen = named(seen, stage.names)
             tier = await _tier(stage, client, seen)
     except GantryError as error:
         if error.exit_code == EXIT_BAD_INPUT:
@@ -170,8 +173,12 @@ async def play(
     )
 
 
-async def fetch(client: Client) -> tuple[list[Line], list[Observation]]:
+async def fetch(client: Client, *, full: int = BATCH_MAX) -> tuple[list[Line], list[Observation]]:
     """The whole history of a load that is paused.
+
+    Args:
+        client: the load.
+        full: records of a batch that more may follow.
 
     Raises:
         GantryError: a part of it was dropped, so nothing can be judged.
@@ -187,7 +194,7 @@ async def fetch(client: Client) -> tuple[list[Line], list[Observation]]:
             )
         records += batch.records
         after = batch.next
-        if len(batch.records) == 0:
+        if len(batch.records) < full:  # readers go on all the time, so it never ends by itself
             return split(records, "the load's history")
 
 
@@ -197,6 +204,16 @@ def keep(folder: Path, history: Sequence[Line], seen: Sequence[Observation]) -> 
     text = "".join(f"{lines.encode(line)}\n" for line in history)
     atomic_write(folder / HISTORY, text.encode())
     atomic_write(folder / OBSERVATIONS, observations.encode(seen))
+
+
+def named(seen: Iterable[Observation], names: Mapping[str, str]) -> list[Observation]:
+    """Observations with the names of pods instead of their uids."""
+    return [
+        msgspec.structs.replace(one, broker=names.get(one.broker, one.broker))
+        if isinstance(one, RoleSeen)
+        else one
+        for one in seen
+    ]
 
 
 async def _strike(

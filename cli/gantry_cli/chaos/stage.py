@@ -44,12 +44,14 @@ class Stage(Protocol):
         namespace: of the group, and of objects in manifests that name none.
         group: its name.
         kubectl: the command to heal with; empty where nothing has to be healed.
+        names: of all pods that were ever seen, by uid.
     """
 
     kind: str
     namespace: str
     group: str
     kubectl: tuple[str, ...]
+    names: dict[str, str]
 
     def check(self, timeline: Timeline) -> None:
         """Refuse what cannot be played here."""

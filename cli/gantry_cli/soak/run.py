@@ -20,7 +20,6 @@ from gantry_cli.trial.commits import Commits
 from gantry_cli.trial.load import Load, Pace
 from gantry_cli.trial.observer import Observer
 from gantry_cli.trial.recording import recording
-from gantry_cli.trial.witness import Pods  # noqa: TC001 -- msgspec reads it
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,7 +48,6 @@ class Plan(msgspec.Struct, frozen=True):
         group: what is watched there.
         http: host and port; None: no HTTP.
         record: keep a history, to be fetched over HTTP.
-        pods: the names of pods by uid; None: nobody can say.
     """
 
     name_servers: tuple[str, ...]
@@ -63,7 +61,6 @@ class Plan(msgspec.Struct, frozen=True):
     group: str | None
     http: tuple[str, int] | None
     record: bool = False
-    pods: Pods | None = None
 
 
 async def run(plan: Plan, stop: asyncio.Event, show: Callable[[str], None] | None) -> Outcome:
@@ -98,9 +95,8 @@ async def run(plan: Plan, stop: asyncio.Event, show: Callable[[str], None] | Non
 async def open_soak(plan: Plan, stack: AsyncExitStack) -> Soak:
     """The parts of a soak, open, and the soak around them, not started yet."""
     commits = observer = kept = None
-    pods = plan.pods or _no_pods
     if plan.record:
-        kept = recording(plan.admin, plan.group, pods)
+        kept = recording(plan.admin, plan.group)
         if kept.witness is not None:
             await stack.enter_async_context(kept.witness)
     if plan.admin is not None and plan.group is not None:
@@ -108,7 +104,7 @@ async def open_soak(plan: Plan, stack: AsyncExitStack) -> Soak:
             AdminClient(plan.admin.controllers, plan.admin.token)
         )
         observer = await stack.enter_async_context(
-            Observer(admin, plan.group, lambda what: _log.info("group", what=what), pods)
+            Observer(admin, plan.group, lambda what: _log.info("group", what=what), _no_pods)
         )
     load = await stack.enter_async_context(
         Load(

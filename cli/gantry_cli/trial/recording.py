@@ -12,7 +12,6 @@ from gantry_cli.trial.witness import Witness
 
 if TYPE_CHECKING:
     from gantry_cli.target import Admin
-    from gantry_cli.trial.witness import Pods
 
 LOAD = "load"  # the name of the clients in the history
 
@@ -24,19 +23,16 @@ class Recording:
         records: the buffer.
         admin: the controllers; None: roles, leaders and metadata are not looked at.
         group: whose.
-        pods: the names of pods by uid.
     """
 
-    def __init__(
-        self, records: Records, admin: Admin | None, group: str | None, pods: Pods
-    ) -> None:
+    def __init__(self, records: Records, admin: Admin | None, group: str | None) -> None:
         self.records = records
         self.messages = MessageRecorder(records.line, now_ms, LOAD)
         self.witness: Witness | None = None
         if admin is not None and group is not None:
-            self.witness = Witness(admin, group, records, pods)
+            self.witness = Witness(admin, group, records)
 
 
-def recording(admin: Admin | None, group: str | None, pods: Pods) -> Recording:
+def recording(admin: Admin | None, group: str | None) -> Recording:
     """A recording with a buffer of its own."""
-    return Recording(Records(), admin, group, pods)
+    return Recording(Records(), admin, group)

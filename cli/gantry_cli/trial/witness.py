@@ -11,11 +11,8 @@ broker that does not answer is `gone`.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import time
-from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from gantry_chaos.history.observations import LeaderSeen, OffsetSeen, RoleSeen
@@ -28,7 +25,6 @@ from gantry_cli.admin import AdminClient
 from gantry_cli.trial.commits import now_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from types import TracebackType
     from typing import Self
 
@@ -41,11 +37,7 @@ READERS = 2
 READ_INTERVAL_S = 0.1
 LOOK_INTERVAL_S = 0.2
 LOOK_TIMEOUT_S = 1.0
-LOOK_UP_INTERVAL_S = 1.0
 GONE = "gone"
-
-Pods: TypeAlias = Callable[[], Awaitable[Mapping[str, str]]]
-"""Looks up the names of pods by uid, which is what members are registered with."""
 
 
 class Witness:
@@ -55,18 +47,15 @@ class Witness:
         admin: where the controllers are.
         name: the group.
         records: gets everything that is seen.
-        pods: the names of pods by uid, for brokers whose addresses do not tell.
     """
 
-    def __init__(self, admin: Admin, name: str, records: Records, pods: Pods) -> None:
+    def __init__(self, admin: Admin, name: str, records: Records) -> None:
         self.group: GroupView | None = None  # as last read
         self._admin = admin
         self._name = name
         self._records = records
-        self._pods = pods
-        self._pod_names: dict[str, str] = {}
-        self._look_up_at_s = 0.0
         self._roles: dict[str, tuple[str, int]] = {}  # by broker, as last recorded
+        self._uids: dict[int, str] = {}  # of pods, by broker id
         self._leader: tuple[str, int] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._stack = AsyncExitStack()
@@ -138,21 +127,21 @@ class Witness:
                 asyncio.gather(*(_status(session, member.address) for member in members)),
                 self._look_at_leader(admin),
             )
-            await self._learn_names(members)
             for member, document in zip(members, documents, strict=True):
                 role, epoch = (GONE, 0) if document is None else role_of(document)
-                name = self._pod_names.get(member.pod_uid or "") or broker_of(member.address)
-                self._enter_role(name, role, epoch)
+                if name := self._broker(member):
+                    self._enter_role(name, role, epoch)
             self._enter_offsets([one for one in documents if one is not None])
             await asyncio.sleep(LOOK_INTERVAL_S)
 
-    async def _learn_names(self, members: Sequence[MemberView]) -> None:
-        """Look up pods that are not known yet, now and then."""
-        uids = {member.pod_uid for member in members if member.pod_uid}
-        now_s = time.monotonic()
-        if uids - self._pod_names.keys() and now_s >= self._look_up_at_s:
-            self._look_up_at_s = now_s + LOOK_UP_INTERVAL_S
-            self._pod_names.update(await self._pods())
+    def _broker(self, member: MemberView) -> str | None:
+        """What a broker goes by: its pod's uid, which whoever sees the pods turns into a name.
+
+        A leader that is new may not have heard it yet; then the last one known counts.
+        """
+        if member.pod_uid:
+            self._uids[member.broker_id] = member.pod_uid
+        return self._uids.get(member.broker_id)
 
     async def _look_at_leader(self, admin: AdminClient) -> None:
         view = await admin.leader()
@@ -183,15 +172,6 @@ def role_of(document: dict[str, Any]) -> tuple[str, int]:
     """Role and epoch in a broker's status document; the epoch counts for masters only."""
     role = str(document.get("role", GONE))
     return role, int(document.get("epoch") or 0) if role == names.ROLE_MASTER else 0
-
-
-def broker_of(address: str) -> str:
-    """The pod in an address, `orders-broker-0` of `orders-broker-0.orders-broker.gantry.svc:1`."""
-    host, _ = split_address(address, names.BROKER_REMOTING_PORT)
-    try:
-        return str(ipaddress.ip_address(host))
-    except ValueError:
-        return host.partition(".")[0]
 
 
 async def _status(session: aiohttp.ClientSession, address: str) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from gantry_chaos.errors import ManifestError, SelectionError
 from gantry_chaos.history.lines import Request
-from gantry_chaos.history.observations import RoleSeen
+from gantry_chaos.history.observations import Observation, OffsetSeen, RoleSeen
 from gantry_chaos.history.records import Batch, Records
 from gantry_chaos.manifests.reader import parse
 from gantry_chaos.manifests.selection import Pod
@@ -19,10 +19,12 @@ from gantry_chaos.plan.timeline import timeline
 from gantry_cli.chaos.client_pod import client_pod
 from gantry_cli.chaos.local_stage import choose
 from gantry_cli.chaos.planning import steps
-from gantry_cli.chaos.scenario import NotSettledError, expectation, fetch, unsettled
+from gantry_cli.chaos.scenario import NotSettledError, expectation, fetch, named, unsettled
 from gantry_cli.chaos.tiering import question
 from gantry_cli.soak.views import Count, Group, Quorum, State
-from gantry_cli.trial.witness import broker_of, role_of
+from gantry_cli.target import Admin
+from gantry_cli.trial.witness import Witness, role_of
+from gantry_protocol.admin import MemberView
 from gantry_protocol.errors import ConfigError, GantryError
 
 GROUP = Group("orders", 1, "uid-1", 4, [1, 2, 3], [], settled=True, stale_s=0.1)
@@ -150,14 +152,14 @@ def test_a_history_is_fetched_in_parts_and_whole() -> None:
     records = Records(keep=10)
     for number in range(10):
         records.line(Request("p", "enqueue", str(number), None, number))
-    found, seen = asyncio.run(fetch(Fetched(records, 3)))
+    found, seen = asyncio.run(fetch(Fetched(records, 3), full=3))
     assert [one.value for one in found if isinstance(one, Request)] == list("0123456789")
     assert seen == []
     records = Records(keep=10)
     for number in range(21):
         records.line(Request("p", "enqueue", str(number), None, number))
     with pytest.raises(NotSettledError, match="11 records of the history were dropped"):
-        asyncio.run(fetch(Fetched(records, 3)))
+        asyncio.run(fetch(Fetched(records, 3), full=3))
 
 
 def groups(*names: str) -> Sequence[dict[str, Any]]:
@@ -199,8 +201,13 @@ def test_the_load_runs_outside_the_group_and_under_the_restricted_profile() -> N
 
 
 def test_brokers_are_named_by_their_pods() -> None:
-    assert broker_of("orders-broker-0.orders-broker.gantry.svc:10911") == "orders-broker-0"
-    assert broker_of("127.3.0.1:10911") == "127.3.0.1"
+    unknown = MemberView(broker_id=1, address="10.0.0.1:10911", alive=True, in_sync=True)
+    known = unknown.model_copy(update={"pod_uid": "uid-0"})
+    witness = Witness(Admin((), "token"), "orders", Records())
+    assert [witness._broker(one) for one in (unknown, known, unknown)] == [None, "uid-0", "uid-0"]
+    seen: list[Observation] = [RoleSeen(1, "g", "uid-0", "master", 4), OffsetSeen(1, "g", "x", 1)]
+    assert named(seen, {"uid-0": "b-0"}) == [RoleSeen(1, "g", "b-0", "master", 4), seen[1]]
+    assert named(seen, {}) == seen
     assert role_of({"role": "master", "epoch": 4}) == ("master", 4)
     assert role_of({"role": "replica", "epoch": 4}) == ("replica", 0)
     assert role_of({}) == ("gone", 0)
@@ -220,3 +227,16 @@ def test_the_truth_about_a_tier_is_the_newest_masters() -> None:
     assert (found.confirm_offset, found.lineage, found.masters) == (9, [(5, 1)], {4: "b-0"})
     with pytest.raises(GantryError, match="No broker calls itself master"):
         question({"url": "s3://b"}, "uid", [{"role": "replica"}], seen)
+
+
+class Endless(Fetched):
+    """A load whose readers go on while its history is fetched."""
+
+    async def batch(self, after: int) -> Batch:
+        self._records.line(Request("reader", "read", None, "orders", after))
+        return await super().batch(after)
+
+
+def test_a_history_that_still_grows_is_fetched_and_done() -> None:
+    found, _ = asyncio.run(asyncio.wait_for(fetch(Endless(Records(keep=10), 3), full=3), 5))
+    assert len(found) == 1
