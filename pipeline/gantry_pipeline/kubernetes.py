@@ -88,7 +88,7 @@ def settings(executors: Executors, env: Mapping[str, str], template: Path) -> di
         )
     return {
         "spark.driver.host": env["GANTRY_POD_IP"],
-        "spark.driver.bindAddress": "0.0.0.0",  # noqa: S104 - the pod's own, for its executors
+        "spark.driver.bindAddress": env["GANTRY_POD_IP"],  # executors are told this one
         "spark.kubernetes.driver.pod.name": env["GANTRY_POD_NAME"],
         "spark.kubernetes.namespace": _namespace(env),
         "spark.kubernetes.container.image": env[IMAGE_VARIABLE],

@@ -32,7 +32,8 @@ EXECUTOR = {
 
 def test_settings_name_the_drivers_own_pod_image_and_namespace(tmp_path: Path) -> None:
     found = kubernetes.settings(Executors(count=3, memory_mib=1500), DRIVER, tmp_path / "t.json")
-    assert found["spark.driver.host"] == "10.0.0.7"
+    # Since Spark 4 executors are told the address that is bound, not the one that is advertised.
+    assert found["spark.driver.host"] == found["spark.driver.bindAddress"] == "10.0.0.7"
     assert found["spark.kubernetes.driver.pod.name"] == "audit-1-x"  # who owns the executors
     assert found["spark.kubernetes.namespace"] == "shop"
     assert found["spark.kubernetes.container.image"] == "gantry-pipeline:dev"
