@@ -14,11 +14,12 @@ import shutil
 import subprocess
 import sys
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from gantry_chaos.checkers.verdicts import Verdict
+from gantry_chaos.errors import InjectionError
 from gantry_chaos.history.records import Batch
 from gantry_chaos.inject import objects
 from gantry_chaos.inject.actions import Command
@@ -138,13 +139,15 @@ class KindStage:
         return msgspec.json.decode(said, type=Verdict)
 
     def _statuses(self) -> list[dict[str, Any]]:
-        """What every broker of the group says of itself, asked in its own namespace."""
+        """What every broker of the group that runs says of itself, asked in its own namespace."""
         wanted = names.selector(names.BROKER, self.group).items()
         found: list[dict[str, Any]] = []
         for pod in self.pods():
             if pod.namespace == self.namespace and wanted <= pod.labels.items():
-                url = f"http://127.0.0.1:{names.BROKER_HTTP_PORT}/status"
-                found.append(json.loads(ask(self._shell, pod_namespace(pod), "GET", url)))
+                url = f"http://{pod.ip}:{names.BROKER_HTTP_PORT}/status"
+                with suppress(InjectionError):  # its container waits to be started again
+                    said = ask(self._shell, pod_namespace(pod), "GET", url)
+                    found.append(json.loads(said))
         return found
 
     def _leader(self) -> str | None:

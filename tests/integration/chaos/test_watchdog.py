@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -59,6 +60,13 @@ def until_healed(folder: Path) -> None:
 def test_a_killed_run_is_healed(tmp_path: Path, number: signal.Signals) -> None:
     run = started(tmp_path, "wait")
     run.send_signal(number)
+    ended(run)
+    until_healed(tmp_path)
+
+
+def test_a_run_whose_whole_group_is_killed_is_healed(tmp_path: Path) -> None:
+    run = started(tmp_path, "wait")
+    os.killpg(run.pid, signal.SIGKILL)
     ended(run)
     until_healed(tmp_path)
 
