@@ -14,12 +14,11 @@ import shutil
 import subprocess
 import sys
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from gantry_chaos.checkers.verdicts import Verdict
-from gantry_chaos.errors import InjectionError
 from gantry_chaos.history.records import Batch
 from gantry_chaos.inject import objects
 from gantry_chaos.inject.actions import Command
@@ -129,26 +128,18 @@ class KindStage:
         if not wish:
             return None
         assert isinstance(client, PodClient), "it is ours"
-        asked = question(
-            wish, self._object["metadata"]["uid"], await asyncio.to_thread(self._statuses), seen
-        )
+        wanted = names.selector(names.BROKER, self.group).items()
+        addresses = [
+            pod.ip
+            for pod in await asyncio.to_thread(self.pods)
+            if pod.namespace == self.namespace and pod.ip and wanted <= pod.labels.items()
+        ]
+        asked = question(wish, self._object["metadata"]["uid"], addresses, seen)
         judging = ("exec", "-i", client.name, "--", "gantry", "chaos", "tier", "--json")
         said = await asyncio.to_thread(
             self._kubectl, *judging, stdin=msgspec.json.encode(asked).decode(), codes=(0, 1)
         )
         return msgspec.json.decode(said, type=Verdict)
-
-    def _statuses(self) -> list[dict[str, Any]]:
-        """What every broker of the group that runs says of itself, asked in its own namespace."""
-        wanted = names.selector(names.BROKER, self.group).items()
-        found: list[dict[str, Any]] = []
-        for pod in self.pods():
-            if pod.namespace == self.namespace and wanted <= pod.labels.items():
-                url = f"http://{pod.ip}:{names.BROKER_HTTP_PORT}/status"
-                with suppress(InjectionError):  # its container waits to be started again
-                    said = ask(self._shell, pod_namespace(pod), "GET", url)
-                    found.append(json.loads(said))
-        return found
 
     def _leader(self) -> str | None:
         """The controllers' leader: by the load's word, else as the operator last told."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
 from gantry_broker.tier.stores.credentials import Credentials
 from gantry_chaos.inject import local as backend
 from gantry_chaos.inject import objects
@@ -15,7 +14,6 @@ from gantry_chaos.manifests.selection import with_quorum_labels
 from gantry_operator import names
 from gantry_operator.local import cluster
 from gantry_protocol.errors import ConfigError
-from gantry_protocol.hosts import join_address
 
 from gantry_cli.admin import AdminClient
 from gantry_cli.chaos.client_pod import KEYS
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
     from gantry_cli.target import Admin
 
 ASK_TIMEOUT_S = 30.0
-STATUS_TIMEOUT_S = 3.0
 LANES, INTERVAL_S, QUEUES = 4, 0.02, 4
 
 
@@ -112,7 +109,9 @@ class LocalStage:
         if not wish:
             return None
         uid = self._object["metadata"]["uid"]
-        asked = question(wish, uid, await self._statuses(), seen)
+        wanted = names.selector(names.BROKER, self.group).items()
+        addresses = [pod.ip for pod in await self._pods() if wanted <= pod.labels.items()]
+        asked = question(wish, uid, addresses, seen)
         return await judge(asked, await self._keys(wish))
 
     async def _keys(self, wish: Mapping[str, Any]) -> Credentials:
@@ -123,20 +122,6 @@ class LocalStage:
             found = await api.get(await api.resource("secrets"), secret, self.namespace)
         data = {name: base64.b64decode(text).decode() for name, text in found["data"].items()}
         return Credentials(*(data.get(name, "") for name in KEYS))
-
-    async def _statuses(self) -> list[dict[str, Any]]:
-        """What every broker of the group says of itself."""
-        wanted = names.selector(names.BROKER, self.group).items()
-        pods = [one for one in await self._pods() if wanted <= one.labels.items()]
-        timeout = aiohttp.ClientTimeout(total=STATUS_TIMEOUT_S)
-        found: list[dict[str, Any]] = []
-        async with aiohttp.ClientSession(timeout=timeout) as session:
-            for pod in pods:
-                url = f"http://{join_address(pod.ip, names.BROKER_HTTP_PORT)}/status"
-                with suppress(aiohttp.ClientError, TimeoutError, OSError):
-                    async with session.get(url) as response:
-                        found.append(await response.json())
-        return found
 
     async def _pods(self) -> list[Pod]:
         async with cluster.client(self._settings) as api:

@@ -8,21 +8,25 @@ of its tier then.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
 import msgspec
 from gantry_broker.tier.stores.contract import DATA_TIMEOUT_S, LIST_LIMIT_MAX
 from gantry_broker.tier.stores.opening import open_store
 from gantry_chaos.checkers import tier
 from gantry_chaos.history.observations import RoleSeen
+from gantry_operator import names
 from gantry_protocol.errors import EXIT_TEMPORARY, GantryError
+from gantry_protocol.hosts import join_address
 from gantry_protocol.tier.footer import MAX_PACK_BYTES
 from gantry_protocol.tier.keys import ManKey, Shard, parse_key, shard
 from gantry_protocol.tier.manifests import MAX_OBJECT_BYTES, decode_version
 from gantry_protocol.types import Epoch, EpochEntry, Offset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from gantry_broker.tier.stores.contract import Store
     from gantry_broker.tier.stores.credentials import Credentials
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 
 OBJECTS_MAX = 100_000  # of one group; a run of minutes makes hundreds
 MASTER = "master"
+STATUS_TIMEOUT_S = 3.0
 _LATER_S = 30.0  # for one object that the checker asks for
 
 
@@ -40,52 +45,42 @@ class Question(msgspec.Struct, frozen=True, rename="camel"):
 
     Attributes:
         url, endpoint, region: of the store; None: not given.
-        cluster, uid: the place of the group in it.
-        confirm_offset, lineage: of the group's log; pairs of epoch and start.
+        uid: of the group.
+        brokers: where each of them tells its status.
         masters: who was master of each epoch, by the name that writers go by.
     """
 
     url: str
     endpoint: str | None
     region: str | None
-    cluster: str
     uid: str
-    confirm_offset: int
-    lineage: list[tuple[int, int]]
+    brokers: list[str]
     masters: dict[int, str]
 
 
 def question(
     wish: Mapping[str, Any],
     uid: str,
-    documents: Iterable[Mapping[str, Any]],
+    addresses: Iterable[str],
     seen: Iterable[Observation],
 ) -> Question:
-    """What is known of a group besides its tier.
+    """What a group uploaded where, and who knows better.
 
     Args:
         wish: `spec.tier` of the group.
         uid: of the group.
-        documents: what its brokers say of themselves.
+        addresses: of its brokers' pods.
         seen: during the run.
-
-    Raises:
-        GantryError: no broker calls itself master.
     """
-    masters = [one for one in documents if one.get("role") == MASTER]
-    if not masters:
-        error = GantryError("No broker calls itself master, so the tier cannot be judged.")
-        error.exit_code = EXIT_TEMPORARY
-        raise error
-    master = max(masters, key=lambda one: int(one["epoch"]))
     return Question(
         url=wish["url"],
         endpoint=wish.get("endpoint"),
         region=wish.get("region"),
-        cluster=master["cluster"],
         uid=uid,
-        confirm_offset=master["confirmOffset"],
-        lineage=[(epoch, start) for epoch, start in master["lineage"]],
+        brokers=[
+            f"http://{join_address(address, names.BROKER_HTTP_PORT)}/status"
+            for address in addresses
+        ],
         masters={
             one.epoch: one.broker
             for one in seen
@@ -97,13 +92,16 @@ def question(
 async def judge(asked: Question, keys: Credentials) -> Verdict:
     """The verdict of the tier checker.
 
+    The brokers are asked after the tier was read: uploads may go on, and confirm only grows.
+
     Raises:
-        GantryError: the store gives no answer.
+        GantryError: the store gives no answer, or no broker calls itself master.
     """
     store = open_store(asked.url, keys, endpoint=asked.endpoint, region=asked.region)
-    place = shard(asked.cluster, asked.uid)
+    place = shard((await _master(asked.brokers))["cluster"], asked.uid)
     listing = await _listing(store, place)
     versions = [await _version(store, place, key) for key in listing if _is_version(place, key)]
+    master = await _master(asked.brokers)
     loop = asyncio.get_running_loop()
 
     def get(key: str) -> bytes | None:
@@ -111,11 +109,37 @@ async def judge(asked: Question, keys: Credentials) -> Verdict:
         return asyncio.run_coroutine_threadsafe(reading, loop).result(_LATER_S)
 
     truth = tier.Truth(
-        Offset(asked.confirm_offset),
-        tuple(EpochEntry(Epoch(epoch), Offset(start)) for epoch, start in asked.lineage),
+        Offset(master["confirmOffset"]),
+        tuple(EpochEntry(Epoch(epoch), Offset(start)) for epoch, start in master["lineage"]),
         asked.masters,
     )
     return await asyncio.to_thread(tier.check, place, versions, listing, get, truth)
+
+
+async def _master(brokers: Sequence[str]) -> dict[str, Any]:
+    """What the newest master says of itself; a broker that does not answer is none."""
+    timeout = aiohttp.ClientTimeout(total=STATUS_TIMEOUT_S)
+    found: list[dict[str, Any]] = []
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        for url in brokers:
+            with suppress(aiohttp.ClientError, TimeoutError, OSError, ValueError):
+                async with session.get(url) as response:
+                    found.append(await response.json())
+    return newest(found)
+
+
+def newest(documents: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The status of the master of the highest epoch.
+
+    Raises:
+        GantryError: no broker calls itself master.
+    """
+    masters = [one for one in documents if one.get("role") == MASTER]
+    if not masters:
+        error = GantryError("No broker calls itself master, so the tier cannot be judged.")
+        error.exit_code = EXIT_TEMPORARY
+        raise error
+    return max(masters, key=lambda one: int(one["epoch"]))
 
 
 async def _listing(store: Store, place: Shard) -> list[str]:

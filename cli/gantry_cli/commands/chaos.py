@@ -241,8 +241,8 @@ Example:
   gantry chaos tier --json < question.json
 
 \b
-The question is JSON: url, endpoint, region, cluster, uid, confirmOffset, lineage (pairs of epoch
-and start), masters (by epoch). Keys are read from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."""
+The question is JSON: url, endpoint, region, uid (of the group), brokers (URLs of their status),
+masters (by epoch). Keys are read from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."""
 )
 @json_option("Print the verdict as one JSON object.")
 @asynchronous

@@ -5,28 +5,25 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from gantry_chaos.errors import InjectionError, ManifestError, SelectionError
+from gantry_chaos.errors import ManifestError, SelectionError
 from gantry_chaos.history.lines import Request
 from gantry_chaos.history.observations import Observation, OffsetSeen, RoleSeen
 from gantry_chaos.history.records import Batch, Records
 from gantry_chaos.manifests.reader import parse
 from gantry_chaos.manifests.selection import Pod
 from gantry_chaos.plan.timeline import timeline
-from gantry_cli.chaos import kind_stage
 from gantry_cli.chaos.client_pod import client_pod
 from gantry_cli.chaos.local_stage import choose
 from gantry_cli.chaos.planning import steps
 from gantry_cli.chaos.scenario import NotSettledError, expectation, fetch, named, unsettled
-from gantry_cli.chaos.tiering import question
+from gantry_cli.chaos.tiering import newest, question
 from gantry_cli.soak.views import Count, Group, Quorum, State
 from gantry_cli.target import Admin
 from gantry_cli.trial.witness import Witness, role_of
-from gantry_operator import names
 from gantry_protocol.admin import MemberView
 from gantry_protocol.errors import ConfigError, GantryError
 
@@ -226,10 +223,11 @@ def test_the_truth_about_a_tier_is_the_newest_masters() -> None:
     }
     old = document | {"epoch": 4, "confirmOffset": 99}
     seen = [RoleSeen(1, "orders", "b-0", "master", 4), RoleSeen(2, "orders", "b-1", "replica")]
-    found = question({"url": "s3://b"}, "uid", [old, document], seen)
-    assert (found.confirm_offset, found.lineage, found.masters) == (9, [(5, 1)], {4: "b-0"})
+    found = question({"url": "s3://b"}, "uid", ["10.0.0.1"], seen)
+    assert (found.brokers, found.masters) == (["http://10.0.0.1:10913/status"], {4: "b-0"})
+    assert newest([old, document, {"role": "replica"}]) is document
     with pytest.raises(GantryError, match="No broker calls itself master"):
-        question({"url": "s3://b"}, "uid", [{"role": "replica"}], seen)
+        newest([{"role": "replica"}])
 
 
 class Endless(Fetched):
@@ -243,29 +241,3 @@ class Endless(Fetched):
 def test_a_history_that_still_grows_is_fetched_and_done() -> None:
     found, _ = asyncio.run(asyncio.wait_for(fetch(Endless(Records(keep=10), 3), full=3), 5))
     assert len(found) == 1
-
-
-def test_a_broker_that_waits_to_be_started_again_hides_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Brokers listen on their pods' addresses, and a killed one listens nowhere for a while."""
-    labels = names.labels(names.BROKER, "orders")
-    brokers = [Pod("gantry", f"b-{n}", f"uid-{n}", ip=f"10.0.0.{n}", labels=labels) for n in (1, 2)]
-    asked: list[str] = []
-
-    def answer(shell: object, netns: str, method: str, url: str) -> str:
-        asked.append(f"{netns} {url}")
-        if netns == "b-1":
-            raise InjectionError("Connection refused.")
-        return '{"role": "master"}'
-
-    monkeypatch.setattr(kind_stage, "ask", answer)
-    monkeypatch.setattr(kind_stage, "pod_namespace", lambda pod: pod.name)
-    group = {
-        "metadata": {"name": "orders", "namespace": "gantry"},
-        "spec": {"controllerRef": {"name": "gantry"}},
-    }
-    stage = kind_stage.KindStage(("kubectl",), group, tmp_path)
-    monkeypatch.setattr(stage, "pods", lambda: [*brokers, Pod("gantry", "client", "uid-3")])
-    assert stage._statuses() == [{"role": "master"}]
-    assert asked == [f"b-{n} http://10.0.0.{n}:10913/status" for n in (1, 2)]
