@@ -133,8 +133,10 @@ async def test_a_node_of_another_quorum_is_turned_away(
 
 async def test_a_damaged_log_stops_the_start_and_stays_as_it_is(tmp_path: Path) -> None:
     async with running(tmp_path) as quorum:
-        for n in range(20):
-            await quorum.write(b"%d" % n)
+        written = [b"%d" % n for n in range(20)]
+        for command in written:
+            await quorum.write(command)
+        await quorum.agree_on(written)  # or the damage would be in a tail that was never flushed
         await quorum.stop(NodeId(1))
         (segment,) = quorum.directory(NodeId(1)).glob("wal-*")
         data = bytearray(segment.read_bytes())

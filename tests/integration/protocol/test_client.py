@@ -228,12 +228,12 @@ async def test_a_malformed_answer_ends_the_connection(
 async def test_a_silent_peer_is_given_up(
     client: RemotingClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "SILENCE_S", 0.05)
     other = asyncio.create_task(client.call(request(11), timeout_s=30))
     await asyncio.sleep(0)
     with pytest.raises(RequestTimeout):
         await client.call(request(11), timeout_s=0.02)
     assert not client.closed
+    monkeypatch.setattr(client_module, "SILENCE_S", 0.05)
     with pytest.raises(RequestTimeout):
         await client.call(request(11), timeout_s=0.05)
     assert client.closed
@@ -244,9 +244,9 @@ async def test_a_silent_peer_is_given_up(
 async def test_a_peer_that_spoke_since_is_not_silent(
     client: RemotingClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "SILENCE_S", 0.05)
+    monkeypatch.setattr(client_module, "SILENCE_S", 0.5)
     await client.call(request(10))
-    await asyncio.sleep(0.06)
+    await asyncio.sleep(0.6)
     with pytest.raises(RequestTimeout):
         await client.call(request(11), timeout_s=0.01)
     assert not client.closed
