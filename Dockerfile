@@ -14,16 +14,22 @@ RUN apt-get update -qq \
     && apt-get install -y -qq --no-install-recommends python3 python3-venv ca-certificates \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
-COPY . .
-RUN if [ -n "$EXTRA_CA" ]; then cat "$EXTRA_CA" >> /etc/ssl/certs/ca-certificates.crt; fi \
-    && export PIP_CERT=/etc/ssl/certs/ca-certificates.crt \
+ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_QUIET=1
+# LICENSE only stands in for the authority that is not there: COPY takes no empty name.
+COPY constraints.txt pyproject.toml ${EXTRA_CA:-LICENSE} ./
+RUN if [ -n "$EXTRA_CA" ]; then cat "$(basename "$EXTRA_CA")" >> "$PIP_CERT"; fi \
     && python3 -m venv /opt/build \
-    && /opt/build/bin/pip install -q --disable-pip-version-check 'build>=1.2' \
-    && /opt/build/bin/python -m build --wheel --outdir /dist . \
-    && python3 -m venv --without-pip /opt/gantry \
-    && wheel=$(ls /dist/*.whl) \
-    && /opt/build/bin/pip --python /opt/gantry/bin/python install -q --disable-pip-version-check \
-        -c constraints.txt "${wheel}[controller,broker,operator]" \
+    && /opt/build/bin/pip install 'build>=1.2' 'hatchling>=1.27' \
+    && python3 -m venv --without-pip /opt/gantry
+
+# What is not ours first, in a layer of its own: a changed source does not fetch it again.
+FROM build AS build-gantry
+COPY .ci/requirements .ci/
+RUN .ci/requirements controller broker operator > /tmp/requirements.txt \
+    && /opt/build/bin/pip --python /opt/gantry/bin/python install -c constraints.txt -r /tmp/requirements.txt
+COPY . .
+RUN /opt/build/bin/python -m build --no-isolation --wheel --outdir /dist . \
+    && /opt/build/bin/pip --python /opt/gantry/bin/python install --no-deps /dist/*.whl \
     && find /opt/gantry -name tests -type d -path '*/site-packages/*' -prune -exec rm -rf {} +
 
 FROM $BASE_IMAGE AS gantry
@@ -33,7 +39,7 @@ RUN apt-get update -qq \
     && groupadd --gid 10001 gantry \
     && useradd --uid 10001 --gid gantry --no-create-home --home-dir /var/lib/gantry --shell /usr/sbin/nologin gantry \
     && install -d -o gantry -g gantry /var/lib/gantry
-COPY --from=build /opt/gantry /opt/gantry
+COPY --from=build-gantry /opt/gantry /opt/gantry
 # PYTHONSAFEPATH: the working directory is never importable. Bytecode was written at install, for a start in half a
 # second; it is not written later: the root file system is read-only.
 ENV PATH=/opt/gantry/bin:$PATH PYTHONSAFEPATH=1 PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
@@ -43,13 +49,13 @@ ENTRYPOINT ["gantry"]
 CMD ["--help"]
 
 FROM build AS build-pipeline
-RUN wheel=$(ls /dist/*.whl) \
-    && export PIP_CERT=/etc/ssl/certs/ca-certificates.crt \
-    && python3 -m venv --without-pip /opt/pipeline \
-    && /opt/build/bin/pip --python /opt/pipeline/bin/python install -q --disable-pip-version-check --no-cache-dir \
-        -c constraints.txt "${wheel}[pipeline]" \
-    && find /opt/pipeline -name tests -type d -path '*/site-packages/*' -prune -exec rm -rf {} + \
-    && rm -rf /opt/pipeline/lib/python3*/site-packages/pyspark/examples
+COPY .ci/requirements .ci/
+RUN .ci/requirements pipeline > /tmp/requirements.txt \
+    && /opt/build/bin/pip --python /opt/gantry/bin/python install --no-cache-dir -c constraints.txt -r /tmp/requirements.txt \
+    && find /opt/gantry -name tests -type d -path '*/site-packages/*' -prune -exec rm -rf {} + \
+    && rm -rf /opt/gantry/lib/python3*/site-packages/pyspark/examples
+COPY --from=build-gantry /dist /dist
+RUN /opt/build/bin/pip --python /opt/gantry/bin/python install --no-deps /dist/*.whl
 
 FROM $BASE_IMAGE AS pipeline
 RUN apt-get update -qq \
@@ -57,9 +63,9 @@ RUN apt-get update -qq \
     && rm -rf /var/lib/apt/lists/* /var/cache/* /var/log/* /usr/share/doc /usr/share/man \
     && groupadd --gid 10001 gantry \
     && useradd --uid 10001 --gid gantry --no-create-home --home-dir /tmp --shell /usr/sbin/nologin gantry
-COPY --from=build-pipeline /opt/pipeline /opt/pipeline
+COPY --from=build-pipeline /opt/gantry /opt/gantry
 # The root file system is read-only; what Spark spills and its workers write goes to /tmp, a volume.
-ENV PATH=/opt/pipeline/bin:$PATH PYTHONSAFEPATH=1 PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 LANG=C.UTF-8
+ENV PATH=/opt/gantry/bin:$PATH PYTHONSAFEPATH=1 PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 LANG=C.UTF-8
 USER 10001:10001
 WORKDIR /tmp
 ENTRYPOINT ["gantry"]
