@@ -7,8 +7,10 @@ export CLUSTER_NAME GANTRY_E2E_IMAGE=$IMAGE
 
 "$CLUSTER_DIR/up.sh"
 "$CLUSTER_DIR/image.sh"
+"$CLUSTER_DIR/pipeline-image.sh"
 GANTRY_E2E_JAVA_IMAGE=$("$CLUSTER_DIR/java-image.sh")
-export GANTRY_E2E_JAVA_IMAGE
+GANTRY_E2E_STORE_IMAGE=$("$CLUSTER_DIR/store-image.sh")
+export GANTRY_E2E_JAVA_IMAGE GANTRY_E2E_STORE_IMAGE
 
 say "API contract:"
 GANTRY_CONTRACT_KUBECONFIG=$KUBECONFIG .venv/bin/python -m pytest -q tests/integration/api_contract

@@ -78,25 +78,25 @@ def run(
     )
     answer = report.with_suffix(".json")
     answer.unlink(missing_ok=True)  # of an earlier run
-    process = subprocess.Popen(
+    said: list[str] = []
+    with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         cwd=installation.ROOT,
-    )
-    assert process.stdout is not None
-    said: list[str] = []
-    try:
-        for line in process.stdout:
-            said.append(line)
-            if show:
-                print(line, end="", flush=True)
-        code = process.wait(RUN_S)
-    except BaseException:
-        process.terminate()  # it heals, and its watchdog does if it cannot
-        process.wait(RUN_S)
-        raise
+    ) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                said.append(line)
+                if show:
+                    print(line, end="", flush=True)
+            code = process.wait(RUN_S)
+        except BaseException:
+            process.terminate()  # it heals, and its watchdog does if it cannot
+            process.wait(RUN_S)
+            raise
     assert answer.exists(), f"the run ended with code {code} and no verdict: {''.join(said)}"
     return Outcome(code, json.loads(answer.read_text()), "".join(said))
 

@@ -18,12 +18,15 @@ PORT = 9000
 IMAGE = os.environ.get("GANTRY_E2E_STORE_IMAGE", "gantry-test/store:moto")
 START_PATIENCE_S = 90.0
 USER_ID = 10001
+# Moto takes any signature, and only signed requests; what looks like a form it reads as one.
 FLIP = f"""
-import sys, urllib.request
+import sys
+from urllib.request import Request, urlopen
 url, at = "http://127.0.0.1:{PORT}/" + sys.argv[1], int(sys.argv[2])
-data = bytearray(urllib.request.urlopen(url).read())
+headers = {{"Authorization": "AWS test:test", "Content-Type": "application/octet-stream"}}
+data = bytearray(urlopen(Request(url, headers=headers)).read())
 data[at] ^= 0xFF
-urllib.request.urlopen(urllib.request.Request(url, bytes(data), method="PUT"))
+urlopen(Request(url, bytes(data), headers, method="PUT"))
 """
 
 
