@@ -7,6 +7,7 @@ the operator's CronJob end as its tier is?
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import shutil
@@ -14,8 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import yaml
@@ -23,17 +23,15 @@ from gantry_cli.bench.material import write_tier
 from gantry_operator.builders.pipeline import pipeline_objects
 from gantry_operator.models import BrokerGroup
 from gantry_protocol.tier.keys import Shard
+from harness import store
 from harness.kube import Kube, Object
-from harness.shell import run
 from harness.waiting import wait_until
-from support.moto_server import MAIN, PYTHON
 from support.tier_directory import TierDirectory, messages
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMESPACE = "gantry-pipeline"
 IMAGE = os.environ.get("PIPELINE_IMAGE", "gantry-pipeline:dev")
 CLUSTER = os.environ.get("CLUSTER_NAME", "gantry")
-PORT = 9500
 PLACE = Shard("demo", "7c9e6679")  # of the damaged tiers
 BUCKET = "tiers"
 POD_PATIENCE_S = 400.0
@@ -64,9 +62,10 @@ print(json.dumps({"found": found, "members": members}))
 def main() -> int:
     """Everything; 0 when all answers agree."""
     kube = Kube(Path(os.environ["KUBECONFIG"]), NAMESPACE)
-    with bucket() as endpoint, tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch:
         prepare(kube)
-        stage = Stage(kube, endpoint, Path(scratch))
+        inside = store.start(kube, BUCKET)["endpoint"]
+        stage = Stage(kube, inside, store.expose(kube), Path(scratch))
         try:
             compare_executors(stage)
             compare_verdicts(stage)
@@ -80,10 +79,11 @@ def main() -> int:
 class Stage:
     """The cluster, the bucket, and jobs between the two."""
 
-    def __init__(self, kube: Kube, endpoint: str, scratch: Path) -> None:
+    def __init__(self, kube: Kube, endpoint: str, outside: str, scratch: Path) -> None:
         self._kube = kube
         self._scratch = scratch
-        self.endpoint = endpoint
+        self.endpoint = endpoint  # as pods reach the store
+        self.outside = outside  # as this machine does
 
     def put(self, name: str, fill: Callable[[Path], None]) -> str:
         """A tier made in a directory, copied into the bucket; its URL."""
@@ -92,9 +92,18 @@ class Stage:
         fill(root)
         for path in sorted(root.rglob("*")):
             if path.is_file():
-                s3(self.endpoint, "PUT", f"{name}/{path.relative_to(root)}", path.read_bytes())
+                self._put(f"{name}/{path.relative_to(root)}", path.read_bytes())
         shutil.rmtree(root)
         return f"s3://{BUCKET}/{name}"
+
+    def _put(self, key: str, data: bytes) -> None:
+        connection = http.client.HTTPConnection(self.outside.removeprefix("http://"), timeout=30)
+        try:
+            connection.request("PUT", f"/{BUCKET}/{key}", body=data, headers=store.HEADERS)
+            status = connection.getresponse().status
+        finally:
+            connection.close()
+        check(status == 200, f"PUT {key}: {status}")
 
     def job(self, name: str, command: list[str], url: str) -> tuple[int, str, int, float]:
         """A pod that runs `command`: exit code, last line, executors that were seen, seconds."""
@@ -190,7 +199,7 @@ def compare_verdicts(stage: Stage) -> None:
         check(code == (0 if name == "nothing" else 1), f"{name}: exit {code}: {log[-2000:]}")
         account = json.loads(log.splitlines()[-1])
         audited = named(account["findings"])
-        verified = verdict(url, stage.endpoint)
+        verified = verdict(url, stage.outside)
         print(f"    audit {sorted(audited, key=str)}\n    verify {sorted(verified, key=str)}")
         check(bool(audited) == (name != "nothing"), f"{name}: {audited}")
         check(audited == verified, f"{name}: audit {audited}, verify {verified}")
@@ -303,44 +312,6 @@ def driver(name: str, command: list[str], url: str, endpoint: str) -> Object:
             one["value"] = settings[one["name"]]
     metadata = {"name": name, "labels": template["metadata"]["labels"]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
-
-
-@contextmanager
-def bucket() -> Iterator[str]:
-    """An S3 server on the address by which nodes and pods reach this machine; its endpoint."""
-    networks = json.loads(run("docker", "network", "inspect", "kind"))
-    gateways = [one.get("Gateway", "") for one in networks[0]["IPAM"]["Config"]]
-    host = next(address for address in gateways if address and ":" not in address)
-    server = subprocess.Popen([str(PYTHON), str(MAIN), str(PORT), host], stderr=subprocess.DEVNULL)
-    endpoint = f"http://{host}:{PORT}"
-    try:
-        wait_until("the S3 server answers", 60, lambda: _answers(endpoint))
-        s3(endpoint, "PUT", "", b"")
-        yield endpoint
-    finally:
-        server.kill()
-        server.wait()
-
-
-def _answers(endpoint: str) -> bool:
-    try:
-        s3(endpoint, "GET", "", b"")
-    except OSError:
-        return False
-    return True
-
-
-def s3(endpoint: str, method: str, key: str, data: bytes) -> None:
-    """One request to the S3 server, which checks no signature."""
-    import http.client
-
-    connection = http.client.HTTPConnection(endpoint.removeprefix("http://"), timeout=30)
-    try:
-        connection.request(method, f"/{BUCKET}/{key}".rstrip("/"), body=data)
-        status = connection.getresponse().status
-    finally:
-        connection.close()
-    check(status == 200 or method == "GET", f"{method} {key}: {status}")
 
 
 def check(holds: bool, sentence: str) -> None:

@@ -6,4 +6,6 @@ cd "$ROOT_DIR"
 export CLUSTER_NAME PIPELINE_IMAGE
 
 "$CLUSTER_DIR/pipeline-image.sh"
+GANTRY_E2E_STORE_IMAGE=$("$CLUSTER_DIR/store-image.sh")
+export GANTRY_E2E_STORE_IMAGE
 PYTHONPATH=tests:e2e .venv/bin/python e2e/pipeline.py "$@"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from typing import TYPE_CHECKING, Any
 
 from harness.node import on_node
@@ -19,11 +20,12 @@ IMAGE = os.environ.get("GANTRY_E2E_STORE_IMAGE", "gantry-test/store:moto")
 START_PATIENCE_S = 90.0
 USER_ID = 10001
 # Moto takes any signature, and only signed requests; what looks like a form it reads as one.
+HEADERS = {"Authorization": "AWS test:test", "Content-Type": "application/octet-stream"}
 FLIP = f"""
 import sys
 from urllib.request import Request, urlopen
 url, at = "http://127.0.0.1:{PORT}/" + sys.argv[1], int(sys.argv[2])
-headers = {{"Authorization": "AWS test:test", "Content-Type": "application/octet-stream"}}
+headers = {HEADERS}
 data = bytearray(urlopen(Request(url, headers=headers)).read())
 data[at] ^= 0xFF
 urlopen(Request(url, bytes(data), headers, method="PUT"))
@@ -43,6 +45,19 @@ def start(kube: Kube, bucket: str) -> dict[str, Any]:
         "endpoint": f"http://{NAME}.{kube.namespace}.svc:{PORT}",
         "credentialsSecret": {"name": KEYS},
     }
+
+
+def expose(kube: Kube) -> str:
+    """The store's endpoint for this machine: a port of the node that it runs on."""
+    service = store_service(kube.namespace, f"{NAME}-outside")
+    service["spec"]["type"] = "NodePort"
+    kube.apply(service)
+    found, pod = kube.get("service", f"{NAME}-outside"), kube.get("pod", NAME)
+    assert found is not None
+    assert pod is not None
+    host, port = pod["status"]["hostIP"], found["spec"]["ports"][0]["nodePort"]
+    wait_until("the store can be reached from outside", START_PATIENCE_S, lambda: _open(host, port))
+    return f"http://{host}:{port}"
 
 
 def flip(kube: Kube, url: str, key: str, at: int) -> None:
@@ -93,12 +108,12 @@ def store_pod(namespace: str) -> Object:
     }
 
 
-def store_service(namespace: str) -> Object:
+def store_service(namespace: str, name: str = NAME) -> Object:
     """The address of the store."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": NAME, "namespace": namespace},
+        "metadata": {"name": name, "namespace": namespace},
         "spec": {"selector": {"app": NAME}, "ports": [{"port": PORT}]},
     }
 
@@ -111,6 +126,14 @@ def keys(namespace: str) -> Object:
         "metadata": {"name": KEYS, "namespace": namespace},
         "stringData": {"accessKeyId": "test", "secretAccessKey": "test"},
     }
+
+
+def _open(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 def _make_bucket(kube: Kube, bucket: str) -> bool:
