@@ -27,6 +27,7 @@ S3_OPTIONS = {  # option of the data source -> setting of the S3 client
     "secretAccessKey": "secret_access_key",
     "sessionToken": "session_token",
 }
+_PLACE = {"AWS_ENDPOINT_URL": "endpoint", "AWS_REGION": "region"}  # to options of the data source
 ANONYMOUS = "anonymous"
 CREDENTIALS_DIR = "GANTRY_TIER_CREDENTIALS_DIR"  # as brokers take it
 _FILES = {  # of that directory -> setting of the S3 client, whether it may be missing
@@ -47,6 +48,14 @@ RETRY_TIMEOUT_S = 30
 RETRIES_MAX = 5
 _STATUS = re.compile(r"status code: (\d{3}[A-Za-z ]*)")
 _CODE = re.compile(r"<Code>(\w{1,64})</Code>")
+
+
+def place_in_environment() -> dict[str, str]:
+    """Where this process finds S3, as options: executors have an environment of their own.
+
+    Without it they would ask another service than the driver, and wait for an answer in vain.
+    """
+    return {option: os.environ[name] for name, option in _PLACE.items() if os.environ.get(name)}
 
 
 class MissingObject(GantryError):  # noqa: N818 - a plain word reads better where it is caught

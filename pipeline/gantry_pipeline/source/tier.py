@@ -31,7 +31,12 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as Avai
 
 from gantry_pipeline.decode.columns import schema_of, spark_ddl
 from gantry_pipeline.source import chain
-from gantry_pipeline.source.objects import ANONYMOUS, S3_OPTIONS, open_objects
+from gantry_pipeline.source.objects import (
+    ANONYMOUS,
+    S3_OPTIONS,
+    open_objects,
+    place_in_environment,
+)
 from gantry_pipeline.source.rows import Pieces, pack_rows
 
 if TYPE_CHECKING:
@@ -87,6 +92,8 @@ def wanted(options: Mapping[str, str]) -> Wanted:
         name: given[name.lower()] for name in (*S3_OPTIONS, ANONYMOUS) if name.lower() in given
     }
     unknown = set(given) - set(_OPTIONS) - {name.lower() for name in store}
+    if given["path"].startswith("s3:"):
+        store = place_in_environment() | store
     if unknown:
         raise ConfigError(
             f"The tier source has no option {min(unknown)!r}; it has "

@@ -116,6 +116,17 @@ def test_small_packs_share_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert names(runs) == [keys(tier, 0, 5)]  # footers only
 
 
+def test_executors_are_told_where_the_driver_finds_the_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://store:9000")
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    asked = wanted({"path": "s3://b/p", "region": "us-east-1"})
+    assert asked.store == {"endpoint": "http://store:9000", "region": "us-east-1"}
+    assert wanted({"path": "file:///b"}).store == {}
+
+
 def test_options_are_told_apart_whatever_their_case() -> None:
     found = wanted({"path": "s3://b/p", "secretaccesskey": "s", "Columns": "topic, size"})
     assert found.store == {"secretAccessKey": "s"}
