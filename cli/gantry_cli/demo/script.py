@@ -182,7 +182,7 @@ class Play:
         await self._settle(observer, "the frozen replica is back in sync")
         reason = None if pack is None else tier.refused(pack)
         if pack is None or reason is None:
-            self._stage.saw(f"{pod} had no upload to be refused")
+            self._stage.saw(f"{pod} was frozen between two uploads, so none had to be refused")
             return []
         self._stage.saw(f"{pod}'s upload of {_span(pack)} is refused: {reason}")
         return [pack]

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LINGER_MS = 100  # packs are small and many, so that there is something to see
 LOOK_S = 0.2
 CATCH_S = 0.002  # between two looks for a pack that is being committed
-CATCH_PATIENCE_S = 10.0
+CATCH_PATIENCE_S = 5.0  # on an idle machine a commit follows its pack within a millisecond
 
 
 def with_tier(objects: list[dict[str, object]], group: str, url: str) -> bytes:
