@@ -23,7 +23,7 @@ from gantry_protocol.types import Offset
 from gantry_broker.log import checkpoint, cutting, recovery, sums
 from gantry_broker.log.errors import CutRefusedError, DiskFullError, LogFailedError
 from gantry_broker.log.group_commit import GroupCommit, OnFlushed
-from gantry_broker.log.segments import Segment, Segments, list_segments
+from gantry_broker.log.segments import Segment, Segments, Stretch, list_segments
 from gantry_broker.log.units import (
     blank_head,
     parse_unit,
@@ -225,6 +225,22 @@ class CommitLog:
             segment = self._segments.at(offset, flushed=self.flushed)
             raise CorruptionError(segment.path, offset - segment.start, str(error)) from error
         return data[:whole]
+
+    def stretches(self, start: Offset, end: Offset) -> list[Stretch]:
+        """Files and positions of [start, end), for another thread or process that reads them.
+
+        What is flushed does not change there until it is trimmed or cut; to keep the log from that
+        meanwhile is up to the caller.
+
+        Raises:
+            ValueError: not all of it is flushed, or it is not in the log any more.
+        """
+        if not self._log_start <= start <= end <= self.flushed:
+            raise ValueError(
+                f"[{start}, {end}) is not inside the flushed log "
+                f"[{self._log_start}, {self.flushed}]"
+            )
+        return self._segments.stretches(start, end)
 
     def locate(self, offset: Offset) -> tuple[Path, int]:
         """File and position of a log offset, for messages to people."""

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from gantry_protocol.errors import DataDirError
 from gantry_protocol.types import Offset
@@ -19,6 +20,14 @@ from gantry_broker.log import sums
 _NAME_DIGITS = 20
 _OTHER_FILES = ("checkpoint", "cut")
 _MAX_OPEN = 64  # sealed segments whose descriptors stay open for readers
+
+
+class Stretch(NamedTuple):
+    """Where a part of the log stands: ``size`` bytes from ``position`` on in the file ``path``."""
+
+    path: str
+    position: int
+    size: int
 
 
 class Segment:
@@ -228,6 +237,16 @@ class Segments:
             if len(recent) > _MAX_OPEN:
                 recent.popitem(last=False)[1].close()
         return segment
+
+    def stretches(self, start: int, end: int) -> list[Stretch]:
+        """Where the log's bytes [start, end) stand, in order."""
+        found = []
+        for segment in self._segments[max(0, bisect_right(self._starts, start) - 1) :]:
+            first, last = max(start, segment.start), min(end, segment.end)
+            if first >= last:
+                break
+            found.append(Stretch(str(segment.path), first - segment.start, last - first))
+        return found
 
     def close(self) -> None:
         """Give all descriptors back."""

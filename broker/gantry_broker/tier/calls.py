@@ -2,8 +2,7 @@
 
 Rules protected: what cannot be used (foreign, newer, damaged) is told apart from what may pass
 (an outage, a deadline, a missing right), because the first ends uploads until somebody has looked
-and the second is tried again. The log is read on the loop's thread, which it belongs to, in slices
-between which clients are served; packs are made of it in a thread, since that takes long.
+and the second is tried again. Only the tail of the log, one record, is read on the loop's thread.
 """
 
 import asyncio
@@ -12,14 +11,16 @@ from time import time
 
 import google_crc32c
 from gantry_protocol.errors import CorruptionError, RecordError
+from gantry_protocol.records import MAX_RECORD_BYTES
 from gantry_protocol.tier.damage import TierObjectError
-from gantry_protocol.tier.keys import CLASS_FOR_EVER, ManKey, PackKey, Shard
-from gantry_protocol.tier.packs import BuiltPack, encode_pack
+from gantry_protocol.tier.keys import ManKey, Shard
+from gantry_protocol.tier.packs import BuiltPack
 from gantry_protocol.types import Offset
 
 from gantry_broker.log.commit_log import CommitLog
 from gantry_broker.tier import effects as fx
 from gantry_broker.tier import events as ev
+from gantry_broker.tier.packing import Order, free, pack
 from gantry_broker.tier.stores.contract import (
     DATA_TIMEOUT_S,
     Created,
@@ -29,8 +30,6 @@ from gantry_broker.tier.stores.contract import (
 )
 from gantry_broker.tier.stores.owner import own_prefix
 from gantry_broker.tier.stores.versions import list_later, read_later, read_version
-
-READ_BYTES = 256 * 1024  # of the log at once; a pack is cut from many reads
 
 
 class Calls:
@@ -84,6 +83,7 @@ class Calls:
                 return ev.PackCut(ticket, await self._cut(call))
             case fx.StorePack(key=key, data=data):
                 made = await store.create(place.key(key), data, timeout_s=DATA_TIMEOUT_S)
+                await asyncio.to_thread(free, data)
                 return _ended(ticket, made)
             case fx.FindPack():
                 return ev.PackFound(ticket, await self._is_there(call))
@@ -99,22 +99,17 @@ class Calls:
         return found == call.end
 
     async def _cut(self, call: fx.CutPack) -> BuiltPack:
-        parts, size = [], 0
-        while size < call.target_bytes and call.lo + size < call.limit:
-            most = min(READ_BYTES, call.target_bytes - size)
-            part = self._log.read_units(Offset(call.lo + size), most, limit=call.limit)
-            assert part, "there are whole units below confirm"
-            parts.append(part)
-            size += len(part)
-            await asyncio.sleep(0)
-        key = PackKey(call.pair, call.lo, call.lo + size, CLASS_FOR_EVER, call.nonce)
-
-        def encoded() -> BuiltPack:  # to join 64 MiB, and to free them, takes long, too
-            log = b"".join(parts)
-            parts.clear()
-            return encode_pack(log, self._place, key, call.lineage)
-
-        return await asyncio.to_thread(encoded)
+        most = call.lo + call.target_bytes + MAX_RECORD_BYTES
+        order = Order(
+            place=self._place,
+            pair=call.pair,
+            nonce=call.nonce,
+            lo=call.lo,
+            target_bytes=call.target_bytes,
+            lineage=call.lineage,
+            stretches=tuple(self._log.stretches(call.lo, Offset(min(call.limit, most)))),
+        )
+        return await pack(order)
 
     def _sum(self, at: Offset, size: int) -> str:
         data = self._log.read(at, size)

@@ -5,6 +5,8 @@ it is cancelled or its deadline passes; at most one call that is not cancelled i
 others are final. Calls of the store have a deadline: 20 s for a pack, 5 s for everything else.
 """
 
+from mmap import mmap
+
 import msgspec
 from gantry_protocol.tier.keys import Pair
 from gantry_protocol.types import EpochEntry, Offset
@@ -68,11 +70,14 @@ class CutPack(msgspec.Struct, frozen=True):
 
 
 class StorePack(msgspec.Struct, frozen=True):
-    """Put the pack's bytes if nothing is there: ``Created``, ``Maybe``, a failure."""
+    """Put the pack's bytes if nothing is there: ``Created``, ``Maybe``, a failure.
+
+    However it ends, ``data`` cannot be read afterwards.
+    """
 
     ticket: int
     key: str
-    data: bytes
+    data: bytes | mmap
 
 
 class FindPack(msgspec.Struct, frozen=True):

@@ -115,6 +115,7 @@ class Reign:
         self._tickets = tickets
         self._stale = True
         self._pack: BuiltPack | None = None
+        self._pack_end = b""  # kept, since the pack's memory is freed once it was sent
         self._packed = _Packed.CUT
         self._doubt = ""  # what the store said to the create whose outcome is not known
         self._waiting_ms: int | None = None
@@ -229,7 +230,7 @@ class Reign:
             case _Packed.CUT:
                 return fx.StorePack(ticket, key, pack.data)
             case _Packed.DOUBTFUL:
-                return fx.FindPack(ticket, key, len(pack.data), pack.data[-PACK_END_BYTES:])
+                return fx.FindPack(ticket, key, pack.entry.size, self._pack_end)
             case _Packed.STORED:
                 self._pack = None
                 self.commit = Commit(self._append(pack))
@@ -348,6 +349,7 @@ class Reign:
         entry = pack.entry
         assert self.chain.end == entry.lo < entry.hi <= self.local.limit, "a pack within bounds"
         self._pack, self._packed = pack, _Packed.CUT
+        self._pack_end = pack.data[-PACK_END_BYTES:]
         return None
 
     def _found(self, *, stored: bool) -> Verdict | None:

@@ -88,7 +88,7 @@ def write_tier(root: Path, groups: int, packs: int, pack_bytes: int) -> int:
         for index in range(packs):
             start, data, count = log.piece(pack_bytes)
             pack = a_pack(place, data, start, index + 1)
-            _put(root, place.key(pack.key), pack.data)
+            _put(root, place.key(pack.key), bytes(pack.data))
             version = chain.append(
                 state,
                 [pack.entry],

@@ -61,7 +61,9 @@ def decoder(runs: int, progress: Callable[[str], None]) -> list[Line]:
     pack = a_pack(PLACE, log)
     found = []
     for work in WORK:
-        rates = [rate(shares) for shares in _shares(pack.data, pack.key, work, runs, progress)]
+        rates = [
+            rate(shares) for shares in _shares(bytes(pack.data), pack.key, work, runs, progress)
+        ]
         found += [
             line(BENCH, work, "messages_per_s", "1/s", [count * packs for packs in rates]),
             line(

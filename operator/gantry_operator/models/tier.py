@@ -88,8 +88,8 @@ class Tier(Model):
         le=256 * _MIB,
         description=(
             "Bytes of the log in one object: large ones are cheap to write and to list, small ones "
-            "are quick to read from. The master holds one in memory while it uploads. Range 4096 "
-            "to 268435456; default 67108864 (64 MiB)."
+            "are quick to read from. While it makes one, the master needs six times as much memory "
+            "besides its own. Range 4096 to 268435456; default 67108864 (64 MiB)."
         ),
     )
     linger_ms: int = Field(

@@ -10,6 +10,7 @@ What it refuses: log bytes that are no whole units, and packs that are not what 
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
+from mmap import mmap
 from typing import NamedTuple
 
 import google_crc32c
@@ -68,13 +69,13 @@ class BuiltPack(NamedTuple):
 
     Attributes:
         key: its name.
-        data: the object.
+        data: the object; a mapping where another process made it.
         entry: what the manifest says of it.
         tail: the last record in it; None if it holds only blanks.
     """
 
     key: PackKey
-    data: bytes
+    data: bytes | mmap
     entry: PackEntry
     tail: Tail | None
 

@@ -10,6 +10,7 @@ What it refuses: keys that could be another key (dots, empty parts), before any 
 
 import re
 from enum import Enum
+from mmap import mmap
 from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -85,7 +86,7 @@ class Store(Protocol):
     url: str
 
     async def create(
-        self, key: str, data: bytes, *, timeout_s: float = MANIFEST_TIMEOUT_S
+        self, key: str, data: bytes | mmap, *, timeout_s: float = MANIFEST_TIMEOUT_S
     ) -> Creation:
         """Write the object unless there is one, whole or not at all. An outage is a ``Maybe``."""
         ...

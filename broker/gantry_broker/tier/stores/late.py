@@ -6,6 +6,7 @@ it refuses: to remember a failure. What a person mends is found by the next call
 """
 
 from collections.abc import Callable
+from mmap import mmap
 
 from gantry_protocol.errors import ConfigError
 
@@ -47,7 +48,7 @@ class LateStore:
         return self._calls.stats
 
     async def create(
-        self, key: str, data: bytes, *, timeout_s: float = MANIFEST_TIMEOUT_S
+        self, key: str, data: bytes | mmap, *, timeout_s: float = MANIFEST_TIMEOUT_S
     ) -> Creation:
         """See the contract."""
         return await self._store().create(key, data, timeout_s=timeout_s)

@@ -8,6 +8,7 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Callable
 from enum import Enum, auto
+from mmap import mmap
 
 from gantry_broker.tier.stores.contract import (
     CREATED,
@@ -54,7 +55,7 @@ class MemoryStore:
         self._late: list[tuple[str, bytes]] = []
 
     async def create(
-        self, key: str, data: bytes, *, timeout_s: float = MANIFEST_TIMEOUT_S
+        self, key: str, data: bytes | mmap, *, timeout_s: float = MANIFEST_TIMEOUT_S
     ) -> Creation:
         """See the contract."""
         check_key(key)
@@ -63,9 +64,9 @@ class MemoryStore:
         except StoreUnavailable as error:
             return Maybe(str(error))
         if fault is Fault.LATE:
-            self._late.append((key, data))
+            self._late.append((key, bytes(data)))
             return Maybe(f"Creating {key} had no answer.")
-        is_new = self._make(key, data)
+        is_new = self._make(key, bytes(data))
         if fault is Fault.UNHEARD:
             return Maybe(f"Creating {key} had no answer.")
         return CREATED if is_new else Maybe(f"{key} exists.")

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import islice
+from mmap import mmap
 from typing import Any
 
 import obstore
@@ -90,7 +91,7 @@ class ObjectStore(PooledStore):
         """Take these out of every sentence from now on, besides those before."""
         self._secrets |= {secret for secret in secrets if secret}
 
-    def _create(self, key: str, data: bytes) -> Creation:
+    def _create(self, key: str, data: bytes | mmap) -> Creation:
         try:
             obstore.put(self._opened(), key, data, mode="create", use_multipart=False)
         except (AlreadyExistsError, PreconditionError):

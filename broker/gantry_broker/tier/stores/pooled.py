@@ -5,6 +5,7 @@ deadline or the event loop, and never a key that could leave the prefix.
 """
 
 from abc import ABC, abstractmethod
+from mmap import mmap
 
 from gantry_broker.tier.stores.calls import CallStats, DeadlineCalls
 from gantry_broker.tier.stores.contract import (
@@ -38,7 +39,7 @@ class PooledStore(ABC):
         return self._calls.stats
 
     async def create(
-        self, key: str, data: bytes, *, timeout_s: float = MANIFEST_TIMEOUT_S
+        self, key: str, data: bytes | mmap, *, timeout_s: float = MANIFEST_TIMEOUT_S
     ) -> Creation:
         """See the contract."""
         check_key(key)
@@ -91,7 +92,7 @@ class PooledStore(ABC):
         await self._calls.run(f"Deleting {key} in {self.url}", lambda: self._delete(key), timeout_s)
 
     @abstractmethod
-    def _create(self, key: str, data: bytes) -> Creation: ...
+    def _create(self, key: str, data: bytes | mmap) -> Creation: ...
 
     @abstractmethod
     def _get(self, key: str, max_bytes: int) -> bytes | None: ...
