@@ -62,6 +62,7 @@ class TierAccount(msgspec.Struct, frozen=True, rename="camel"):
             and (not claimed or claimed[-1] != masters[-1].epoch),
             f"the tier ends at {self.committed_offset}, the load was confirmed up to "
             f"{self.load_end_offset}": self.committed_offset < self.load_end_offset,
+            "no upload of the frozen master was refused": not self.refused,
         }
 
 

@@ -169,7 +169,8 @@ class Play:
         if pod is None:
             return []
         epoch = tier.epoch
-        pack = await tier.freeze(self._cluster, pod)
+        send = await self._cluster.signaller(pod)
+        pack = await tier.freeze(send)
         frozen_s = time.monotonic()
         under_way = "" if pack is None else f"; its pack of {_span(pack)} waits for its commit"
         self._stage.did(f"froze {pod}, the master, with SIGSTOP{under_way}")
@@ -177,12 +178,12 @@ class Play:
             await self._resume(load, frozen_s, "write gap after SIGSTOP")
             await tier.until(lambda: tier.epoch > epoch, UPLOAD_PATIENCE_S)
         finally:
-            await self._cluster.signal_pod(pod, signal.SIGCONT)
+            send(signal.SIGCONT)
         self._stage.did(f"woke {pod} with SIGCONT: it knows of no other master")
         await self._settle(observer, "the frozen replica is back in sync")
         reason = None if pack is None else tier.refused(pack)
         if pack is None or reason is None:
-            self._stage.saw(f"{pod} was frozen between two uploads, so none had to be refused")
+            self._stage.saw(f"{pod} had no upload to be refused")
             return []
         self._stage.saw(f"{pod}'s upload of {_span(pack)} is refused: {reason}")
         return [pack]

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from gantry_broker.tier.stores.contract import Store
     from gantry_protocol.tier.judgement import Judgement
 
-    from gantry_cli.trial.cluster import Cluster
 
 LINGER_MS = 100  # packs are small and many, so that there is something to see
 LOOK_S = 0.2
-CATCH_S = 0.002  # between two looks for a pack that is being committed
-CATCH_PATIENCE_S = 5.0  # on an idle machine a commit follows its pack within a millisecond
+CATCH_S = 0.0001  # between two looks for a pack
+CATCH_PATIENCE_S = 10.0
+HALT_S = 0.05  # a call that a stopped process is in may still end
 
 
 def with_tier(objects: list[dict[str, object]], group: str, url: str) -> bytes:
@@ -61,6 +61,7 @@ class TierWatch:
     def __init__(self, root: Path, group: str, tell: Callable[[str], None]) -> None:
         """Nothing is read yet."""
         self.judgement: Judgement | None = None
+        self._root = root
         self._store: Store = open_store(root.as_uri())
         self._group = group
         self._tell = tell
@@ -147,8 +148,15 @@ class TierWatch:
 
     # ---- a frozen upload
 
-    async def freeze(self, cluster: Cluster, pod: str) -> PackKey | None:
-        """SIGSTOP the process of ``pod`` between a pack and its commit, as a pause may strike.
+    async def freeze(self, send: Callable[[signal.Signals], object]) -> PackKey | None:
+        """SIGSTOP the master between a pack and its commit, as a pause may strike.
+
+        The two are some milliseconds apart. Somebody has to look without a pause to come between
+        them: at nothing but the folder of the packs, from a thread, and with a signal that needs no
+        more than a system call.
+
+        Args:
+            send: signals the master's process.
 
         Returns:
             The pack that lies in the store and is not committed; None if that moment did not come,
@@ -156,14 +164,28 @@ class TierWatch:
         """
         deadline_s = time.monotonic() + CATCH_PATIENCE_S
         while True:
-            if await self._uncommitted() is None and time.monotonic() < deadline_s:
-                await asyncio.sleep(CATCH_S)
-                continue
-            await cluster.signal_pod(pod, signal.SIGSTOP)
+            await self.look()
+            await asyncio.to_thread(self._strike, send, deadline_s)
+            await asyncio.sleep(HALT_S)
             found = await self._uncommitted()
             if found is not None or time.monotonic() > deadline_s:
                 return found
-            await cluster.signal_pod(pod, signal.SIGCONT)
+            send(signal.SIGCONT)
+
+    def _strike(self, send: Callable[[signal.Signals], object], deadline_s: float) -> None:
+        """SIGSTOP as soon as there is another pack; blocks until then."""
+        folder = self._packs()
+        before_ns = _changed_ns(folder)
+        while _changed_ns(folder) == before_ns and time.monotonic() < deadline_s:
+            time.sleep(CATCH_S)
+        send(signal.SIGSTOP)
+
+    def _packs(self) -> Path:
+        """Where the newest claimant puts his packs."""
+        if self.judgement is None:
+            return self._root
+        place, state = self.judgement.place, self.judgement.state
+        return self._root / place.key(f"pack/{state.pair}")
 
     async def _uncommitted(self) -> PackKey | None:
         """The newest claimant's pack at the end of the chain that no version names yet."""
@@ -221,3 +243,11 @@ class TierWatch:
             refused=[str(pack) for pack in refused],
             findings=[str(one) for one in verdict.findings],
         )
+
+
+def _changed_ns(folder: Path) -> int:
+    """When something was last put there; 0 while there is no such folder."""
+    try:
+        return folder.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0

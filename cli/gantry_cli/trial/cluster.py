@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from gantry_operator.controllers.quorum import Endpoint
@@ -40,6 +40,10 @@ class Cluster(Protocol):
 
     async def signal_pod(self, pod: str, number: signal.Signals) -> None:
         """Send a signal to the process of `pod`, behind the kubelet's back."""
+        ...
+
+    async def signaller(self, pod: str) -> Callable[[signal.Signals], bool]:
+        """Sends signals to the process that `pod` has now, at once; False when it is gone."""
         ...
 
     async def delete_pod(self, pod: str) -> None:

@@ -78,6 +78,10 @@ class LocalTrialCluster:
             self._settings, pod, signal_name=number.name.removeprefix("SIG"), namespace=NAMESPACE
         )
 
+    async def signaller(self, pod: str) -> Callable[[signal.Signals], bool]:
+        """Sends signals to the process that `pod` has now."""
+        return (await cluster.find_process(self._settings, pod, namespace=NAMESPACE)).send
+
     async def delete_pod(self, pod: str) -> None:
         """Ask the API server to delete `pod`."""
         async with cluster.client(self._settings) as api:

@@ -328,9 +328,27 @@ async def kill(
     name = signal_name.upper().removeprefix("SIG")
     if name not in SIGNALS:
         raise ConfigError(f"The signal {signal_name!r} is not one of {', '.join(SIGNALS)}.")
+    process = await find_process(settings, pod, namespace=namespace, container=container)
+    if not process.send(signal.Signals[f"SIG{name}"]):
+        raise _not_running(pod, namespace)
+    return process.pid
+
+
+async def find_process(
+    settings: LocalSettings, pod: str, *, namespace: str = "default", container: str = ""
+) -> identity.ProcessIdentity:
+    """The process of a pod's container, by default of its first that runs.
+
+    Raises:
+        GantryError: no such pod, or nothing runs in it.
+    """
     async with client(settings) as api:
         found = await api.get(await api.kind("v1", "Pod"), pod, namespace)
     process = _process_of(found, container)
-    if process is None or not process.send(signal.Signals[f"SIG{name}"]):
-        raise GantryError(f"No process of pod {pod} in namespace {namespace} runs right now.")
-    return process.pid
+    if process is None:
+        raise _not_running(pod, namespace)
+    return process
+
+
+def _not_running(pod: str, namespace: str) -> GantryError:
+    return GantryError(f"No process of pod {pod} in namespace {namespace} runs right now.")

@@ -83,6 +83,7 @@ def test_good_run_has_no_failures_and_one_line() -> None:
         ({"tier": replace(SOUND, committed_offset=3999)}, "the tier ends at 3999"),
         ({"tier": replace(SOUND, uploaders=SOUND.uploaders[:3])}, "last master did not upload"),
         ({"masters": GOOD.masters[1:]}, "claimed for epochs [1, 2, 3, 4], masters reigned in"),
+        ({"tier": replace(SOUND, refused=[])}, "no upload of the frozen master was refused"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

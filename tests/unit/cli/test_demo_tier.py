@@ -5,35 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from gantry_cli.demo import tier
 from gantry_cli.demo.tier import TierWatch, with_tier
-from gantry_operator.controllers.quorum import Endpoint
 from support.tier_directory import TierDirectory, messages
-
-
-class Pods:
-    """A cluster of one master, which commits or claims when it is signalled."""
-
-    name_servers: Sequence[str] = ()
-    controllers: Sequence[Endpoint] = ()
-    token = ""
-
-    def __init__(self) -> None:
-        self.signals: list[signal.Signals] = []
-
-    async def apply(self, manifest: Path) -> None: ...
-
-    async def pods(self) -> Mapping[str, str]:
-        return {}
-
-    async def signal_pod(self, pod: str, number: signal.Signals) -> None:
-        self.signals.append(number)
-
-    async def delete_pod(self, pod: str) -> None: ...
 
 
 def test_a_manifest_gets_a_tier() -> None:
@@ -83,16 +60,19 @@ async def test_looks_at_the_same_time_read_no_version_twice(tmp_path: Path) -> N
 
 
 async def test_a_frozen_upload_is_refused_when_another_has_claimed(tmp_path: Path) -> None:
-    bucket, pods = TierDirectory(tmp_path), Pods()
+    bucket = TierDirectory(tmp_path)
     bucket.claim(1)
     bucket.append(messages("orders", 3))
     pack = bucket.build(messages("orders", 2))
-    bucket.put(str(pack.key), pack.data)
     watch = TierWatch(tmp_path, "orders", lambda _: None)
     await watch.look()
-    frozen = await watch.freeze(pods, "orders-broker-1")
-    assert frozen == pack.key
-    assert pods.signals == [signal.SIGSTOP]
+    signals: list[signal.Signals] = []
+    freezing = asyncio.create_task(watch.freeze(signals.append))
+    await asyncio.sleep(0.05)
+    assert signals == []
+    bucket.put(str(pack.key), pack.data)
+    assert await freezing == pack.key
+    assert signals == [signal.SIGSTOP]
     assert watch.refused(pack.key) is None
     bucket.claim(2)
     await watch.look()
@@ -124,13 +104,35 @@ async def test_a_master_without_an_upload_is_frozen_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tier, "CATCH_PATIENCE_S", 0.05)
-    bucket, pods = TierDirectory(tmp_path), Pods()
+    bucket = TierDirectory(tmp_path)
     bucket.claim(1)
     bucket.append(messages("orders", 3))
     watch = TierWatch(tmp_path, "orders", lambda _: None)
     await watch.look()
-    assert await watch.freeze(pods, "orders-broker-1") is None
-    assert pods.signals == [signal.SIGSTOP]
+    signals: list[signal.Signals] = []
+    assert await watch.freeze(signals.append) is None
+    assert signals == [signal.SIGSTOP]
+
+
+async def test_a_master_that_has_committed_is_woken_and_caught_the_next_time(
+    tmp_path: Path,
+) -> None:
+    bucket = TierDirectory(tmp_path)
+    bucket.claim(1)
+    bucket.append(messages("orders", 3))
+    watch = TierWatch(tmp_path, "orders", lambda _: None)
+    await watch.look()
+    signals: list[signal.Signals] = []
+    freezing = asyncio.create_task(watch.freeze(signals.append))
+    await asyncio.sleep(0.05)
+    bucket.append(messages("orders", 2))
+    while signal.SIGCONT not in signals:
+        await asyncio.sleep(0.01)
+    pack = bucket.build(messages("orders", 2))
+    await asyncio.sleep(0.05)
+    bucket.put(str(pack.key), pack.data)
+    assert await freezing == pack.key
+    assert signals == [signal.SIGSTOP, signal.SIGCONT, signal.SIGSTOP]
 
 
 async def test_a_byte_above_confirm_is_a_finding(tmp_path: Path) -> None:
