@@ -63,6 +63,7 @@ def kube(bare: Kube, report: Report) -> Kube:
         report.add(
             "helm install and kubectl apply", "until Available", [ready_s], unit="s", limit=60
         )
+        installation.wait_until_whole(bare)
         for component, limit_mb in installation.IDLE_RSS_MB.items():
             sizes = installation.idle_rss_mb(bare, component)
             report.add("Nothing", f"memory, {component}", sizes, unit="MB", limit=limit_mb)

@@ -63,6 +63,17 @@ def install(kube: Kube) -> float:
     return time.monotonic() - began_s
 
 
+def wait_until_whole(kube: Kube) -> None:
+    """Wait until every pod is Ready: a group is Available without its last replica."""
+    kube.wait_for("controllergroup", CONTROLLERS, "FullyReplicated", INSTALL_PATIENCE_S)
+    kube.wait_for("brokergroup", GROUP, "FullyReplicated", INSTALL_PATIENCE_S)
+    kube.ctl(
+        *("wait", "pods", "-l", f"{names.LABEL_NAME}={names.APP_NAME}", "--for=condition=Ready"),
+        f"--timeout={INSTALL_PATIENCE_S:.0f}s",
+        timeout_s=INSTALL_PATIENCE_S + 5,
+    )
+
+
 def idle_rss_mb(kube: Kube, component: str) -> list[float]:
     """Resident memory of every pod of a component, in MB."""
     selector = f"{names.LABEL_NAME}={names.APP_NAME},{names.LABEL_COMPONENT}={component}"
