@@ -11,15 +11,16 @@ import json
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from gantry_operator import names
+from gantry_cli.soak.pod import HTTP_PORT, soak_pod
 from harness.kube import Kube, Object
 from harness.node import on_node
 from harness.waiting import wait_until
 
-PORT = 8090
+LABELS = {"app": "gantry-soak"}
+LANES = 2
+CONTROLLERS = 3
 START_PATIENCE_S = 60.0
 CALL_S = 5.0
-USER_ID = 10001
 
 
 class Gap(NamedTuple):
@@ -73,7 +74,7 @@ class Soak:
     def _call(
         self, method: str, path: str, timeout_s: float = CALL_S, **query: object
     ) -> dict[str, Any]:
-        url = f"http://{self._address}:{PORT}{path}?{urlencode(query)}"
+        url = f"http://{self._address}:{HTTP_PORT}{path}?{urlencode(query)}"
         curl = ("curl", "-sS", "--fail-with-body", "-m", str(timeout_s), "-X", method, url)
         answer: dict[str, Any] = json.loads(on_node(self.node, *curl, timeout_s=timeout_s + CALL_S))
         return answer
@@ -91,66 +92,26 @@ def start(kube: Kube, name: str, *, image: str, controllers: str, group: str, no
         node: where the load runs.
     """
     kube.delete("pod", name, "--grace-period=0", "--force", wait=True)
-    kube.apply(soak_pod(name, kube.namespace, image, controllers, group, node))
+    kube.apply(
+        soak_pod(
+            name,
+            namespace=kube.namespace,
+            topic=name,
+            image=image,
+            controllers=controllers,
+            members=CONTROLLERS,
+            group=group,
+            labels=LABELS,
+            options=("--lanes", str(LANES)),
+            node=node,
+        )
+    )
     address = wait_until(
         f"pod {name} runs", START_PATIENCE_S, lambda: _address(kube.get("pod", name))
     )
     soak = Soak(name, node, address)
     wait_until(f"{name} gets acknowledgements", START_PATIENCE_S, lambda: _flows(soak))
     return soak
-
-
-def soak_pod(
-    name: str, namespace: str, image: str, controllers: str, group: str, node: str
-) -> Object:
-    """The pod: restricted, pinned to a node, with the admin token to watch who is master."""
-    statefulset = names.controller_statefulset(controllers)
-    endpoints = ",".join(
-        f"{names.pod_host(statefulset, n, namespace)}:{names.CONTROLLER_HTTP_PORT}"
-        for n in range(3)
-    )
-    nameserver = f"{names.nameserver_service(controllers)}.{namespace}.svc:{names.NAMESERVER_PORT}"
-    command = [
-        *("gantry", "soak", name, "--nameserver", nameserver, "--lanes", "2"),
-        *("--controllers", endpoints, "--group", group),
-        *("--admin-token-file", f"{names.ADMIN_DIR}/{names.TOKEN_KEY}"),
-        *("--metadata", "--http", f"0.0.0.0:{PORT}"),
-    ]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "labels": {"app": "gantry-soak"}},
-        "spec": {
-            "nodeName": node,
-            "restartPolicy": "Never",
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "terminationGracePeriodSeconds": 1,
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": USER_ID,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
-            "containers": [
-                {
-                    "name": "soak",
-                    "image": image,
-                    "command": command,
-                    "volumeMounts": [
-                        {"name": "admin", "mountPath": names.ADMIN_DIR, "readOnly": True}
-                    ],
-                    "securityContext": {
-                        "allowPrivilegeEscalation": False,
-                        "readOnlyRootFilesystem": True,
-                        "capabilities": {"drop": ["ALL"]},
-                    },
-                }
-            ],
-            "volumes": [
-                {"name": "admin", "secret": {"secretName": names.admin_secret(controllers)}}
-            ],
-        },
-    }
 
 
 def _address(pod: Object | None) -> str | None:

@@ -23,7 +23,7 @@ RETRY_MAX_TIMES = 16  # upstream's default of a group's retryMaxTimes
 _READ_WRITE = PERM_READ | PERM_WRITE
 _NOT_FOR_CLIENTS = frozenset(
     {
-        "SCHEDULE_TOPIC_XXXX",
+        "SCHEDULE_TOPIC_XXXX",  # this very name: where upstream keeps delayed messages
         "RMQ_SYS_TRANS_HALF_TOPIC",
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
         "TRANS_CHECK_MAX_TIME_TOPIC",

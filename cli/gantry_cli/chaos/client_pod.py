@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gantry_operator import names
+from gantry_cli.soak.pod import soak_pod
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-HTTP_PORT = 8090
-USER_ID = 10001
 LABELS = {"app.kubernetes.io/name": "gantry-chaos", "app": "gantry-chaos"}
 LANES = 4
 INTERVAL_MS = 20
@@ -44,54 +42,18 @@ def client_pod(
         group: the BrokerGroup that is watched.
         tier: `spec.tier` of the group, whose keys the pod gets; None: it has no tier.
     """
-    statefulset = names.controller_statefulset(controllers)
-    endpoints = ",".join(
-        f"{names.pod_host(statefulset, n, namespace)}:{names.CONTROLLER_HTTP_PORT}"
-        for n in range(members)
+    return soak_pod(
+        name,
+        namespace=namespace,
+        topic=topic,
+        image=image,
+        controllers=controllers,
+        members=members,
+        group=group,
+        labels=LABELS,
+        options=("--record", "--lanes", str(LANES), "--interval-ms", str(INTERVAL_MS)),
+        variables=_keys(tier),
     )
-    nameserver = f"{names.nameserver_service(controllers)}.{namespace}.svc:{names.NAMESERVER_PORT}"
-    command = [
-        *("gantry", "soak", topic, "--nameserver", nameserver),
-        *("--lanes", str(LANES), "--interval-ms", str(INTERVAL_MS)),
-        *("--controllers", endpoints, "--group", group),
-        *("--admin-token-file", f"{names.ADMIN_DIR}/{names.TOKEN_KEY}"),
-        *("--metadata", "--record", "--http", f"0.0.0.0:{HTTP_PORT}"),
-    ]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "labels": LABELS},
-        "spec": {
-            "restartPolicy": "Never",
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "terminationGracePeriodSeconds": 1,
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": USER_ID,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
-            "containers": [
-                {
-                    "name": "client",
-                    "image": image,
-                    "command": command,
-                    "env": _keys(tier),
-                    "volumeMounts": [
-                        {"name": "admin", "mountPath": names.ADMIN_DIR, "readOnly": True}
-                    ],
-                    "securityContext": {
-                        "allowPrivilegeEscalation": False,
-                        "readOnlyRootFilesystem": True,
-                        "capabilities": {"drop": ["ALL"]},
-                    },
-                }
-            ],
-            "volumes": [
-                {"name": "admin", "secret": {"secretName": names.admin_secret(controllers)}}
-            ],
-        },
-    }
 
 
 def _keys(tier: Mapping[str, Any] | None) -> list[dict[str, Any]]:

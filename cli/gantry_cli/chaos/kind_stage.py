@@ -31,9 +31,10 @@ from gantry_chaos.run import SUFFIX
 from gantry_operator import names
 from gantry_protocol.errors import EXIT_TEMPORARY, ConfigError, GantryError
 
-from gantry_cli.chaos.client_pod import HTTP_PORT, client_pod
+from gantry_cli.chaos.client_pod import client_pod
 from gantry_cli.chaos.local_stage import choose
 from gantry_cli.chaos.tiering import question
+from gantry_cli.soak.pod import HTTP_PORT
 from gantry_cli.soak.views import Count, State
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from gantry_chaos.plan.engine import Band
     from gantry_chaos.plan.timeline import Timeline
 
-    from gantry_cli.chaos.stage import Client, Stage
+    from gantry_cli.chaos.stage import Client, Recorder, Stage
     from gantry_cli.soak.views import State
 
 ANNOTATION = "chaos.gantry.dev/mastership"
@@ -173,11 +173,13 @@ async def play(
     )
 
 
-async def fetch(client: Client, *, full: int = BATCH_MAX) -> tuple[list[Line], list[Observation]]:
+async def fetch(
+    recorder: Recorder, *, full: int = BATCH_MAX
+) -> tuple[list[Line], list[Observation]]:
     """The whole history of a load that is paused.
 
     Args:
-        client: the load.
+        recorder: the load.
         full: records of a batch that more may follow.
 
     Raises:
@@ -186,7 +188,7 @@ async def fetch(client: Client, *, full: int = BATCH_MAX) -> tuple[list[Line], l
     records: list[str] = []
     after = 0
     while True:
-        batch = await client.batch(after)
+        batch = await recorder.batch(after)
         if batch.dropped:
             raise NotSettledError(
                 f"{batch.dropped} records of the history were dropped, since it is longer than a "

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 TOPIC_PREFIX = "chaos"
 
 
-class Client(Protocol):
+class Recorder(Protocol):
+    """Whoever keeps a history."""
+
+    async def batch(self, after: int) -> Batch:
+        """The records of the history from number `after` on."""
+        ...
+
+
+class Client(Recorder, Protocol):
     """A load that runs, and keeps a history."""
 
     async def state(self) -> State:
@@ -29,10 +37,6 @@ class Client(Protocol):
 
     async def pause(self, patience_s: float) -> Count:
         """Stop sending and read everything; see `Soak.pause`."""
-        ...
-
-    async def batch(self, after: int) -> Batch:
-        """The records of the history from number `after` on."""
         ...
 
 

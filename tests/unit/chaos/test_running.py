@@ -21,7 +21,7 @@ from gantry_cli.chaos.local_stage import choose
 from gantry_cli.chaos.planning import steps
 from gantry_cli.chaos.scenario import NotSettledError, expectation, fetch, named, unsettled
 from gantry_cli.chaos.tiering import newest, question
-from gantry_cli.soak.views import Count, Group, Quorum, State
+from gantry_cli.soak.views import Group, Quorum, State
 from gantry_cli.target import Admin
 from gantry_cli.trial.witness import Witness, role_of
 from gantry_protocol.admin import MemberView
@@ -137,12 +137,6 @@ class Fetched:
 
     def __init__(self, records: Records, most: int) -> None:
         self._records, self._most = records, most
-
-    async def state(self) -> State:
-        return STATE
-
-    async def pause(self, patience_s: float) -> Count:
-        raise NotImplementedError
 
     async def batch(self, after: int) -> Batch:
         return self._records.batch(after, most=self._most)
