@@ -19,6 +19,7 @@ PORTS = (
     ("ha", names.BROKER_HA_PORT),
     ("http", names.BROKER_HTTP_PORT),
 )
+REQUESTS = {"cpu": "250m", "memory": "256Mi"}
 CLIENT_PORTS = PORTS[:1]
 GRACE_PERIOD_S = 30
 """A draining master needs about one second; the rest is for a slow disk."""
@@ -84,6 +85,7 @@ def _workload(group: BrokerGroup, controllers: ControllerGroup, image: str) -> p
         ),
         ports=PORTS,
         http_port=names.BROKER_HTTP_PORT,
+        requests=REQUESTS,
         secret=tier_keys(group),
         grace_period_s=GRACE_PERIOD_S,
     )

@@ -18,6 +18,7 @@ PORTS = (
     ("raft", names.RAFT_PORT),
     ("http", names.CONTROLLER_HTTP_PORT),
 )
+REQUESTS = {"cpu": "50m", "memory": "128Mi"}
 CLIENT_PORTS = PORTS[:2]
 GRACE_PERIOD_S = 10
 """A controller hands nothing over; it only has to close its log."""
@@ -75,6 +76,7 @@ def _workload(group: ControllerGroup, image: str) -> pods.Workload:
         ),
         ports=PORTS,
         http_port=names.CONTROLLER_HTTP_PORT,
+        requests=REQUESTS,
         secret=pods.MountedSecret(
             "admin", {"secretName": names.admin_secret(meta.name)}, names.ADMIN_DIR
         ),

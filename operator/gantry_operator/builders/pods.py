@@ -14,8 +14,10 @@ from gantry_operator.builders.config import toml
 from gantry_operator.builders.meta import Manifest, digest, owned, sealed
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gantry_operator.models import BrokerGroup, ControllerGroup
-    from gantry_operator.models.parts import Storage, Template
+    from gantry_operator.models.parts import Resources, Storage, Template
 
 USER_ID = 10001
 """Of the image's user; a number, since `runAsNonRoot` cannot check a name."""
@@ -41,6 +43,7 @@ class Workload(NamedTuple):
         http_port: where the probes ask.
         secret: a Secret to mount read-only; None for none.
         grace_period_s: seconds between SIGTERM and SIGKILL.
+        requests: CPU and memory that are reserved where the owner says nothing of them.
     """
 
     component: str
@@ -51,6 +54,7 @@ class Workload(NamedTuple):
     http_port: int
     secret: MountedSecret | None
     grace_period_s: int
+    requests: Mapping[str, str]
 
 
 def value(name: str, text: str) -> Manifest:
@@ -178,10 +182,23 @@ def _container(owner: BrokerGroup | ControllerGroup, load: Workload) -> Manifest
             "capabilities": {"drop": ["ALL"]},
         },
     }
-    resources = owner.spec.resources.to_object()
-    if resources:
-        container["resources"] = resources
+    container["resources"] = _resources(owner.spec.resources, load)
     return container | _probes(load.http_port)
+
+
+def _resources(wanted: Resources, load: Workload) -> Manifest:
+    """What the owner wants, and requests where it says nothing.
+
+    A pod without requests gets the processor last and is evicted first. For what is limited, the
+    API server derives the request from the limit; a default could exceed it.
+    """
+    resources = wanted.to_object()
+    if wanted.requests is None:
+        limits = wanted.limits or {}
+        resources["requests"] = {
+            name: size for name, size in load.requests.items() if name not in limits
+        }
+    return resources
 
 
 def _probes(port: int) -> Manifest:

@@ -144,7 +144,11 @@ class Resources(Model):
 
     requests: QuantityMap | None = Field(
         default=None,
-        description='Reserved per replica, for example {cpu: "1", memory: 2Gi}. Default none.',
+        description=(
+            'Reserved per replica, for example {cpu: "1", memory: 2Gi}; {} reserves nothing. '
+            "Default: {cpu: 250m, memory: 256Mi} for a broker, {cpu: 50m, memory: 128Mi} for a "
+            "controller, without what limits names."
+        ),
     )
     limits: QuantityMap | None = Field(
         default=None,

@@ -174,6 +174,24 @@ def test_probes_ask_what_the_processes_answer() -> None:
     assert container["startupProbe"]["httpGet"]["path"] == "/livez"
 
 
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ({}, {"requests": {"cpu": "250m", "memory": "256Mi"}}),
+        ({"requests": {"cpu": "2"}}, {"requests": {"cpu": "2"}}),
+        ({"requests": {}}, {"requests": {}}),
+        (
+            {"limits": {"memory": "200Mi"}},
+            {"requests": {"cpu": "250m"}, "limits": {"memory": "200Mi"}},
+        ),
+    ],
+    ids=["nothing is said", "something", "explicitly nothing", "a limit below the default"],
+)
+def test_brokers_reserve_what_they_need(wanted: dict[str, Any], expected: dict[str, Any]) -> None:
+    (container,) = statefulset(brokers(resources=wanted))["spec"]["template"]["spec"]["containers"]
+    assert container["resources"] == expected
+
+
 def test_storage() -> None:
     claimed = statefulset(
         brokers(storage={"size": "5Gi", "className": "fast", "whenDeleted": "Delete"})
