@@ -87,10 +87,14 @@ class Resync:
                 begun = self._cache.turn()
                 present, _ = await self._list(kind, scope, take=True)
                 self._cache.compare(kind, scope, present, (), begun)
+        self.look_at_all()
+        self._last = asyncio.get_running_loop().time()
+
+    def look_at_all(self) -> None:
+        """Enqueue every resource."""
         for kind in CUSTOM:
             for namespace, name in self._cache.names(kind):
                 self._enqueue(Key(kind.kind, namespace, name))
-        self._last = asyncio.get_running_loop().time()
 
     async def run(self, interval_s: float) -> None:
         """Compares for ever, every interval give or take a fifth.
@@ -114,9 +118,7 @@ class Resync:
             for scope in self._scopes:
                 await self._compare(kind, scope)
         self._cache.forget_deletions(self._cache.turn())
-        for kind in CUSTOM:
-            for namespace, name in self._cache.names(kind):
-                self._enqueue(Key(kind.kind, namespace, name))
+        self.look_at_all()
         self._last = asyncio.get_running_loop().time()
 
     async def _compare(self, kind: Kind, scope: str | None) -> None:

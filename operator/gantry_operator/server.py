@@ -1,12 +1,14 @@
 """The operator process: credentials, Lease, full lists, watches, workers; in this order.
 
-Nothing acts before the Lease is held and every kind is known in full. The end is in the reverse
-order: the workers stop, then the Lease is given up, so that two operators never act at once.
+Nothing acts before every kind is known in full. Without the Lease an operator does what clients
+wait for and nothing else (`Action.for_standby`). The end is in the reverse order: the workers stop,
+then the Lease is given up, so that two operators never carry out whole plans at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import socket
 from contextlib import AsyncExitStack
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from gantry_operator.settings import OperatorSettings
 
 START_RETRY_S = 2.0
+WARM_UP_S = 10.0  # operators that start together leave the processors to those who work
 POD_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _log = log.get("server")
 
@@ -69,35 +72,51 @@ async def serve(settings: OperatorSettings, stop: asyncio.Event) -> None:
             http=f"{settings.bind}:{port}",
         )
         wanted = settings.leader_election
+        leading = asyncio.Event()
         if wanted if wanted is not None else credentials.in_cluster:
             election = LeaderElection(api, _lease_namespace(settings), _identity(settings))
-            await _lead(settings, credentials, api, health, metrics, election, stop)
+            await _elected(settings, credentials, api, health, metrics, election, leading, stop)
         else:
-            await _act(settings, credentials, api, health, metrics, stop)
+            leading.set()
+            await _act(settings, credentials, api, health, metrics, leading, stop)
     _log.info("operator stopped")
 
 
-async def _lead(
+async def _elected(
     settings: OperatorSettings,
     credentials: Credentials,
     api: KubeApi,
     health: Health,
     metrics: Metrics,
     election: LeaderElection,
+    leading: asyncio.Event,
     stop: asyncio.Event,
 ) -> None:
-    """Acts while the Lease is held."""
+    """Acts: on whole plans while the Lease is held, before that as a standby."""
     health.stage = "standby"
-    if not await _unless_stopped(election.acquire(), stop):
-        return
-    health.election = election
     try:
         async with asyncio.TaskGroup() as group:
-            holding = group.create_task(election.hold())
-            await _act(settings, credentials, api, health, metrics, stop)
+            holding = group.create_task(_hold(election, health, leading))
+            if await _unless_stopped(_warmed_up(leading), stop):
+                await _act(settings, credentials, api, health, metrics, leading, stop)
             holding.cancel()
     finally:
         await election.release()
+
+
+async def _hold(election: LeaderElection, health: Health, leading: asyncio.Event) -> None:
+    """Takes the Lease and renews it; never returns."""
+    await election.acquire()
+    health.election = election
+    leading.set()
+    await election.hold()
+
+
+async def _warmed_up(leading: asyncio.Event) -> None:
+    """Until it leads, or has waited for a while."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(WARM_UP_S):
+            await leading.wait()
 
 
 async def _act(
@@ -106,6 +125,7 @@ async def _act(
     api: KubeApi,
     health: Health,
     metrics: Metrics,
+    leading: asyncio.Event,
     stop: asyncio.Event,
 ) -> None:
     """Lists, watches and works until `stop` is set."""
@@ -128,13 +148,16 @@ async def _act(
             cache, directory, api, settings.image, directory_tiers=settings.directory_tiers
         )
         applier = Applier(api, cache, directory)
-        reconciler = Reconciler(queue, observer, applier, directory, metrics, spawn)
+        reconciler = Reconciler(
+            queue, observer, applier, directory, metrics, spawn, leads=leading.is_set
+        )
         spawn(run_watches(credentials, settings.namespaces, listener.hear, stop))
         spawn(resync.run(settings.resync_interval_s))
         for _ in range(settings.workers):
             spawn(reconciler.work())
         health.queue, health.resync, health.cache = queue, resync, cache
-        health.directory, health.stage = directory, "acting"
+        health.directory = directory
+        spawn(_take_over(leading, health, resync))
         try:
             await stop.wait()
         finally:
@@ -142,6 +165,13 @@ async def _act(
             health.stage = "stopping"
         for task in list(tasks):
             task.cancel()
+
+
+async def _take_over(leading: asyncio.Event, health: Health, resync: Resync) -> None:
+    """From the moment it leads, everything is looked at with other eyes."""
+    await leading.wait()
+    health.stage = "acting"
+    resync.look_at_all()
 
 
 async def _prepare(api: KubeApi, resync: Resync) -> None:

@@ -18,9 +18,16 @@ Role = Literal["master", "replica"]
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of a plan."""
+    """One step of a plan.
+
+    Attributes:
+        disruptive: see the module.
+        for_standby: an operator without the Lease does it, too, since clients wait for it, and two
+            that do it at once do no harm.
+    """
 
     disruptive: ClassVar[bool] = False
+    for_standby: ClassVar[bool] = False
 
 
 class ApplyObject(Action, frozen=True, kw_only=True):
@@ -74,6 +81,8 @@ class LabelPod(Action, frozen=True, kw_only=True):
 
 class RouteTraffic(Action, frozen=True, kw_only=True):
     """Let new connections reach a pod, or not, if it is still the pod with this uid."""
+
+    for_standby: ClassVar[bool] = True
 
     name: str
     uid: str
@@ -148,5 +157,7 @@ class ForgetGroup(Action, frozen=True, kw_only=True):
 
 class CheckAgain(Action, frozen=True, kw_only=True):
     """Plan again after this many seconds, even if nothing is heard."""
+
+    for_standby: ClassVar[bool] = True
 
     after_s: float

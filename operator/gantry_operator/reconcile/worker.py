@@ -39,7 +39,7 @@ def utc_now() -> dt.datetime:
 
 
 class Reconciler:
-    """Everything one reconcile needs."""
+    """Everything one reconcile needs; `leads` says whether the whole plan may be carried out."""
 
     def __init__(
         self,
@@ -50,6 +50,7 @@ class Reconciler:
         metrics: Metrics,
         spawn: Spawn,
         clock: Callable[[], dt.datetime] = utc_now,
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
         self._queue = queue
         self._observer = observer
@@ -58,6 +59,7 @@ class Reconciler:
         self._metrics = metrics
         self._spawn = spawn
         self._clock = clock
+        self._leads = leads
 
     async def work(self) -> None:
         """One worker; runs until cancelled."""
@@ -101,9 +103,11 @@ class Reconciler:
             return Outcome()
         if not isinstance(seen, BrokerObserved):
             self._directory.follow(key.namespace, key.name, self._spawn)
-        actions = plan(seen, self._clock())
+        actions, leads = plan(seen, self._clock()), self._leads()
+        if not leads:
+            actions = [action for action in actions if action.for_standby]
         outcome = await self._applier.apply(key, seen, actions)
-        if isinstance(seen, BrokerObserved):
+        if leads and isinstance(seen, BrokerObserved):
             written = [action.status for action in actions if isinstance(action, WriteStatus)]
             self._metrics.note_group(key, written[-1] if written else seen.live_status or {})
         if outcome.disruption:

@@ -27,6 +27,7 @@ class FakeQuorum:
         self.port = 0
         self.groups: dict[str, Json] = {}
         self.lagging: set[str] = set()  # pods that are not in sync
+        self._lost: set[str] = set()
         self.log: list[str] = []  # what the operator asked for, in order
         self.leaderless = False
         self._pods: dict[tuple[str, str], dict[str, Json]] = {}
@@ -83,9 +84,16 @@ class FakeQuorum:
             "brokerId": (names.ordinal(name) or 0) + 1,
             "address": f"{pod['status'].get('podIP', '0.0.0.0')}:10911" if "status" in pod else "",
             "podUid": pod["metadata"]["uid"],
-            "alive": ready and "deletionTimestamp" not in pod["metadata"],
+            "alive": ready
+            and name not in self._lost
+            and "deletionTimestamp" not in pod["metadata"],
             "inSync": name not in self.lagging,
         }
+
+    def lose(self, group: str, *pods: str) -> None:
+        """These pods, and no others, give no sign of life, whatever their kubelet says."""
+        self._lost = set(pods)
+        self._changed.add(group)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         if self.leaderless:

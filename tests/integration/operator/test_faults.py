@@ -9,12 +9,13 @@ from typing import Any
 
 import aiohttp
 import pytest
-from gantry_operator import lease, resync, server
+from gantry_operator import lease, names, resync, server
 from gantry_operator.api.kinds import (
     BROKER_GROUP,
     CONTROLLER_GROUP,
     EVENT,
     LEASE,
+    POD,
     SERVICE,
     STATEFULSET,
 )
@@ -156,6 +157,38 @@ async def test_one_of_two_operators_acts(world: World) -> None:
             await world.up()
             assert holder().startswith("first_")
     assert holder() == ""
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_standby_does_what_clients_wait_for_and_nothing_else(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader may be on the node that was lost, and its Lease is good for a while."""
+    monkeypatch.setattr(server, "WARM_UP_S", 0.1)
+
+    def traffic(pod: str) -> str:
+        labels: dict[str, str] = world.require(POD, pod)["metadata"]["labels"]
+        return labels[names.LABEL_TRAFFIC]
+
+    async with world.operator():
+        await world.up()
+    world.apply(
+        {
+            "apiVersion": LEASE.api_version,
+            "kind": LEASE.kind,
+            "metadata": {"name": lease.NAME},
+            "spec": {"holderIdentity": "lost", "leaseDurationSeconds": 3600},
+        }
+    )
+    async with world.operator(name="standby", leader_election=True, lease_namespace="default"):
+        before = world.require(BROKER_GROUP, "orders")["status"]
+        world.patch(BROKER_GROUP, "orders", {"spec": {"replicas": 5}})
+        world.quorum.lose("orders", "orders-broker-2")
+        await world.until(lambda: traffic("orders-broker-2") == names.TRAFFIC_OFF, "it is left out")
+        world.quorum.lose("orders")
+        await world.until(lambda: traffic("orders-broker-2") == names.TRAFFIC_ON, "it is back")
+        assert replicas(world) == 3
+        assert world.require(BROKER_GROUP, "orders")["status"] == before
 
 
 @pytest.mark.usefixtures("hasty")
