@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 DURATION_S = 15
 RENEW_DEADLINE_S = 10.0
 RETRY_S = 2.0
+LOOK_S = 1.0  # of those who wait: so much longer than the Lease's duration a take-over takes
 NAME = "gantry-operator"
 _log = log.get("lease")
 
@@ -70,7 +71,7 @@ class LeaderElection:
             if not waiting:
                 _log.info("waiting for the lease", namespace=self._namespace, lease=NAME)
                 waiting = True
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(LOOK_S)
         _log.info("lease acquired", namespace=self._namespace, lease=NAME, holder=self._identity)
 
     async def hold(self) -> None:

@@ -54,6 +54,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiting times that a test can afford."""
     monkeypatch.setattr(resync, "GRACE_S", 0.2)
     monkeypatch.setattr(lease, "RETRY_S", 0.1)
+    monkeypatch.setattr(lease, "LOOK_S", 0.1)
     monkeypatch.setattr(server, "START_RETRY_S", 0.1)
 
 
