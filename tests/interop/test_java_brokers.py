@@ -23,6 +23,7 @@ START_S = 120.0
 SETTLE_S = 60.0
 
 pytestmark = [
+    # Upstream's own programs, which are fetched and built with these.
     pytest.mark.skipif(bool(MISSING), reason=f"{' and '.join(MISSING)} not installed"),
     pytest.mark.timeout(900),
 ]

@@ -22,9 +22,8 @@ def main() -> None:
     except (CorruptionError, RecordError) as error:
         answer = Answer(refused=str(error))
     else:
-        rest = memoryview(pack.data)
-        while rest:
-            rest = rest[os.write(memory, rest) :]
+        with os.fdopen(memory, "wb") as file:
+            file.write(pack.data)
         answer = Answer(pack.key.hi, pack.entry, pack.tail)
     sys.stdout.buffer.write(msgspec.msgpack.encode(answer))
 

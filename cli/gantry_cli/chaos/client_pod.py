@@ -30,18 +30,7 @@ def client_pod(
     group: str,
     tier: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """A restricted pod that runs `gantry soak` on `topic` and keeps its history.
-
-    Args:
-        name: of the pod.
-        namespace: of the group; the pod lives there too, for the admin token's Secret.
-        topic: its own.
-        image: Gantry's.
-        controllers: name of the ControllerGroup.
-        members: how many it has.
-        group: the BrokerGroup that is watched.
-        tier: `spec.tier` of the group, whose keys the pod gets; None: it has no tier.
-    """
+    """A `soak_pod` that keeps its history, and has the keys of `tier`, the group's `spec.tier`."""
     return soak_pod(
         name,
         namespace=namespace,

@@ -64,6 +64,7 @@ def needed() -> str:
 
 
 REASON = needed()
+# Real network namespaces and a packet filter; `needed` says in words what is missing for them.
 pytestmark = pytest.mark.skipif(bool(REASON), reason=REASON)
 
 

@@ -157,6 +157,7 @@ def test_queue_minus_one_takes_the_queues_in_turn(client) -> None:
         pytest.param({"b": " "}, b"x", 29, "blank", id="blank topic"),
         pytest.param({"b": "a b"}, b"x", 29, "illegal characters", id="topic characters"),
         pytest.param({"b": "t" * 128}, b"x", 29, "max length 127", id="topic length"),
+        # Upstream's topic of delayed messages has this very name.
         pytest.param({"b": "SCHEDULE_TOPIC_XXXX"}, b"x", 16, "forbidden", id="system topic"),
         pytest.param({"b": "RMQ_SYS_TRANS_HALF_TOPIC"}, b"x", 16, "forbidden", id="half topic"),
         pytest.param({"b": "GANTRY_SYS_TOPICS"}, b"x", 16, "forbidden", id="our topic table"),

@@ -50,7 +50,7 @@ def test_an_administrator_changes_a_topic_that_exists(client, group) -> None:
     [
         {"topic": "a b"},
         {"topic": ""},
-        {"topic": "SCHEDULE_TOPIC_XXXX"},
+        {"topic": "SCHEDULE_TOPIC_XXXX"},  # upstream's very name
         {"topic": "GANTRY_SYS_OFFSETS"},
         {"readQueueNums": 0},
         {"writeQueueNums": 1025},
