@@ -6,8 +6,8 @@ import time
 
 import pytest
 from harness.kube import Kube
-from harness.node import process_of, signal, thaw
-from harness.shell import CommandError, run
+from harness.node import freeze, process_of, signal, thaw
+from harness.shell import CommandError
 from harness.trial import Figure, Trial
 from harness.waiting import wait_until
 
@@ -28,7 +28,7 @@ def test_master_killed_while_the_api_server_stands_still(
 ) -> None:
     def fault(trial: Trial) -> float:
         process = process_of(trial.master())
-        run("docker", "pause", control_plane)
+        freeze(control_plane)
         time.sleep(FROZEN_S)
         struck_s = time.monotonic()
         signal(process, "KILL")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from itertools import count
 
@@ -10,9 +9,8 @@ import pytest
 from gantry_operator import names
 from harness import operators, placement, soak
 from harness.kube import Kube
-from harness.node import thaw
+from harness.node import freeze, thaw
 from harness.report import Report
-from harness.shell import run
 from harness.trial import Figure, Trial
 from harness.waiting import wait_until
 
@@ -63,9 +61,7 @@ def freeze_master(workers: list[str]) -> Callable[[Trial], float]:
             )
             trial.settle()
         operators.lead_from(trial.kube, alone)
-        struck_s = time.monotonic()
-        run("docker", "pause", alone)
-        return struck_s
+        return freeze(alone)
 
     return fault
 

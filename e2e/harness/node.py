@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from harness.kube import Object
 
 CONTAINERD_SCHEME = "containerd://"
+UNABLE_TO_FREEZE = "unable to freeze"
+FREEZE_ATTEMPTS = 10
+FREEZE_PAUSE_S = 0.5
 
 
 class Process(NamedTuple):
@@ -68,11 +72,33 @@ def rss_bytes(process: Process) -> int:
 @contextmanager
 def paused(node: str) -> Iterator[None]:
     """Freeze a whole node; it goes on when the context is left, whatever happened."""
-    run("docker", "pause", node)
+    freeze(node)
     try:
         yield
     finally:
         thaw(node)
+
+
+def freeze(node: str) -> float:
+    """Freeze a node until `thaw`; when it stopped, in seconds of `time.monotonic`.
+
+    The version 1 freezer gives up, and lets all run again, when processes keep starting while it
+    works through them; that says nothing about what is tested, so it is asked again.
+
+    Raises:
+        CommandError: it was refused each time.
+    """
+    for left in reversed(range(FREEZE_ATTEMPTS)):
+        struck_s = time.monotonic()
+        try:
+            run("docker", "pause", node)
+        except CommandError as error:
+            if not left or UNABLE_TO_FREEZE not in str(error):
+                raise
+            time.sleep(FREEZE_PAUSE_S)
+        else:
+            break
+    return struck_s
 
 
 def thaw(node: str) -> None:
