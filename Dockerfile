@@ -30,7 +30,8 @@ RUN .ci/requirements controller broker operator > /tmp/requirements.txt \
 COPY . .
 RUN /opt/build/bin/python -m build --no-isolation --wheel --outdir /dist . \
     && /opt/build/bin/pip --python /opt/gantry/bin/python install --no-deps /dist/*.whl \
-    && find /opt/gantry -name tests -type d -path '*/site-packages/*' -prune -exec rm -rf {} +
+    && find /opt/gantry -name tests -type d -path '*/site-packages/*' -prune -exec rm -rf {} + \
+    && find /opt/gantry -path '*/kubernetes/*client/*' -path '*/__pycache__/*' \( -path '*/api/*' -o -path '*/models/*' \) ! -name '__init__.*' -delete
 
 FROM $BASE_IMAGE AS gantry
 RUN apt-get update -qq \
@@ -41,7 +42,8 @@ RUN apt-get update -qq \
     && install -d -o gantry -g gantry /var/lib/gantry
 COPY --from=build-gantry /opt/gantry /opt/gantry
 # PYTHONSAFEPATH: the working directory is never importable. Bytecode was written at install, for a start in half a
-# second; it is not written later: the root file system is read-only.
+# second, and removed where nobody imports it (a class for each kind and verb of Kubernetes); it is not written later:
+# the root file system is read-only.
 ENV PATH=/opt/gantry/bin:$PATH PYTHONSAFEPATH=1 PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 10001:10001
 WORKDIR /var/lib/gantry
