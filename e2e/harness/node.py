@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from harness.shell import CommandError, run
+from harness.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 CONTAINERD_SCHEME = "containerd://"
 UNABLE_TO_FREEZE = "unable to freeze"
-FREEZE_ATTEMPTS = 10
+FREEZE_PATIENCE_S = 8.0
 FREEZE_PAUSE_S = 0.5
 
 
@@ -82,22 +83,27 @@ def paused(node: str) -> Iterator[None]:
 def freeze(node: str) -> float:
     """Freeze a node until `thaw`; when it stopped, in seconds of `time.monotonic`.
 
-    The version 1 freezer gives up, and lets all run again, when processes keep starting while it
-    works through them; that says nothing about what is tested, so it is asked again.
-
     Raises:
-        CommandError: it was refused each time.
+        CommandError: it was refused.
+        TimeoutError: the freezer gave up each time.
     """
-    for left in reversed(range(FREEZE_ATTEMPTS)):
-        struck_s = time.monotonic()
-        try:
-            run("docker", "pause", node)
-        except CommandError as error:
-            if not left or UNABLE_TO_FREEZE not in str(error):
-                raise
-            time.sleep(FREEZE_PAUSE_S)
-        else:
-            break
+    frozen = f"{node} is frozen"
+    return wait_until(frozen, FREEZE_PATIENCE_S, lambda: _frozen_s(node), poll_s=FREEZE_PAUSE_S)
+
+
+def _frozen_s(node: str) -> float | None:
+    """When it stopped; None if it did not.
+
+    The version 1 freezer gives up, and lets all run again, when processes keep starting while it
+    works through them; that says nothing about what is tested, so it may be asked again.
+    """
+    struck_s = time.monotonic()
+    try:
+        run("docker", "pause", node)
+    except CommandError as error:
+        if UNABLE_TO_FREEZE not in str(error):
+            raise
+        return None
     return struck_s
 
 
