@@ -229,7 +229,7 @@ class RaftCore:
         if message.target != state.node_id or message.source not in state.others:
             raise MessageError(
                 f"a message from node {message.source} to node {message.target} reached node "
-                f"{state.node_id} of {list(state.config.voters)}"
+                f"{state.node_id} of {list(state.members.nodes)}"
             )
         match message:
             case Census():

@@ -43,11 +43,10 @@ def tick_leader(state: RaftState) -> None:
     if state.election_elapsed < state.config.election_ticks:
         return
     state.election_elapsed = 0
-    active = 1
+    active = [node for node, progress in state.counted.items() if progress.recently_active]
     for progress in state.peers.values():
-        active += progress.recently_active and progress.counts
         progress.recently_active = False
-    if active < state.quorum:
+    if not state.members.decides([state.node_id, *active]):
         state.trace("quorum-lost", term=state.term)
         state.become_follower(state.term, None)
 
@@ -81,14 +80,15 @@ def _request_votes(state: RaftState, term: Term, *, pre: bool) -> None:
 
 def count_votes(state: RaftState) -> None:
     """Act on the answers so far."""
-    granted = sum(state.votes.values())
-    if granted >= state.quorum:
+    granted = [node for node, vote in state.votes.items() if vote]
+    refused = [node for node, vote in state.votes.items() if not vote]
+    if state.members.decides(granted):
         if state.role is Role.PRE_CANDIDATE:
             state.become_candidate()
             _request_votes(state, state.term, pre=False)
         else:
             state.become_leader()
-    elif len(state.votes) - granted >= state.quorum:
+    elif state.members.decides(refused):
         state.become_follower(state.term, None)
 
 

@@ -18,7 +18,6 @@ from gantry_controller.raft import admission
 from gantry_controller.raft.errors import LogLostError
 from gantry_controller.raft.messages import Append, AppendReply, Heartbeat, HeartbeatReply
 from gantry_controller.raft.progress import Progress
-from gantry_controller.raft.quorum import reached_by_quorum
 from gantry_controller.raft.state import RaftState
 
 # ---- leader ------------------------------------------------------------------------------------
@@ -129,9 +128,7 @@ def _heard(state: RaftState, progress: Progress, blank: int, acked_round: int) -
 
 def update_commit(state: RaftState) -> None:
     """Commit what a quorum holds durably, if it is of this term."""
-    matches = [progress.match_index for progress in state.peers.values() if progress.counts]
-    matches.append(state.log.persisted_index)
-    index = Index(reached_by_quorum(matches, len(state.config.voters)))
+    index = Index(state.reached(state.log.persisted_index, lambda peer: peer.match_index))
     before = state.log.commit_index
     if index <= before or not may_commit_by_counting(state, index):
         return
@@ -148,9 +145,7 @@ def may_commit_by_counting(state: RaftState, index: Index) -> bool:
 
 def confirm_reads(state: RaftState) -> None:
     """Release the reads whose round a quorum has echoed; the leader's own word is the newest."""
-    rounds = [progress.round_acked for progress in state.peers.values() if progress.counts]
-    rounds.append(state.reads.round)
-    acked = reached_by_quorum(rounds, len(state.config.voters))
+    acked = state.reached(state.reads.round, lambda peer: peer.round_acked)
     state.reads_confirmed += state.reads.confirmed(acked)
 
 

@@ -19,9 +19,9 @@ from gantry_protocol.types import Index, NodeId, Term
 
 from gantry_controller.raft.config import RaftConfig
 from gantry_controller.raft.log import RaftLog
+from gantry_controller.raft.members import Membership
 from gantry_controller.raft.messages import Entry, EntryKind, HardState, Message, make_entry
 from gantry_controller.raft.progress import Progress
-from gantry_controller.raft.quorum import quorum_size
 from gantry_controller.raft.reads import ReadQueue, ReadState
 
 
@@ -52,6 +52,7 @@ class RaftState:
     """One node's state.
 
     Attributes:
+        members: who takes part now.
         term: the newest term seen; persisted before anything that depends on it is sent.
         vote: whom this node voted for in ``term``.
         leader: who leads ``term`` as far as is known.
@@ -78,7 +79,7 @@ class RaftState:
         self.config = config
         self.rng = rng
         self.tracer = tracer
-        self.others = sorted(node for node in config.voters if node != config.node_id)
+        self.members = Membership(tuple(sorted(config.voters)))
         self.log = RaftLog(entries, hard.commit)
         self.role = Role.FOLLOWER
         self.term = hard.term
@@ -106,9 +107,24 @@ class RaftState:
         return self.config.node_id
 
     @property
-    def quorum(self) -> int:
-        """Votes or acknowledgements that decide."""
-        return quorum_size(len(self.config.voters))
+    def others(self) -> list[NodeId]:
+        """The other members, ascending."""
+        return [node for node in self.members.nodes if node != self.node_id]
+
+    @property
+    def counted(self) -> dict[NodeId, Progress]:
+        """Of each peer whose word counts, what a leader knows."""
+        return {
+            node: progress
+            for node, progress in self.peers.items()
+            if progress.counts and node in self.members.voters
+        }
+
+    def reached(self, own: int, of_peer: Callable[[Progress], int]) -> int:
+        """What a majority of the voters has reached: this node ``own``, the others ``of_peer``."""
+        values = {node: of_peer(progress) for node, progress in self.counted.items()}
+        values[self.node_id] = own
+        return self.members.reached(values)
 
     @property
     def hard_state(self) -> HardState:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from gantry_controller.raft import admission, core, election, quorum, replication, state
+from gantry_controller.raft import admission, core, election, members, quorum, replication
 from gantry_controller.raft.log import RaftLog
 from gantry_controller.raft.messages import AppendReply
 from gantry_controller.raft.progress import Progress
@@ -147,7 +147,7 @@ def quorum_of_half(patch: pytest.MonkeyPatch) -> None:
         return max(members // 2, 1)
 
     patch.setattr(quorum, "quorum_size", half)
-    patch.setattr(state, "quorum_size", half)
+    patch.setattr(members, "quorum_size", half)
 
 
 def old_term_ack(patch: pytest.MonkeyPatch) -> None:
