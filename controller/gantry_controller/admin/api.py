@@ -1,7 +1,8 @@
 """The admin API's routes.
 
-Everything but /v1/quorum is answered by the leader, reads after a linearizable read; other nodes
-answer 421 with the leader's address, which nobody follows blindly. Bodies are bounded, unknown keys
+Each route has its row in ``gantry_controller.requests``. Everything but /v1/quorum is answered by
+the leader, after a linearizable read; other nodes answer 421 with its address, which nobody follows
+blindly. Bodies are bounded, unknown keys
 refused, every wait has an end. Errors are ``ErrorView``s with a stable code.
 """
 
@@ -41,6 +42,7 @@ from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import BrokerGroup
 from gantry_controller.raft.errors import NotLeader, Overloaded
+from gantry_controller.requests import ADMIN, Consistency, Row
 
 ANSWER_WITHIN_S = 2.5
 GROUPS_PER_TURN = 100  # shown before other work gets its turn: a few milliseconds
@@ -116,11 +118,18 @@ class AdminApi:
             ("GET", "/v1/watch", self._watch),
         ]
         for method, path, handler in routes:
-            server.add_route(method, path, self._guarded(handler))
+            server.add_route(method, path, self._guarded(handler, ADMIN[method, path]))
 
-    def _guarded(self, handler: Handler) -> Handler:
+    def _guarded(self, handler: Handler, row: Row) -> Handler:
+        """``handler``, once the state is as new as its row in the table demands.
+
+        A write waits as well: what it looks at decides whether and which event it makes.
+        """
+
         async def guarded(request: web.Request) -> web.StreamResponse:
             try:
+                if row.consistency is not Consistency.LOCAL:
+                    await self._catch_up()
                 return await handler(request)
             except Refusal as refusal:
                 return web.json_response(text=refusal.view.to_json(), status=refusal.status)
@@ -133,7 +142,6 @@ class AdminApi:
         return _json(self._describe())
 
     async def _get_groups(self, _: web.Request) -> web.Response:
-        await self._catch_up()
         state = self._machine.state
         index, groups = state.index, sorted(state.living(), key=lambda one: one.key)
         views: list[GroupView] = []
@@ -144,7 +152,6 @@ class AdminApi:
         return _json(GroupList(index=index, groups=views))
 
     async def _get_group(self, request: web.Request) -> web.Response:
-        await self._catch_up()
         return _json(self._view(self._group(request)))
 
     async def _put_group(self, request: web.Request) -> web.Response:
@@ -164,7 +171,6 @@ class AdminApi:
             min_in_sync_replicas=wish.min_in_sync_replicas,
             route_address=wish.route_address,
         )
-        await self._catch_up()
         group = self._machine.group(cluster, name)
         if group is None or not _is_declared(group, wish):
             group = (await self._write(event)).group
@@ -182,7 +188,6 @@ class AdminApi:
 
     async def _elect(self, request: web.Request) -> web.Response:
         wish = await _body(request, ElectRequest)
-        await self._catch_up()
         group = self._group(request)
         event = ElectMaster(
             cluster=group.cluster,
@@ -199,7 +204,6 @@ class AdminApi:
 
     async def _evidence(self, request: web.Request) -> web.Response:
         evidence = await _body(request, EvidenceRequest)
-        await self._catch_up()
         group = self._group(request)
         self._watchman.pod_is_gone(group, evidence.pod_uid)
         return _json(self._view(group))
@@ -208,7 +212,6 @@ class AdminApi:
         since = request.query.get("since", "0")
         if not (since.isascii() and since.isdigit() and len(since) <= 18):
             raise Refusal(400, "INVALID_REQUEST", f"since={since!r} is no index.")
-        await self._catch_up()
         if self._hub.full:
             raise Refusal(429, "TOO_MANY_WATCHERS", "There are as many watchers as there may be.")
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})

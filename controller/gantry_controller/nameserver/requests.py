@@ -34,7 +34,7 @@ from gantry_controller.metadata.state import GroupKey, Topic
 from gantry_controller.metadata.topics import is_news
 from gantry_controller.nameserver import routes
 from gantry_controller.nameserver.imports import Imports
-from gantry_controller.remoting.desk import Desk, Exchange, Route, Serve
+from gantry_controller.remoting.desk import Desk, Exchange
 
 NO_ROUTE = (
     "No topic route info in name server for the topic: {topic}\n"
@@ -53,16 +53,16 @@ class NameRequests:
         code = RequestCode
         desk.add(
             {
-                code.GET_KV_CONFIG: Route(self._no_kv, anywhere=True),
-                code.REGISTER_BROKER: _route(self._register),
-                code.UNREGISTER_BROKER: _route(self._unregister),
-                code.GET_ROUTEINFO_BY_TOPIC: _route(self._topic_route),
-                code.GET_BROKER_CLUSTER_INFO: _route(self._cluster_info),
-                code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _route(self._all_topics),
-                code.DELETE_TOPIC_IN_NAMESRV: _route(self._delete_topic),
-                code.GET_TOPICS_BY_CLUSTER: _route(self._topics_of_cluster),
-                code.GET_SYSTEM_TOPIC_LIST_FROM_NS: _route(self._system_topics),
-                code.GET_BROKER_MEMBER_GROUP: _route(self._member_group),
+                code.GET_KV_CONFIG: self._no_kv,
+                code.REGISTER_BROKER: self._register,
+                code.UNREGISTER_BROKER: self._unregister,
+                code.GET_ROUTEINFO_BY_TOPIC: self._topic_route,
+                code.GET_BROKER_CLUSTER_INFO: self._cluster_info,
+                code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._all_topics,
+                code.DELETE_TOPIC_IN_NAMESRV: self._delete_topic,
+                code.GET_TOPICS_BY_CLUSTER: self._topics_of_cluster,
+                code.GET_SYSTEM_TOPIC_LIST_FROM_NS: self._system_topics,
+                code.GET_BROKER_MEMBER_GROUP: self._member_group,
             }
         )
 
@@ -209,7 +209,3 @@ class NameRequests:
         self._desk.write(
             exchange, event, lambda result: reply(exchange.request, result.code, result.remark)
         )
-
-
-def _route(serve: Serve) -> Route:
-    return Route(serve, without_leader=ResponseCode.SYSTEM_ERROR)

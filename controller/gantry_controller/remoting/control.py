@@ -50,7 +50,7 @@ from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import FIRST_BROKER_ID, BrokerGroup, GroupKey
 from gantry_controller.remoting import replies
-from gantry_controller.remoting.desk import Desk, Exchange, Route
+from gantry_controller.remoting.desk import Desk, Exchange, Serve
 from gantry_controller.remoting.topics import TopicRequests
 
 TIMEOUT_MIN_S = 0.1
@@ -96,24 +96,24 @@ class ControllerRequests:
         self._listing = listing
         self._default_timeout_s = default_timeout_s
         self._refresh = refresh
-        desk.add(self._routes())
-        desk.add(TopicRequests(desk, machine).routes())
+        desk.add(self._handlers())
+        desk.add(TopicRequests(desk, machine).handlers())
 
-    def _routes(self) -> dict[int, Route]:
+    def _handlers(self) -> dict[RequestCode, Serve]:
         code = RequestCode
         return {
-            code.BROKER_HEARTBEAT: Route(self._heartbeat, anywhere=True),
-            code.CONTROLLER_GET_METADATA_INFO: Route(self._metadata, anywhere=True),
-            code.UPDATE_CONTROLLER_CONFIG: Route(self._update_config, anywhere=True),
-            code.GET_CONTROLLER_CONFIG: Route(self._get_config, anywhere=True),
-            code.CONTROLLER_ALTER_SYNC_STATE_SET: Route(self._alter),
-            code.CONTROLLER_ELECT_MASTER: Route(self._elect),
-            code.CONTROLLER_REGISTER_BROKER: Route(self._register),
-            code.CONTROLLER_GET_REPLICA_INFO: Route(self._replica_info),
-            code.CONTROLLER_GET_SYNC_STATE_DATA: Route(self._sync_state_data),
-            code.CLEAN_BROKER_DATA: Route(self._clean),
-            code.CONTROLLER_GET_NEXT_BROKER_ID: Route(self._next_id),
-            code.CONTROLLER_APPLY_BROKER_ID: Route(self._apply_id),
+            code.BROKER_HEARTBEAT: self._heartbeat,
+            code.CONTROLLER_GET_METADATA_INFO: self._metadata,
+            code.UPDATE_CONTROLLER_CONFIG: self._update_config,
+            code.GET_CONTROLLER_CONFIG: self._get_config,
+            code.CONTROLLER_ALTER_SYNC_STATE_SET: self._alter,
+            code.CONTROLLER_ELECT_MASTER: self._elect,
+            code.CONTROLLER_REGISTER_BROKER: self._register,
+            code.CONTROLLER_GET_REPLICA_INFO: self._replica_info,
+            code.CONTROLLER_GET_SYNC_STATE_DATA: self._sync_state_data,
+            code.CLEAN_BROKER_DATA: self._clean,
+            code.CONTROLLER_GET_NEXT_BROKER_ID: self._next_id,
+            code.CONTROLLER_APPLY_BROKER_ID: self._apply_id,
         }
 
     # Answered by any node.
@@ -314,25 +314,22 @@ class ControllerRequests:
 
         self._desk.read(exchange, answer)
 
-    def _sync_state_data(self, exchange: Exchange) -> RemotingCommand | None:
+    def _sync_state_data(self, exchange: Exchange) -> RemotingCommand:
+        """1006: the one unsafe read, for people; it shows the leader's memory."""
         names = decode_body(list[str], exchange.request.body) if exchange.request.body else []
         if not names or len(names) > NAMES_MAX:
             remark = "not set any response code"
             return reply(exchange.request, ResponseCode.SYSTEM_ERROR, remark)
 
-        def answer() -> RemotingCommand:
-            found = {name: self._group(None, name) for name in names}
-            table = {
-                name: replies.replicas_info(
-                    group, (one.broker_id for one in self._watchman.live_members(group))
-                )
-                for name, group in found.items()
-                if group is not None
-            }
-            return replies.sync_state_data_reply(exchange.request, table)
-
-        self._desk.read(exchange, answer)
-        return None
+        found = {name: self._group(None, name) for name in names}
+        table = {
+            name: replies.replicas_info(
+                group, (one.broker_id for one in self._watchman.live_members(group))
+            )
+            for name, group in found.items()
+            if group is not None
+        }
+        return replies.sync_state_data_reply(exchange.request, table)
 
     # What they share.
 

@@ -1,18 +1,18 @@
 """The desk: every request's way to whoever can answer it, and its answer's way back.
 
-A request is answered here at once (``anywhere``), or by the leader: by an event in the log, whose
-result is the answer, or by a linearizable read. A node that does not lead passes the request on to
-the leader, once: what another node has passed on is never passed on again. Java brokers look for a
-new leader only every ten seconds, so this is what hides a change of leader from them.
+The table (``gantry_controller.requests``) says of each request who answers it and how: here at
+once, by an event in the log, whose result is the answer, or by a read. A node that may not answer
+passes the request on to the leader, once: what another node has passed on is never passed on again.
+Java brokers look for a new leader every ten seconds only, so this is what hides a change of leader.
 
 Every request is answered within ``ANSWER_WITHIN_S``. A Java broker closes its connection after 3 s
 without an answer, and upstream takes a closed connection for a dead broker.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
-from gantry_protocol.codes import ResponseCode
+from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import GantryError, WireError
 from gantry_protocol.process import log
@@ -24,6 +24,7 @@ from gantry_controller.metadata.events import Event, encode_event
 from gantry_controller.metadata.results import Result
 from gantry_controller.raft.errors import NotLeader, Overloaded
 from gantry_controller.remoting.forwarder import FORWARDED, Forwarder
+from gantry_controller.requests import REMOTING, Answerer, Consistency, Row
 
 ANSWER_WITHIN_S = 2.5
 COMMAND_BYTES_MAX = 2 * 1024 * 1024  # a broker of the old kind with 50,000 topics
@@ -57,14 +58,20 @@ class Quorum(Protocol):
 class Exchange:
     """One request that waits for its answer."""
 
-    __slots__ = ("connection", "forwarded", "number", "request", "route")
+    __slots__ = ("connection", "forwarded", "number", "request", "row", "serve")
 
     def __init__(
-        self, connection: Connection, request: RemotingCommand, route: "Route", number: int
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        row: Row,
+        serve: "Serve",
+        number: int,
     ) -> None:
         self.connection = connection
         self.request = request
-        self.route = route
+        self.row = row
+        self.serve = serve
         self.number = number
         self.forwarded = request.ext is not None and FORWARDED in request.ext
 
@@ -76,20 +83,6 @@ class Exchange:
 
 Serve = Callable[[Exchange], RemotingCommand | None]
 """Answers now, or returns None and has called one of the desk's verbs."""
-
-
-class Route(NamedTuple):
-    """How one code is served.
-
-    Attributes:
-        serve: the handler.
-        anywhere: any node answers, from what it has.
-        without_leader: the code of the answer while no leader can be reached.
-    """
-
-    serve: Serve
-    anywhere: bool = False
-    without_leader: ResponseCode = ResponseCode.CONTROLLER_NOT_LEADER
 
 
 class Desk:
@@ -105,14 +98,19 @@ class Desk:
         self.expired = 0
         self._quorum = quorum
         self._forwarder = forwarder
-        self._routes: dict[int, Route] = {}
+        self._serves: dict[int, tuple[Row, Serve]] = {}
         self._open: dict[int, Exchange] = {}
         self._deadlines = Deadlines(self._expire)
         self._numbers = 0
 
-    def add(self, routes: dict[int, Route]) -> None:
-        """Serves more codes."""
-        self._routes.update(routes)
+    def add(self, handlers: Mapping[RequestCode, Serve]) -> None:
+        """Serves more codes, each as its row in the table says."""
+        self._serves.update({code: (REMOTING[code], serve) for code, serve in handlers.items()})
+
+    @property
+    def served(self) -> frozenset[int]:
+        """The codes that have a handler."""
+        return frozenset(self._serves)
 
     def close(self) -> None:
         """Answers nothing any more."""
@@ -121,14 +119,14 @@ class Desk:
 
     def handle(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """Serves one request (``gantry_protocol.remoting.server.Handler``)."""
-        route = self._routes.get(request.code)
-        if route is None:
+        found = self._serves.get(request.code)
+        if found is None:
             return not_supported(request)
         self.requests[request.code] = self.requests.get(request.code, 0) + 1
         self._numbers += 1
-        exchange = Exchange(connection, request, route, self._numbers)
-        if route.anywhere:
-            return route.serve(exchange)
+        exchange = Exchange(connection, request, *found, self._numbers)
+        if exchange.row.answerer is Answerer.ANY:
+            return _as_promised(exchange, exchange.serve(exchange))
         self._open[exchange.number] = exchange
         self._deadlines.add(exchange.number, ANSWER_WITHIN_S)
         try:
@@ -150,6 +148,7 @@ class Desk:
         Raises:
             WireError: the request carries more than any honest one does.
         """
+        assert type(event) is exchange.row.event, (exchange.row, event)
 
         def done(outcome: object) -> None:
             if isinstance(outcome, Result):
@@ -167,6 +166,7 @@ class Desk:
 
     def read(self, exchange: Exchange, answer: Callable[[], RemotingCommand]) -> None:
         """Makes the answer from the state once that is as new as this request."""
+        assert exchange.row.consistency is Consistency.CONSISTENT_READ, exchange.row
 
         def done(error: Exception | None) -> None:
             if error is None:
@@ -180,8 +180,8 @@ class Desk:
 
     def _serve_or_pass_on(self, exchange: Exchange) -> RemotingCommand | None:
         quorum = self._quorum
-        if quorum.is_serving_leader:
-            return exchange.route.serve(exchange)
+        if quorum.is_serving_leader or exchange.row.answerer is Answerer.ANY_AT_READ_INDEX:
+            return _as_promised(exchange, exchange.serve(exchange))
         if quorum.leader_id == quorum.node_id:
             # Just elected: what the handler looks at may be older than its predecessor's answers.
             self._when_serving(exchange)
@@ -191,7 +191,7 @@ class Desk:
     def _when_serving(self, exchange: Exchange) -> None:
         def done(error: Exception | None) -> None:
             if error is None:
-                self._answer(exchange, lambda: exchange.route.serve(exchange))
+                self._answer(exchange, lambda: exchange.serve(exchange))
             else:
                 self._failed(exchange, error)
 
@@ -217,18 +217,18 @@ class Desk:
         elif isinstance(error, Overloaded):
             answer = reply(exchange.request, ResponseCode.SYSTEM_BUSY, str(error))
         else:  # lost on its way into the log; whether it took effect is unknown
-            answer = reply(exchange.request, exchange.route.without_leader, str(error))
+            answer = reply(exchange.request, exchange.row.without_leader, str(error))
         if answer is not None:
             self._send(exchange, answer)
 
     @staticmethod
     def _no_leader(exchange: Exchange) -> RemotingCommand:
-        return reply(exchange.request, exchange.route.without_leader, NOT_LEADER_REMARK)
+        return reply(exchange.request, exchange.row.without_leader, NOT_LEADER_REMARK)
 
     def _answer(self, exchange: Exchange, make: Callable[[], RemotingCommand | None]) -> None:
         """Inside the node's pass, which has to go on whatever a handler raises."""
         try:
-            answer = make()
+            answer = _as_promised(exchange, make())
         except GantryError as error:  # what the request says cannot be read
             answer = reply(exchange.request, ResponseCode.SYSTEM_ERROR, str(error))
         except Exception as error:  # noqa: BLE001 - upstream answers code 1 whatever a processor raises
@@ -253,3 +253,9 @@ class Desk:
         busy = "The quorum did not answer in time; whether the request took effect is unknown"
         answer = reply(exchange.request, ResponseCode.SYSTEM_BUSY, busy)
         exchange.connection.reply(exchange.request, answer)
+
+
+def _as_promised(exchange: Exchange, answer: RemotingCommand | None) -> RemotingCommand | None:
+    """The answer, which has one of the codes that its row names."""
+    assert answer is None or exchange.row.allows(answer.code), (exchange.row.name, answer)
+    return answer

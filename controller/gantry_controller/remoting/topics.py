@@ -21,7 +21,7 @@ from gantry_controller.metadata.events import CreateTopic, DeleteTopic
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import Topic
-from gantry_controller.remoting.desk import Desk, Exchange, Route
+from gantry_controller.remoting.desk import Desk, Exchange, Serve
 
 
 class TopicRequests:
@@ -31,12 +31,12 @@ class TopicRequests:
         self._desk = desk
         self._machine = machine
 
-    def routes(self) -> dict[int, Route]:
+    def handlers(self) -> dict[RequestCode, Serve]:
         """What is served here."""
         return {
-            RequestCode.UPDATE_AND_CREATE_TOPIC: Route(self._create_topic),
-            RequestCode.GET_ALL_TOPIC_CONFIG: Route(self._topics),
-            RequestCode.DELETE_TOPIC_IN_BROKER: Route(self._delete_topic),
+            RequestCode.UPDATE_AND_CREATE_TOPIC: self._create_topic,
+            RequestCode.GET_ALL_TOPIC_CONFIG: self._topics,
+            RequestCode.DELETE_TOPIC_IN_BROKER: self._delete_topic,
         }
 
     def _create_topic(self, exchange: Exchange) -> None:

@@ -6,7 +6,7 @@ import pytest
 from gantry_controller.raft.errors import NotLeader, Overloaded
 from gantry_controller.remoting import desk as module
 from gantry_controller.remoting.desk import ANSWER_WITHIN_S, NOT_LEADER_REMARK
-from gantry_protocol.codes import ResponseCode
+from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply, request
 from gantry_protocol.errors import ConnectError, WireError
 from gantry_protocol.types import NodeId
@@ -91,7 +91,7 @@ async def test_new_leader_answers_what_it_cannot_read(office: Office) -> None:
     """In the node's own pass: an exception there would end the process."""
     office.quorum.is_serving_leader = False
     office.quorum.holding = True
-    malformed = office.ask(1004, {})
+    malformed = office.ask(1002, {})
     monstrous = office.ask(
         1013, {**APPLY, "appliedBrokerId": "1", "registerCheckCode": "x" * 3**14}
     )
@@ -122,9 +122,9 @@ async def test_answer_that_cannot_be_made_does_not_harm_the_log(office: Office) 
     def broken() -> RemotingCommand:
         raise ZeroDivisionError("a bug")
 
-    route = module.Route(lambda exchange: office.desk.read(exchange, broken))
-    office.desk.add({4711: route})
-    answer = office.call(4711)
+    code = RequestCode.CONTROLLER_GET_NEXT_BROKER_ID
+    office.desk.add({code: lambda exchange: office.desk.read(exchange, broken)})
+    answer = office.call(code)
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "a bug")
 
 

@@ -1,0 +1,212 @@
+"""The table of requests: what each one is, who answers it, with which codes.
+
+Upstream sorts requests into three classes (rocketmq #7163): *writes* go through the log and carry
+their evidence in the event; *consistent reads* are answered from a state that is as new as the
+request, by any controller that has asked the leader how new that is; *unsafe reads* show the
+leader's memory to people and decide nothing. A fourth class here touches no replicated state.
+(Upstream's other unsafe read, ScanNeedReelect, is no request: the liveness package looks at the
+leader's memory, and what it finds becomes an ElectMaster event, which is judged when applied.)
+
+The dispatchers (``remoting.desk``, ``admin.api``) look each request up here and keep to its row: a
+request without a row is not supported, and a handler that writes another event, reads in another
+way or answers another code than its row says is a bug that an assertion names.
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+from gantry_protocol.codes import RequestCode, ResponseCode
+
+from gantry_controller.metadata.events import (
+    AlterSyncStateSet,
+    ApplyBrokerId,
+    CleanBrokerData,
+    CreateTopic,
+    DeclareGroup,
+    DeleteTopic,
+    ElectMaster,
+    ForgetImport,
+    ImportBroker,
+    RegisterBroker,
+    RemoveGroup,
+)
+
+
+class Consistency(Enum):
+    """How a request relates to the replicated state."""
+
+    WRITE = "write"  # an event in the log; its result is the answer
+    CONSISTENT_READ = "consistent read"  # linearizable
+    UNSAFE_READ = "unsafe read"  # whatever the answering node has applied
+    LOCAL = "local"  # nothing replicated is involved
+
+
+class Answerer(Enum):
+    """Which controller answers; every other one passes the request on, once."""
+
+    LEADER = "leader"
+    ANY_AT_READ_INDEX = "any, once it has applied what the leader had committed"
+    ANY = "any"
+
+
+class Row(NamedTuple):
+    """One class of requests.
+
+    Attributes:
+        name: upstream's name of the request, or what an admin route does.
+        consistency: see there.
+        answerer: see there.
+        event: what a write puts into the log; None for all else.
+        codes: what it may answer besides ``COMMON_CODES``.
+        without_leader: the answer while no leader can be reached.
+    """
+
+    name: str
+    consistency: Consistency
+    answerer: Answerer
+    codes: frozenset[ResponseCode]
+    event: type | None = None
+    without_leader: ResponseCode = ResponseCode.CONTROLLER_NOT_LEADER
+
+    def allows(self, code: int) -> bool:
+        """Whether ``code`` may be an answer to this request."""
+        return code in self.codes or code in COMMON_CODES or code == self.without_leader
+
+
+COMMON_CODES = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY})
+"""Any request may be unreadable (1), or meet a node that is overloaded or has no quorum (2)."""
+
+_C = ResponseCode
+_NONE = frozenset({_C.SUCCESS})
+
+
+def _write(name: str, event: type, *refusals: ResponseCode) -> Row:
+    codes = _NONE | frozenset(refusals)
+    return Row(name, Consistency.WRITE, Answerer.LEADER, codes, event)
+
+
+def _read(name: str, *refusals: ResponseCode) -> Row:
+    codes = _NONE | frozenset(refusals)
+    return Row(name, Consistency.CONSISTENT_READ, Answerer.ANY_AT_READ_INDEX, codes)
+
+
+def _local(name: str, *refusals: ResponseCode) -> Row:
+    return Row(name, Consistency.LOCAL, Answerer.ANY, _NONE | frozenset(refusals))
+
+
+def _named(row: Row) -> Row:
+    """Of the name service, whose clients take 1 as a reason to keep the route they have."""
+    return row._replace(without_leader=_C.SYSTEM_ERROR)
+
+
+_AMBIGUOUS = _C.CONTROLLER_INVALID_REQUEST
+"""The request names no cluster, and groups of that name are in several."""
+
+REMOTING: dict[RequestCode, Row] = {
+    # The controller.
+    RequestCode.BROKER_HEARTBEAT: _local("BrokerHeartbeat", _C.CONTROLLER_INVALID_REQUEST),
+    RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: _write(
+        "AlterSyncStateSet",
+        AlterSyncStateSet,
+        _C.CONTROLLER_FENCED_MASTER_EPOCH,
+        _C.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH,
+        _C.CONTROLLER_INVALID_MASTER,
+        _C.CONTROLLER_INVALID_REPLICAS,
+        _C.CONTROLLER_BROKER_NOT_ALIVE,
+        _C.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED,
+        _AMBIGUOUS,
+    ),
+    RequestCode.CONTROLLER_ELECT_MASTER: _write(
+        "ElectMaster",
+        ElectMaster,
+        _C.CONTROLLER_FENCED_MASTER_EPOCH,
+        _C.CONTROLLER_MASTER_NOT_AVAILABLE,
+        _C.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
+        _C.CONTROLLER_MASTER_STILL_EXIST,
+        _C.CONTROLLER_ELECT_MASTER_FAILED,
+        _AMBIGUOUS,
+    ),
+    RequestCode.CONTROLLER_REGISTER_BROKER: _write(
+        "RegisterBroker",
+        RegisterBroker,
+        _C.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
+        _C.CONTROLLER_INVALID_REQUEST,
+    ),
+    RequestCode.CONTROLLER_GET_REPLICA_INFO: _read(
+        "GetReplicaInfo",
+        _C.CONTROLLER_BROKER_METADATA_NOT_EXIST,
+        _C.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
+        _AMBIGUOUS,
+    ),
+    RequestCode.CONTROLLER_GET_METADATA_INFO: _local("GetMetadataInfo"),
+    RequestCode.CONTROLLER_GET_SYNC_STATE_DATA: Row(
+        "GetSyncStateSet",
+        Consistency.UNSAFE_READ,
+        Answerer.LEADER,
+        _NONE | {_AMBIGUOUS},
+    ),
+    RequestCode.UPDATE_CONTROLLER_CONFIG: _local("UpdateControllerConfig", _C.NO_PERMISSION),
+    RequestCode.GET_CONTROLLER_CONFIG: _local("GetControllerConfig"),
+    RequestCode.CLEAN_BROKER_DATA: _write(
+        "CleanBrokerData",
+        CleanBrokerData,
+        _C.CONTROLLER_INVALID_CLEAN_BROKER_METADATA,
+        _AMBIGUOUS,
+    ),
+    RequestCode.CONTROLLER_GET_NEXT_BROKER_ID: _read("GetNextBrokerId"),
+    RequestCode.CONTROLLER_APPLY_BROKER_ID: _write(
+        "ApplyBrokerId", ApplyBrokerId, _C.CONTROLLER_BROKER_ID_INVALID
+    ),
+    # Topics, as brokers and mqadmin ask for them.
+    RequestCode.UPDATE_AND_CREATE_TOPIC: _write("CreateTopic", CreateTopic, _C.INVALID_PARAMETER),
+    RequestCode.GET_ALL_TOPIC_CONFIG: _read("GetAllTopicConfig"),
+    RequestCode.DELETE_TOPIC_IN_BROKER: _write("DeleteTopic", DeleteTopic),
+    # The name service.
+    RequestCode.GET_KV_CONFIG: _local("GetKvConfig", _C.QUERY_NOT_FOUND),
+    RequestCode.REGISTER_BROKER: _named(_write("RegisterOldBroker", ImportBroker)),
+    RequestCode.UNREGISTER_BROKER: _named(_write("UnregisterOldBroker", ForgetImport)),
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: _named(_read("GetRouteInfo", _C.TOPIC_NOT_EXIST)),
+    RequestCode.GET_BROKER_CLUSTER_INFO: _named(_read("GetClusterInfo")),
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _named(_read("GetAllTopics")),
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: _named(_write("DeleteTopicEverywhere", DeleteTopic)),
+    RequestCode.GET_TOPICS_BY_CLUSTER: _named(_read("GetTopicsByCluster")),
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: _named(_read("GetSystemTopics")),
+    RequestCode.GET_BROKER_MEMBER_GROUP: _named(_read("GetBrokerMemberGroup")),
+}
+"""Every remoting request that a controller answers."""
+
+# Liveness, which is half of each view, is judged by the leader alone.
+_ADMIN_READ = Row("", Consistency.CONSISTENT_READ, Answerer.LEADER, _NONE)
+# What concerns the quorum itself goes through Raft's own entries, not through the state machine.
+_QUORUM = Row("", Consistency.LOCAL, Answerer.LEADER, _NONE)
+
+ADMIN: dict[tuple[str, str], Row] = {
+    ("GET", "/v1/quorum"): _local("describe the quorum"),
+    ("POST", "/v1/quorum/transfer"): _QUORUM._replace(name="hand the leadership over"),
+    ("POST", "/v1/quorum/members"): _QUORUM._replace(name="take a learner in"),
+    ("POST", "/v1/quorum/members/{id}/promote"): _QUORUM._replace(name="make a learner a voter"),
+    ("DELETE", "/v1/quorum/members/{id}"): _QUORUM._replace(name="strike a member"),
+    ("PUT", "/v1/quorum/lease"): _QUORUM._replace(name="turn lease reads on or off"),
+    ("POST", "/v1/quorum/snapshot"): _local("make a snapshot now"),
+    ("GET", "/v1/groups"): _ADMIN_READ._replace(name="list the groups"),
+    ("GET", "/v1/groups/{cluster}/{name}"): _ADMIN_READ._replace(name="show a group"),
+    ("PUT", "/v1/groups/{cluster}/{name}"): _write(
+        "declare a group", DeclareGroup, _C.CONTROLLER_INVALID_REQUEST
+    ),
+    ("DELETE", "/v1/groups/{cluster}/{name}"): _write(
+        "remove a group", RemoveGroup, _C.CONTROLLER_INVALID_REQUEST
+    ),
+    ("POST", "/v1/groups/{cluster}/{name}/elect"): _write(
+        "elect a named member",
+        ElectMaster,
+        _C.CONTROLLER_FENCED_MASTER_EPOCH,
+        _C.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
+        _C.CONTROLLER_MASTER_STILL_EXIST,
+        _C.CONTROLLER_ELECT_MASTER_FAILED,
+    ),
+    ("POST", "/v1/groups/{cluster}/{name}/evidence"): _ADMIN_READ._replace(
+        name="say that a pod is gone"
+    ),
+    ("GET", "/v1/watch"): _ADMIN_READ._replace(name="watch the groups"),
+}
+"""Every admin route."""

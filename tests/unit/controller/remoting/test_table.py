@@ -1,0 +1,81 @@
+"""The table of requests: complete, as upstream sorts them, and kept to by the dispatcher.
+
+``SPEC`` is written down from ``rocketmq-controller-protocol.md`` §2.1 (codes, and that 904, 1005,
+1009 and 1010 are for any node) and rocketmq #7163 (classes); the table must say the same.
+"""
+
+import pytest
+from gantry_controller.metadata.events import Event, RegisterBroker
+from gantry_controller.remoting.desk import Exchange
+from gantry_controller.requests import ADMIN, REMOTING, Answerer, Consistency
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.command import RemotingCommand, reply
+from support.controller_desk import CLUSTER, NAME, Office
+
+SPEC = {
+    904: ("BrokerHeartbeat", "local"),
+    1001: ("AlterSyncStateSet", "write"),
+    1002: ("ElectMaster", "write"),
+    1003: ("RegisterBroker", "write"),
+    1004: ("GetReplicaInfo", "consistent read"),
+    1005: ("GetMetadataInfo", "local"),
+    1006: ("GetSyncStateSet", "unsafe read"),
+    1009: ("UpdateControllerConfig", "local"),
+    1010: ("GetControllerConfig", "local"),
+    1011: ("CleanBrokerData", "write"),
+    1012: ("GetNextBrokerId", "consistent read"),
+    1013: ("ApplyBrokerId", "write"),
+}
+ONLY_IN_UPSTREAMS_LOG = (1014, 1015, 1016, 1017, 1018)
+BROKERS_ANSWER = (1007, 1008)
+
+
+def test_controller_codes_are_the_specs() -> None:
+    ours = {code: row for code, row in REMOTING.items() if code == 904 or 1000 <= code < 2000}
+    assert {int(code): (row.name, row.consistency.value) for code, row in ours.items()} == SPEC
+
+
+@pytest.mark.parametrize("code", [*ONLY_IN_UPSTREAMS_LOG, *BROKERS_ANSWER])
+async def test_others_are_not_supported(office: Office, code: int) -> None:
+    answer = office.call(code)
+    assert (answer.code, answer.remark) == (3, f" request type {code} not supported")
+
+
+async def test_every_row_has_a_handler(office: Office) -> None:
+    assert office.desk.served == frozenset(REMOTING)
+
+
+@pytest.mark.parametrize("key", [*REMOTING, *ADMIN], ids=str)
+def test_a_class_says_who_answers(key: RequestCode | tuple[str, str]) -> None:
+    row = REMOTING[key] if isinstance(key, RequestCode) else ADMIN[key]
+    assert (row.event is not None) == (row.consistency is Consistency.WRITE)
+    if row.consistency in (Consistency.WRITE, Consistency.UNSAFE_READ):
+        assert row.answerer is Answerer.LEADER
+    if row.answerer is Answerer.ANY_AT_READ_INDEX:
+        assert row.consistency is Consistency.CONSISTENT_READ
+
+
+def test_every_event_comes_from_some_request() -> None:
+    written = {row.event for row in [*REMOTING.values(), *ADMIN.values()]} - {None}
+    assert written == set(Event.__args__)
+
+
+async def test_another_event_than_the_rows_is_a_bug(office: Office) -> None:
+    event = RegisterBroker(cluster=CLUSTER, name=NAME, broker_id=1, address="h:1")  # type: ignore[arg-type]
+
+    def wrong(exchange: Exchange) -> None:
+        office.desk.write(exchange, event, lambda result: reply(exchange.request, result.code))
+
+    office.desk.add({RequestCode.CONTROLLER_APPLY_BROKER_ID: wrong})
+    with pytest.raises(AssertionError, match="ApplyBrokerId"):
+        office.call(1013)
+    assert office.quorum.index == 0
+
+
+async def test_an_undeclared_code_is_a_bug(office: Office) -> None:
+    def wrong(exchange: Exchange) -> RemotingCommand:
+        return reply(exchange.request, ResponseCode.TOPIC_NOT_EXIST)
+
+    office.desk.add({RequestCode.CONTROLLER_GET_METADATA_INFO: wrong})
+    with pytest.raises(AssertionError, match="GetMetadataInfo"):
+        office.call(1005)
