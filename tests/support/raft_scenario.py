@@ -6,6 +6,7 @@ trace they produce, up to a blank line. Lines that begin with ``#`` are the stor
     nodes 3 [key=value …]      real cores, all of them voters with empty logs (see ``_config``)
     disk N terms=1,1,2 [term= vote= commit=]   what node N finds when it starts (before use)
     blank N                    node N starts with an empty disk (before use, or after ``crash N``)
+    join N                     a further node with an empty disk, which waits to be taken in
     campaign N                 N's election time-out has passed
     elect N M …                N becomes leader by the votes of M …, who have lost their leader;
                                only votes are exchanged, and only the result is shown
@@ -14,6 +15,8 @@ trace they produce, up to a blank line. Lines that begin with ``#`` are the stor
     lost N leader              N learns that the leader's process is gone
     propose N word …           one command per word
     read N word …              linearizable reads
+    learner N M                leader N is asked to take node M in
+    promote N M, remove N M    leader N is asked to let learner M vote, to take M out
     ready N                    one pass: messages go out, a batch goes to the disk
     persist N                  the oldest batch of N is durable: what waited for it goes out
     deliver N [from=M] [count=1] [last]   hand messages on their way to N over; all by default
@@ -36,7 +39,8 @@ import msgspec
 from gantry_controller.raft import election
 from gantry_controller.raft.config import RaftConfig
 from gantry_controller.raft.core import RaftCore, Ready
-from gantry_controller.raft.errors import NotLeader, Overloaded
+from gantry_controller.raft.errors import ChangeRefused, NotLeader, Overloaded
+from gantry_controller.raft.members import decode_members
 from gantry_controller.raft.messages import (
     Append,
     AppendReply,
@@ -162,6 +166,11 @@ class Scenario:
         self.nodes[int(number)].hard = None
         self.nodes[int(number)].entries = []
 
+    def do_join(self, number: str) -> None:
+        config = RaftConfig(node_id=NodeId(int(number)), voters=())
+        self.nodes[int(number)] = Node(config, self)
+        self.do_blank(number)
+
     # ---- inputs ----------------------------------------------------------------------------------
 
     def do_campaign(self, number: str) -> None:
@@ -219,6 +228,15 @@ class Scenario:
             self._core(number).read_index(list(words))
         except NotLeader as error:
             self.say(f"{number}: {type(error).__name__}: {error}")
+
+    def do_learner(self, number: str, node: str) -> None:
+        self._change(number, self._core(number).add_learner, NodeId(int(node)), f"host-{node}:9879")
+
+    def do_promote(self, number: str, node: str) -> None:
+        self._change(number, self._core(number).promote, NodeId(int(node)))
+
+    def do_remove(self, number: str, node: str) -> None:
+        self._change(number, self._core(number).remove, NodeId(int(node)))
 
     def do_crash(self, number: str) -> None:
         self.nodes[int(number)].crash()
@@ -299,6 +317,12 @@ class Scenario:
 
     # ---- details ---------------------------------------------------------------------------------
 
+    def _change(self, number: str, method: Callable[..., object], *arguments: object) -> None:
+        try:
+            method(*arguments)
+        except (NotLeader, ChangeRefused) as error:
+            self.say(f"{number}: {type(error).__name__}: {error}")
+
     def _pass_silently(self, number: int) -> None:
         self.do_ready(str(number))
         while self.nodes[number].under_way:
@@ -326,11 +350,19 @@ class Scenario:
 
 
 def _entries(entries: list[Entry] | tuple[Entry, ...]) -> str:
-    return " ".join(
-        f"{entry.index}/t{entry.term}"
-        + (f":{entry.command.decode()}" if entry.kind is EntryKind.COMMAND else ":-")
-        for entry in entries
-    )
+    return " ".join(f"{entry.index}/t{entry.term}:{_content(entry)}" for entry in entries)
+
+
+def _content(entry: Entry) -> str:
+    match entry.kind:
+        case EntryKind.COMMAND:
+            return entry.command.decode()
+        case EntryKind.NOOP:
+            return "-"
+        case EntryKind.MEMBERS:
+            members = decode_members(entry.command)
+            learners = "".join(f"+{node}" for node in members.learners)
+            return "{" + ",".join(map(str, members.voters)) + learners + "}"
 
 
 def _stored(ready: Ready) -> str:

@@ -60,7 +60,8 @@ def on_census_reply(state: RaftState, reply: CensusReply) -> None:
     """Note a founder; with all of them this node may vote."""
     if state.blank == 0 or reply.nonce != state.blank or not state.is_pristine:
         return
-    if reply.pristine and reply.source not in state.founders:
+    founder = reply.pristine and reply.source in state.others
+    if founder and reply.source not in state.founders:
         state.founders.append(reply.source)
         if len(state.founders) == len(state.others):
             state.trace("founder")

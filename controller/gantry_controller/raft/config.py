@@ -10,7 +10,8 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         node_id: this node.
-        voters: all initial members, this node included.
+        voters: all founding members, this node included; empty on a node that waits to be taken in.
+        addresses: where the founding members are reached, for those who join later.
         election_ticks: a follower that hears no leader campaigns after 1x to 2x this; a leader
             that hears no quorum for this long steps down.
         heartbeat_ticks: pause between heartbeats.
@@ -20,10 +21,12 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
         uncommitted_bytes_max: proposals are refused beyond this, so memory is bounded while no
             quorum answers.
         apply_entries_max: entries handed out and not yet reported as applied.
+        promote_lag_max: a learner that lacks more entries than this may not vote yet.
     """
 
     node_id: NodeId
     voters: tuple[NodeId, ...]
+    addresses: tuple[tuple[NodeId, str], ...] = ()
     election_ticks: int = 20
     heartbeat_ticks: int = 3
     hurry_ticks: int = 6
@@ -31,6 +34,7 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     inflight_max: int = 64
     uncommitted_bytes_max: int = 16 * 1024 * 1024
     apply_entries_max: int = 1024
+    promote_lag_max: int = 1000
 
     def __post_init__(self) -> None:
         """Refuse what cannot work.
@@ -38,11 +42,11 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             ConfigError: names the setting.
         """
-        if self.node_id not in self.voters:
+        if self.voters and self.node_id not in self.voters:
             raise ConfigError(f"Node {self.node_id} is not among the peers {list(self.voters)}.")
         if len(set(self.voters)) != len(self.voters):
             raise ConfigError(f"The peers {list(self.voters)} name a node twice.")
-        if any(node < 1 for node in self.voters):
+        if any(node < 1 for node in (self.node_id, *self.voters)):
             raise ConfigError(f"The peers {list(self.voters)} must be numbered from 1.")
         if not 0 < self.heartbeat_ticks < self.election_ticks:
             raise ConfigError(

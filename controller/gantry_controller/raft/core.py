@@ -20,9 +20,10 @@ from collections import deque
 import msgspec
 from gantry_protocol.types import Index, NodeId, Term
 
-from gantry_controller.raft import admission, election, replication
+from gantry_controller.raft import admission, changes, election, replication
 from gantry_controller.raft.config import RaftConfig
 from gantry_controller.raft.errors import MessageError, NotLeader, Overloaded
+from gantry_controller.raft.members import Membership
 from gantry_controller.raft.messages import (
     Append,
     AppendReply,
@@ -138,6 +139,11 @@ class RaftCore:
         return self._state.blank == 0
 
     @property
+    def members(self) -> Membership:
+        """Who takes part now, committed or not."""
+        return self._state.members
+
+    @property
     def commit_index(self) -> Index:
         """Entries up to here will never change."""
         return self._state.log.commit_index
@@ -218,15 +224,27 @@ class RaftCore:
         state.reads.add(contexts, state.log.commit_index if state.term_is_committed else None)
         replication.confirm_reads(state)
 
+    def add_learner(self, node: NodeId, address: str) -> Index:
+        """See ``changes``; the change is complete when the entry is committed."""
+        return changes.add_learner(self._state, node, address)
+
+    def promote(self, node: NodeId) -> Index:
+        """See ``changes``; the change is complete when the entry is committed."""
+        return changes.promote(self._state, node)
+
+    def remove(self, node: NodeId) -> Index:
+        """See ``changes``; the change is complete when the entry is committed."""
+        return changes.remove(self._state, node)
+
     def step(self, message: Message) -> None:
-        """Take a peer's message.
+        """Take a peer's message; a leader or candidate this node does not know yet may be one.
 
         Raises:
             MessageError: no honest peer of this quorum sends that; nothing was changed.
             LogLostError: the own disk has lost what this node acknowledged.
         """
         state = self._state
-        if message.target != state.node_id or message.source not in state.others:
+        if message.target != state.node_id or message.source == state.node_id:
             raise MessageError(
                 f"a message from node {message.source} to node {message.target} reached node "
                 f"{state.node_id} of {list(state.members.nodes)}"
@@ -357,7 +375,7 @@ class RaftCore:
 
     def _step_reply(self, message: AppendReply | HeartbeatReply) -> None:
         state = self._state
-        if state.role is not Role.LEADER:
+        if state.role is not Role.LEADER or message.source not in state.peers:
             return
         if isinstance(message, HeartbeatReply):
             replication.on_heartbeat_reply(state, message)

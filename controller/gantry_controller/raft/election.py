@@ -23,7 +23,7 @@ COURTESY_TICKS = 5  # after granting a pre-vote: leave the other this long to fi
 def tick(state: RaftState) -> None:
     """One tick of a node that does not lead."""
     state.election_elapsed += 1
-    if state.election_elapsed >= state.election_timeout and state.blank == 0:
+    if state.election_elapsed >= state.election_timeout and state.may_campaign:
         campaign(state)
     elif _asks_again(state):
         _request_votes(state, Term(state.term + 1), pre=True)
@@ -73,8 +73,8 @@ def _request_votes(state: RaftState, term: Term, *, pre: bool) -> None:
     outbox = state.now if pre else state.after_persist
     outbox.extend(
         VoteRequest(state.node_id, node, term, log.last_index, log.last_term, pre)
-        for node in state.others
-        if node not in state.votes
+        for node in state.members.voters
+        if node != state.node_id and node not in state.votes
     )
 
 
@@ -147,6 +147,6 @@ def on_vote_request(state: RaftState, request: VoteRequest) -> None:
 def on_vote_reply(state: RaftState, reply: VoteReply) -> None:
     """Count an answer, if it is one to the present campaign."""
     expected = Role.PRE_CANDIDATE if reply.pre else Role.CANDIDATE
-    if state.role is expected:
+    if state.role is expected and reply.source in state.members.voters:
         state.votes.setdefault(reply.source, reply.granted)
         count_votes(state)

@@ -21,6 +21,10 @@ class Overloaded(GantryError):  # noqa: N818 - a plain word reads better where i
     """A bound is full. The command was not taken; trying again later is safe."""
 
 
+class ChangeRefused(GantryError):  # noqa: N818 - a plain word reads better where it is caught
+    """A change of the members, or a transfer, that would not be safe or not be wise now."""
+
+
 class LogLostError(GantryError):
     """The disk no longer holds what this node had acknowledged (thesis §3.8 forbids that).
 

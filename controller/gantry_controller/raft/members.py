@@ -1,16 +1,23 @@
 """Who takes part: the voters, who decide, and the learners, who only receive (thesis §4.2.1).
 
-Values only; how a membership is changed is in ``changes``. The rule protected here: every count of
-votes, acknowledgements and echoes goes through a ``Membership``, so that nobody who is not a voter
-is ever part of a majority.
+Values and their history; the rules for changing them are in ``changes``. What is protected here:
+
+- Every count of votes, acknowledgements and echoes goes through a ``Membership``, so that nobody
+  who is not a voter is ever part of a majority.
+- A membership is in effect from the moment its entry is in the log, committed or not (§4.1), and
+  out of effect when that entry is cut; so a node always uses the newest one it holds.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
-from gantry_protocol.types import NodeId
+from gantry_protocol.types import Index, NodeId
 
+from gantry_controller.raft.errors import MessageError
 from gantry_controller.raft.quorum import quorum_size, reached_by_quorum
+
+MEMBERS_MAX = 32  # bounds an entry, the peers' connections and every count
+ADDRESS_LENGTH_MAX = 300  # a DNS name, three ports and their colons
 
 
 class Membership(msgspec.Struct, frozen=True):
@@ -55,3 +62,106 @@ class Membership(msgspec.Struct, frozen=True):
     def address_of(self, node: NodeId) -> str | None:
         """Where ``node`` is reached; None if that was never stated."""
         return dict(self.addresses).get(node)
+
+    def with_learner(self, node: NodeId, address: str) -> "Membership":
+        """The same with one more learner."""
+        stated = {**dict(self.addresses), node: address}
+        return Membership(
+            self.voters, tuple(sorted((*self.learners, node))), tuple(sorted(stated.items()))
+        )
+
+    def with_promoted(self, node: NodeId) -> "Membership":
+        """The same with the learner ``node`` as a voter."""
+        return msgspec.structs.replace(
+            self, voters=tuple(sorted((*self.voters, node))), learners=_without(self.learners, node)
+        )
+
+    def without(self, node: NodeId) -> "Membership":
+        """The same without ``node``."""
+        return Membership(
+            _without(self.voters, node),
+            _without(self.learners, node),
+            tuple(stated for stated in self.addresses if stated[0] != node),
+        )
+
+
+def _without(nodes: tuple[NodeId, ...], node: NodeId) -> tuple[NodeId, ...]:
+    return tuple(other for other in nodes if other != node)
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Membership)
+
+
+def encode_members(members: Membership) -> bytes:
+    """The command of an entry that brings ``members`` into effect."""
+    return _encoder.encode(members)
+
+
+def decode_members(command: bytes) -> Membership:
+    """The membership in an entry's command.
+
+    Raises:
+        MessageError: it holds none that a leader could have made.
+    """
+    try:
+        members = _decoder.decode(command)
+    except msgspec.MsgspecError as error:
+        raise MessageError(f"an entry that changes the members cannot be read: {error}") from None
+    nodes = members.nodes
+    if (
+        not members.voters
+        or len(nodes) > MEMBERS_MAX
+        or len(set(nodes)) < len(nodes)
+        or nodes[0] < 1
+        or any(len(address) > ADDRESS_LENGTH_MAX for _, address in members.addresses)
+    ):
+        raise MessageError(f"an entry that changes the members to {members} is impossible")
+    return members
+
+
+class MemberHistory:
+    """The memberships of one log: the first one, and one per change that the log holds.
+
+    The first is that of the snapshot the log begins with, else the founding one of the settings;
+    it is never cut, since what it stands for is committed.
+    """
+
+    __slots__ = ("_changes",)
+
+    def __init__(self, index: Index, first: Membership) -> None:
+        """``first`` is in effect as of ``index``."""
+        self._changes = [(index, first)]
+
+    @property
+    def current(self) -> Membership:
+        """The one in effect."""
+        return self._changes[-1][1]
+
+    @property
+    def changed_index(self) -> Index:
+        """The entry that brought it into effect; where the history begins if there is none."""
+        return self._changes[-1][0]
+
+    def at(self, index: Index) -> Membership:
+        """The one in effect as of ``index``, which the history must still cover."""
+        assert index >= self._changes[0][0]
+        return next(members for at, members in reversed(self._changes) if at <= index)
+
+    def append(self, index: Index, members: Membership) -> None:
+        """The log's entry ``index`` brings ``members`` into effect."""
+        assert index > self.changed_index
+        self._changes.append((index, members))
+
+    def keep(self, last: Index) -> bool:
+        """The log was cut behind ``last``. True if that took a change out of effect."""
+        before = len(self._changes)
+        while len(self._changes) > 1 and self.changed_index > last:
+            self._changes.pop()
+        return len(self._changes) < before
+
+    def release(self, index: Index) -> None:
+        """The log no longer holds what stands before ``index``: a snapshot does."""
+        covered: Sequence[tuple[Index, Membership]] = [c for c in self._changes if c[0] <= index]
+        if covered:
+            self._changes = [covered[-1], *self._changes[len(covered) :]]

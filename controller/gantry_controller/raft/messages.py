@@ -20,6 +20,7 @@ import msgspec
 from gantry_protocol.types import Index, NodeId, Term
 
 from gantry_controller.raft.errors import MessageError
+from gantry_controller.raft.members import decode_members
 
 ENTRY_HEADER = struct.Struct(">BQQ")  # kind, term, index; the command follows
 
@@ -29,6 +30,7 @@ class EntryKind(IntEnum):
 
     COMMAND = 1  # for the state machine
     NOOP = 2  # a leader's first entry, or the mark of an admission; applies as nothing
+    MEMBERS = 3  # who takes part from here on (``members``); applies as nothing
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -61,14 +63,18 @@ def parse_entry(encoded: bytes) -> Entry:
     """The entry that ``encoded`` holds.
 
     Raises:
-        MessageError: too short, or of a kind this program does not know.
+        MessageError: too short, of a kind this program does not know, or with members that cannot
+            be.
     """
     if len(encoded) < ENTRY_HEADER.size:
         raise MessageError(f"an entry of {len(encoded)} bytes is shorter than its header")
     kind, term, index = ENTRY_HEADER.unpack_from(encoded)
     if kind not in _KINDS:
         raise MessageError(f"entry {index} is of the unknown kind {kind}")
-    return Entry(index, term, _KINDS[kind], encoded)
+    entry = Entry(index, term, _KINDS[kind], encoded)
+    if kind == EntryKind.MEMBERS:
+        decode_members(entry.command)
+    return entry
 
 
 class HardState(msgspec.Struct, frozen=True, gc=False):

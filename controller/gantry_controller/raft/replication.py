@@ -14,7 +14,7 @@ Commit: only an entry of the leader's own term is committed by counting; older o
 
 from gantry_protocol.types import Index, NodeId
 
-from gantry_controller.raft import admission
+from gantry_controller.raft import admission, changes
 from gantry_controller.raft.errors import LogLostError
 from gantry_controller.raft.messages import Append, AppendReply, Heartbeat, HeartbeatReply
 from gantry_controller.raft.progress import Progress
@@ -45,6 +45,19 @@ def send_all(state: RaftState) -> None:
             state.now.append(
                 Heartbeat(state.node_id, node, state.term, committed, state.reads.round)
             )
+    if state.leaving:
+        _let_go(state)
+
+
+def _let_go(state: RaftState) -> None:
+    """Those whose removal is committed have been told; a leader among them leads no more."""
+    for node in state.leaving:
+        state.peers.pop(node, None)
+    resigns = state.node_id in state.leaving
+    state.leaving = []
+    if resigns:
+        state.trace("resigns", term=state.term)
+        state.become_follower(state.term, None)
 
 
 def commit_vouched(state: RaftState, progress: Progress) -> Index:
@@ -136,6 +149,7 @@ def update_commit(state: RaftState) -> None:
     state.uncommitted_bytes -= state.log.bytes_between(before, index)
     state.reads.term_committed(index)
     confirm_reads(state)
+    changes.committed(state, before)
 
 
 def may_commit_by_counting(state: RaftState, index: Index) -> bool:
@@ -158,9 +172,11 @@ def on_append(state: RaftState, message: Append) -> None:
     if message.prev_index < log.commit_index:
         _accept(state, message, log.commit_index)  # old news: committed entries match for sure
     elif log.term_at(message.prev_index) == message.prev_term:
+        before = log.last_index
         cut = log.merge(message.prev_index, message.entries)
         if cut is not None:
             state.trace("cut", first=cut)
+        changes.log_followed(state, before if cut is None else Index(cut - 1), message.entries)
         last = Index(message.prev_index + len(message.entries))
         log.commit_to(commit_covered(message.commit, last))
         admission.on_admit(state, message.admit)

@@ -19,7 +19,7 @@ from gantry_protocol.types import Index, NodeId, Term
 
 from gantry_controller.raft.config import RaftConfig
 from gantry_controller.raft.log import RaftLog
-from gantry_controller.raft.members import Membership
+from gantry_controller.raft.members import MemberHistory, Membership, decode_members
 from gantry_controller.raft.messages import Entry, EntryKind, HardState, Message, make_entry
 from gantry_controller.raft.progress import Progress
 from gantry_controller.raft.reads import ReadQueue, ReadState
@@ -52,14 +52,15 @@ class RaftState:
     """One node's state.
 
     Attributes:
-        members: who takes part now.
+        history: who takes part, now and as of earlier entries.
+        leaving: members whose removal a leader has committed and still has to tell.
         term: the newest term seen; persisted before anything that depends on it is sent.
         vote: whom this node voted for in ``term``.
         leader: who leads ``term`` as far as is known.
         voter_marked: the disk holds, or is to hold, the mark that this node may vote.
         blank: 0 if that mark is durable; else the nonce of this life (``admission``).
         founders: while blank: peers that have said they are new as well.
-        peers: the leader's view of each other voter, by id; rebuilt at every election.
+        peers: the leader's view of each other member, by id; rebuilt at every election.
         votes: answers to the present campaign.
         election_elapsed: ticks since a leader was heard, or since the campaign began.
         election_timeout: ticks after which to campaign; drawn anew for every wait.
@@ -79,13 +80,18 @@ class RaftState:
         self.config = config
         self.rng = rng
         self.tracer = tracer
-        self.members = Membership(tuple(sorted(config.voters)))
+        founding = Membership(tuple(sorted(config.voters)), (), tuple(sorted(config.addresses)))
+        self.history = MemberHistory(Index(0), founding)
+        for entry in entries:
+            if entry.kind is EntryKind.MEMBERS:
+                self.history.append(entry.index, decode_members(entry.command))
+        self.leaving: list[NodeId] = []
         self.log = RaftLog(entries, hard.commit)
         self.role = Role.FOLLOWER
         self.term = hard.term
         self.vote = hard.vote
         self.leader: NodeId | None = None
-        self.voter_marked = hard.voting or not self.others
+        self.voter_marked = hard.voting or self.is_alone
         self.blank = 0 if self.voter_marked else (rng.getrandbits(63) | 1)
         self.founders: list[NodeId] = []
         self.peers: dict[NodeId, Progress] = {}
@@ -105,6 +111,21 @@ class RaftState:
     def node_id(self) -> NodeId:
         """This node."""
         return self.config.node_id
+
+    @property
+    def members(self) -> Membership:
+        """Who takes part now."""
+        return self.history.current
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this node is the only voter."""
+        return self.members.voters == (self.node_id,)
+
+    @property
+    def may_campaign(self) -> bool:
+        """Only a voter stands for election, and only one whose disk is not new (``admission``)."""
+        return self.blank == 0 and self.node_id in self.members.voters
 
     @property
     def others(self) -> list[NodeId]:
@@ -158,7 +179,7 @@ class RaftState:
         """
         self.election_elapsed = 0
         ticks = self.config.election_ticks
-        self.election_timeout = self.rng.randrange(ticks, 2 * ticks) if self.others else 1
+        self.election_timeout = self.rng.randrange(ticks, 2 * ticks) if not self.is_alone else 1
 
     def become_follower(self, term: Term, leader: NodeId | None) -> None:
         """Enter ``term`` (or stay in it) without claims."""
@@ -172,6 +193,7 @@ class RaftState:
         self.leader = leader
         self.peers = {}
         self.votes = {}
+        self.leaving = []
         self.reads_dropped += self.reads.drop()
         self.restart_election_timer()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from gantry_controller.raft.codec import decode, encode
 from gantry_controller.raft.errors import MessageError
+from gantry_controller.raft.members import Membership, encode_members
 from gantry_controller.raft.messages import (
     Append,
     AppendReply,
@@ -46,18 +47,21 @@ fixed = st.one_of(
 )
 
 
+COMMANDS = {
+    EntryKind.COMMAND: st.binary(max_size=50),
+    EntryKind.NOOP: st.just(b""),
+    EntryKind.MEMBERS: st.just(encode_members(Membership((NodeId(1), NodeId(2)), (NodeId(4),)))),
+}
+
+
 @st.composite
 def appends(draw: st.DrawFn) -> Append:
     prev_index = draw(st.integers(0, 2**40))
     terms = sorted(draw(st.lists(st.integers(1, 2**40), min_size=1, max_size=6)))
     entries = tuple(
-        make_entry(
-            draw(st.sampled_from(EntryKind)),
-            Term(term),
-            Index(prev_index + place),
-            draw(st.binary(max_size=50)),
-        )
+        make_entry(kind, Term(term), Index(prev_index + place), draw(COMMANDS[kind]))
         for place, term in enumerate(terms[1:], start=1)
+        for kind in [draw(st.sampled_from(EntryKind))]
     )
     return Append(
         source=draw(node),
