@@ -1,10 +1,13 @@
 """Role changes, told to the brokers at once (code 1008).
 
 After each election the leader sends the outcome to every living member, at the address it
-registered. Nothing is acknowledged and nothing repeated: members poll as well. So only the newest
-word counts: while a message to an address is on its way, a newer one for the same address replaces
-the one that waits behind it. Addresses and connections are bounded; what finds no room is left to
-the poll.
+registered. Nothing is acknowledged and nothing sent twice: members poll as well. So only the newest
+word counts: while a message waits for an address, a newer one for the same address takes its place.
+
+A thousand elections at once are a thousand targets at once. ``SENDERS_MAX`` connections are made at
+a time, so that neither the file descriptors nor the loop are taken from requests; each target is
+tried a few times within ``BUDGET_S`` of being told first, and then left to its poll, so that hosts
+that do not answer hold nobody up for longer. Addresses and connections are bounded.
 """
 
 import asyncio
@@ -21,7 +24,11 @@ from gantry_controller.metadata.state import BrokerGroup
 from gantry_controller.remoting.replies import role_change
 
 BUDGET_S = 3.0  # upstream's time-out for this call
+ATTEMPT_S = 1.0  # one connection; a living broker's listener answers within milliseconds
+ATTEMPTS_MAX = 3
+RETRY_S = 0.1  # doubled after each attempt
 ADDRESSES_MAX = 4096
+SENDERS_MAX = 128
 
 _log = log.get("notifier")
 
@@ -32,6 +39,11 @@ class Notifier:
     Args:
         leading: whether this node leads; the others stay silent.
         living: the addresses of a group's living members.
+
+    Attributes:
+        sent: role changes written to a connection.
+        failed: role changes that reached no connection.
+        retried: attempts to connect after the first one.
     """
 
     def __init__(
@@ -39,11 +51,19 @@ class Notifier:
     ) -> None:
         self.sent = 0
         self.failed = 0
+        self.retried = 0
         self._leading = leading
         self._living = living
         self._pool = ClientPool(max_clients=ADDRESSES_MAX)
-        self._next: dict[str, RemotingCommand] = {}  # by address, behind the one on its way
-        self._senders: dict[str, asyncio.Task[None]] = {}
+        self._next: dict[str, RemotingCommand] = {}  # by address: the newest word, not sent yet
+        self._queue: dict[str, float] = {}  # no sender has taken these; until when they matter
+        self._taken: set[str] = set()
+        self._senders: set[asyncio.Task[None]] = set()
+
+    @property
+    def waiting(self) -> int:
+        """Addresses that something is on its way to."""
+        return len(self._queue) + len(self._taken)
 
     def applied(self, event: Event, result: Result) -> None:
         """Listens to the state machine."""
@@ -53,40 +73,73 @@ class Notifier:
 
     def tell(self, address: str, command: RemotingCommand) -> None:
         """Sends ``command`` to ``address``, instead of anything that still waits to go there."""
-        client = self._pool.peek(address)
-        if client is not None and address not in self._senders:
-            try:
-                client.oneway(command)
-            except RemotingError:
-                self.failed += 1
-            else:
-                self.sent += 1
-            return
-        if address not in self._senders:
-            if len(self._senders) >= ADDRESSES_MAX:
+        if address not in self._taken and address not in self._queue:
+            if self._send_now(address, command):
+                return
+            if self.waiting >= ADDRESSES_MAX:
                 self.failed += 1
                 return
-            self._senders[address] = asyncio.create_task(self._send(address))
+            self._queue[address] = asyncio.get_running_loop().time() + BUDGET_S
+            if len(self._senders) < SENDERS_MAX:
+                sender = asyncio.create_task(self._send_all())
+                self._senders.add(sender)
+                sender.add_done_callback(self._ended)
         self._next[address] = command
 
     async def close(self) -> None:
         """Ends everything that is on its way."""
-        tasks = list(self._senders.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        senders = list(self._senders)
+        for sender in senders:
+            sender.cancel()
+        await asyncio.gather(*senders, return_exceptions=True)
         await self._pool.close()
 
-    async def _send(self, address: str) -> None:
+    def _send_now(self, address: str, command: RemotingCommand) -> bool:
+        """Whether there was a connection, so that it is done with."""
+        client = self._pool.peek(address)
+        if client is None:
+            return False
         try:
-            async with asyncio.timeout(BUDGET_S):
-                client = await self._pool.get(address, BUDGET_S)
-            while (command := self._next.pop(address, None)) is not None:
-                client.oneway(command)
-                self.sent += 1
-        except (RemotingError, TimeoutError) as error:
+            client.oneway(command)
+        except RemotingError:
             self.failed += 1
-            _log.info("broker could not be told", address=address, why=error)
-        finally:  # in one step with the last look at what waits, so that nothing waits unseen
-            self._next.pop(address, None)
-            del self._senders[address]
+        else:
+            self.sent += 1
+        return True
+
+    async def _send_all(self) -> None:
+        """One sender: takes address after address, oldest first, until none waits."""
+        while self._queue:
+            address = next(iter(self._queue))
+            until_s = self._queue.pop(address)
+            self._taken.add(address)
+            try:
+                await self._connect(address, until_s)
+            except (RemotingError, TimeoutError) as error:
+                _log.info("broker could not be told", address=address, why=error)
+            finally:  # in one step with the last look at what waits, so that nothing waits unseen
+                command = self._next.pop(address)
+                self._taken.discard(address)
+            if not self._send_now(address, command):
+                self.failed += 1
+
+    async def _connect(self, address: str, until_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        for attempt in range(ATTEMPTS_MAX):
+            left_s = until_s - loop.time()
+            if left_s <= 0:
+                raise TimeoutError("its turn came too late")
+            try:
+                await self._pool.get(address, min(ATTEMPT_S, left_s))
+            except RemotingError:
+                if attempt == ATTEMPTS_MAX - 1:
+                    raise
+                self.retried += 1
+                await asyncio.sleep(min(RETRY_S * 2**attempt, max(until_s - loop.time(), 0)))
+            else:
+                return
+
+    def _ended(self, sender: asyncio.Task[None]) -> None:
+        self._senders.discard(sender)
+        if not sender.cancelled():
+            sender.result()

@@ -1,6 +1,7 @@
 """Role changes told over loopback: to whom, the newest only, and never in the way."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -119,4 +120,52 @@ async def test_addresses_are_bounded(broker: Broker, monkeypatch: pytest.MonkeyP
     notifier.tell("127.0.0.1:1", changes(1)[0])
     assert notifier.failed == 1
     await wait_for(broker, 1)
+    await notifier.close()
+
+
+async def test_broker_whose_listener_is_just_restarting_is_tried_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        port = reserved.getsockname()[1]
+    notifier = Notifier(lambda: True, lambda _: [])
+    notifier.tell(f"127.0.0.1:{port}", changes(1)[0])
+    async with asyncio.timeout(5):
+        while not notifier.retried:
+            await asyncio.sleep(0.001)
+    broker = Broker()
+    await broker.server.start("127.0.0.1", port)
+    await wait_for(broker, 1)
+    assert (notifier.sent, notifier.failed, notifier.waiting) == (1, 0, 0)
+    await notifier.close()
+    await broker.server.stop(grace_s=0)
+
+
+async def test_number_of_senders_is_bounded_and_all_are_told(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SENDERS_MAX", 3)
+    monkeypatch.setattr(module, "RETRY_S", 0.0)
+    port = broker.address.partition(":")[2]
+    notifier = Notifier(lambda: True, lambda _: [])
+    most = 0
+    for host in range(1, 41):
+        notifier.tell(f"127.0.0.{host}:{port}", changes(1)[0])
+        most = max(most, len(notifier._senders))
+    assert (most, notifier.waiting) == (3, 40)
+    async with asyncio.timeout(10):
+        while notifier.waiting:
+            await asyncio.sleep(0.001)
+    assert notifier.sent + notifier.failed == 40
+    await notifier.close()
+
+
+async def test_who_waited_too_long_for_a_sender_is_left_to_its_poll(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BUDGET_S", 0.0)
+    notifier = Notifier(lambda: True, lambda _: [])
+    notifier.tell(broker.address, changes(1)[0])
+    async with asyncio.timeout(5):
+        while notifier.waiting:
+            await asyncio.sleep(0)
+    assert (notifier.sent, notifier.failed) == (0, 1)
     await notifier.close()
