@@ -165,9 +165,8 @@ class SimController(RaftProcess):
             self.probes.clear()
             return
         self.overseer.lead(self.now_s)
-        for member, row in self.table.rows():
-            if row.closed:
-                self.probes.start(member, self.now_s)
+        for member in self.table.closed_members():
+            self.probes.start(member, self.now_s)
 
     def apply(self, entries: list[Entry]) -> None:
         for entry in entries:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gantry_controller.liveness.probes import Knock
+from gantry_controller.liveness.table import Row
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.events import Event, encode_event
 from gantry_controller.metadata.machine import MetadataStateMachine
@@ -20,7 +21,7 @@ from gantry_controller.remoting.control import ControllerRequests
 from gantry_controller.remoting.desk import Desk
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.headers.controller import GetMetadataResponseHeader
-from gantry_protocol.types import Index, NodeId, Term
+from gantry_protocol.types import BrokerId, Index, NodeId, Term
 
 CLUSTER = "c"
 NAME = "broker-a"
@@ -133,6 +134,19 @@ class Office:
     async def _knock(self, address: str) -> Knock:
         self.knocks.append(address)
         return self.knock
+
+    def row(self, broker_id: int) -> Row:
+        """What the node has heard of the broker, which must be something."""
+        row = self.watchman.table.row((CLUSTER, NAME), BrokerId(broker_id))
+        assert row is not None
+        return row
+
+    def die(self, broker_id: int) -> None:
+        """The broker's connection closes, and its address refuses."""
+        member, connection = (CLUSTER, NAME, BrokerId(broker_id)), self.row(broker_id).connection
+        assert connection is not None
+        self.watchman.table.closed(connection)
+        assert self.watchman.table.refuse(member, connection)
 
     async def close(self) -> None:
         self.desk.close()

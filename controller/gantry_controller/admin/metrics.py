@@ -86,6 +86,19 @@ class Metrics(Collector):
             self._notifier.failed,
         )
         yield _count(
+            "role_changes_retried_total",
+            "Attempts to connect to a broker after a first one that failed.",
+            self._notifier.retried,
+        )
+        yield _gauge(
+            "role_changes_waiting", "Brokers with a role change on its way.", self._notifier.waiting
+        )
+        yield _count(
+            "stalls_total",
+            "Times this process stood still so long that brokers got a new time-out.",
+            self._watchman.stalls,
+        )
+        yield _count(
             "heartbeats_dropped_total",
             "Heartbeats of brokers beyond the table's bound.",
             self._watchman.table.refused_rows,

@@ -5,13 +5,19 @@ was applied, evidence came in, its master's time-out is due, or a member of a gr
 somebody eligible was heard. It asks the election policy first and proposes only what would succeed
 on the state it sees, so a group without anybody to elect costs no log entries. A proposal carries
 the master epoch it was made in and is refused if another came first; one is under way per group.
+
+What a wake-up costs follows from what is due, not from how many groups there are: a master's
+time-out is looked at once per time-out however many heartbeats came (``due``), and an event that
+can call for no election is not followed by a look.
 """
 
-import heapq
+import math
+from collections import deque
 
 import msgspec
 from gantry_protocol.types import Epoch
 
+from gantry_controller.liveness.due import DueQueue
 from gantry_controller.liveness.rules import (
     Clock,
     live_members,
@@ -20,7 +26,14 @@ from gantry_controller.liveness.rules import (
 )
 from gantry_controller.liveness.table import HeartbeatTable
 from gantry_controller.metadata.election import Elected, decide
-from gantry_controller.metadata.events import ElectMaster, Event, RegisterBroker
+from gantry_controller.metadata.events import (
+    AlterSyncStateSet,
+    CleanBrokerData,
+    ElectMaster,
+    Event,
+    RegisterBroker,
+    RemoveGroup,
+)
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import BrokerGroup, GroupKey, MetadataState
 
@@ -30,8 +43,11 @@ FIRST_WAIT_S = 3.0
 RETRY_S = 0.2
 """Before a group is looked at again after a proposal of ours came to nothing."""
 
+GRID_S = 0.005
+"""Time-outs are looked at on this grid, strictly later than they end, so that those of many groups
+share a wake-up."""
+
 _NEVER = (Epoch(-1), 0.0)
-_EPSILON_S = 0.001  # time-outs are "later than", timers fire "not earlier than"
 
 
 class Trigger(msgspec.Struct, frozen=True, gc=False):
@@ -58,8 +74,8 @@ class Overseer:
         self._table = table
         self._default_timeout_s = default_timeout_s
         self._watching_since_s: float | None = None  # None: not leading
-        self._due: list[tuple[float, GroupKey]] = []  # heap; stale entries are skipped
-        self._due_at: dict[GroupKey, float] = {}
+        self._due: DueQueue[GroupKey] = DueQueue()
+        self._unseen: deque[GroupKey] = deque()  # groups not looked at since this node leads
         self._proposing: set[GroupKey] = set()
         self._waiting: set[GroupKey] = set()  # for somebody eligible
         self._first_heard_s: dict[GroupKey, tuple[Epoch, float]] = {}
@@ -79,47 +95,52 @@ class Overseer:
     def lead(self, now_s: float) -> None:
         """Begins to act, with a grace of one time-out for everybody."""
         self._watching_since_s = now_s
-        for group in self._state.living():
-            self._schedule(group.key, now_s)
+        self._unseen = deque(self._state.groups)
 
     def follow(self) -> None:
         """Stops acting."""
         self._watching_since_s = None
         self._due.clear()
-        self._due_at.clear()
+        self._unseen.clear()
         self._proposing.clear()
         self._waiting.clear()
 
     def did_not_listen(self, now_s: float) -> None:
-        """The process stood still: the silence until now is its own fault."""
+        """The process stood still: everybody gets a new time-out to be heard in."""
         if self._watching_since_s is not None:
             self._watching_since_s = now_s
 
-    def applied(self, event: Event, result: Result, now_s: float) -> None:
-        """Takes note of a change of the metadata."""
+    def applied(self, event: Event, result: Result, now_s: float) -> bool:
+        """Takes note of a change of the metadata; whether there is something to look at."""
         group = result.group
         if group is None:
-            return
+            return False
         key = group.key
+        if isinstance(event, AlterSyncStateSet) and key not in self._waiting:
+            return False  # its master has just spoken; this is the event that comes often
         if isinstance(event, RegisterBroker):
             self._table.registered(key, event.broker_id, now_s)
             base, _ = self._first_heard_s.get(key, _NEVER)
             if base != group.base_epoch:
                 self._first_heard_s[key] = (group.base_epoch, now_s)
-        self._table.keep_only(key, (member.broker_id for member in group.members))
+        if isinstance(event, CleanBrokerData | RemoveGroup):
+            self._table.keep_only(key, (member.broker_id for member in group.members))
         if group.removed:
             self._first_heard_s.pop(key, None)
         self.look(key, now_s)
+        return self.leading
 
-    def heard(self, key: GroupKey, now_s: float) -> None:
-        """A member of ``key`` was heard."""
-        if key in self._waiting:
-            self.look(key, now_s)
+    def heard(self, key: GroupKey, now_s: float) -> bool:
+        """A member of ``key`` was heard; whether there is something to look at."""
+        if key not in self._waiting:
+            return False
+        self.look(key, now_s)
+        return True
 
     def look(self, key: GroupKey, now_s: float) -> None:
         """There may be news about ``key`` at ``now_s``."""
         if self.leading:
-            self._schedule(key, now_s)
+            self._due.hasten(key, now_s)
 
     def first_wait_over(self, group: BrokerGroup, now_s: float) -> bool:
         """Whether the group's first election has waited long enough for the last members."""
@@ -128,26 +149,18 @@ class Overseer:
 
     def next_due(self) -> float | None:
         """When ``take`` has something to look at."""
-        while self._due and self._due_at.get(self._due[0][1]) != self._due[0][0]:
-            heapq.heappop(self._due)
-        return self._due[0][0] if self._due else None
+        return self._watching_since_s if self._unseen else self._due.next_due()
 
     def take(self, now_s: float, limit: int) -> list[Trigger]:
         """Looks at up to ``limit`` groups that are due and returns the elections to propose.
 
         Each returned trigger must be answered by ``settled``.
         """
-        triggers: list[Trigger] = []
-        for _ in range(limit):
-            due_s = self.next_due()
-            if due_s is None or due_s > now_s:
-                break
-            _, key = heapq.heappop(self._due)
-            del self._due_at[key]
-            trigger = self._judge(key, now_s)
-            if trigger is not None:
-                triggers.append(trigger)
-        return triggers
+        keys = self._due.take(now_s, limit)
+        while self._unseen and len(keys) < limit:
+            keys.append(self._unseen.popleft())
+        triggers = (self._judge(key, now_s) for key in keys)
+        return [trigger for trigger in triggers if trigger is not None]
 
     def settled(self, key: GroupKey, now_s: float, *, ok: bool) -> None:
         """The proposal for ``key`` ended; look at the group again, at once or after a while."""
@@ -177,7 +190,7 @@ class Overseer:
         self._waiting.add(key)
         first_wait_ends_s = self._first_wait_ends(group)
         if not group.had_master and first_wait_ends_s is not None and first_wait_ends_s > now_s:
-            self._schedule(key, first_wait_ends_s)
+            self._due.hasten(key, first_wait_ends_s)
         return None
 
     def _reason(self, group: BrokerGroup, clock: Clock) -> str | None:
@@ -191,15 +204,9 @@ class Overseer:
     def _schedule_time_out(self, group: BrokerGroup, clock: Clock) -> None:
         master = group.master
         if master is not None:
-            silent_s = silent_from(self._table, group, master, clock)
-            self._schedule(group.key, max(silent_s, clock.now_s) + _EPSILON_S)
+            silent_s = max(silent_from(self._table, group, master, clock), clock.now_s)
+            self._due.hasten(group.key, (math.floor(silent_s / GRID_S) + 1) * GRID_S)
 
     def _first_wait_ends(self, group: BrokerGroup) -> float | None:
         base, heard_s = self._first_heard_s.get(group.key, _NEVER)
         return heard_s + FIRST_WAIT_S if base == group.base_epoch else None
-
-    def _schedule(self, key: GroupKey, due_s: float) -> None:
-        known_s = self._due_at.get(key)
-        if known_s is None or due_s < known_s:
-            self._due_at[key] = due_s
-            heapq.heappush(self._due, (due_s, key))

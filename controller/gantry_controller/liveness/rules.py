@@ -93,7 +93,7 @@ def is_alive(table: HeartbeatTable, group: BrokerGroup, member: Member, clock: C
     row = row_of(table, group, member)
     return (
         row is not None
-        and clock.now_s <= row.seen_s + row.beat.timeout_s
+        and clock.now_s <= row.silent_from_s
         and suspicion(table, group, member, clock) is None
     )
 
@@ -104,7 +104,9 @@ def live_members(
     """The evidence for an event about ``group``, ascending by id.
 
     ``asking`` is a member that has just spoken for itself: it is alive, even if its first heartbeat
-    has not overtaken its request (the sole survivor of a group starts this way).
+    has not overtaken its request (the sole survivor of a group starts this way). And the recorded
+    master is held to be alive until something speaks against it: a new leader, which has heard
+    nobody yet, must not replace it because somebody asks.
     """
     return tuple(_live_members(table, group, clock, asking))
 
@@ -126,9 +128,24 @@ def _live_members(
                 draining=beat.draining,
                 connected=row.connected,
             )
-        elif member.broker_id == asking and member.registrations:
+        elif member.registrations and (
+            member.broker_id == asking or _is_unsuspected_master(table, group, member, clock)
+        ):
             incarnation = member.incarnation if member.announces else ""
-            yield LiveMember(broker_id=member.broker_id, incarnation=incarnation)
+            connected = member.broker_id == asking
+            yield LiveMember(
+                broker_id=member.broker_id, incarnation=incarnation, connected=connected
+            )
+
+
+def _is_unsuspected_master(
+    table: HeartbeatTable, group: BrokerGroup, member: Member, clock: Clock
+) -> bool:
+    return (
+        member.broker_id == group.master_id
+        and group.master_is_current
+        and suspicion(table, group, member, clock) is None
+    )
 
 
 def master_suspicion(table: HeartbeatTable, group: BrokerGroup, clock: Clock) -> Suspicion | None:

@@ -6,19 +6,25 @@ that one has been silent for the time-out; so neither a straggler on an older co
 late close of one says anything about the process on the newer one. And every heartbeat overwrites
 the one before, offsets included: a broker that truncated its log must not be believed to be as far
 as it was.
+
+The table is never walked. Who fell silent, and who has been silent for so long that he is forgotten
+(strangers must not fill the table), comes out of a queue by time, in which each row is touched once
+per time-out.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import msgspec
 from gantry_protocol.types import BrokerId, Epoch, Offset
 
+from gantry_controller.liveness.due import DueQueue
 from gantry_controller.metadata.events import LOWEST_PRIORITY
 from gantry_controller.metadata.state import GroupKey
 
 MemberKey = tuple[str, str, BrokerId]
 """(cluster name, broker name, broker id)."""
 
+FORGET_AFTER_S = 600.0
 GONE_PODS_MAX = 4096
 ROWS_MAX = 100_000
 ROWS_PER_GROUP_MAX = 256
@@ -71,7 +77,7 @@ class Row:
         connection: the connection it came on; None for what another controller passed on.
         closed: that connection is gone.
         refused: since then its address has twice refused to be connected to.
-        shown: what watchers were last told (alive, draining, the tier); None for nothing yet.
+        shown: what watchers are told of it: alive, draining, the tier.
     """
 
     __slots__ = ("beat", "closed", "connection", "refused", "seen_s", "shown")
@@ -82,7 +88,12 @@ class Row:
         self.connection = connection
         self.closed = False
         self.refused = False
-        self.shown: tuple[object, ...] | None = None
+        self.shown: tuple[object, ...] = (False,)
+
+    @property
+    def silent_from_s(self) -> float:
+        """After this time the broker, if it is not heard again, has exceeded its time-out."""
+        return self.seen_s + self.beat.timeout_s
 
     @property
     def connected(self) -> bool:
@@ -91,25 +102,32 @@ class Row:
 
 
 class HeartbeatTable:
-    """All rows of one controller node."""
+    """All rows of one controller node.
+
+    Attributes:
+        alive: rows that have neither fallen silent, as of the last ``pass_time``, nor been refused.
+        refused_rows: heartbeats dropped because the table was full.
+    """
 
     def __init__(self) -> None:
+        self.alive = 0
+        self.refused_rows = 0
         self._groups: dict[GroupKey, dict[BrokerId, Row]] = {}
         self._by_connection: dict[int, set[MemberKey]] = {}
         self._gone_pods: dict[str, float] = {}  # oldest word first
         self._registered: dict[GroupKey, dict[BrokerId, float]] = {}
         self._rows = 0
-        self.refused_rows = 0  # heartbeats dropped because the table was full
+        self._closed: set[MemberKey] = set()  # whose connection is gone
+        self._due: DueQueue[MemberKey] = DueQueue()  # to be told silent, then to be forgotten
+        self._news: set[GroupKey] = set()
 
     def row(self, key: GroupKey, broker_id: BrokerId) -> Row | None:
         """The row of one broker id."""
         return self._groups.get(key, {}).get(broker_id)
 
-    def rows(self) -> Iterator[tuple[MemberKey, Row]]:
-        """Every row."""
-        for (cluster, name), rows in self._groups.items():
-            for broker_id, row in rows.items():
-                yield (cluster, name, broker_id), row
+    def closed_members(self) -> list[MemberKey]:
+        """Everybody whose connection is gone, sorted."""
+        return sorted(self._closed)
 
     def heard(
         self, key: GroupKey, beat: Heartbeat, *, now_s: float, connection: int | None
@@ -124,18 +142,24 @@ class HeartbeatTable:
         if row is None:
             return self._first(key, beat, now_s, connection)
         if connection != row.connection:
-            silent = now_s > row.seen_s + row.beat.timeout_s
+            silent = now_s > row.silent_from_s
             if not (silent or _is_newer(row, beat, connection)):
                 return False
             if row.connection is not None:
                 self._unlink(row.connection, (*key, beat.broker_id))
             if connection is not None:
                 self._link(connection, (*key, beat.broker_id))
+        if row.closed:
+            self._closed.discard((*key, beat.broker_id))
+        sooner = not row.shown[0] or beat.timeout_s < row.beat.timeout_s
         row.beat = beat
         row.seen_s = now_s
         row.connection = connection
         row.closed = False
         row.refused = False
+        self._show(key, row, alive=True)
+        if sooner:
+            self._due.put((*key, beat.broker_id), row.silent_from_s)
         return True
 
     def _first(self, key: GroupKey, beat: Heartbeat, now_s: float, connection: int | None) -> bool:
@@ -143,9 +167,11 @@ class HeartbeatTable:
         if self._rows >= ROWS_MAX or len(rows) >= ROWS_PER_GROUP_MAX:
             self.refused_rows += 1
             return False
-        rows[beat.broker_id] = Row(beat, now_s, connection)
+        row = rows[beat.broker_id] = Row(beat, now_s, connection)
         self._groups[key] = rows
         self._rows += 1
+        self._show(key, row, alive=True)
+        self._due.put((*key, beat.broker_id), row.silent_from_s)
         if connection is not None:
             self._link(connection, (*key, beat.broker_id))
         return True
@@ -157,6 +183,7 @@ class HeartbeatTable:
             row = self._groups[cluster, name][broker_id]
             assert row.connection == connection, (connection, row.connection)
             row.closed = True
+        self._closed.update(members)
         return members
 
     def refuse(self, member: MemberKey, connection: int) -> bool:
@@ -166,6 +193,7 @@ class HeartbeatTable:
         if row is None or not row.closed or row.connection != connection:
             return False
         row.refused = True
+        self._show((cluster, name), row, alive=False)
         return True
 
     def pod_is_gone(self, pod_uid: str, now_s: float) -> None:
@@ -198,16 +226,39 @@ class HeartbeatTable:
         if not times:
             self._registered.pop(key, None)
 
-    def sweep(self, before_s: float) -> None:
-        """Forgets brokers not heard since ``before_s``: strangers must not fill the table."""
-        silent = [member for member, row in self.rows() if row.seen_s < before_s]
-        for cluster, name, broker_id in silent:
-            self._forget((cluster, name), broker_id)
+    def pass_time(self, now_s: float, limit: int) -> None:
+        """Looks at up to ``limit`` rows whose time-out, or time to be forgotten, is due."""
+        for member in self._due.take(now_s, limit):
+            cluster, name, broker_id = member
+            row = self._groups[cluster, name][broker_id]
+            if now_s > row.seen_s + FORGET_AFTER_S:
+                self._forget((cluster, name), broker_id)
+            elif now_s > row.silent_from_s:
+                self._show((cluster, name), row, alive=False)
+                self._due.put(member, row.seen_s + FORGET_AFTER_S)
+            else:
+                self._due.put(member, row.silent_from_s)
+
+    def take_news(self) -> set[GroupKey]:
+        """Groups with a row that watchers are to be told other things of, since the last call."""
+        news, self._news = self._news, set()
+        return news
+
+    def _show(self, key: GroupKey, row: Row, *, alive: bool) -> None:
+        tier = row.beat.tier
+        shown = (alive, row.beat.draining, None if tier is None else tier.news)
+        if shown != row.shown:
+            self.alive += alive - bool(row.shown[0])
+            row.shown = shown
+            self._news.add(key)
 
     def _forget(self, key: GroupKey, broker_id: BrokerId) -> None:
         rows = self._groups[key]
         row = rows.pop(broker_id)
         self._rows -= 1
+        self.alive -= bool(row.shown[0])
+        self._closed.discard((*key, broker_id))
+        self._due.drop((*key, broker_id))
         if not rows:
             del self._groups[key]
         if row.connection is not None:

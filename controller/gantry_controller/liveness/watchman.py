@@ -2,9 +2,12 @@
 
 It takes in heartbeats, closed connections, the operator's word and the changes of the metadata,
 keeps one timer armed for whatever is due next (a broker's time-out, a knock at a closed address),
-and proposes the elections that the overseer asks for. One turn looks at a bounded number of groups.
-A timer that fires late shows that this process stood still; then its brokers get a new time-out,
-since their heartbeats waited in our own sockets.
+and proposes the elections that the overseer asks for. All elections of one wake-up go into the log
+together; a wake-up looks at a bounded number of groups, and the next one follows at once, so that a
+thousand groups without a master keep no request waiting for long.
+
+All times are listening times (``attention``). A process that stood still gives its brokers a new
+time-out, since their heartbeats wait in our own sockets.
 """
 
 import asyncio
@@ -14,6 +17,7 @@ from gantry_protocol.process import log
 from gantry_protocol.types import BrokerId
 
 from gantry_controller.liveness import rules
+from gantry_controller.liveness.attention import PULSE_S, Attention
 from gantry_controller.liveness.overseer import Overseer, Trigger
 from gantry_controller.liveness.prober import knock
 from gantry_controller.liveness.probes import Knock, Probes
@@ -24,10 +28,8 @@ from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import BrokerGroup, GroupKey, Member
 
 GROUPS_PER_TURN = 200  # about 2 ms of work
-KNOCKS_MAX = 64  # connections being opened at once
-STALL_S = 0.5
-SWEEP_S = 60.0
-FORGET_AFTER_S = 600.0
+ROWS_PER_PULSE = 2000  # about 2 ms of work
+KNOCKS_MAX = 256  # connections being opened at once
 
 Propose = Callable[[bytes, Callable[[object], None]], None]
 
@@ -61,21 +63,21 @@ class Watchman:
         self._probes = Probes(self.table)
         self._knocks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_due_s = 0.0  # uvloop's handle of a timer that is due already has no ``when``
-        self._armed_s = 0.0  # when it was set; what was due before that is not late
-        self._sweeper: asyncio.TimerHandle | None = None
+        self._timer_due_s = 0.0  # in listening time
+        self._attention = Attention()
+        self._pulse_timer: asyncio.TimerHandle | None = None
         self._stopped = False
         machine.add_listener(self._applied)
 
     def start(self) -> None:
         """Begins to keep time."""
-        self._sweep()
+        self._pulse()
         self._arm()
 
     async def stop(self) -> None:
         """Ends all timers and knocks."""
         self._stopped = True
-        for timer in (self._timer, self._sweeper):
+        for timer in (self._timer, self._pulse_timer):
             if timer is not None:
                 timer.cancel()
         for task in list(self._knocks):
@@ -92,16 +94,15 @@ class Watchman:
             return
         now_s = self._now_s()
         self._overseer.lead(now_s)
-        for member, row in self.table.rows():
-            if row.closed:
-                self._probes.start(member, now_s)
+        for member in self.table.closed_members():
+            self._probes.start(member, now_s)
         self._arm()
 
     def heard(self, key: GroupKey, beat: Heartbeat, connection: int | None) -> None:
         """A broker spoke, on ``connection`` or through another controller."""
         now_s = self._now_s()
-        if self.table.heard(key, beat, now_s=now_s, connection=connection):
-            self._overseer.heard(key, now_s)
+        news = self.table.heard(key, beat, now_s=now_s, connection=connection)
+        if news and self._overseer.heard(key, now_s):
             self._arm()
 
     def connection_closed(self, connection: int) -> None:
@@ -140,31 +141,41 @@ class Watchman:
 
     def brokers_heard(self) -> int:
         """Brokers that were heard within their time-outs."""
-        now_s = self._now_s()
-        return sum(now_s <= row.seen_s + row.beat.timeout_s for _, row in self.table.rows())
+        return self.table.alive
+
+    @property
+    def stalls(self) -> int:
+        """How often this process stood still."""
+        return self._attention.stalls
 
     def liveness_changes(self) -> set[GroupKey]:
         """Groups of which a member came, went, began to drain or fares otherwise with its tier."""
-        now_s = self._now_s()
-        changed = set()
-        for (cluster, name, _), row in self.table.rows():
-            alive = now_s <= row.seen_s + row.beat.timeout_s and not row.refused
-            tier = row.beat.tier
-            shown = (alive, row.beat.draining, None if tier is None else tier.news)
-            if shown != row.shown:
-                row.shown = shown
-                changed.add((cluster, name))
-        return changed
+        return self.table.take_news()
 
     def _clock(self) -> rules.Clock:
         return self._overseer.clock(self._now_s())
 
     def _applied(self, event: Event, result: Result) -> None:
-        self._overseer.applied(event, result, self._now_s())
-        self._arm()
+        if self._overseer.applied(event, result, self._now_s()):
+            self._arm()
 
     def _now_s(self) -> float:
-        return asyncio.get_running_loop().time()
+        """Listening time; a stall is noticed by whoever looks at the clock first after it."""
+        clock_s = asyncio.get_running_loop().time()
+        self._stood_still(self._attention.notice(clock_s), clock_s)
+        return self._attention.listening(clock_s)
+
+    def _stood_still(self, stall_s: float, clock_s: float) -> None:
+        if stall_s:
+            _log.warning("process stood still", seconds=round(stall_s, 3))
+            self._overseer.did_not_listen(self._attention.listening(clock_s))
+
+    def _pulse(self) -> None:
+        loop = asyncio.get_running_loop()
+        clock_s = loop.time()
+        self._stood_still(self._attention.pulse(clock_s), clock_s)
+        self.table.pass_time(self._attention.listening(clock_s), ROWS_PER_PULSE)
+        self._pulse_timer = loop.call_later(PULSE_S, self._pulse)
 
     def _arm(self) -> None:
         """Keeps the timer at the earliest thing due; due things run in a turn of their own."""
@@ -178,15 +189,13 @@ class Watchman:
             if self._timer_due_s <= min(due):
                 return
             self._timer.cancel()
-        self._timer_due_s, self._armed_s = min(due), self._now_s()
-        self._timer = asyncio.get_running_loop().call_at(self._timer_due_s, self._turn)
+        self._timer_due_s = min(due)
+        self._timer = asyncio.get_running_loop().call_at(
+            self._attention.clock(self._timer_due_s), self._turn
+        )
 
     def _turn(self) -> None:
         now_s = self._now_s()
-        late_s = now_s - max(self._timer_due_s, self._armed_s)
-        if late_s > STALL_S:
-            _log.warning("process stood still", seconds=round(late_s, 3))
-            self._overseer.did_not_listen(now_s)
         self._timer = None
         for trigger in self._overseer.take(now_s, GROUPS_PER_TURN):
             self._elect(trigger)
@@ -235,8 +244,3 @@ class Watchman:
         if not task.cancelled():
             task.result()
         self._arm()
-
-    def _sweep(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.table.sweep(loop.time() - FORGET_AFTER_S)
-        self._sweeper = loop.call_later(SWEEP_S, self._sweep)

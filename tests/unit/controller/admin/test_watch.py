@@ -88,6 +88,7 @@ async def test_heartbeats_follow_a_linearizable_read() -> None:
 @pytest.mark.looptime
 async def test_members_that_come_go_or_drain_are_told_with_the_heartbeat() -> None:
     office = Office()
+    office.watchman.start()
     declare(office)
     office.join(1)
     hub = hub_of(office)

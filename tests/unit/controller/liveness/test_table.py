@@ -2,6 +2,7 @@
 
 from gantry_controller.liveness import table as tables
 from gantry_controller.liveness.table import GONE_PODS_MAX, Heartbeat, HeartbeatTable
+from gantry_controller.metadata.state import GroupKey
 from gantry_protocol.types import BrokerId, Epoch, Offset
 
 KEY = ("c", "b")
@@ -116,8 +117,75 @@ def test_members_struck_from_the_record_and_silent_strangers_are_forgotten() -> 
     table.keep_only(KEY, [BrokerId(2)])
     assert table.row(KEY, ONE) is None
     assert table.registered_at(KEY, ONE) is None
-    table.sweep(before_s=5.0)
+    table.pass_time(5.0 + tables.FORGET_AFTER_S, 10)
     assert table.row(KEY, BrokerId(2)) is not None
-    table.sweep(before_s=6.0)
+    table.pass_time(5.1 + tables.FORGET_AFTER_S, 10)
     assert table.row(KEY, BrokerId(2)) is None
     assert table.closed(1) == []
+    assert table.alive == 0
+
+
+class TestNews:
+    """What watchers and metrics are told, without a walk over all rows."""
+
+    def heard(self, table: HeartbeatTable, now_s: float, broker_id: int = 1) -> set[GroupKey]:
+        assert table.heard(KEY, beat(broker_id), now_s=now_s, connection=broker_id)
+        return table.take_news()
+
+    def test_coming_and_falling_silent_are_news_once(self) -> None:
+        table = HeartbeatTable()
+        assert self.heard(table, 1.0) == {KEY}
+        assert self.heard(table, 2.0) == set()
+        table.pass_time(4.5, 10)
+        assert (table.take_news(), table.alive) == (set(), 1), "exactly at the time-out"
+        table.pass_time(4.6, 10)
+        assert (table.take_news(), table.alive) == ({KEY}, 0)
+        table.pass_time(9.0, 10)
+        assert table.take_news() == set()
+
+    def test_who_comes_back_is_watched_as_before(self) -> None:
+        table = HeartbeatTable()
+        self.heard(table, 1.0)
+        table.pass_time(9.0, 10)
+        assert table.alive == 0
+        assert self.heard(table, 10.0) == {KEY}
+        assert table.alive == 1
+        table.pass_time(12.6, 10)
+        assert table.alive == 0
+
+    def test_refusal_is_news(self) -> None:
+        table = HeartbeatTable()
+        self.heard(table, 1.0)
+        table.closed(1)
+        assert table.closed_members() == [(*KEY, ONE)]
+        assert table.refuse((*KEY, ONE), 1)
+        assert (table.take_news(), table.alive) == ({KEY}, 0)
+        assert self.heard(table, 1.5) == {KEY}
+        assert (table.closed_members(), table.alive) == ([], 1)
+
+    def test_shorter_time_out_takes_effect_at_once(self) -> None:
+        table = HeartbeatTable()
+        patient = Heartbeat(broker_id=ONE, timeout_s=300.0)
+        assert table.heard(KEY, patient, now_s=1.0, connection=1)
+        self.heard(table, 2.0)
+        table.pass_time(4.6, 10)
+        assert table.alive == 0
+
+    def test_work_is_bounded_and_nobody_is_missed(self) -> None:
+        table = HeartbeatTable()
+        for broker_id in range(1, 8):
+            self.heard(table, 1.0, broker_id)
+        table.pass_time(5.0, 3)
+        assert table.alive == 4
+        table.pass_time(5.0, 3)
+        table.pass_time(5.0, 3)
+        assert table.alive == 0
+
+    def test_struck_member_is_not_counted_any_more(self) -> None:
+        table = HeartbeatTable()
+        self.heard(table, 1.0)
+        self.heard(table, 1.0, 2)
+        table.keep_only(KEY, [ONE])
+        assert table.alive == 1
+        table.pass_time(9.0, 10)
+        assert table.alive == 0

@@ -81,7 +81,7 @@ class TestRoute:
             "brokerControllerIdsToClean": "1",
             "isCleanLivingBroker": "false",
         }
-        office.watchman.table.sweep(before_s=float("inf"))
+        office.die(1)
         assert office.call(1011, golden).code == 0
         assert office.group.master is None
         assert route(office, "Orders").code == 0
