@@ -58,7 +58,7 @@ class Members:
 
     async def __aenter__(self) -> Self:
         names = ("remoting", "nameserver", "raft", "http")
-        self._ports = dict(zip(names, _free_ports(len(names)), strict=True))
+        self._ports = dict(zip(names, free_ports(len(names)), strict=True))
         token = self._directory / "token"
         token.write_text(self._token, encoding="ascii")
         self._controller = await self._spawn(
@@ -151,7 +151,7 @@ class Members:
     async def stop(self) -> None:
         """SIGTERM to every broker, and wait for the end."""
         brokers, self._brokers = self._brokers, {}
-        await asyncio.gather(*(_end(process) for process in brokers.values()))
+        await asyncio.gather(*(end_process(process) for process in brokers.values()))
 
     async def kill_master(self) -> int:
         """SIGKILL the master's process; its epoch."""
@@ -178,7 +178,7 @@ class Members:
             await self.stop()
         finally:
             if self._controller is not None:
-                await _end(self._controller)
+                await end_process(self._controller)
             if self._session is not None:
                 await self._session.close()
 
@@ -219,7 +219,8 @@ class Members:
         return self._token
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def end_process(process: asyncio.subprocess.Process) -> None:
+    """SIGTERM, and SIGKILL if that is not enough; until it is gone."""
     if process.returncode is None:
         process.send_signal(signal.SIGTERM)
         try:
@@ -230,7 +231,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports nobody listens on just now; held open together, so that no two are the same."""
     listeners = [bind(HOST, 0, purpose="a measurement") for _ in range(count)]
     ports = [int(listener.getsockname()[1]) for listener in listeners]

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from gantry_protocol.errors import GantryError
 
 from gantry_cli.bench.failover import CASES, Account, FailoverBench
-from gantry_cli.bench.results import HEADINGS, Line, machine, rows
+from gantry_cli.bench.results import HEADINGS, machine, rows
+from gantry_cli.bench.showing import print_lines, progress, scratch, told
 from gantry_cli.options import asynchronous, json_option
 from gantry_cli.output import print_json, print_table
 from gantry_cli.trial.local import find_manifest, scratch_cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from gantry_cli.bench.results import Machine
+    from gantry_cli.bench.results import Line
 
 
 @click.group(
@@ -68,7 +63,7 @@ async def failover(cases: tuple[str, ...], runs: int, as_json: bool) -> None:
     lines: list[Line] = []
     accounts: list[Account] = []
     async with scratch_cluster(_say) as cluster:
-        with _progress(len(wanted) * runs) as advance:
+        with progress(len(wanted) * runs) as advance:
             measured = FailoverBench(cluster, advance)
             await measured.prepare(find_manifest())
             for case in wanted:
@@ -128,10 +123,10 @@ async def tier(runs: int, log_mib: int, phase_s: float, as_json: bool) -> None:
     from gantry_cli.bench.tier import TierBench
 
     before = machine()
-    with _scratch() as directory, _told() as told:
-        measured = TierBench(directory, log_bytes=log_mib << 20, phase_s=phase_s, progress=told)
+    with scratch() as directory, told() as tell:
+        measured = TierBench(directory, log_bytes=log_mib << 20, phase_s=phase_s, progress=tell)
         lines = await measured.run(runs)
-    _print(lines, before, as_json=as_json)
+    print_lines(lines, before, as_json=as_json)
 
 
 @bench.command(
@@ -160,38 +155,12 @@ def pipeline(cases: tuple[str, ...], runs: int, as_json: bool) -> None:
 
     before = machine()
     lines: list[Line] = []
-    with _scratch() as directory, _told() as told:
+    with scratch() as directory, told() as tell:
         if not cases or "decoder" in cases:
-            lines += measured.decoder(runs, told)
+            lines += measured.decoder(runs, tell)
         if not cases or "audit" in cases:
-            lines += measured.audit(directory, runs, told)
-    _print(lines, before, as_json=as_json)
-
-
-def _print(lines: Sequence[Line], on: Machine, *, as_json: bool) -> None:
-    """The figures, and what they were measured on."""
-    if as_json:
-        for one in lines:
-            print_json(one)
-        print_json({"bench": lines[0].bench, "machine": on})
-        return
-    print_table(HEADINGS, rows(lines))
-    click.echo(
-        f"{on.cpus} processors ({on.processor}), {on.memory_mib} MiB, Linux {on.kernel}, "
-        f"Python {on.python}; load before: {on.load:.2f}"
-    )
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    """A directory that ends with the measurement; after a failure it stays, for its logs."""
-    path = Path(tempfile.mkdtemp(prefix="gantry-bench-"))
-    try:
-        yield path
-    except Exception:
-        click.echo(f"What was measured on is left in {path}", err=True)
-        raise
-    shutil.rmtree(path, ignore_errors=True)
+            lines += measured.audit(directory, runs, tell)
+    print_lines(lines, before, as_json=as_json)
 
 
 def _sentence(account: Account) -> str:
@@ -205,40 +174,3 @@ def _sentence(account: Account) -> str:
 def _say(text: str) -> None:
     if sys.stderr.isatty():
         click.echo(text, err=True)
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[str], None]]:
-    """A progress bar on stderr, if that is a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("starting", total=total)
-        yield lambda case: progress.update(task, advance=1, description=case)
-
-
-@contextmanager
-def _told() -> Iterator[Callable[..., None]]:
-    """Shows what is being done, and the share that is done if known, if stderr is a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _text, _share=None: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("starting", total=None)
-
-        def told(text: str, share: float | None = None) -> None:
-            progress.update(
-                task,
-                description=text,
-                total=None if share is None else 1.0,
-                completed=share or 0.0,
-            )
-
-        yield told
