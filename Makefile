@@ -29,6 +29,11 @@ demo: venv ## start a cluster, take its master away three times under load, veri
 bench: venv ## the client's write gap, RUNS times per kind of failure (default 20)
 	@$(BIN)/gantry bench failover --runs $(RUNS)
 
+.PHONY: bench-controller
+bench-controller: venv ## a controller quorum's throughput and failures; writes build/bench/controller.jsonl
+	@mkdir -p build/bench
+	@$(BIN)/gantry bench controller --json > build/bench/controller.jsonl
+
 ## On a real cluster
 .PHONY: cluster-up
 cluster-up: ## a kind cluster on this machine, with Docker and node image if they are missing

@@ -33,17 +33,19 @@ class Line(msgspec.Struct, frozen=True):
     cpus: int
 
 
-def line(bench: str, case: str, metric: str, unit: str, values: Sequence[float]) -> Line:
-    """Sum `values` up; there is at least one."""
+def line(
+    bench: str, case: str, metric: str, unit: str, values: Sequence[float], *, digits: int = 1
+) -> Line:
+    """Sum `values` up, to so many decimal places; there is at least one."""
     assert values, "a case without a run has no figures"
     return Line(
         bench=bench,
         case=case,
         metric=metric,
         unit=unit,
-        min=round(min(values), 1),
-        median=round(statistics.median(values), 1),
-        max=round(max(values), 1),
+        min=round(min(values), digits),
+        median=round(statistics.median(values), digits),
+        max=round(max(values), digits),
         runs=len(values),
         cpus=os.cpu_count() or 1,
     )

@@ -11,6 +11,7 @@ from gantry_protocol.errors import GantryError
 from gantry_cli.bench.failover import CASES, Account, FailoverBench
 from gantry_cli.bench.results import HEADINGS, machine, rows
 from gantry_cli.bench.showing import print_lines, progress, scratch, told
+from gantry_cli.commands.bench_controller import controller
 from gantry_cli.options import asynchronous, json_option
 from gantry_cli.output import print_json, print_table
 from gantry_cli.trial.local import find_manifest, scratch_cluster
@@ -24,11 +25,15 @@ if TYPE_CHECKING:
 Examples:
   gantry bench failover                              all cases, 5 runs each
   gantry bench failover --case sigkill --runs 20 --json
+  gantry bench controller                            throughput of a quorum, and lost leaders
   gantry bench tier                                  what uploading costs producers
   gantry bench pipeline                              how fast packs are decoded and audited"""
 )
 def bench() -> None:
     """Measure Gantry on this machine."""
+
+
+bench.add_command(controller)
 
 
 @bench.command(

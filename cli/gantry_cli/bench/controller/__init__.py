@@ -1,0 +1,1 @@
+"""`gantry bench controller`: a quorum of three processes, the load on it, and its failures."""

@@ -1,0 +1,185 @@
+"""The cases by name: what each measures, what it needs, about how long it takes.
+
+A case gets a quorum of its own, fresh, so that none inherits another's log or groups. One that
+cannot run here says why in a sentence (`CannotRun`) and leaves no figure; the others go on.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from gantry_protocol.errors import GantryError
+
+from gantry_cli.bench.controller import failover
+from gantry_cli.bench.controller.figures import BENCH, lines
+from gantry_cli.bench.controller.quorum import Quorum
+from gantry_cli.bench.controller.target import Against
+from gantry_cli.bench.controller.throughput import WARMUP_S, Plan, Shape, reads, writes
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+    from gantry_cli.bench.controller.target import Target
+    from gantry_cli.bench.results import Line
+
+START_S = 4.0  # of a quorum, with its first groups
+KILL_S = 3.0  # the gap, the restart, and until the quorum is whole again
+STOP_S = 3.0
+
+
+class CannotRun(GantryError):  # noqa: N818 - a plain word reads better where it is caught
+    """This case has nothing to measure here; says why."""
+
+
+class Wish(NamedTuple):
+    """What the command line asked for.
+
+    Attributes:
+        runs: per case.
+        seconds: counted per run.
+        kills: leaders to lose in the cases that lose them.
+        against: one controller of a quorum that runs already.
+        label: the name of the benchmark in its lines.
+    """
+
+    runs: int = 5
+    seconds: float = 3.0
+    kills: int = 50
+    against: str | None = None
+    label: str = BENCH
+
+    @property
+    def window_s(self) -> float:
+        """One run with its warm-up."""
+        return self.seconds + WARMUP_S
+
+
+class Stage:
+    """Where a case runs.
+
+    Args:
+        wish: what was asked for.
+        directory: for the quorums; it exists.
+        advance: called after each run.
+    """
+
+    def __init__(self, wish: Wish, directory: Path, advance: Callable[[], None]) -> None:
+        self.wish = wish
+        self.advance = advance
+        self._directory = directory
+
+    def plan(self, shape: Shape) -> Plan:
+        """What was asked for, by these clients."""
+        return Plan(shape, self.wish.runs, self.wish.seconds, self.advance)
+
+    @asynccontextmanager
+    async def target(self) -> AsyncIterator[Target]:
+        """The quorum that was given, else one of our own."""
+        if self.wish.against is not None:
+            yield Against(self.wish.against)
+            return
+        async with self.quorum() as quorum:
+            yield quorum
+
+    @asynccontextmanager
+    async def quorum(self, settings: Mapping[str, str] | None = None) -> AsyncIterator[Quorum]:
+        """Three controllers of our own.
+
+        Raises:
+            CannotRun: the quorum under load is somebody else's.
+        """
+        if self.wish.against is not None:
+            raise CannotRun("needs controllers that it starts itself; leave --against out")
+        directory = Path(tempfile.mkdtemp(dir=self._directory))
+        async with Quorum(directory, settings) as quorum:
+            yield quorum
+
+
+class Case(NamedTuple):
+    """One case.
+
+    Attributes:
+        text: what it measures, in a few words.
+        run: the figures of each run.
+        steps: how often it calls `advance`.
+        seconds: about how long it takes.
+    """
+
+    text: str
+    run: Callable[[Stage], Awaitable[list[dict[str, float]]]]
+    steps: Callable[[Wish], int]
+    seconds: Callable[[Wish], float]
+
+    async def lines(self, name: str, stage: Stage) -> list[Line]:
+        """Run it."""
+        return lines(name, await self.run(stage), bench=stage.wish.label)
+
+
+def _throughput(
+    measure: Callable[[Target, Plan], Awaitable[list[dict[str, float]]]], shape: Shape
+) -> Callable[[Stage], Awaitable[list[dict[str, float]]]]:
+    async def run(stage: Stage) -> list[dict[str, float]]:
+        async with stage.target() as target:
+            return await measure(target, stage.plan(shape))
+
+    return run
+
+
+async def _leader_kill(stage: Stage) -> list[dict[str, float]]:
+    async with stage.quorum() as quorum:
+        return await failover.kills(quorum, stage.wish.kills, stage.advance)
+
+
+async def _leader_stop(stage: Stage) -> list[dict[str, float]]:
+    async with stage.quorum() as quorum:
+        return await failover.stops(quorum, stage.wish.kills, stage.advance)
+
+
+def _windows(wish: Wish) -> float:
+    return START_S + wish.runs * wish.window_s
+
+
+def _count(wish: Wish) -> int:
+    return wish.runs
+
+
+def _kills(wish: Wish) -> int:
+    return wish.kills
+
+
+CASES: dict[str, Case] = {
+    "write-64x1": Case(
+        "writes (1001) of 64 clients, each with 1 outstanding",
+        _throughput(writes, Shape(64, 1)),
+        _count,
+        _windows,
+    ),
+    "write-64x16": Case(
+        "writes of 64 clients, 16 outstanding each",
+        _throughput(writes, Shape(64, 16)),
+        _count,
+        _windows,
+    ),
+    "readindex-64x16": Case(
+        "linearizable reads (1004) at the leader",
+        _throughput(reads, Shape(64, 16)),
+        _count,
+        _windows,
+    ),
+    "leader-kill": Case(
+        "SIGKILL of the leader until the next committed write",
+        _leader_kill,
+        _kills,
+        lambda wish: START_S + wish.kills * KILL_S,
+    ),
+    "leader-stop": Case(
+        "SIGSTOP of the leader until the next committed write",
+        _leader_stop,
+        _kills,
+        lambda wish: START_S + wish.kills * STOP_S,
+    ),
+}
+"""By name, in the order they run."""

@@ -1,0 +1,236 @@
+"""Three controller processes on loopback, each with its own directory, syncing each write.
+
+Use as an async context manager. Rule protected: whatever ends the measurement, its processes end
+with it. What it refuses: to go on without a process that ended by itself; the sentence says which,
+and where its log is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import aiohttp
+from gantry_protocol.admin import QuorumView
+from gantry_protocol.errors import GantryError
+from prometheus_client.parser import text_string_to_metric_families
+from pydantic import ValidationError
+
+from gantry_cli.bench.controller.target import ASK_S, cpu_of, leader_of, rss_mb
+from gantry_cli.bench.members import HOST, end_process, free_ports
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+NODES = (1, 2, 3)
+PORTS = ("raft", "remoting", "http", "nameserver")
+SETTLE_PATIENCE_S = 30.0
+HTTP_PATIENCE_S = 5.0
+BEHIND_MAX = 100  # entries; a member closer than this to the leader counts as up to date
+
+
+class Quorum:
+    """See the module; also a `Target`.
+
+    Args:
+        directory: for data, logs and the token; it exists.
+        settings: environment variables that every controller gets besides its own.
+    """
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        self._directory = directory
+        self._settings = dict(settings or {})
+        self._token = secrets.token_hex(16)
+        self._running: dict[int, asyncio.subprocess.Process] = {}
+        self._ports: dict[int, dict[str, int]] = {}
+        self._session: aiohttp.ClientSession | None = None
+        self._leading: int | None = None  # when last asked
+
+    async def __aenter__(self) -> Self:
+        free = iter(free_ports(len(NODES) * len(PORTS)))
+        self._ports = {node: {purpose: next(free) for purpose in PORTS} for node in NODES}
+        (self._directory / "token").write_text(self._token, encoding="ascii")
+        timeout = aiohttp.ClientTimeout(total=HTTP_PATIENCE_S)
+        self._session = aiohttp.ClientSession(
+            headers={"Authorization": f"Bearer {self._token}"}, timeout=timeout
+        )
+        try:
+            for node in NODES:
+                await self.start(node)
+            await self.settled()
+        except BaseException:
+            await self._close()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._close()
+
+    # ---- a target
+
+    async def leader(self) -> str:
+        """See `Target`."""
+        self.check()
+        address = await leader_of(await self.members())
+        self._leading = next(node for node in NODES if self.address(node) == address)
+        return address
+
+    async def members(self) -> Sequence[str]:
+        """See `Target`; those that run."""
+        return [self.address(node) for node in self._running]
+
+    def cpu_s(self) -> tuple[float, float] | None:
+        """See `Target`; who leads is as of the last `leader`."""
+        used = {node: cpu_of(process.pid) for node, process in self._running.items()}
+        leader = used.pop(self._leading or 0, 0.0)
+        return leader, sum(used.values())
+
+    # ---- processes
+
+    @property
+    def leading(self) -> int:
+        """The node that led when last asked."""
+        assert self._leading is not None, "ask for the leader first"
+        return self._leading
+
+    def address(self, node: int) -> str:
+        """Where brokers reach it."""
+        return f"{HOST}:{self._ports[node]['remoting']}"
+
+    async def start(self, node: int) -> None:
+        """Start one controller that does not run."""
+        assert node not in self._running
+        peers = ",".join(
+            f"{one}={HOST}:{ports['raft']}:{ports['remoting']}:{ports['http']}"
+            for one, ports in self._ports.items()
+        )
+        variables = {
+            "GANTRY_NAME": f"controller-{node - 1}",
+            "GANTRY_PEERS": peers,
+            "GANTRY_CLUSTER_UID": "bench",
+            "GANTRY_DATA_DIR": str(self._directory / str(node)),
+            "GANTRY_ADMIN_TOKEN_FILE": str(self._directory / "token"),
+            **{f"GANTRY_{key.upper()}_PORT": str(port) for key, port in self._ports[node].items()},
+        }
+        inherited = {key: value for key, value in os.environ.items() if key[:7] != "GANTRY_"}
+        with (self._directory / f"{node}.log").open("ab") as log:
+            self._running[node] = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "gantry_cli", "controller"),
+                env={**inherited, **variables, **self._settings},
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is ours; the quorum ends in order
+            )
+
+    async def kill(self, node: int) -> None:
+        """SIGKILL, and until it is gone."""
+        process = self._running.pop(node)
+        process.kill()
+        await process.wait()
+
+    def pause(self, node: int) -> None:
+        """SIGSTOP."""
+        self._running[node].send_signal(signal.SIGSTOP)
+
+    def resume(self, node: int) -> None:
+        """SIGCONT."""
+        self._running[node].send_signal(signal.SIGCONT)
+
+    def rss_mb(self, node: int) -> float:
+        """Memory of its process."""
+        return rss_mb(self._running[node].pid)
+
+    def check(self) -> None:
+        """Raise if a process has ended by itself."""
+        for node, process in self._running.items():
+            if process.returncode is not None:
+                raise GantryError(
+                    f"Controller {node} ended with {process.returncode}; its log is "
+                    f"{self._directory / str(node)}.log."
+                )
+
+    # ---- its admin API
+
+    async def settled(self) -> QuorumView:
+        """The leader's view, once everybody follows it and is nearly up to date.
+
+        Raises:
+            GantryError: that does not happen, or a process has ended.
+        """
+        deadline = asyncio.get_running_loop().time() + SETTLE_PATIENCE_S
+        while asyncio.get_running_loop().time() < deadline:
+            await self.leader()
+            view = await self.view(self.leading)
+            if view is not None and view.role == "leader" and _together(view):
+                return view
+            await asyncio.sleep(ASK_S)
+        raise GantryError(
+            f"The quorum did not settle in {SETTLE_PATIENCE_S:.0f} s; its logs are in "
+            f"{self._directory}."
+        )
+
+    async def view(self, node: int) -> QuorumView | None:
+        """What `node` says of the quorum; None if it says nothing."""
+        try:
+            async with self.session.get(self._url(node, "/v1/quorum")) as response:
+                return QuorumView.model_validate_json(await response.read())
+        except (aiohttp.ClientError, TimeoutError, OSError, ValidationError):
+            return None
+
+    async def admin(self, method: str, path: str, body: object = None) -> int:
+        """The status of one request to the leader's admin API."""
+        url = self._url(self.leading, path)
+        async with self.session.request(method, url, json=body) as response:
+            await response.read()
+            return response.status
+
+    async def metrics(self, node: int) -> dict[str, float]:
+        """What `node` counts, by the sample's name; labelled samples are summed up."""
+        async with self.session.get(self._url(node, "/metrics")) as response:
+            text = await response.text()
+        found: dict[str, float] = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                found[sample.name] = found.get(sample.name, 0.0) + sample.value
+        return found
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """For HTTP, with the token."""
+        assert self._session is not None, "use the quorum as a context manager"
+        return self._session
+
+    def _url(self, node: int, path: str) -> str:
+        return f"http://{HOST}:{self._ports[node]['http']}{path}"
+
+    async def _close(self) -> None:
+        running, self._running = self._running, {}
+        for process in running.values():
+            if process.returncode is None:
+                process.send_signal(signal.SIGCONT)  # one that stands still cannot end
+        try:
+            await asyncio.gather(*(end_process(process) for process in running.values()))
+        finally:
+            if self._session is not None:
+                await self._session.close()
+
+
+def _together(view: QuorumView) -> bool:
+    others = [peer for peer in view.peers if peer.id != view.node_id]
+    return all(
+        peer.match_index is not None and peer.match_index >= view.commit_index - BEHIND_MAX
+        for peer in others
+    )

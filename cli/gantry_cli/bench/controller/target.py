@@ -1,0 +1,150 @@
+"""Whom the load goes to: the leader, and everybody who wants to hear heartbeats.
+
+Asked with 1005, which our controllers and Java's both answer; so a target is any quorum that speaks
+the protocol. Whose processors are measured is known for processes on this machine only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from gantry_protocol.codes import RequestCode
+from gantry_protocol.command import request
+from gantry_protocol.errors import ConfigError, GantryError, RemotingError
+from gantry_protocol.hosts import join_address, split_address
+from gantry_protocol.remoting.client import RemotingClient
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ASK_S = 0.02
+ELECT_PATIENCE_S = 30.0
+CALL_PATIENCE_S = 1.0
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+class Members(NamedTuple):
+    """A quorum as one of its members describes it."""
+
+    leader: str | None
+    all: tuple[str, ...]
+
+
+class Target(Protocol):
+    """A quorum under load."""
+
+    async def leader(self) -> str:
+        """The `host:port` of the leader, as soon as there is one."""
+        ...
+
+    async def members(self) -> Sequence[str]:
+        """The `host:port` of every controller."""
+        ...
+
+    def cpu_s(self) -> tuple[float, float] | None:
+        """CPU seconds used so far by the leader and by the others; None if that is not known."""
+        ...
+
+
+class Against:
+    """A quorum that somebody else started, known by the address of one of its controllers."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    async def leader(self) -> str:
+        """See `Target`.
+
+        Raises:
+            GantryError: nobody answers, or nobody leads.
+        """
+        return await leader_of([self._address])
+
+    async def members(self) -> Sequence[str]:
+        """See `Target`."""
+        found = await ask_members(self._address)
+        if found is None:
+            raise GantryError(f"The controller {self._address} does not answer.")
+        return found.all or (self._address,)
+
+    def cpu_s(self) -> tuple[float, float] | None:
+        """Somebody else's processes are not looked for."""
+        return None
+
+
+def parse_address(text: str) -> str:
+    """`HOST:PORT` as given on the command line.
+
+    Raises:
+        ConfigError: it is not one.
+    """
+    try:
+        host, port = split_address(text)
+    except GantryError as error:
+        raise ConfigError(f"--against needs HOST:PORT of a controller: {error}") from error
+    return join_address(host, port)
+
+
+def parse_members(ext: dict[str, str]) -> Members:
+    """The answer to 1005; `peers` is `n0:host:port;…` or, by JRaft, `host:port;…`."""
+    members = []
+    for part in filter(None, ext.get("peers", "").split(";")):
+        host, _, port = part.rpartition(":")
+        host = host.partition(":")[2] if host.count(":") == 1 else host
+        members.append(f"{host}:{port}")
+    return Members(ext.get("controllerLeaderAddress") or None, tuple(members))
+
+
+async def ask_members(address: str) -> Members | None:
+    """What the controller at `address` says of its quorum; None if it says nothing."""
+    client = RemotingClient()
+    try:
+        await client.connect(address, CALL_PATIENCE_S)
+        answer = await client.call(
+            request(RequestCode.CONTROLLER_GET_METADATA_INFO), CALL_PATIENCE_S
+        )
+    except RemotingError:
+        return None
+    finally:
+        client.close()
+    return parse_members(answer.ext or {})
+
+
+async def leader_of(addresses: Sequence[str]) -> str:
+    """The leader that these controllers name, once they all name the same.
+
+    Raises:
+        GantryError: they do not within half a minute.
+    """
+    deadline = asyncio.get_running_loop().time() + ELECT_PATIENCE_S
+    while asyncio.get_running_loop().time() < deadline:
+        found = await asyncio.gather(*(ask_members(address) for address in addresses))
+        leaders = {None if one is None else one.leader for one in found}
+        if len(leaders) == 1 and (leader := leaders.pop()) is not None:
+            return leader
+        await asyncio.sleep(ASK_S)
+    raise GantryError(
+        f"{', '.join(addresses)} named no common leader within {ELECT_PATIENCE_S:.0f} s."
+    )
+
+
+def cpu_of(pid: int) -> float:
+    """CPU seconds of one process, its threads included; a hundredth is the finest step.
+
+    Raises:
+        GantryError: it has ended.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    except OSError as error:
+        raise GantryError(f"The controller with process id {pid} has ended.") from error
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def rss_mb(pid: int) -> float:
+    """Memory of one process that is in RAM, in MB."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

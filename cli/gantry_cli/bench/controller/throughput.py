@@ -1,0 +1,130 @@
+"""Operations per second, their latency, and whose CPU they cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from gantry_cli.bench.controller.load import Load, Work
+from gantry_cli.bench.controller.work import Reads, Scripts, SetChanges
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from gantry_cli.bench.controller.target import Target
+
+PREPARE = 256, 16  # slots, connections
+PREPARE_PATIENCE_S = 300.0
+WARMUP_S = 0.5
+REPLICAS = 2  # per group: a set that can lose and gain a member
+
+
+class Shape(NamedTuple):
+    """How many clients ask, and how much each leaves unanswered."""
+
+    connections: int
+    outstanding: int
+
+    @property
+    def slots(self) -> int:
+        """Requests under way at once."""
+        return self.connections * self.outstanding
+
+
+class Plan(NamedTuple):
+    """How a throughput is measured.
+
+    Attributes:
+        shape: by how many clients.
+        runs: how often.
+        seconds: how long is counted each time.
+        advance: called after each run.
+    """
+
+    shape: Shape
+    runs: int
+    seconds: float
+    advance: Callable[[], None]
+
+
+async def prepare(target: Target, groups: Iterable[int], *, replicas: int = REPLICAS) -> None:
+    """Let groups be born on the leader; nobody beats their hearts.
+
+    Raises:
+        GantryError: a controller refused.
+    """
+    slots, connections = PREPARE
+    load = Load(
+        Scripts(slots, groups, replicas=replicas, alive=False),
+        connections=connections,
+        outstanding=slots // connections,
+    )
+    try:
+        await load.connect([await target.leader()])
+        await load.finish(PREPARE_PATIENCE_S)
+    finally:
+        load.close()
+
+
+async def writes(target: Target, plan: Plan) -> list[dict[str, float]]:
+    """1001 on a group per slot; see `work`.
+
+    The groups' brokers are alive by the connections that the load uses: they stay open as long.
+    """
+    slots = plan.shape.slots
+    births = Scripts(slots, range(slots), replicas=REPLICAS, alive=True)
+    return await measure(target, plan, SetChanges(slots), births=births)
+
+
+async def reads(target: Target, plan: Plan) -> list[dict[str, float]]:
+    """1004 at the leader, over as many groups as there are clients."""
+    groups = plan.shape.connections
+    await prepare(target, range(groups))
+    return await measure(target, plan, Reads(plan.shape.slots, groups))
+
+
+async def measure(
+    target: Target,
+    plan: Plan,
+    work: Work,
+    *,
+    births: Scripts | None = None,
+    addresses: Sequence[str] | None = None,
+) -> list[dict[str, float]]:
+    """The figures of each run, by metric.
+
+    Args:
+        target: whose CPU counts; the load goes to its leader unless there are `addresses`.
+        plan: how.
+        work: what is asked.
+        births: what is done before, on the same connections.
+        addresses: where to connect to, in turn.
+    """
+    load = Load(
+        births or work, connections=plan.shape.connections, outstanding=plan.shape.outstanding
+    )
+    try:
+        leader = await target.leader()
+        await load.connect(addresses or [leader])
+        if births is not None:
+            await load.finish(PREPARE_PATIENCE_S)
+            load.work = work
+        return [await _run(target, load, plan) for _ in range(plan.runs)]
+    finally:
+        load.close()
+
+
+async def _run(target: Target, load: Load, plan: Plan) -> dict[str, float]:
+    used: list[tuple[float, float] | None] = []
+    window = await load.window(WARMUP_S, plan.seconds, lambda: used.append(target.cpu_s()))
+    figures = {
+        "ops_per_s": window.per_second,
+        "p50_ms": window.p_ms(0.5),
+        "p99_ms": window.p_ms(0.99),
+        "generator_cpu_percent": 100 * window.generator_s / window.seconds,
+    }
+    before, after = used
+    if before is not None and after is not None:
+        figures["leader_cpu_us"] = 1e6 * (after[0] - before[0]) / window.operations
+        figures["followers_cpu_us"] = 1e6 * (after[1] - before[1]) / window.operations
+    plan.advance()
+    return figures

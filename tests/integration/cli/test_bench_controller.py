@@ -1,0 +1,50 @@
+"""`gantry bench controller` as a person runs it, for as short as it goes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+CASES = ("write-64x1", "readindex-64x16", "leader-kill")
+
+
+def bench(*arguments: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gantry_cli", "bench", "controller", "--json", *arguments],
+        env=os.environ | {"TMPDIR": str(directory)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_figures_of_a_quorum(tmp_path: Path) -> None:
+    wanted = [word for case in CASES for word in ("--case", case)]
+    done = bench(*wanted, "--runs", "1", "--seconds", "1", "--kills", "1", directory=tmp_path)
+    assert done.returncode == 0, done.stderr
+    *figures, on = [json.loads(line) for line in done.stdout.splitlines()]
+    found = {(one["case"], one["metric"]): one for one in figures}
+    for case in CASES[:2]:
+        assert found[case, "ops_per_s"]["median"] > 0
+        assert found[case, "p99_ms"]["median"] >= found[case, "p50_ms"]["median"] > 0
+        assert found[case, "leader_cpu_us"]["median"] > 0
+    assert found["leader-kill", "gap_ms"]["runs"] == 1
+    assert on["machine"]["cpus"] >= 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_case_that_cannot_run_says_so_and_fails(tmp_path: Path) -> None:
+    done = bench("--case", "leader-kill", "--against", "127.0.0.1:1", directory=tmp_path)
+    assert done.returncode != 0
+    assert "leader-kill needs controllers that it starts itself" in done.stderr
+    assert not [line for line in done.stdout.splitlines() if '"gap_ms"' in line]
+
+
+def test_nobody_there_is_one_sentence(tmp_path: Path) -> None:
+    done = bench("--case", "write-64x1", "--against", "localhost", directory=tmp_path)
+    assert done.returncode == 2
+    assert "--against" in done.stderr
+    assert "Traceback" not in done.stderr

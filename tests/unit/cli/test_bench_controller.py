@@ -1,0 +1,118 @@
+"""The parts of `gantry bench controller` that compute: frames, answers, percentiles, targets."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from gantry_cli.bench.controller import wire
+from gantry_cli.bench.controller.figures import Latencies, lines, percentile
+from gantry_cli.bench.controller.target import parse_address, parse_members
+from gantry_cli.bench.controller.work import Reads, Scripts, SetChanges
+from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.errors import ConfigError, FrameError, GantryError
+from gantry_protocol.frame import FrameDecoder, encode
+
+
+def decoded(frame: bytes | None) -> RemotingCommand:
+    assert frame is not None
+    (command,) = FrameDecoder().feed(frame)
+    return command
+
+
+def test_each_set_change_is_the_one_after_the_last_acknowledged() -> None:
+    work = SetChanges(2)
+    seen = [work.first(1), work.following(1), work.following(1), work.first(1)]
+    commands = [decoded(frame) for frame in seen]
+    assert [json.loads(command.body) for command in commands] == [
+        {"syncStateSet": [1, 2], "syncStateSetEpoch": 1},
+        {"syncStateSet": [1], "syncStateSetEpoch": 2},
+        {"syncStateSet": [1, 2], "syncStateSetEpoch": 3},
+        {"syncStateSet": [1, 2], "syncStateSetEpoch": 3},
+    ]
+    assert {command.opaque for command in commands} == {1}
+    assert {(command.ext or {})["brokerName"] for command in commands} == {wire.name(1)}
+
+
+def test_a_group_is_born_in_the_order_of_brokers() -> None:
+    script = Scripts(2, range(4), replicas=2, alive=True)
+    found = []
+    while (frame := script.following(1)) is not None:
+        found.append(decoded(frame))
+    groups = [(command.ext or {})["brokerName"] for command in found]
+    assert groups == [wire.name(1)] * 7 + [wire.name(3)] * 7
+    assert [command.code for command in found[:7]] == [1013, 1013, 1003, 1003, 1002, 904, 904]
+    assert {command.opaque for command in found} == {1}
+    assert not any(command.is_oneway for command in found)
+
+
+def test_readers_share_the_groups() -> None:
+    work = Reads(4, 3)
+    names = [(decoded(work.first(slot)).ext or {})["brokerName"] for slot in range(4)]
+    assert names == [wire.name(0), wire.name(1), wire.name(2), wire.name(0)]
+
+
+def test_answers_are_found_in_any_chunking() -> None:
+    answers = [
+        encode(reply(RemotingCommand(opaque=number), code, "why", {"a": "b"}, b"{}"))
+        for number, code in enumerate([0, 2001, 0])
+    ]
+    stream = b"".join(answers)
+    for cut in range(len(stream) + 1):
+        first, rest = wire.take_replies(stream[:cut])
+        second, left = wire.take_replies(rest + stream[cut:])
+        found = [(one.opaque, one.code) for one in first + second]
+        assert found == [(0, 0), (1, 2001), (2, 0)]
+        assert left == b""
+
+
+@pytest.mark.parametrize(
+    "data", [b"HTTP/1.1 200 OK\r\n\r\n", b"\0\0\0\x08\0\0\0\x04nope", b"\0\0\0\x04\x01\0\0\0"]
+)
+def test_what_is_no_answer_is_refused(data: bytes) -> None:
+    with pytest.raises(FrameError):
+        wire.take_replies(data)
+
+
+def test_a_percentile_is_a_value_that_was_seen() -> None:
+    values = Latencies([float(number) for number in range(1, 1001)])
+    assert percentile(values, 0.5) == 500.0
+    assert percentile(values, 0.99) == 990.0
+    assert percentile(values, 1.0) == 1000.0
+
+
+def test_a_percentile_of_a_few_is_none() -> None:
+    with pytest.raises(GantryError, match="Only 99 operations"):
+        percentile(Latencies([1.0] * 99), 0.99)
+
+
+def test_lines_keep_the_decimals_that_a_metric_needs() -> None:
+    runs = [{"ratio": 0.514, "ops_per_s": 1234.5}, {"ratio": 0.526, "ops_per_s": 999.9}]
+    found = {one.metric: one for one in lines("case", runs, bench="b")}
+    assert (found["ratio"].min, found["ratio"].median, found["ratio"].max) == (0.51, 0.52, 0.53)
+    assert (found["ops_per_s"].max, found["ops_per_s"].runs) == (1234.0, 2)
+    assert {(one.bench, one.case) for one in found.values()} == {("b", "case")}
+
+
+@pytest.mark.parametrize(
+    ("peers", "expected"),
+    [
+        ("n0:127.0.0.1:9878;n1:127.0.0.1:9868;", ("127.0.0.1:9878", "127.0.0.1:9868")),
+        ("127.0.0.1:9770;127.0.0.1:9771;", ("127.0.0.1:9770", "127.0.0.1:9771")),
+        ("", ()),
+    ],
+    ids=["dledger", "jraft", "none"],
+)
+def test_members_are_read_as_each_make_writes_them(peers: str, expected: tuple[str, ...]) -> None:
+    assert parse_members({"peers": peers}).all == expected
+
+
+def test_leader_may_be_unknown() -> None:
+    assert parse_members({"controllerLeaderAddress": ""}).leader is None
+    assert parse_members({"controllerLeaderAddress": "h:1"}).leader == "h:1"
+
+
+def test_target_needs_a_port() -> None:
+    assert parse_address("localhost:9878") == "localhost:9878"
+    with pytest.raises(ConfigError, match="--against"):
+        parse_address("localhost")
