@@ -13,7 +13,7 @@ from gantry_controller.node import NodeOptions, RaftNode
 from gantry_protocol.types import Index, NodeId, Term
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
 PATIENCE_S = 30
@@ -28,6 +28,15 @@ class Journal:
     def apply(self, index: Index, term: Term, command: bytes) -> int:
         self.commands.append(command)
         return len(self.commands)
+
+    def snapshot(self) -> Iterator[bytes]:
+        return iter(list(self.commands))
+
+    def decode(self, data: bytes) -> object:
+        return data
+
+    def restore(self, parts: list[object]) -> None:
+        self.commands = [part for part in parts if isinstance(part, bytes)]
 
 
 class Quorum:

@@ -33,14 +33,14 @@ class Topic(msgspec.Struct, frozen=True, gc=False):
 DEFAULT_TOPIC_CONFIG = Topic(read_queue_nums=8, write_queue_nums=8, perm=7)
 
 
-class TopicTable(msgspec.Struct, frozen=True):
+class TopicTable(msgspec.Struct, frozen=True, array_like=True):
     """The topics of one group. ``version`` grows by one with each change and never falls."""
 
     version: int = 0
     topics: dict[str, Topic] = {}
 
 
-class Member(msgspec.Struct, frozen=True, gc=False):
+class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One broker of a group.
 
     Attributes:
@@ -74,7 +74,7 @@ class Member(msgspec.Struct, frozen=True, gc=False):
         return incarnation == self.incarnation or (incarnation == "" and not self.announces)
 
 
-class Declaration(msgspec.Struct, frozen=True, gc=False):
+class Declaration(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What the owner of a group wants it to be; ``uid`` tells owners of one name apart."""
 
     uid: str
@@ -83,7 +83,7 @@ class Declaration(msgspec.Struct, frozen=True, gc=False):
     route_address: str | None = None
 
 
-class BrokerGroup(msgspec.Struct, frozen=True, gc=False):
+class BrokerGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One broker group.
 
     Attributes:
@@ -148,7 +148,7 @@ class BrokerGroup(msgspec.Struct, frozen=True, gc=False):
         return None
 
 
-class ImportedBroker(msgspec.Struct, frozen=True, gc=False):
+class ImportedBroker(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A broker of the old kind, which reports itself to the name service (code 103).
 
     ``state_version`` is the master epoch its report was made in, 0 outside controller mode.
@@ -165,17 +165,40 @@ class MetadataState:
 
     Only ``apply`` writes here, between two reads; readers may keep the values they were given.
     ``index`` is the log index of the event being applied, or of the last one applied.
+
+    A field is replicated or derived. Replicated ones have a type below, which is all a snapshot
+    needs to know (``snapshot``): a plain value, or a dictionary of immutable values. Derived ones
+    begin with an underscore and are made again by ``rebuild_indexes``.
     """
 
-    __slots__ = ("_names", "_topic_groups", "groups", "imports", "index", "topics")
+    index: Index
+    groups: dict[GroupKey, BrokerGroup]
+    topics: dict[GroupKey, TopicTable]
+    imports: dict[GroupKey, tuple[ImportedBroker, ...]]
+
+    REPLICATED = ("index", "groups", "topics", "imports")
+
+    __slots__ = ("_names", "_topic_groups", *REPLICATED)
 
     def __init__(self) -> None:
-        self.index: Index = Index(0)
-        self.groups: dict[GroupKey, BrokerGroup] = {}
-        self.topics: dict[GroupKey, TopicTable] = {}
-        self.imports: dict[GroupKey, tuple[ImportedBroker, ...]] = {}
+        self.index = Index(0)
+        self.groups = {}
+        self.topics = {}
+        self.imports = {}
+        self.rebuild_indexes()
+
+    def rebuild_indexes(self) -> None:
+        """Derive from the replicated fields what look-ups need."""
         self._names: dict[str, tuple[GroupKey, ...]] = {}
         self._topic_groups: dict[str, dict[GroupKey, None]] = {}
+        for group in self.living():
+            self._names[group.name] = (*self._names.get(group.name, ()), group.key)
+        for name, keys in self._names.items():
+            if len(keys) > 1:
+                self._names[name] = tuple(sorted(keys))
+        for key, table in self.topics.items():
+            for topic in table.topics:
+                self._topic_groups.setdefault(topic, {})[key] = None
 
     def find(self, cluster: str | None, name: str) -> BrokerGroup | None:
         """The living group; without ``cluster`` the only one of that name.
@@ -201,7 +224,10 @@ class MetadataState:
         _check(group, self.groups.get(group.key))
         self.groups[group.key] = group
         others = tuple(key for key in self._names.get(group.name, ()) if key != group.key)
-        self._names[group.name] = others if group.removed else tuple(sorted((*others, group.key)))
+        keys = others if group.removed else tuple(sorted((*others, group.key)))
+        self._names[group.name] = keys
+        if not keys:
+            del self._names[group.name]
         return group
 
     def put_topics(self, key: GroupKey, table: TopicTable) -> TopicTable:

@@ -11,7 +11,7 @@ good (``on_fatal``), because memory may no longer be what is on disk.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import SystemRandom
 from typing import Any, Protocol
 
@@ -43,6 +43,15 @@ class StateMachine(Protocol):
 
     def apply(self, index: Index, term: Term, command: bytes) -> object:
         """Apply a committed command; the same on every node, whatever its clock or chance."""
+
+    def snapshot(self) -> Iterator[bytes]:
+        """The state as of now, encoded slice by slice; commands applied meanwhile change none."""
+
+    def decode(self, data: bytes) -> object:
+        """One slice of a snapshot, decoded; changes nothing, and may run in any thread."""
+
+    def restore(self, parts: list[object]) -> None:
+        """Replace the state by the decoded slices of one snapshot, in their order."""
 
 
 class RaftNode:

@@ -11,6 +11,8 @@ chance except from the generator it is given, so one seed replays a run exactly.
     state      everything a node knows, and the four roles it can take    (thesis §3.3)
     election   pre-vote, vote, check-quorum, the hint that a leader died  (thesis §3.4, §9.6, §6.2)
     replication  appends and heartbeats, both sides; what is committed    (thesis §3.5, §3.6)
+    snapshot   what a snapshot stands for, as values                     (thesis §5.1)
+    snapshots  compaction, and what a snapshot from a peer does to the log (thesis §5.2, §5.3)
     reads      linearizable reads without the log                         (thesis §6.4)
     admission  a node with an empty disk: when may it vote?
     core       the interface

@@ -5,9 +5,10 @@ A driver does this, forever:
     core.tick() / core.step(message) / core.propose(commands) / core.read_index(contexts)
     ready = core.ready()
     send ready.messages_now
-    write ready.hard_state and ready.entries; when durable, and in this order:
+    write ready.markers, ready.entries and ready.hard_state; when durable, and in this order:
         core.persisted(ready.batch); send ready.messages_after_persist
     apply ready.committed; core.applied(index)
+    give every peer of core.awaiting_snapshot the newest snapshot; core.snapshot_delivered(...)
     answer ready.reads once their index is applied; refuse ready.reads_dropped
 
 ``ready()`` may be called again while earlier batches are still being written; batches must become
@@ -20,7 +21,7 @@ from collections import deque
 import msgspec
 from gantry_protocol.types import Index, NodeId, Term
 
-from gantry_controller.raft import admission, changes, election, replication
+from gantry_controller.raft import admission, changes, election, replication, snapshots
 from gantry_controller.raft.config import RaftConfig
 from gantry_controller.raft.errors import MessageError, NotLeader, Overloaded
 from gantry_controller.raft.members import Membership
@@ -40,6 +41,7 @@ from gantry_controller.raft.messages import (
 )
 from gantry_controller.raft.progress import Progress
 from gantry_controller.raft.reads import ReadState
+from gantry_controller.raft.snapshot import Base, Marker, SnapshotMeta
 from gantry_controller.raft.state import RaftState, Randomness, Role, Tracer
 
 
@@ -56,6 +58,7 @@ class Ready(msgspec.Struct):
 
     Attributes:
         batch: number of the batch that must be durable for ``messages_after_persist``.
+        markers: to write first; each names a snapshot that is durable already.
         hard_state: to write, or None.
         entries: to write; the first may overwrite what was written at its index and behind it.
         messages_now: to send at once.
@@ -67,6 +70,7 @@ class Ready(msgspec.Struct):
     """
 
     batch: int
+    markers: list[Marker]
     hard_state: HardState | None
     entries: list[Entry]
     messages_now: list[Message]
@@ -92,6 +96,8 @@ class RaftCore:
         *,
         hard_state: HardState | None = None,
         entries: list[Entry] | None = None,
+        snapshot: SnapshotMeta | None = None,
+        base: Base = Base(),  # noqa: B008 - a frozen value
         tracer: Tracer | None = None,
     ) -> None:
         """Start as a follower with what recovery found.
@@ -100,11 +106,15 @@ class RaftCore:
             config: who takes part and within which bounds.
             rng: seeds time-outs and nonces; the only chance there is.
             hard_state: None for an empty disk.
-            entries: the recovered log, all of it durable; taken over, not copied.
+            entries: the recovered log behind ``base``, all of it durable; taken over, not copied.
+            snapshot: the newest one; the state machine holds exactly what it covers.
+            base: where the log begins; at or before the snapshot.
             tracer: gets each event's name and facts.
         """
         hard = HardState() if hard_state is None else hard_state
-        self._state = RaftState(config, rng, hard, entries or [], tracer)
+        self._state = RaftState(
+            config, rng, hard, entries or [], tracer, snapshot=snapshot, base=base
+        )
         self._batch = 0
         self._under_way: deque[tuple[int, HardState]] = deque()
         self._last_hard = hard
@@ -172,6 +182,21 @@ class RaftCore:
     def peers(self) -> dict[NodeId, Progress]:
         """The leader's view of the others; empty on a node that does not lead."""
         return self._state.peers
+
+    @property
+    def snapshot(self) -> SnapshotMeta | None:
+        """The newest durable one of this node."""
+        return self._state.snapshot
+
+    @property
+    def awaiting_snapshot(self) -> list[NodeId]:
+        """Peers that get no entries from this leader until they hold a snapshot."""
+        state = self._state
+        return [
+            node
+            for node, progress in state.peers.items()
+            if replication.needs_snapshot(state, progress)
+        ]
 
     # ---- inputs ----------------------------------------------------------------------------------
 
@@ -279,6 +304,40 @@ class RaftCore:
         assert log.applied_index <= index <= log.handed_index
         log.applied_index = index
 
+    # ---- snapshots (thesis §5) -------------------------------------------------------------------
+
+    def snapshot_meta(self) -> SnapshotMeta:
+        """What a snapshot of the state machine would cover now."""
+        return snapshots.meta_now(self._state)
+
+    def compact(self, snapshot: SnapshotMeta, margin_entries: int) -> list[Entry]:
+        """``snapshot`` is durable: drop the log up to ``margin_entries`` before its end.
+
+        Returns:
+            The dropped entries, to be let go of in slices; none if a newer snapshot is known.
+        """
+        return snapshots.compact(self._state, snapshot, margin_entries)
+
+    def wants_snapshot(self, index: Index, term: Term) -> bool:
+        """Whether a snapshot that ends there would bring this node anything."""
+        return snapshots.wants(self._state, index, term)
+
+    def install(self, snapshot: SnapshotMeta) -> list[Entry] | None:
+        """A snapshot of another node is durable here: begin the log behind it.
+
+        Returns:
+            None if this node needs it no more, and nothing changed. Else the entries that are void;
+            the state machine must be replaced by the snapshot before the next ``ready()``.
+        """
+        return snapshots.install(self._state, snapshot)
+
+    def snapshot_delivered(self, node: NodeId, holds: Index) -> None:
+        """``node`` says that it holds committed entries up to ``holds``: try appends behind it.
+
+        It only tells where to look; what the node holds counts when it answers the append.
+        """
+        snapshots.delivered(self._state, node, holds)
+
     # ---- output ----------------------------------------------------------------------------------
 
     def ready(self) -> Ready:
@@ -287,13 +346,15 @@ class RaftCore:
         if state.role is Role.LEADER:
             replication.send_all(state)
         entries = state.log.submit()
-        hard_state = self._hard_state_to_write(entries)
+        markers, state.markers = state.markers, []
+        hard_state = self._hard_state_to_write(writes=bool(entries or markers))
         now, state.now = state.now, []
         after_persist, state.after_persist = state.after_persist, []
         reads, state.reads_confirmed = state.reads_confirmed, []
         dropped, state.reads_dropped = state.reads_dropped, []
         return Ready(
             batch=self._batch,
+            markers=markers,
             hard_state=hard_state,
             entries=entries,
             messages_now=now,
@@ -304,12 +365,12 @@ class RaftCore:
             soft_state=self._changed_soft_state(),
         )
 
-    def _hard_state_to_write(self, entries: list[Entry]) -> HardState | None:
-        """The hard state, if it changed or comes with entries; commit alone is not worth a sync."""
+    def _hard_state_to_write(self, *, writes: bool) -> HardState | None:
+        """The hard state, if it changed or comes with more; commit alone is not worth a sync."""
         hard = self._state.hard_state
         last = self._last_hard
         changed = (hard.term, hard.vote, hard.voting) != (last.term, last.vote, last.voting)
-        if not changed and not entries:
+        if not changed and not writes:
             return None
         self._batch += 1
         self._last_hard = hard

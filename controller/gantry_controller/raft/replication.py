@@ -60,15 +60,25 @@ def _let_go(state: RaftState) -> None:
         state.become_follower(state.term, None)
 
 
+def needs_snapshot(state: RaftState, progress: Progress) -> bool:
+    """Whether the next append would have to follow an entry that this log no longer knows."""
+    return progress.next_index <= state.log.base.index
+
+
 def commit_vouched(state: RaftState, progress: Progress) -> Index:
     """What a heartbeat may tell: no more than the peer is known to hold of this log."""
     return min(progress.match_index, state.log.commit_index)
 
 
 def _send_entries(state: RaftState, node: NodeId, progress: Progress) -> None:
-    """Fill the peer's window; while probing, and when nudged, an empty append will do."""
+    """Fill the peer's window; while probing, and when nudged, an empty append will do.
+
+    A peer that needs entries which are gone gets none until it holds a snapshot (thesis §5.2).
+    """
     must = progress.nudge or not progress.streaming
     progress.nudge = False
+    if needs_snapshot(state, progress):
+        return
     while progress.may_send(state.config.inflight_max):
         if progress.next_index > state.log.last_index and not must:
             return

@@ -23,6 +23,7 @@ from gantry_controller.raft.members import MemberHistory, Membership, decode_mem
 from gantry_controller.raft.messages import Entry, EntryKind, HardState, Message, make_entry
 from gantry_controller.raft.progress import Progress
 from gantry_controller.raft.reads import ReadQueue, ReadState
+from gantry_controller.raft.snapshot import Base, Marker, SnapshotMeta
 
 
 class Role(Enum):
@@ -67,6 +68,8 @@ class RaftState:
         uncommitted_bytes: encoded size of the entries beyond commit (leader only).
         now, after_persist: messages of this pass (see ``core.Ready``).
         reads_confirmed, reads_dropped: reads that ended in this pass.
+        snapshot: the newest one on this node's disk; None before the first.
+        markers: of this pass: what the disk is to note of snapshots, before any entry.
     """
 
     def __init__(
@@ -76,17 +79,23 @@ class RaftState:
         hard: HardState,
         entries: list[Entry],
         tracer: Tracer | None,
+        *,
+        snapshot: SnapshotMeta | None = None,
+        base: Base = Base(),  # noqa: B008 - a frozen value
     ) -> None:
         self.config = config
         self.rng = rng
         self.tracer = tracer
+        self.snapshot = snapshot
+        self.markers: list[Marker] = []
         founding = Membership(tuple(sorted(config.voters)), (), tuple(sorted(config.addresses)))
-        self.history = MemberHistory(Index(0), founding)
+        covered = Index(0) if snapshot is None else snapshot.index
+        self.history = MemberHistory(covered, snapshot.members if snapshot else founding)
         for entry in entries:
-            if entry.kind is EntryKind.MEMBERS:
+            if entry.kind is EntryKind.MEMBERS and entry.index > covered:
                 self.history.append(entry.index, decode_members(entry.command))
         self.leaving: list[NodeId] = []
-        self.log = RaftLog(entries, hard.commit)
+        self.log = RaftLog(entries, max(hard.commit, covered), base, covered)
         self.role = Role.FOLLOWER
         self.term = hard.term
         self.vote = hard.vote

@@ -1,0 +1,117 @@
+"""A snapshot holds everything that is replicated, and is the same bytes on every replica."""
+
+from __future__ import annotations
+
+from typing import Any, get_args, get_origin
+
+import msgspec
+import pytest
+from gantry_controller.metadata import snapshot
+from gantry_controller.metadata.events import (
+    CreateTopic,
+    DeleteTopic,
+    ImportBroker,
+    RemoveGroup,
+)
+from gantry_controller.metadata.machine import MetadataStateMachine
+from gantry_controller.metadata.state import MetadataState, Topic
+from gantry_protocol.errors import DataDirError
+from support.metadata_world import World, three_in_sync
+
+FOUR = Topic(4, 4, 6)
+
+
+def eventful() -> World:
+    """A state with something in every field, and with things that came and went."""
+    world = three_in_sync()
+    for topic in ("b", "a", "zeta"):
+        world.apply(CreateTopic(cluster="c", name="", topic=topic, config=FOUR))
+    world.apply(DeleteTopic(cluster="", name="", topic="a"))
+    world.apply(
+        ImportBroker(cluster="old", name="x", broker_id=0, address="h:1", topics={"q": FOUR})
+    )
+    world.elect(live=[3, 2])
+    return world
+
+
+def slots(state: MetadataState) -> dict[str, Any]:
+    return {name: getattr(state, name) for name in MetadataState.__slots__}
+
+
+def test_round_trip_keeps_every_field_and_its_order() -> None:
+    world = eventful()
+    slices = list(snapshot.take(world.state))
+    fresh = MetadataState()
+    snapshot.restore(fresh, [snapshot.decode(data) for data in slices])
+    assert slots(fresh) == slots(world.state)
+    assert fresh.digest() == world.state.digest()
+    assert list(snapshot.take(fresh)) == slices
+
+
+def test_no_field_of_the_state_is_missing_from_the_snapshot() -> None:
+    """A field is written, or its name says that it is derived; a new one cannot be forgotten."""
+    derived = {name for name in MetadataState.__slots__ if name.startswith("_")}
+    assert set(MetadataState.__slots__) - derived == set(snapshot.FIELDS)
+    written = {snapshot.decode(data).field for data in snapshot.take(eventful().state)}
+    assert written == set(snapshot.FIELDS)
+
+
+@pytest.mark.parametrize("name", sorted(snapshot.FIELDS))
+def test_a_view_of_the_field_cannot_change(name: str) -> None:
+    """The view copies dictionaries and nothing below them, so what they hold must be immutable."""
+    kind = snapshot.FIELDS[name]
+    if get_origin(kind) is dict:
+        kind = get_args(kind)[1]
+    immutable = getattr(kind, "__supertype__", kind) in (int, str, bool, bytes)
+    frozen = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+    assert immutable or get_origin(kind) is tuple or (frozen and kind.__struct_config__.frozen)
+
+
+def test_events_that_come_while_it_is_written_are_not_in_it() -> None:
+    world = eventful()
+    before = list(snapshot.take(world.state))
+    view = snapshot.take(world.state)
+    world.apply(RemoveGroup(cluster="c", name="broker-a", uid="u1"))
+    world.apply(CreateTopic(cluster="c", name="", topic="late", config=FOUR))
+    assert list(view) == before
+
+
+def test_slices_follow_the_size_of_what_they_hold() -> None:
+    state = MetadataState()
+    table = {f"topic-{number:05}": FOUR for number in range(500)}
+    for number in range(400):
+        state.index += 1  # type: ignore[misc]  # int arithmetic
+        state.put_topics(
+            ("c", f"g{number}"),
+            msgspec.structs.replace(state.topic_table(("", "")), version=1, topics=table),
+        )
+    sizes = [len(data) for data in snapshot.take(state)]
+    assert max(sizes[2:]) < 2 * snapshot.SLICE_BYTES
+    assert len(sizes) > 10
+
+
+def test_a_restore_replaces_what_was_there_and_tells_it() -> None:
+    machine, told = MetadataStateMachine(), []
+    machine.add_restore_listener(lambda: told.append(machine.state.index))
+    slices = list(machine.snapshot())
+    state = machine.state
+    machine.restore([machine.decode(data) for data in snapshot.take(eventful().state)])
+    assert machine.state is state
+    assert machine.group("c", "broker-a") is not None
+    machine.restore([machine.decode(data) for data in slices])
+    assert machine.group("c", "broker-a") is None
+    assert len(told) == 2
+    assert told[1] == 0
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        msgspec.msgpack.encode(("field_of_tomorrow", 1)),
+        msgspec.msgpack.encode(("index", "not a number")),
+        b"\xc1",
+    ],
+)
+def test_what_this_program_does_not_understand_is_refused(data: bytes) -> None:
+    with pytest.raises(DataDirError, match="start a program at least as new"):
+        snapshot.decode(data)
