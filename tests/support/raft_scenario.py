@@ -17,6 +17,8 @@ trace they produce, up to a blank line. Lines that begin with ``#`` are the stor
     read N word …              linearizable reads
     learner N M                leader N is asked to take node M in
     promote N M, remove N M    leader N is asked to let learner M vote, to take M out
+    transfer N [M]             leader N is asked to hand over, to M or to whom it likes
+    priority N P               N's election priority (before use)
     ready N                    one pass: messages go out, a batch goes to the disk
     persist N                  the oldest batch of N is durable: what waited for it goes out
     deliver N [from=M] [count=1] [last]   hand messages on their way to N over; all by default
@@ -52,6 +54,7 @@ from gantry_controller.raft.messages import (
     Heartbeat,
     HeartbeatReply,
     Message,
+    TimeoutNow,
     VoteReply,
     VoteRequest,
     make_entry,
@@ -170,6 +173,10 @@ class Scenario:
         config = RaftConfig(node_id=NodeId(int(number)), voters=())
         self.nodes[int(number)] = Node(config, self)
         self.do_blank(number)
+
+    def do_priority(self, number: str, priority: str) -> None:
+        node = self.nodes[int(number)]
+        node.config = msgspec.structs.replace(node.config, priority=int(priority))
 
     # ---- inputs ----------------------------------------------------------------------------------
 
@@ -323,6 +330,10 @@ class Scenario:
         except (NotLeader, ChangeRefused) as error:
             self.say(f"{number}: {type(error).__name__}: {error}")
 
+    def do_transfer(self, number: str, node: str | None = None) -> None:
+        target = None if node is None else NodeId(int(node))
+        self._change(number, self._core(number).transfer, target)
+
     def _pass_silently(self, number: int) -> None:
         self.do_ready(str(number))
         while self.nodes[number].under_way:
@@ -394,13 +405,17 @@ def show(message: Message) -> str:
             return f"{head} {text}{_nonzero('round', message.round)}"
         case HeartbeatReply():
             text = f"HeartbeatReply t{message.term}{_nonzero('round', message.round)}"
+            text += _nonzero("priority", message.priority)
             return f"{head} {text}{_blank(message)}"
         case VoteRequest():
             kind = "PreVote" if message.pre else "Vote"
-            return f"{head} {kind} t{message.term} last={message.last_index}/t{message.last_term}"
+            text = f"{kind} t{message.term} last={message.last_index}/t{message.last_term}"
+            return f"{head} {text}" + (" transfer" if message.transfer else "")
         case VoteReply():
             kind = "PreVoteReply" if message.pre else "VoteReply"
             return f"{head} {kind} t{message.term} {'granted' if message.granted else 'refused'}"
+        case TimeoutNow():
+            return f"{head} TimeoutNow t{message.term}"
         case Census():
             return f"{head} Census"
         case CensusReply():

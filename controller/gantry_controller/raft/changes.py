@@ -111,6 +111,8 @@ def _why_not_ready(state: RaftState, peer: Progress) -> str:
 def _check_may_change(state: RaftState) -> None:
     if state.role is not Role.LEADER:
         raise NotLeader(state.leader)
+    if state.transfer is not None:
+        raise ChangeRefused("Leadership is being handed over; try again in a moment.")
     if not may_begin(state):
         raise ChangeRefused(
             "This leader has not committed an entry of its own term yet; try again in a moment."

@@ -23,6 +23,7 @@ from gantry_controller.raft.messages import (
     Heartbeat,
     HeartbeatReply,
     Message,
+    TimeoutNow,
     VoteReply,
     VoteRequest,
     parse_entry,
@@ -36,11 +37,12 @@ _APPEND = struct.Struct(">BIIQQQQQQI")  # the fields before the entries, and the
 _FIXED: dict[int, tuple[type[Message], struct.Struct]] = {
     2: (AppendReply, struct.Struct(">BIIQQ?QQQQ")),
     3: (Heartbeat, struct.Struct(">BIIQQQ")),
-    4: (HeartbeatReply, struct.Struct(">BIIQQQ")),
-    5: (VoteRequest, struct.Struct(">BIIQQQ?")),
+    4: (HeartbeatReply, struct.Struct(">BIIQQQI")),
+    5: (VoteRequest, struct.Struct(">BIIQQQ??")),
     6: (VoteReply, struct.Struct(">BIIQ??")),
     7: (Census, struct.Struct(">BIIQ")),
     8: (CensusReply, struct.Struct(">BIIQ?")),
+    9: (TimeoutNow, struct.Struct(">BIIQ")),
 }
 _TYPE_OF = {message: (number, layout) for number, (message, layout) in _FIXED.items()}
 

@@ -21,6 +21,7 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
         uncommitted_bytes_max: proposals are refused beyond this, so memory is bounded while no
             quorum answers.
         apply_entries_max: entries handed out and not yet reported as applied.
+        priority: of this node; leadership goes to a steady voter of a higher one (``priority``).
         promote_lag_max: a learner that lacks more entries than this may not vote yet.
     """
 
@@ -34,6 +35,7 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     inflight_max: int = 64
     uncommitted_bytes_max: int = 16 * 1024 * 1024
     apply_entries_max: int = 1024
+    priority: int = 0
     promote_lag_max: int = 1000
 
     def __post_init__(self) -> None:

@@ -21,7 +21,15 @@ from collections import deque
 import msgspec
 from gantry_protocol.types import Index, NodeId, Term
 
-from gantry_controller.raft import admission, changes, election, replication, snapshots
+from gantry_controller.raft import (
+    admission,
+    changes,
+    election,
+    priority,
+    replication,
+    snapshots,
+    transfer,
+)
 from gantry_controller.raft.config import RaftConfig
 from gantry_controller.raft.errors import MessageError, NotLeader, Overloaded
 from gantry_controller.raft.members import Membership
@@ -36,6 +44,7 @@ from gantry_controller.raft.messages import (
     Heartbeat,
     HeartbeatReply,
     Message,
+    TimeoutNow,
     VoteReply,
     VoteRequest,
 )
@@ -154,6 +163,11 @@ class RaftCore:
         return self._state.members
 
     @property
+    def handing_over(self) -> bool:
+        """Whether proposals are held back because leadership is being handed over."""
+        return self._state.transfer is not None
+
+    @property
     def commit_index(self) -> Index:
         """Entries up to here will never change."""
         return self._state.log.commit_index
@@ -203,9 +217,12 @@ class RaftCore:
     def tick(self) -> None:
         """One unit of time has passed."""
         state = self._state
+        state.patience.tick()
         if state.role is Role.LEADER:
             replication.tick_leader(state)
             election.tick_leader(state)
+            transfer.tick(state)
+            priority.tick(state)
         else:
             admission.tick(state)
             election.tick(state)
@@ -223,11 +240,17 @@ class RaftCore:
 
         Raises:
             NotLeader: with the leader, if one is known.
-            Overloaded: too many bytes wait for a quorum; nothing was appended.
+            Overloaded: too many bytes wait for a quorum, or leadership is being handed over;
+                nothing was appended.
         """
         state = self._state
         if state.role is not Role.LEADER:
             raise NotLeader(state.leader)
+        if state.transfer is not None:
+            raise Overloaded(
+                f"Leadership is being handed over to node {state.transfer.target}; try again in a "
+                "moment."
+            )
         size = sum(map(len, commands))
         limit = state.config.uncommitted_bytes_max
         if state.uncommitted_bytes and state.uncommitted_bytes + size > limit:
@@ -248,6 +271,10 @@ class RaftCore:
             raise NotLeader(state.leader)
         state.reads.add(contexts, state.log.commit_index if state.term_is_committed else None)
         replication.confirm_reads(state)
+
+    def transfer(self, target: NodeId | None) -> NodeId:
+        """See ``transfer.begin``; it ends within one election time-out, either way."""
+        return transfer.begin(self._state, target)
 
     def add_learner(self, node: NodeId, address: str) -> Index:
         """See ``changes``; the change is complete when the entry is committed."""
@@ -399,7 +426,7 @@ class RaftCore:
             reply = VoteReply(state.node_id, request.source, state.term, False, request.pre)
             state.now.append(reply)
             return
-        if state.hears_leader:
+        if state.hears_leader and not request.transfer:
             return
         if request.pre:
             election.on_pre_vote_request(state, request)
@@ -409,7 +436,7 @@ class RaftCore:
         election.on_vote_request(state, request)
 
     def _step_in_term(
-        self, message: Append | AppendReply | Heartbeat | HeartbeatReply | VoteReply
+        self, message: Append | AppendReply | Heartbeat | HeartbeatReply | VoteReply | TimeoutNow
     ) -> None:
         """Adopt a higher term, refuse a lower one (thesis §3.3), then handle the message."""
         state = self._state
@@ -418,6 +445,8 @@ class RaftCore:
                 election.on_vote_reply(state, message)
             return
         if message.term > state.term:
+            if self._is_answer_of_stranger(message):
+                return
             state.become_follower(message.term, None)
         elif message.term < state.term:
             self._answer_old_term(message)
@@ -431,8 +460,19 @@ class RaftCore:
                 replication.on_heartbeat(state, message)
             case VoteReply():
                 election.on_vote_reply(state, message)
+            case TimeoutNow():
+                self._follow(message.source)
+                transfer.on_timeout_now(state)
             case _:
                 self._step_reply(message)
+
+    def _is_answer_of_stranger(self, message: Message) -> bool:
+        """A server that was removed may be in any term; it must not depose a leader (§4.2.3).
+
+        A *request* of a stranger is heard: its sender may lead a quorum that has grown since.
+        """
+        request = isinstance(message, (Append, Heartbeat, TimeoutNow))
+        return not request and message.source not in self._state.members.nodes
 
     def _step_reply(self, message: AppendReply | HeartbeatReply) -> None:
         state = self._state
@@ -458,7 +498,7 @@ class RaftCore:
         state.restart_election_timer()
 
     def _answer_old_term(
-        self, message: Append | AppendReply | Heartbeat | HeartbeatReply | VoteReply
+        self, message: Append | AppendReply | Heartbeat | HeartbeatReply | VoteReply | TimeoutNow
     ) -> None:
         """Tell a leader of an older term; with pre-vote it may not learn otherwise (etcd #8517).
 

@@ -68,11 +68,18 @@ def campaign(state: RaftState) -> None:
     count_votes(state)
 
 
-def _request_votes(state: RaftState, term: Term, *, pre: bool) -> None:
+def campaign_at_once(state: RaftState) -> None:
+    """Campaign on the leader's word (``transfer``): nobody is asked before, and nobody waits."""
+    state.become_pre_candidate()
+    state.become_candidate()
+    _request_votes(state, state.term, pre=False, transfer=True)
+
+
+def _request_votes(state: RaftState, term: Term, *, pre: bool, transfer: bool = False) -> None:
     log = state.log
     outbox = state.now if pre else state.after_persist
     outbox.extend(
-        VoteRequest(state.node_id, node, term, log.last_index, log.last_term, pre)
+        VoteRequest(state.node_id, node, term, log.last_index, log.last_term, pre, transfer)
         for node in state.members.voters
         if node != state.node_id and node not in state.votes
     )

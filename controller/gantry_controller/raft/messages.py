@@ -4,12 +4,13 @@ An entry is encoded once, by the leader that makes it: the same bytes go to its 
 peer, and from there to the peer's disk. Messages are frozen values, so a simulator or a transport
 may hold, repeat and reorder them.
 
-Three fields go beyond the thesis:
+Some fields go beyond the thesis:
 
 ``round``   the leader's read counter when the message was sent; a reply echoes it. A quorum of
             echoes proves that nobody else led when the counter was raised (``reads``).
 ``blank``   in replies: 0 from a voter, else the nonce of a node that may not be counted
             (``admission``).
+``priority``  in replies to heartbeats: the election priority of the node (``priority``).
 ``admit``   in appends: the nonce of such a node that may vote from now on.
 """
 
@@ -146,10 +147,14 @@ class HeartbeatReply(msgspec.Struct, frozen=True, gc=False):
     term: Term
     round: int
     blank: int
+    priority: int = 0
 
 
 class VoteRequest(msgspec.Struct, frozen=True, gc=False):
-    """RequestVote; with ``pre`` a question about a term that nobody has entered (thesis §9.6)."""
+    """RequestVote; with ``pre`` a question about a term that nobody has entered (thesis §9.6).
+
+    ``transfer`` says that the leader itself asked for this campaign (§3.10).
+    """
 
     source: NodeId
     target: NodeId
@@ -157,6 +162,7 @@ class VoteRequest(msgspec.Struct, frozen=True, gc=False):
     last_index: Index
     last_term: Term
     pre: bool
+    transfer: bool = False
 
 
 class VoteReply(msgspec.Struct, frozen=True, gc=False):
@@ -167,6 +173,14 @@ class VoteReply(msgspec.Struct, frozen=True, gc=False):
     term: Term
     granted: bool
     pre: bool
+
+
+class TimeoutNow(msgspec.Struct, frozen=True, gc=False):
+    """The leader hands over: the target shall campaign at once (thesis §3.10)."""
+
+    source: NodeId
+    target: NodeId
+    term: Term
 
 
 class Census(msgspec.Struct, frozen=True, gc=False):
@@ -193,6 +207,7 @@ Message = (
     | HeartbeatReply
     | VoteRequest
     | VoteReply
+    | TimeoutNow
     | Census
     | CensusReply
 )

@@ -27,6 +27,8 @@ class Progress:
         commit_sent: the newest commit index this peer was told.
         recently_active: the peer answered since the last check of the quorum (thesis §6.2).
         silent_ticks: ticks since it last answered.
+        priority: the election priority it last stated.
+        steady_ticks: for how long it has been fit to lead (``priority``).
         round_sent: newest read round it was sent.
         round_acked: newest read round it has echoed.
         round_valid: a rejection that echoes an older round answers what was sent before probing
@@ -44,12 +46,14 @@ class Progress:
         "match_index",
         "next_index",
         "nudge",
+        "priority",
         "probe_sent",
         "recently_active",
         "round_acked",
         "round_sent",
         "round_valid",
         "silent_ticks",
+        "steady_ticks",
         "streaming",
     )
 
@@ -65,6 +69,8 @@ class Progress:
         self.commit_sent = Index(0)
         self.recently_active = True  # a new leader grants everybody one period of grace
         self.silent_ticks = 0
+        self.priority = 0
+        self.steady_ticks = 0
         self.round_sent = 0
         self.round_acked = 0
         self.round_valid = 0

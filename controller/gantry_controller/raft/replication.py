@@ -14,7 +14,7 @@ Commit: only an entry of the leader's own term is committed by counting; older o
 
 from gantry_protocol.types import Index, NodeId
 
-from gantry_controller.raft import admission, changes
+from gantry_controller.raft import admission, changes, transfer
 from gantry_controller.raft.errors import LogLostError
 from gantry_controller.raft.messages import Append, AppendReply, Heartbeat, HeartbeatReply
 from gantry_controller.raft.progress import Progress
@@ -45,18 +45,22 @@ def send_all(state: RaftState) -> None:
             state.now.append(
                 Heartbeat(state.node_id, node, state.term, committed, state.reads.round)
             )
+    transfer.proceed(state)
     if state.leaving:
         _let_go(state)
 
 
 def _let_go(state: RaftState) -> None:
-    """Those whose removal is committed have been told; a leader among them leads no more."""
+    """Those whose removal is committed have been told; a leader among them hands over."""
     for node in state.leaving:
         state.peers.pop(node, None)
     resigns = state.node_id in state.leaving
     state.leaving = []
     if resigns:
         state.trace("resigns", term=state.term)
+        target = transfer.best_target(state)
+        if target is not None:
+            transfer.tell(state, target)
         state.become_follower(state.term, None)
 
 
@@ -134,6 +138,7 @@ def on_heartbeat_reply(state: RaftState, reply: HeartbeatReply) -> None:
     """A follower lives; if it still lacks entries, something on the way to it may be lost."""
     progress = state.peers[reply.source]
     admission.judge(state, progress, reply.blank, 0)
+    progress.priority = reply.priority
     _heard(state, progress, reply.blank, reply.round)
     if progress.match_index < state.log.last_index or not progress.counts:
         progress.nudge = True
@@ -245,6 +250,9 @@ def on_heartbeat(state: RaftState, message: Heartbeat) -> None:
         if message.commit > state.log.last_index:
             raise LogLostError(message.commit, state.log.last_index)
         state.log.commit_to(message.commit)
+    priority = state.config.priority
     state.now.append(
-        HeartbeatReply(state.node_id, message.source, state.term, message.round, state.blank)
+        HeartbeatReply(
+            state.node_id, message.source, state.term, message.round, state.blank, priority
+        )
     )

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
+import msgspec
 from gantry_protocol.types import Index, NodeId, Term
 
 from gantry_controller.raft.config import RaftConfig
@@ -25,6 +26,8 @@ from gantry_controller.raft.progress import Progress
 from gantry_controller.raft.reads import ReadQueue, ReadState
 from gantry_controller.raft.snapshot import Base, Marker, SnapshotMeta
 
+PATIENCE_TIMEOUTS = 10  # a preferred peer must be steady for so many election time-outs at first
+
 
 class Role(Enum):
     """What a node is in its present term."""
@@ -33,6 +36,48 @@ class Role(Enum):
     PRE_CANDIDATE = "pre-candidate"
     CANDIDATE = "candidate"
     LEADER = "leader"
+
+
+class Transfer(msgspec.Struct, frozen=True):
+    """Leadership is being handed over (``transfer``).
+
+    Attributes:
+        target: to whom.
+        elapsed_ticks: since it began; bounded by the election time-out.
+        told: the target holds the whole log and was told to campaign.
+    """
+
+    target: NodeId
+    elapsed_ticks: int = 0
+    told: bool = False
+
+
+class Patience:
+    """For how long a preferred peer must be steady before this node hands over (``priority``).
+
+    Attributes:
+        ticks: that time; between its first value and ``LIMIT`` times that.
+    """
+
+    LIMIT = 64
+    CALM = 4  # after this many times ``ticks`` without a handover, patience shrinks again
+
+    def __init__(self, first_ticks: int) -> None:
+        self.ticks = first_ticks
+        self._first_ticks = first_ticks
+        self._calm_ticks = 0
+
+    def tick(self) -> None:
+        """Time passes, in whatever role."""
+        self._calm_ticks += 1
+        if self._calm_ticks >= self.CALM * self.ticks:
+            self._calm_ticks = 0
+            self.ticks = max(self.ticks // 2, self._first_ticks)
+
+    def handed_over(self) -> None:
+        """It may come back: the next time takes longer."""
+        self._calm_ticks = 0
+        self.ticks = min(self.ticks * 2, self.LIMIT * self._first_ticks)
 
 
 class Randomness(Protocol):
@@ -54,6 +99,9 @@ class RaftState:
 
     Attributes:
         history: who takes part, now and as of earlier entries.
+        transfer: how far a leader is in handing over; None if it is not.
+        lease_barred: a leader has said ``TimeoutNow`` in this term.
+        patience: outlives roles, since losing leadership is what it is about.
         leaving: members whose removal a leader has committed and still has to tell.
         term: the newest term seen; persisted before anything that depends on it is sent.
         vote: whom this node voted for in ``term``.
@@ -95,6 +143,9 @@ class RaftState:
             if entry.kind is EntryKind.MEMBERS and entry.index > covered:
                 self.history.append(entry.index, decode_members(entry.command))
         self.leaving: list[NodeId] = []
+        self.transfer: Transfer | None = None
+        self.lease_barred = False
+        self.patience = Patience(PATIENCE_TIMEOUTS * config.election_ticks)
         self.log = RaftLog(entries, max(hard.commit, covered), base, covered)
         self.role = Role.FOLLOWER
         self.term = hard.term
@@ -162,6 +213,11 @@ class RaftState:
         return HardState(self.term, self.vote, self.log.commit_index, self.voter_marked)
 
     @property
+    def may_hold_lease(self) -> bool:
+        """Whether nothing this leader has said can make a voter break its promise of time."""
+        return self.transfer is None and not self.lease_barred
+
+    @property
     def is_pristine(self) -> bool:
         """Whether this node has never been in a term and holds no entry."""
         return self.term == 0 and self.log.last_index == 0
@@ -203,6 +259,7 @@ class RaftState:
         self.peers = {}
         self.votes = {}
         self.leaving = []
+        self.transfer = None
         self.reads_dropped += self.reads.drop()
         self.restart_election_timer()
 
@@ -234,6 +291,7 @@ class RaftState:
         self.role = Role.LEADER
         self.leader = self.node_id
         self.votes = {}
+        self.lease_barred = False
         self.election_elapsed = 0
         self.heartbeat_elapsed = 0
         following = Index(self.log.last_index + 1)
