@@ -95,7 +95,7 @@ spark: venv ## the pipeline's jobs and data source under a real Spark session (n
 	@$(PYTEST) tests/integration/pipeline
 
 .PHONY: interop
-interop: venv ## unmodified Java clients against a local cluster (needs Java and Maven)
+interop: venv ## RocketMQ's own Java brokers, tools and clients (skipped without Java and Maven)
 	@$(PYTEST) tests/interop
 
 .PHONY: format

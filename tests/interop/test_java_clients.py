@@ -19,6 +19,7 @@ JAVA = Path(__file__).parent / "java"
 MISSING = [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
 
 pytestmark = [
+    pytest.mark.java,
     # Upstream's own programs, which are fetched and built with these.
     pytest.mark.skipif(bool(MISSING), reason=f"{' and '.join(MISSING)} not installed"),
     pytest.mark.timeout(600),
