@@ -19,6 +19,8 @@ import re
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -56,7 +58,7 @@ class GroupState(NamedTuple):
         return f"{self.epoch}:{self.master}:{self.set_epoch}:{','.join(map(str, self.members))}"
 
 
-class Step(NamedTuple):
+class Step(msgspec.Struct, frozen=True):
     """One operation on one group, as both oracles take it.
 
     Attributes:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from gantry_chaos.history.operations import Operation
 
+__all__ = ["NAME", "OPERATIONS", "check"]
+
 NAME = "groups"
 NOTHING = GroupState(0, NO_MASTER, 0, ())
 
@@ -68,11 +70,6 @@ def check(operations: Iterable[Operation], *, tries_max: int = orders.TRIES_MAX)
         "witness": not wrong,
     }
     return verdict(NAME, dict(figures), found)
-
-
-def concerns(operations: Iterable[Operation]) -> bool:
-    """Whether there is anything to check."""
-    return any(one.op in OPERATIONS for one in operations)
 
 
 def _first_state(taken: list[Step]) -> GroupState:

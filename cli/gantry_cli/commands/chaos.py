@@ -237,6 +237,55 @@ def heal(kubeconfig: str | None, report: Path) -> None:
 
 @chaos.command(
     epilog="""\b
+Exit codes:
+  0   every checker that is concerned passed
+  1   a checker found something, or could not decide
+  2   a file is no history, or holds nothing that can be judged
+
+\b
+Examples:
+  gantry chaos check .gantry/chaos/kill-master/history.tsv
+  gantry chaos check history.tsv --not-drained --json
+
+\b
+Operations on groups (get, alter, designate) must be linearizable: some order has to explain every
+answer, and so does the order of the log that the answers name. Reads and elections of masters, and
+messages, are judged as after 'gantry chaos run'."""
+)
+@click.argument("file", metavar="HISTORY", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--drained/--not-drained",
+    default=True,
+    show_default=True,
+    help="Whether consumers had read to the end; what is missing is lost only then.",
+)
+@json_option("Print each verdict as one JSON object.")
+def check(file: Path, drained: bool, as_json: bool) -> int:
+    """Judge the recorded HISTORY of some clients; no cluster is needed."""
+    from gantry_chaos.history.lines import read
+    from gantry_chaos.history.operations import history
+    from gantry_chaos.report import recorded
+
+    try:
+        found = history(read(file), file)
+    except OSError as error:
+        raise click.UsageError(f"{file} cannot be read: {error.strerror}.") from error
+    strange = recorded.unknown(found)
+    if strange:
+        raise click.UsageError(f"No checker knows {', '.join(strange)} in {file}.")
+    verdicts = recorded.verdicts(found, drained=drained)
+    if not verdicts:
+        raise click.UsageError(f"{file} holds no operation, so there is nothing to judge.")
+    if as_json:
+        for verdict in verdicts:
+            print_json(verdict)
+    else:
+        click.echo("\n".join(recorded.told(verdicts)))
+    return 0 if all(verdict.passed for verdict in verdicts) else 1
+
+
+@chaos.command(
+    epilog="""\b
 Example:
   gantry chaos tier --json < question.json
 

@@ -1,0 +1,60 @@
+"""A history alone, judged: which checkers concern it, and what they found, in words. Pure.
+
+Every operation is one that some checker knows, or the history is refused: what was not checked is
+not passed over in silence. How long clients could not write is no question of right and wrong, and
+not asked here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gantry_chaos.checkers import linearizable, queue, register
+
+if TYPE_CHECKING:
+    from gantry_chaos.checkers.verdicts import Verdict
+    from gantry_chaos.history.operations import History
+
+MESSAGES = ("enqueue", "dequeue")
+MASTERS = ("read", "elect")
+UNJUDGED = ("commit",)  # of `gantry soak`: its outcome is all there is to it
+KNOWN = (*MESSAGES, *MASTERS, *linearizable.OPERATIONS, *UNJUDGED)
+
+
+def unknown(history: History) -> list[str]:
+    """Operations that no checker knows."""
+    return sorted({one.op for one in history.operations} - set(KNOWN))
+
+
+def verdicts(history: History, *, drained: bool) -> list[Verdict]:
+    """One per checker that is concerned; none: there is nothing to judge.
+
+    Args:
+        history: of clients.
+        drained: consumers have read to the end.
+    """
+    operations = history.operations
+    kinds = {one.op for one in operations}
+    found = []
+    if kinds & set(linearizable.OPERATIONS):
+        found.append(linearizable.check(operations))
+    if kinds & set(MASTERS):
+        found.append(register.check(operations))
+    if kinds & set(MESSAGES):
+        found.append(queue.check(operations, drained=drained))
+    return found
+
+
+def told(found: list[Verdict]) -> list[str]:
+    """The verdicts for a terminal, and the whole in one sentence."""
+    lines = []
+    for one in found:
+        figures = ", ".join(f"{name}={value}" for name, value in one.figures.items())
+        lines.append(f"{one.checker} {'passed' if one.passed else 'FAILED'}: {figures}")
+        lines += [f"  {sentence}" for sentence in one.violations]
+    wrong = [one.checker for one in found if not one.passed]
+    if wrong:
+        lines.append(f"The history is not what it should be: {', '.join(wrong)}.")
+    else:
+        lines.append("Nothing in the history is wrong.")
+    return lines
