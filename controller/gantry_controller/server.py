@@ -68,7 +68,7 @@ class Controller:
         self.machine.add_listener(self.notifier.applied)
         self.imports = Imports(self.machine, self.node.propose, self._is_leading)
         self.hub = WatchHub(self.machine, self.node.read, self.watchman.liveness_changes)
-        self.desk = Desk(self.node, self.forwarder)
+        self.desk = Desk(self.node, self.forwarder, lambda: self.machine.state.index)
         self._add_handlers()
         self._servers = {
             name: RemotingServer(self.desk.handle, on_close=self._connection_closed)

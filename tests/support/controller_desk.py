@@ -117,7 +117,11 @@ class Office:
         self.watchman = Watchman(
             self.machine, self.quorum.propose, default_timeout_s=2.5, knocker=self._knock
         )
-        self.desk = Desk(self.quorum, self.forwarder)  # type: ignore[arg-type]  # a fake of the same shape
+        self.desk = Desk(
+            self.quorum,
+            self.forwarder,  # type: ignore[arg-type]  # a fake of the same shape
+            lambda: self.machine.state.index,
+        )
         self.imports = Imports(self.machine, self.quorum.propose, lambda: True)
         self.requests = ControllerRequests(
             self.desk,

@@ -29,7 +29,11 @@ class LoopbackController:
         self.machine = MetadataStateMachine() if machine is None else machine
         self.quorum = FakeQuorum(self.machine)
         self.watchman = Watchman(self.machine, self.quorum.propose, default_timeout_s=2.5)
-        desk = Desk(self.quorum, FakeForwarder())  # type: ignore[arg-type]  # a fake of the same shape
+        desk = Desk(
+            self.quorum,
+            FakeForwarder(),  # type: ignore[arg-type]  # a fake of the same shape
+            lambda: self.machine.state.index,
+        )
         self.desk = desk
         self.imports = Imports(self.machine, self.quorum.propose, lambda: True)
         ControllerRequests(

@@ -214,7 +214,7 @@ class RaftNode:
     async def stop(self) -> None:
         """Stop taking part; callers that still wait are told so. Harmless when called again."""
         if self._running:
-            self._end(ProposalDropped())
+            self._end()
         if self._started:
             self._started = False
             await self._links.stop()
@@ -391,10 +391,10 @@ class RaftNode:
         if not self._running:
             return
         self._log.error("node failed", reason=error)
-        self._end(NotLeader(None))
+        self._end()
         self._on_fatal(error)
 
-    def _end(self, error: Exception) -> None:
+    def _end(self) -> None:
         self._running = False
         self._ticker.stop()
         self._status = NodeStatus(Role.FOLLOWER, self._core.term, None, False)
@@ -403,7 +403,8 @@ class RaftNode:
         queued, self._queued = self._queued, []
         for _, done in queued:
             done(NotLeader(None))
-        self._proposals.drop(error)
+        # These may be in the logs of others already: the next leader may commit them.
+        self._proposals.drop(ProposalDropped())
         reads, self._queued_reads = self._queued_reads, []
         self._reads.answer(reads, NotLeader(None))
         self._reads.drop(NotLeader(None))

@@ -5,6 +5,9 @@ once, by an event in the log, whose result is the answer, or by a read. A node t
 passes the request on to the leader, once: what another node has passed on is never passed on again.
 Java brokers look for a new leader every ten seconds only, so this is what hides a change of leader.
 
+A request may ask for the index in the log that its answer reflects (``WITH_INDEX``); checkers of
+recorded histories do.
+
 Every request is answered within ``ANSWER_WITHIN_S``. A Java broker closes its connection after 3 s
 without an answer, and upstream takes a closed connection for a dead broker.
 """
@@ -14,7 +17,7 @@ from typing import Any, Protocol
 
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
-from gantry_protocol.errors import GantryError, WireError
+from gantry_protocol.errors import ConnectionClosed, GantryError, RequestTimeout, WireError
 from gantry_protocol.process import log
 from gantry_protocol.remoting.deadlines import Deadlines
 from gantry_protocol.remoting.server import Connection, not_supported
@@ -29,6 +32,11 @@ from gantry_controller.requests import REMOTING, Answerer, Consistency, Row
 ANSWER_WITHIN_S = 2.5
 COMMAND_BYTES_MAX = 2 * 1024 * 1024  # a broker of the old kind with 50,000 topics
 NOT_LEADER_REMARK = "The controller is not in leader state"
+"""With the code of a missing leader: the request surely had no effect. Any other text says more."""
+
+WITH_INDEX = "gantryWithIndex"
+LOG_INDEX = "gantryLogIndex"
+"""Extension fields: of a request that asks, and of its answer."""
 
 _log = log.get("desk")
 
@@ -58,7 +66,7 @@ class Quorum(Protocol):
 class Exchange:
     """One request that waits for its answer."""
 
-    __slots__ = ("connection", "forwarded", "number", "request", "row", "serve")
+    __slots__ = ("connection", "forwarded", "number", "request", "row", "serve", "wants_index")
 
     def __init__(
         self,
@@ -73,7 +81,9 @@ class Exchange:
         self.row = row
         self.serve = serve
         self.number = number
-        self.forwarded = request.ext is not None and FORWARDED in request.ext
+        ext = request.ext or {}
+        self.forwarded = FORWARDED in ext
+        self.wants_index = WITH_INDEX in ext
 
     @property
     def origin(self) -> int | None:
@@ -91,13 +101,17 @@ class Desk:
     Args:
         quorum: the Raft node.
         forwarder: the way to the leader.
+        applied_index: of the last entry that the state reflects.
     """
 
-    def __init__(self, quorum: Quorum, forwarder: Forwarder) -> None:
+    def __init__(
+        self, quorum: Quorum, forwarder: Forwarder, applied_index: Callable[[], int]
+    ) -> None:
         self.requests: dict[int, int] = {}  # by code
         self.expired = 0
         self._quorum = quorum
         self._forwarder = forwarder
+        self._applied_index = applied_index
         self._serves: dict[int, tuple[Row, Serve]] = {}
         self._open: dict[int, Exchange] = {}
         self._deadlines = Deadlines(self._expire)
@@ -204,6 +218,10 @@ class Desk:
         def done(outcome: RemotingCommand | Exception) -> None:
             if isinstance(outcome, RemotingCommand):
                 self._send(exchange, outcome)
+            elif isinstance(outcome, RequestTimeout | ConnectionClosed):
+                # It was sent, so it may have taken effect: this is more than a missing leader.
+                code = exchange.row.without_leader
+                self._send(exchange, reply(exchange.request, code, str(outcome)))
             else:
                 self._send(exchange, self._no_leader(exchange))
 
@@ -229,6 +247,8 @@ class Desk:
         """Inside the node's pass, which has to go on whatever a handler raises."""
         try:
             answer = _as_promised(exchange, make())
+            if answer is not None and exchange.wants_index:
+                answer.ext = {**(answer.ext or {}), LOG_INDEX: str(self._applied_index())}
         except GantryError as error:  # what the request says cannot be read
             answer = reply(exchange.request, ResponseCode.SYSTEM_ERROR, str(error))
         except Exception as error:  # noqa: BLE001 - upstream answers code 1 whatever a processor raises

@@ -5,10 +5,15 @@ import asyncio
 import pytest
 from gantry_controller.raft.errors import NotLeader, Overloaded
 from gantry_controller.remoting import desk as module
-from gantry_controller.remoting.desk import ANSWER_WITHIN_S, NOT_LEADER_REMARK
+from gantry_controller.remoting.desk import (
+    ANSWER_WITHIN_S,
+    LOG_INDEX,
+    NOT_LEADER_REMARK,
+    WITH_INDEX,
+)
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply, request
-from gantry_protocol.errors import ConnectError, WireError
+from gantry_protocol.errors import ConnectError, ConnectionClosed, RequestTimeout, WireError
 from gantry_protocol.types import NodeId
 from support.controller_desk import CLUSTER, NAME, Office
 
@@ -46,7 +51,33 @@ async def test_without_a_leader(office: Office, code: int, expected: ResponseCod
 async def test_unreachable_leader(office: Office) -> None:
     office.quorum.follow(2)
     office.forwarder.answer = ConnectError("gone", refused=True)
-    assert office.call(1004, GROUP).code == ResponseCode.CONTROLLER_NOT_LEADER
+    answer = office.call(1004, GROUP)
+    assert (answer.code, answer.remark) == (ResponseCode.CONTROLLER_NOT_LEADER, NOT_LEADER_REMARK)
+
+
+@pytest.mark.parametrize("lost", [RequestTimeout("too late"), ConnectionClosed("it went away")])
+async def test_lost_answer_of_the_leader_does_not_look_like_a_refusal(
+    office: Office, lost: Exception
+) -> None:
+    """The leader may have committed it; a text of its own keeps that apart from 'not taken'."""
+    office.quorum.follow(2)
+    office.forwarder.answer = lost
+    answer = office.call(1013, APPLY)
+    assert (answer.code, answer.remark) == (ResponseCode.CONTROLLER_NOT_LEADER, str(lost))
+
+
+async def test_answers_say_the_index_they_reflect_to_who_asks(office: Office) -> None:
+    asking = {**APPLY, WITH_INDEX: "1"}
+    applied = office.call(1013, asking)
+    assert applied.ext == {**GROUP, LOG_INDEX: "1"}
+    refused = office.call(1013, {**asking, "registerCheckCode": "other;1"})
+    assert (refused.code, refused.ext) == (
+        ResponseCode.CONTROLLER_BROKER_ID_INVALID,
+        {**GROUP, LOG_INDEX: "2"},
+    )
+    read = office.call(1004, {**GROUP, WITH_INDEX: "1"})
+    assert (read.ext or {})[LOG_INDEX] == "2"
+    assert LOG_INDEX not in (office.call(1004, GROUP).ext or {})
 
 
 async def test_leadership_lost_before_the_proposal_was_taken(office: Office) -> None:
