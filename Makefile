@@ -86,6 +86,10 @@ unit: venv ## unit tests
 sim: venv ## seeded simulation of controllers, replicas, network and disks
 	@$(PYTEST) $(COMPUTE) tests/sim
 
+.PHONY: mutants
+mutants: venv ## plant every known bug of the controller and see each one found (minutes)
+	@PYTHONPATH=tests $(BIN)/python -m sim.mutants.gate
+
 .PHONY: integration
 integration: venv ## real processes and sockets on loopback
 	@$(PYTEST) $(WAIT) tests/integration --ignore=tests/integration/pipeline

@@ -27,6 +27,12 @@ COMMANDS = (
     ),
     Entry("bench", "gantry_cli.commands.bench:bench", "Measure Gantry on this machine.", TRY),
     Entry(
+        "sim",
+        "gantry_cli.commands.sim:sim",
+        "Run simulated clusters under faults, by seed.",
+        TRY,
+    ),
+    Entry(
         "local",
         "gantry_cli.commands.local:local",
         "Run a cluster without Docker: pods are processes.",

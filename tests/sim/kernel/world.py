@@ -67,6 +67,7 @@ class World:
         checks: called after every event; raise ``Violation`` when something must not be so.
         events_run: how many events have run.
         counters: rare things that happened (``count``), so that a test can ask for them.
+        trace_to: gets each line of the trace as it is written, or None.
     """
 
     def __init__(self, seed: int) -> None:
@@ -75,6 +76,7 @@ class World:
         self.checks: list[Callable[[], None]] = []
         self.events_run = 0
         self.counters: dict[str, int] = {}
+        self.trace_to: Callable[[str], None] | None = None
         self._queue: list[tuple[int, int, Timer]] = []
         self._sequence = 0
         self._hash = hashlib.blake2b(digest_size=16)
@@ -104,6 +106,8 @@ class World:
         self._hash.update(line.encode())
         self._hash.update(b"\n")
         self._recent.append(line)
+        if self.trace_to is not None:
+            self.trace_to(line)
 
     def count(self, name: str) -> None:
         """Count a rare event, so that tests can prove that runs reach it."""

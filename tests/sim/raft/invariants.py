@@ -7,7 +7,7 @@
     state machine safety   every node applies the same entry at an index     (§3.6.3)
     durable before ack     a committed entry is on a quorum's *disks*, by the disks' own content
     read freshness         a read sees everything acknowledged before it began (§6.4)
-    monotony               commit never falls, within one life of a process
+    monotony               term and commit never fall, within one life of a process
 
 The observer is told what nodes do and believes nothing else: what is durable it reads, through the
 recovery code, from the bytes the simulated disk would give back after a power cut.
@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gantry_controller.raft.messages import VoteReply
-from gantry_controller.raft.quorum import quorum_size
 from gantry_controller.wal.format import HEADER_SIZE, Head, parse_header
 from gantry_controller.wal.recovery import Recovered, read_batches
 from sim.kernel.world import Violation
@@ -30,6 +29,11 @@ if TYPE_CHECKING:
     from sim.kernel.machine import Machine
     from sim.kernel.world import World
     from sim.raft.process import RaftProcess
+
+
+def majority(members: int) -> int:
+    """The observer's own count: the code under test may have it wrong."""
+    return members // 2 + 1
 
 
 class DurableLog:
@@ -85,6 +89,7 @@ class Invariants:
         self.acked_index = 0
         self.reads_checked = 0
         self._commit_terms: list[int] = []  # per committed entry: in whose term, at the latest
+        self._reached: dict[tuple[str, int], tuple[int, int]] = {}  # per life: term, commit
         self._leaders: dict[int, str] = {}
         self._votes: dict[tuple[str, int, int], int] = {}
         self._entries: dict[tuple[int, int], tuple[bytes, int | None]] = {}
@@ -133,6 +138,17 @@ class Invariants:
         if log.term_at(log.commit_index) != term:
             raise Violation(f"{node.host.name} commits another entry {log.commit_index}")
 
+    def looked(self, node: RaftProcess) -> None:
+        now = (node.core.term, node.core.commit_index)
+        life = (node.host.name, node.host.life)
+        term, commit = self._reached.get(life, (0, 0))
+        if now[0] < term or now[1] < commit:
+            raise Violation(
+                f"monotony: {node.host.name} goes back from term {term}, commit {commit} to "
+                f"term {now[0]}, commit {now[1]}"
+            )
+        self._reached[life] = now
+
     def applied(self, node: RaftProcess, entry: Entry) -> None:
         if self.canon[entry.index - 1] != (entry.term, entry.encoded):
             raise Violation(
@@ -173,7 +189,7 @@ class Invariants:
 
     def _check_durable(self, node: RaftProcess, index: int, term: int) -> None:
         holders = [name for name, log in self.durable.items() if log.holds(index, term)]
-        if len(holders) < quorum_size(self.members):
+        if len(holders) < majority(self.members):
             raise Violation(
                 f"durable before ack: {node.host.name} commits entry {index} of term {term}, which "
                 f"is on the disks of {holders} only"

@@ -61,6 +61,9 @@ class Observer(Protocol):
     def committed(self, node: RaftProcess) -> None:
         """The node's commit index rose."""
 
+    def looked(self, node: RaftProcess) -> None:
+        """The node has handled something."""
+
     def applied(self, node: RaftProcess, entry: Entry) -> None:
         """The node applies an entry."""
 
@@ -230,6 +233,7 @@ class RaftProcess:
 
     def note_commit(self) -> None:
         """Report a commit index that rose."""
+        self.observer.looked(self)
         if self.core.commit_index > self.commit_seen:
             self.commit_seen = self.core.commit_index
             self.observer.committed(self)

@@ -155,6 +155,66 @@ def vote_after_restart() -> None:
     assert not reply.granted, "two votes in term 2"
 
 
+def vote_told_too_early() -> None:
+    """A node votes, loses power before the vote is durable, and is asked by another candidate.
+
+    Whatever had left it by then was heard.
+    """
+    before = core(1, 3, 1, term=1)
+    before.step(_vote_request(2))
+    told = before.ready().messages_now
+    after = core(1, 3, 1, term=1)
+    after.step(_vote_request(3))
+    told += settle(after)
+    granted = [m for m in told if isinstance(m, VoteReply) and m.granted]
+    assert [m.target for m in granted] == [3], "two votes in term 2 were told"
+
+
+def forgotten_candidacy() -> None:
+    """A candidate shows a log that is not on its disk yet, loses power, and gets the old answers.
+
+    Entry 2 is committed by nodes 2 and 3. Node 1 has it in memory when it asks for votes, and has
+    lost it, with the term it asked for, when the answers arrive.
+    """
+    s2 = core(2, 3, 1, 1, term=1)
+    first = core(1, 3, 1, term=1)
+    first.step(_append_from_3(entries(1, 1)[1]))
+    for message in _candidacy(first).messages_now:
+        if isinstance(message, VoteRequest) and message.target == s2.node_id:
+            s2.step(message)
+    answers = [m for m in settle(s2) if isinstance(m, VoteReply)]
+    second = core(1, 3, 1, term=1)
+    second.persisted(_candidacy(second).batch)
+    for answer in answers:
+        second.step(answer)
+    assert second.role is not Role.LEADER, "node 1 leads without entry 2, which is committed"
+
+
+def _append_from_3(entry: Entry) -> Append:
+    """Node 3, the leader of term 1, brings node 1 the entry behind its first."""
+    return Append(
+        source=NodeId(3),
+        target=NodeId(1),
+        term=Term(1),
+        prev_index=Index(1),
+        prev_term=Term(1),
+        commit=Index(1),
+        round=0,
+        admit=0,
+        entries=(entry,),
+    )
+
+
+def _candidacy(node: RaftCore) -> Ready:
+    """Node 1 becomes candidate of term 2, which nothing has stored yet."""
+    while node.role is Role.FOLLOWER:
+        node.tick()
+    node.ready()
+    node.step(VoteReply(NodeId(2), NodeId(1), Term(2), True, True))
+    assert node.role is Role.CANDIDATE
+    return node.ready()
+
+
 def _vote_request(source: int) -> VoteRequest:
     return VoteRequest(NodeId(source), NodeId(1), Term(2), Index(1), Term(1), False)
 
@@ -235,3 +295,15 @@ def aba_persist_race() -> None:
     for ready, durable in zip(batches, (1, 1, 2), strict=True):
         node.persisted(ready.batch)
         assert log.persisted_index == durable, "a confirmation counts for an entry not yet written"
+
+
+SCRIPTS = (
+    figure_8,
+    commit_beyond_the_message,
+    old_term_ack,
+    vote_after_restart,
+    vote_told_too_early,
+    forgotten_candidacy,
+    forgotten_vote,
+    aba_persist_race,
+)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from gantry_controller.raft.config import RaftConfig
 from gantry_controller.raft.errors import NotLeader, Overloaded
-from gantry_controller.raft.quorum import quorum_size
 from gantry_controller.raft.state import Role
 from gantry_protocol.types import NodeId
 from sim.kernel.disk import DiskOptions
@@ -21,7 +20,7 @@ from sim.kernel.machine import Host, Machine
 from sim.kernel.nemesis import Nemesis, NemesisOptions
 from sim.kernel.network import Network, NetworkOptions
 from sim.kernel.world import MS, SECOND, Violation, World
-from sim.raft.invariants import Invariants
+from sim.raft.invariants import Invariants, majority
 from sim.raft.process import ProcessKnobs, RaftProcess, machine_name
 
 if TYPE_CHECKING:
@@ -255,7 +254,7 @@ class RaftWorld:
         logs = self.invariants.durable
         self._founded = self._founded or all(log.is_voter for log in logs.values())
         others_blank = sum(not logs[m.name].is_voter for m in self.machines if m is not victim)
-        minority = self.options.members - quorum_size(self.options.members)
+        minority = self.options.members - majority(self.options.members)
         if self._founded and others_blank < minority:
             self.world.count("raft.wiped")
             logs[victim.name].refresh()  # what it held until now, it did hold

@@ -1,0 +1,105 @@
+"""Where the simulator is, and how its seeds are run on all cores.
+
+The worlds are test code: they plant faults in the real cores, and live in a checkout's `tests/sim`.
+They are not shipped, so they are found at run time and nothing here imports them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import signal
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gantry_protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+CATALOGUE = "sim.catalogue"
+
+
+class Outcome(Protocol):
+    """One seed's outcome; equal seeds have equal ones (see `tests/sim/catalogue.py`)."""
+
+    world: str
+    seed: int
+    trace_hash: str
+    events: int
+    simulated_s: float
+    violation: str | None
+    counters: Mapping[str, int]
+
+
+def find_tests() -> Path:
+    """The `tests` folder of the checkout in the working directory, or of the one we run from.
+
+    Raises:
+        ConfigError: neither is a checkout.
+    """
+    for root in (Path.cwd(), Path(__file__).resolve().parents[2]):
+        if (root / "tests" / "sim" / "catalogue.py").is_file():
+            return root / "tests"
+    raise ConfigError(
+        "The simulator's worlds are in tests/sim of a checkout, which is not here; run this in one."
+    )
+
+
+class Simulator:
+    """The worlds of one checkout.
+
+    Raises:
+        ConfigError: there is no checkout.
+    """
+
+    def __init__(self) -> None:
+        self._tests = find_tests()
+        self._catalogue = _load(self._tests)
+
+    @property
+    def worlds(self) -> dict[str, str]:
+        """Name and one line about each kind of world."""
+        return {name: kind.about for name, kind in self._catalogue.KINDS.items()}
+
+    def trace(self, world: str, seed: int, line: Callable[[str], None]) -> Outcome:
+        """Run one seed here; `line` gets the whole trace."""
+        outcome: Outcome = self._catalogue.play(self._catalogue.KINDS[world], seed, line)
+        return outcome
+
+    def run(self, world: str, seeds: Sequence[int], jobs: int) -> Iterator[Outcome]:
+        """Run seeds in ``jobs`` processes; the outcomes come in the order of the seeds."""
+        if jobs == 1 or len(seeds) == 1:
+            yield from (self._catalogue.play(self._catalogue.KINDS[world], seed) for seed in seeds)
+            return
+        pool = ProcessPoolExecutor(
+            max_workers=min(jobs, len(seeds)),
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_begin,
+            initargs=(self._tests,),
+        )
+        try:
+            yield from pool.map(_play, [(world, seed) for seed in seeds])
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _load(tests: Path) -> Any:
+    if str(tests) not in sys.path:
+        sys.path.append(str(tests))
+    return importlib.import_module(CATALOGUE)
+
+
+def _begin(tests: Path) -> None:
+    """A worker process starts; Ctrl-C is its parent's to handle."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _load(tests)
+
+
+def _play(work: tuple[str, int]) -> Outcome:
+    catalogue = importlib.import_module(CATALOGUE)
+    world, seed = work
+    outcome: Outcome = catalogue.play(catalogue.KINDS[world], seed)
+    return outcome

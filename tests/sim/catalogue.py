@@ -1,0 +1,128 @@
+"""The worlds by name: what ``gantry sim`` runs, and what the mutation gate plants its bugs in.
+
+A kind says how a world is made from a seed and how it is played: faults first, then peace, in which
+it owes progress. ``play`` never raises for what a world found; a violation, and an assertion or a
+refusal of the code under test, are the outcome. Anything else is a defect of the test itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+from gantry_protocol.errors import GantryError
+from sim.controller_world import ControllerWorld
+from sim.kernel.world import SECOND, World
+from sim.raft import places
+from sim.raft.world import RaftWorld
+from sim.replica_world import ReplicaWorld
+from sim.tier.world import TierWorld, WholeTierWorld
+from sim.whole_world import WholeWorld
+
+BROKER_SECONDS = 12
+
+FOUND = (AssertionError, GantryError)  # what a wrong program ends a world with; Violation is one
+
+
+class Playable(Protocol):
+    """A world that is ready to be played."""
+
+    world: World
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of world.
+
+    Attributes:
+        name: for ``--world``.
+        about: one line for the help text.
+        make: the world of a seed; nothing has happened in it yet.
+        play: faults, then peace.
+    """
+
+    name: str
+    about: str
+    make: Callable[[int], Any]
+    play: Callable[[Any], None]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What came of one seed. Equal seeds have equal outcomes, in any process.
+
+    Attributes:
+        trace_hash: digest of all lines of the trace.
+        violation: None, or what must not be so: seed, time, the rule, the last lines of the trace.
+        counters: rare things that happened.
+    """
+
+    world: str
+    seed: int
+    trace_hash: str
+    events: int
+    simulated_s: float
+    violation: str | None
+    counters: dict[str, int]
+
+
+def play(kind: Kind, seed: int, trace: Callable[[str], None] | None = None) -> Outcome:
+    """Run one seed; ``trace`` gets each line as it is written."""
+    run = kind.make(seed)
+    world: World = run.world
+    world.trace_to = trace
+    violation: str | None = None
+    try:
+        kind.play(run)
+    except FOUND as found:
+        violation = str(found) or type(found).__name__
+    return Outcome(
+        world=kind.name,
+        seed=seed,
+        trace_hash=world.trace_hash,
+        events=world.events_run,
+        simulated_s=world.now_us / SECOND,
+        violation=violation,
+        counters=dict(sorted(world.counters.items())),
+    )
+
+
+def _broker_world(run: ReplicaWorld) -> None:
+    run.boot()
+    run.nemesis.start()
+    run.run(BROKER_SECONDS)
+    run.nemesis.stop()
+    run.require_progress()
+
+
+def _tier_world(run: Any) -> None:
+    run.boot()
+    run.nemesis.start()
+    run.run(BROKER_SECONDS)
+    run.nemesis.stop()
+    run.require_tier_progress()
+
+
+def raft_kind(name: str, about: str, make: Callable[[int], RaftWorld]) -> Kind:
+    """A kind of Raft world; they differ in what is drawn."""
+    return Kind(name, about, make, RaftWorld.run)
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        raft_kind("raft", "one quorum, everything drawn: members, knobs, faults", RaftWorld.swarm),
+        *(raft_kind(name, make.__doc__ or "", make) for name, make in places.PLACES.items()),
+        Kind(
+            "controllers",
+            "a quorum with metadata and liveness, and brokers without a log",
+            ControllerWorld,
+            ControllerWorld.run_seed,
+        ),
+        Kind("replicas", "a broker group under one controller", ReplicaWorld, _broker_world),
+        Kind("whole", "a broker group under a quorum of controllers", WholeWorld, _broker_world),
+        Kind("tier", "a broker group that uploads to an unkind store", TierWorld, _tier_world),
+        Kind("whole-tier", "the same under a quorum of controllers", WholeTierWorld, _tier_world),
+    )
+}

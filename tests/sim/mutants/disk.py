@@ -1,0 +1,80 @@
+"""Bugs in the driver's use of the disk, and in the log's recovery."""
+
+from __future__ import annotations
+
+from sim.mutants.mutant import Mutant, Seeds, UnitTests
+from sim.mutants.planting import Edit
+
+DRIVER = "sim.raft.process"
+WAL = "gantry_controller.wal"
+RECOVERY = "unit/controller/wal/test_wal_recovery.py"
+
+MUTANTS = (
+    Mutant(
+        "answer-before-sync",
+        "driver",
+        "a batch is reported as durable once it is written, not synced",
+        (
+            Edit(
+                f"{DRIVER}:SimWal._begin",
+                "self._file.sync(lambda: self._done(work[-1][0]))",
+                "self._done(work[-1][0])",
+            ),
+        ),
+        Seeds("raft", 20),
+        quick=True,
+    ),
+    Mutant(
+        "recovery-without-sync",
+        "driver",
+        "a restarted process takes what it reads for durable; it may be in the page cache only",
+        (
+            Edit(
+                f"{DRIVER}:SimWal.sync_recovered",
+                "self._file.truncate(len(self._file.data))",
+                "pass",
+            ),
+        ),
+        Seeds("raft-kills", 40),
+    ),
+    Mutant(
+        "torn-tail-believed",
+        "wal",
+        "a record whose checksum does not continue the chain is replayed",
+        (
+            Edit(
+                f"{WAL}.recovery:_record",
+                "return body if extend(chain, body) == crc else None",
+                "return body",
+            ),
+        ),
+        UnitTests(f"{RECOVERY}::test_older_bytes_in_place_of_newer_ones_do_not_pass"),
+    ),
+    Mutant(
+        "corruption-taken-for-a-torn-tail",
+        "wal",
+        "a damaged batch below a durable one is cut off, and acknowledged entries with it",
+        (Edit(f"{WAL}.recovery:_torn_bytes", "if later is not None:", "if False:"),),
+        UnitTests(f"{RECOVERY}::test_lost_write_below_the_floor_is_damage_not_a_torn_tail"),
+    ),
+    Mutant(
+        "missing-segment-unnoticed",
+        "wal",
+        "a log without one of its segments is read as if it were whole",
+        (
+            Edit(
+                f"{WAL}.recovery:_check_link",
+                "if header.sequence != head.sequence + 1:",
+                "if False:",
+            ),
+        ),
+        UnitTests(f"{RECOVERY}::test_swapped_segments_are_damage"),
+    ),
+    Mutant(
+        "truncation-not-replayed",
+        "wal",
+        "recovery ignores that a leader's entries replaced others",
+        (Edit(f"{WAL}.recovery:_replay", "del found.entries[parse_truncate(body) - 1 :]", "pass"),),
+        Seeds("raft", 40),
+    ),
+)

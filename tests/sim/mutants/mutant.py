@@ -1,0 +1,144 @@
+"""A mutant: a bug, the rule it breaks, and what must kill it.
+
+Killers, from the cheapest: a ``Script`` plays one interleaving; ``UnitTests`` are tests; ``Seeds``
+are runs of a world, at most so many. Each must pass without the bug, on the very seed that killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from sim.catalogue import FOUND, KINDS, play
+from sim.mutants.planting import Edit, planted
+
+TESTS = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Death:
+    """How a mutant ended.
+
+    Attributes:
+        by: what killed it, for the table.
+        seed: of the world that did, or None.
+        words: the first line of what was found.
+    """
+
+    by: str
+    seed: int | None
+    words: str
+
+
+class Alive(Exception):  # noqa: N818 - a state of the mutant
+    """Nothing noticed the bug, or the killer fails without it; the text says which."""
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """Seeds 0 to ``within`` - 1 of a kind of world (``catalogue.KINDS``)."""
+
+    kind: str
+    within: int
+
+    def kill(self, edits: tuple[Edit, ...]) -> Death:
+        """Raises Alive."""
+        kind = KINDS[self.kind]
+        for seed in range(self.within):
+            with planted(edits):
+                violation = play(kind, seed).violation
+            if violation is None:
+                continue
+            without = play(kind, seed).violation
+            if without is not None:
+                raise Alive(f"{self.kind}, seed {seed}, fails without the bug: {without}")
+            return Death(self.kind, seed, _first_line(violation))
+        raise Alive(f"{self.within} seeds of {self.kind} lived with it")
+
+
+@dataclass(frozen=True)
+class Script:
+    """One interleaving, written down (``sim.raft.scripts``)."""
+
+    play: Callable[[], None]
+
+    def kill(self, edits: tuple[Edit, ...]) -> Death:
+        """Raises Alive."""
+        self.play()
+        try:
+            with planted(edits):
+                self.play()
+        except FOUND as found:
+            return Death(f"script {self.play.__name__}", None, _first_line(str(found)))
+        raise Alive(f"script {self.play.__name__} passed with it")
+
+
+@dataclass(frozen=True)
+class UnitTests:
+    """Unit tests: a file below tests/, perhaps with ``::name``."""
+
+    where: str
+
+    def kill(self, edits: tuple[Edit, ...]) -> Death:
+        """Raises Alive."""
+        with planted(edits):
+            code, output = self._run()
+        if code == pytest.ExitCode.OK:
+            raise Alive(f"{self.where} passed with it")
+        if code != pytest.ExitCode.TESTS_FAILED:
+            raise Alive(f"{self.where} did not run:\n{output}")
+        code, output_without = self._run()
+        if code != pytest.ExitCode.OK:
+            raise Alive(f"{self.where} fails without it:\n{output_without}")
+        failed = [line for line in output.splitlines() if line.startswith("FAILED")]
+        return Death(self.where.removeprefix("unit/controller/"), None, failed[0][:200])
+
+    def _run(self) -> tuple[int, str]:
+        """In this process, where the bug is; pytest's output is kept out of the way."""
+        output = io.StringIO()
+        arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"]
+        with contextlib.redirect_stdout(output), contextlib.chdir(TESTS.parent):
+            code = pytest.main([*arguments, os.fspath(TESTS / self.where)])
+        return code, output.getvalue()
+
+
+Killer = Seeds | Script | UnitTests
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One bug.
+
+    Attributes:
+        name: kebab-case, unique.
+        area: of the code, for the table.
+        breaks: the rule, as what the wrong program does.
+        edits: the bug.
+        killer: what must find it.
+        quick: ``make test`` plants it too (well under two seconds).
+    """
+
+    name: str
+    area: str
+    breaks: str
+    edits: tuple[Edit, ...]
+    killer: Killer
+    quick: bool = False
+
+    def kill(self) -> Death:
+        """Plant the bug and see it found.
+
+        Raises:
+            Alive: it was not.
+            StaleMutant: the code has moved on.
+        """
+        return self.killer.kill(self.edits)
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0][:200] if text.strip() else "an assertion"

@@ -1,0 +1,72 @@
+"""The mutation gate's own rules, and its quick mutants; all of them: ``make mutants``."""
+
+from __future__ import annotations
+
+import pytest
+from sim.mutants.catalogue import MUTANTS
+from sim.mutants.mutant import Alive, Mutant, Script, Seeds, UnitTests
+from sim.mutants.planting import Edit, StaleMutant, planted
+
+QUICK = [mutant for mutant in MUTANTS if mutant.quick]
+
+
+def by_name(mutant: Mutant) -> str:
+    return mutant.name
+
+
+def test_names_are_unique() -> None:
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=by_name)
+def test_mutant_fits_the_code(mutant: Mutant) -> None:
+    with planted(mutant.edits):
+        pass
+
+
+@pytest.mark.parametrize("mutant", QUICK, ids=by_name)
+def test_quick_mutant_dies(mutant: Mutant) -> None:
+    assert mutant.kill().by
+
+
+def harmless(killer: Seeds | Script | UnitTests) -> Mutant:
+    same = Edit("gantry_controller.raft.quorum:quorum_size", "members // 2", "members // 2 + 0")
+    return Mutant("harmless", "gate", "breaks nothing", (same,), killer)
+
+
+@pytest.mark.parametrize(
+    "killer",
+    [
+        Seeds("raft", 2),
+        Script(lambda: None),
+        UnitTests("unit/controller/raft/test_log.py"),
+    ],
+    ids=["seeds", "script", "tests"],
+)
+def test_a_mutant_that_nothing_finds_lives(killer: Seeds | Script | UnitTests) -> None:
+    with pytest.raises(Alive, match="with it"):
+        harmless(killer).kill()
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        Edit("gantry_controller.raft.quorum:no_such_function", "a", "b"),
+        Edit("gantry_controller.raft.quorum:quorum_size", "no such text", "b"),
+        Edit("gantry_controller.raft.quorum:quorum_size", "members", "b"),
+        Edit("gantry_controller.raft.quorum:quorum_size", "return", "return return"),
+    ],
+    ids=["function", "text", "ambiguous", "syntax"],
+)
+def test_a_mutant_that_does_not_fit_says_so(edit: Edit) -> None:
+    with pytest.raises(StaleMutant), edit.planted():
+        pass
+
+
+def test_the_code_is_honest_again_afterwards() -> None:
+    from gantry_controller.raft.quorum import quorum_size
+
+    edit = Edit("gantry_controller.raft.quorum:quorum_size", "+ 1", "+ 2")
+    with edit.planted():
+        assert quorum_size(3) == 3
+    assert quorum_size(3) == 2
