@@ -16,7 +16,7 @@ MUTANTS = (
         (
             Edit(
                 f"{RAFT}.state:RaftState.__init__",
-                "self.voter_marked = hard.voting or not self.others",
+                "self.voter_marked = hard.voting or self.is_alone",
                 "self.voter_marked = True",
             ),
         ),

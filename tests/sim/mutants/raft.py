@@ -51,8 +51,8 @@ MUTANTS = (
         (
             Edit(
                 f"{RAFT}.replication:update_commit",
-                "matches.append(state.log.persisted_index)",
-                "matches.append(state.log.last_index)",
+                "state.reached(state.log.persisted_index,",
+                "state.reached(state.log.last_index,",
             ),
         ),
         Seeds("raft", 20),
@@ -229,14 +229,26 @@ MUTANTS = (
         "leader-without-quorum-stays",
         "election",
         "a leader that hears nobody goes on leading (no check-quorum)",
-        (Edit(f"{RAFT}.election:tick_leader", "if active < state.quorum:", "if False:"),),
+        (
+            Edit(
+                f"{RAFT}.election:tick_leader",
+                "if not state.members.decides([state.node_id, *active]):",
+                "if False:",
+            ),
+        ),
         UnitTests(f"{STORY}[check_quorum]"),
     ),
     Mutant(
         "heard-leader-is-no-reason",
         "election",
         "a node that hears its leader votes for another all the same",
-        (Edit(f"{RAFT}.core:RaftCore._step_vote_request", "if state.hears_leader:", "if False:"),),
+        (
+            Edit(
+                f"{RAFT}.core:RaftCore._step_vote_request",
+                "if state.hears_leader and not request.transfer:",
+                "if False:",
+            ),
+        ),
         UnitTests(CORE),
     ),
     Mutant(
