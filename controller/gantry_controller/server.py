@@ -58,6 +58,7 @@ class Controller:
         self.machine = MetadataStateMachine()
         self._members = {peer.node_id: peer for peer in settings.members}
         self.node = RaftNode(self._node_options(), self.machine)
+        self.node.add_applied_listener(lambda _: self.node.digest_taken(self.machine.point))
         self.watchman = Watchman(
             self.machine,
             self.node.propose,
@@ -220,6 +221,8 @@ class Controller:
             leader_http=None if leader is None else leader.http_url,
             commit_index=self.node.commit_index,
             applied_index=self.node.applied_index,
+            digest_index=self.machine.point.index,
+            digest=f"{self.machine.point.digest:016x}",
             peers=self._peer_views(),
         )
 
@@ -235,13 +238,21 @@ class Controller:
                     address=peer.raft_address,
                     match_index=None if status is None else status.match_index,
                     last_contact_ms=None if status is None else status.last_contact_ms,
+                    differs_at_index=self.node.digests.differing.get(peer.node_id),
                 )
             )
         return views
 
     def _figures(self) -> RaftFigures:
         node = self.node
-        return RaftFigures(self._is_leading(), node.term, node.commit_index, node.applied_index)
+        return RaftFigures(
+            self._is_leading(),
+            node.term,
+            node.commit_index,
+            node.applied_index,
+            self.machine.point.index,
+            len(node.digests.differing),
+        )
 
     def _listing(self) -> dict[str, str]:
         """The settings as 1010 lists them; the token itself is in none of them."""

@@ -126,17 +126,24 @@ class GroupList(_View):
 
 
 class PeerView(_View):
-    """One voter of the quorum; the last two members are known to the leader only."""
+    """One voter of the quorum; the last three members are known to the leader only.
+
+    ``differs_at_index``: the first entry after which its state was found to differ.
+    """
 
     id: int
     name: str
     address: str
     match_index: int | None = None
     last_contact_ms: int | None = None
+    differs_at_index: int | None = None
 
 
 class QuorumView(_View):
-    """GET /v1/quorum, answered by every node about itself."""
+    """GET /v1/quorum, answered by every node about itself.
+
+    ``digest`` is that of the node's state after entry ``digest_index``; 0 while there is none.
+    """
 
     cluster_uid: str
     node_id: int
@@ -148,6 +155,8 @@ class QuorumView(_View):
     leader_http: str | None = None
     commit_index: int
     applied_index: int
+    digest_index: int = 0
+    digest: str = ""
     peers: list[PeerView]
 
 

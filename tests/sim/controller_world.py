@@ -300,7 +300,7 @@ class MetadataInvariants(Invariants):
         super().__init__(world, members)
         self.epochs: dict[int, str] = {}
         self.answered_until_now = (0, 0)
-        self._digests: dict[int, str] = {}
+        self._digests: dict[int, int] = {}
         self._ids: dict[BrokerId, str] = {}
 
     # ---- what brokers see

@@ -23,6 +23,8 @@ class RaftFigures(NamedTuple):
     term: int
     commit_index: int
     applied_index: int
+    digest_index: int
+    differing: int
 
 
 class Metrics(Collector):
@@ -53,6 +55,12 @@ class Metrics(Collector):
         yield _gauge("raft_term", "Raft term this node is in.", raft.term)
         yield _gauge("raft_commit_index", "Last committed entry known here.", raft.commit_index)
         yield _gauge("raft_applied_index", "Last entry applied here.", raft.applied_index)
+        yield _gauge("raft_digest_index", "Entry of the newest state digest.", raft.digest_index)
+        yield _gauge(
+            "raft_state_differs",
+            "Other nodes whose state was found to differ from that of this leader.",
+            raft.differing,
+        )
         yield from self._groups()
         yield _counter(
             "elections_total",

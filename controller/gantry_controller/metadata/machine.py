@@ -15,6 +15,7 @@ from gantry_controller.metadata.apply import apply
 from gantry_controller.metadata.events import Event, decode_event
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import BrokerGroup, MetadataState
+from gantry_controller.raft.digests import DigestPoint
 
 ChangeListener = Callable[[Event, Result], None]
 """Called with each event that changed something and its result."""
@@ -22,12 +23,27 @@ ChangeListener = Callable[[Event, Result], None]
 RestoreListener = Callable[[], None]
 """Called when the whole state was replaced: everything may be different."""
 
+DIGEST_EVERY = 1024
+"""Entries between two digests. Groups that change often share the cost of one; a difference is
+known within a second of load."""
+
 
 class MetadataStateMachine:
-    """Implements the node's ``StateMachine`` over a ``MetadataState``."""
+    """Implements the node's ``StateMachine`` over a ``MetadataState``.
 
-    def __init__(self) -> None:
+    Args:
+        digest_every: entries between two digests; equal on all nodes, or nothing is compared.
+
+    Attributes:
+        point: the newest digest of the state. Its index is a multiple of ``digest_every``; it is
+            taken just before the first event beyond that index is applied.
+    """
+
+    def __init__(self, digest_every: int = DIGEST_EVERY) -> None:
         self.state = MetadataState()
+        self.point = DigestPoint()
+        self._digest_every = digest_every
+        self._digest_due = digest_every  # taken before the first event beyond it
         self._listeners: list[ChangeListener] = []
         self._restore_listeners: list[RestoreListener] = []
 
@@ -46,11 +62,19 @@ class MetadataStateMachine:
             UnknownEventError: this version cannot read the command; the node must stop.
         """
         event = decode_event(command)
+        if index > self._digest_due:
+            self._take_point(index)
         result = apply(self.state, index, event)
         if result.changed:
             for listener in self._listeners:
                 listener(event, result)
         return result
+
+    def _take_point(self, index: Index) -> None:
+        """The state as it is was that at the last multiple before ``index``, and all through."""
+        last = (index - 1) // self._digest_every * self._digest_every
+        self.point = DigestPoint(Index(last), self.state.digest())
+        self._digest_due = last + self._digest_every
 
     def snapshot(self) -> Iterator[bytes]:
         """The state as of now; each step encodes one slice, and later events change none."""
@@ -67,6 +91,8 @@ class MetadataStateMachine:
     def restore(self, parts: list[object]) -> None:
         """Replaces the state by the decoded slices of one snapshot, in one step."""
         snapshot.restore(self.state, cast(list[snapshot.Part], parts))
+        # What the state was at the last multiple before it nobody knows any more.
+        self._digest_due = (self.state.index // self._digest_every + 1) * self._digest_every
         for listener in self._restore_listeners:
             listener()
 

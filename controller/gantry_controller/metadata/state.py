@@ -5,11 +5,12 @@ A ``BrokerGroup`` is one immutable value: an event replaces it by another in a s
 its invariant, and ``put`` asserts them.
 """
 
-import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 from gantry_protocol.types import BrokerId, Epoch, Index
+
+from gantry_controller.metadata.digest import Parted, RecordSum, layout_of
 
 GroupKey = tuple[str, str]
 """(cluster name, broker name): the identity of a broker group."""
@@ -33,11 +34,15 @@ class Topic(msgspec.Struct, frozen=True, gc=False):
 DEFAULT_TOPIC_CONFIG = Topic(read_queue_nums=8, write_queue_nums=8, perm=7)
 
 
-class TopicTable(msgspec.Struct, frozen=True, array_like=True):
-    """The topics of one group. ``version`` grows by one with each change and never falls."""
+class TopicTable(Parted, frozen=True, array_like=True):
+    """The topics of one group."""
 
-    version: int = 0
-    topics: dict[str, Topic] = {}
+    topics: dict[str, Topic] = msgspec.field(default_factory=dict)
+
+    @property
+    def parts(self) -> Mapping[str, Topic]:
+        """The topics."""
+        return self.topics
 
 
 class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -178,7 +183,7 @@ class MetadataState:
 
     REPLICATED = ("index", "groups", "topics", "imports")
 
-    __slots__ = ("_names", "_topic_groups", *REPLICATED)
+    __slots__ = ("_names", "_sum", "_topic_groups", *REPLICATED)
 
     def __init__(self) -> None:
         self.index = Index(0)
@@ -188,7 +193,11 @@ class MetadataState:
         self.rebuild_indexes()
 
     def rebuild_indexes(self) -> None:
-        """Derive from the replicated fields what look-ups need."""
+        """Derive from the replicated fields what look-ups and the digest need."""
+        self._sum = RecordSum(LAYOUT)
+        for name, records in self.tables().items():
+            for record in records:
+                self._sum.touched(name, record, None)
         self._names: dict[str, tuple[GroupKey, ...]] = {}
         self._topic_groups: dict[str, dict[GroupKey, None]] = {}
         for group in self.living():
@@ -221,7 +230,9 @@ class MetadataState:
     def put(self, group: BrokerGroup) -> BrokerGroup:
         """Makes ``group`` the truth about its key and returns it, stamped with the index."""
         group = msgspec.structs.replace(group, changed_index=self.index)
-        _check(group, self.groups.get(group.key))
+        old = self.groups.get(group.key)
+        _check(group, old)
+        self._sum.touched("groups", group.key, old)
         self.groups[group.key] = group
         others = tuple(key for key in self._names.get(group.name, ()) if key != group.key)
         keys = others if group.removed else tuple(sorted((*others, group.key)))
@@ -234,6 +245,7 @@ class MetadataState:
         """Makes ``table`` the topics of the group ``key``."""
         old = self.topics.get(key, TopicTable())
         assert table.version > old.version, (key, old.version, table.version)
+        self._sum.touched("topics", key, self.topics.get(key))
         for topic in old.topics.keys() - table.topics.keys():
             self._topic_groups[topic].pop(key)
             if not self._topic_groups[topic]:
@@ -242,6 +254,14 @@ class MetadataState:
             self._topic_groups.setdefault(topic, {})[key] = None
         self.topics[key] = table
         return table
+
+    def put_imports(self, key: GroupKey, brokers: tuple[ImportedBroker, ...]) -> None:
+        """Makes ``brokers`` those of the old kind under ``key``; none strikes the key."""
+        self._sum.touched("imports", key, self.imports.get(key))
+        if brokers:
+            self.imports[key] = brokers
+        else:
+            del self.imports[key]
 
     def topic_table(self, key: GroupKey) -> TopicTable:
         """The topics of the group ``key``; empty for a group that never had one."""
@@ -255,20 +275,17 @@ class MetadataState:
         """Every topic of every group, sorted."""
         return sorted(self._topic_groups)
 
-    def digest(self) -> str:
-        """A hash of everything replicated; equal on replicas that applied the same events.
+    def digest(self) -> int:
+        """64 bits that are equal on replicas whose states are (``metadata.digest``)."""
+        return self._sum.settle(self.tables())
 
-        Written from sorted keys, so it depends on no insertion order and on no hash seed.
-        """
-        content = (
-            [group for _, group in sorted(self.groups.items())],
-            [
-                (key, table.version, sorted(table.topics.items()))
-                for key, table in sorted(self.topics.items())
-            ],
-            sorted(self.imports.items()),
-        )
-        return hashlib.sha256(msgspec.msgpack.encode(content)).hexdigest()
+    def tables(self) -> dict[str, Mapping[GroupKey, object]]:
+        """Everything replicated that has keys, by field."""
+        return {name: getattr(self, name) for name in self.REPLICATED if name != "index"}
+
+
+LAYOUT = layout_of((BrokerGroup, Member, Declaration, Topic, TopicTable, ImportedBroker))
+"""Tells this version's way to write the state from others'."""
 
 
 def _check(new: BrokerGroup, old: BrokerGroup | None) -> None:

@@ -96,7 +96,7 @@ def import_broker(state: MetadataState, event: ImportBroker) -> Result:
     brokers = tuple(sorted((*others, reported), key=lambda one: one.broker_id))
     changed = brokers != known
     if changed:
-        state.imports[key] = brokers
+        state.put_imports(key, brokers)
     changed |= _merge_topics(state, key, _fit_topics(state, key, event))
     return Result(changed=changed)
 
@@ -141,10 +141,9 @@ def forget_import(state: MetadataState, event: ForgetImport) -> Result:
     rest = tuple(one for one in known if one.address != event.address)
     if len(rest) == len(known):
         return Result()
+    state.put_imports(key, rest)
     if rest:
-        state.imports[key] = rest
         return Result(changed=True)
-    del state.imports[key]
     table = state.topic_table(key)
     if table.topics and state.find(*key) is None:
         state.put_topics(key, TopicTable(version=table.version + 1))

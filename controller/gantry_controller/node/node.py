@@ -31,6 +31,7 @@ from gantry_controller.node.pending import (
 from gantry_controller.node.status import NodeStats, NodeStatus, PeerStatus, peer_statuses
 from gantry_controller.node.ticker import Ticker
 from gantry_controller.raft.core import RaftCore, SoftState
+from gantry_controller.raft.digests import DigestPoint, Digests
 from gantry_controller.raft.errors import MessageError, NotLeader, Overloaded
 from gantry_controller.raft.messages import Entry, EntryKind, Message
 from gantry_controller.raft.state import Role
@@ -157,6 +158,11 @@ class RaftNode:
         """Syncs of the log so far."""
         return self._disk.batches
 
+    @property
+    def digests(self) -> Digests:
+        """The digests of this node's state, and how the others' compare."""
+        return self._core.digests
+
     def peer_status(self) -> list[PeerStatus]:
         """All other members, ascending."""
         now = self._loop.time()
@@ -174,6 +180,15 @@ class RaftNode:
     def add_applied_listener(self, listener: Callable[[Index], None]) -> None:
         """Call ``listener`` with the newest applied index, once per pass that applied any."""
         self._applied_listeners.append(listener)
+
+    def digest_taken(self, point: DigestPoint) -> None:
+        """The state machine has digested its state; for an applied listener, once per point.
+
+        Raises:
+            StateDiffersError: a majority disagrees; raised into the pass, it ends the node.
+        """
+        if point.index > self._core.digests.newest.index:
+            self._core.digest_taken(point)
 
     # ---- life ------------------------------------------------------------------------------------
 
@@ -416,5 +431,8 @@ class RaftNode:
     # ---- details ---------------------------------------------------------------------------------
 
     def _trace(self, event: str, facts: dict[str, object]) -> None:
+        if event == "state differs":
+            self._log.error("the state of a node differs", **facts)
+            return
         if event != "rejected":
             self._log.debug(event, **facts)

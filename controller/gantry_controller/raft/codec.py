@@ -36,8 +36,8 @@ _APPEND = struct.Struct(">BIIQQQQQQI")  # the fields before the entries, and the
 # Types of fixed size: the layout lists the fields in the order of the class.
 _FIXED: dict[int, tuple[type[Message], struct.Struct]] = {
     2: (AppendReply, struct.Struct(">BIIQQ?QQQQ")),
-    3: (Heartbeat, struct.Struct(">BIIQQQ")),
-    4: (HeartbeatReply, struct.Struct(">BIIQQQI")),
+    3: (Heartbeat, struct.Struct(">BIIQQQQQ")),
+    4: (HeartbeatReply, struct.Struct(">BIIQQQIQQ")),
     5: (VoteRequest, struct.Struct(">BIIQQQ??")),
     6: (VoteReply, struct.Struct(">BIIQ??")),
     7: (Census, struct.Struct(">BIIQ")),

@@ -31,6 +31,7 @@ from gantry_controller.raft import (
     transfer,
 )
 from gantry_controller.raft.config import RaftConfig
+from gantry_controller.raft.digests import DigestPoint, Digests
 from gantry_controller.raft.errors import MessageError, NotLeader, Overloaded
 from gantry_controller.raft.members import Membership
 from gantry_controller.raft.messages import (
@@ -212,6 +213,11 @@ class RaftCore:
             if replication.needs_snapshot(state, progress)
         ]
 
+    @property
+    def digests(self) -> Digests:
+        """The digests of this node's state, and how the others' compare."""
+        return self._state.digests
+
     # ---- inputs ----------------------------------------------------------------------------------
 
     def tick(self) -> None:
@@ -294,6 +300,7 @@ class RaftCore:
         Raises:
             MessageError: no honest peer of this quorum sends that; nothing was changed.
             LogLostError: the own disk has lost what this node acknowledged.
+            StateDiffersError: a majority disagrees with this node's state.
         """
         state = self._state
         if message.target != state.node_id or message.source == state.node_id:
@@ -364,6 +371,14 @@ class RaftCore:
         It only tells where to look; what the node holds counts when it answers the append.
         """
         snapshots.delivered(self._state, node, holds)
+
+    def digest_taken(self, point: DigestPoint) -> None:
+        """The driver's state machine has digested its state after ``point.index``.
+
+        Raises:
+            StateDiffersError: a majority has found another digest there; the node must not serve.
+        """
+        self._state.digests.take(point, self._state.members)
 
     # ---- output ----------------------------------------------------------------------------------
 

@@ -40,5 +40,21 @@ class LogLostError(GantryError):
         )
 
 
+class StateDiffersError(GantryError):
+    """This node's state is not what a majority of the voters has made of the same log.
+
+    What it would answer is wrong, so the node must not serve.
+    """
+
+    def __init__(self, node: NodeId, index: Index, own: int, agreed: int) -> None:
+        super().__init__(
+            f"The state of node {node} after entry {index} has the digest {own:016x}, that of a "
+            f"majority {agreed:016x}: an entry was applied differently here, or memory is "
+            "faulty. Start the node again; if it ends again, give it an empty data directory and "
+            "the others will fill it."
+        )
+        self.index = index
+
+
 class MessageError(WireError):
     """Bytes from a peer, or from disk, that are no message or no entry."""

@@ -130,17 +130,27 @@ class AppendReply(msgspec.Struct, frozen=True, gc=False):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, gc=False):
-    """The leader lives. ``commit`` never exceeds what this peer is known to hold."""
+    """The leader lives. ``commit`` never exceeds what this peer is known to hold.
+
+    Attributes:
+        digest_index, digest: the newest point on which a majority agrees (``digests``).
+    """
 
     source: NodeId
     target: NodeId
     term: Term
     commit: Index
     round: int
+    digest_index: Index = Index(0)
+    digest: int = 0
 
 
 class HeartbeatReply(msgspec.Struct, frozen=True, gc=False):
-    """Answer to a Heartbeat; with a higher term also to messages of a leader that was replaced."""
+    """Answer to a Heartbeat; with a higher term also to messages of a leader that was replaced.
+
+    Attributes:
+        digest_index, digest: the sender's own newest point.
+    """
 
     source: NodeId
     target: NodeId
@@ -148,6 +158,8 @@ class HeartbeatReply(msgspec.Struct, frozen=True, gc=False):
     round: int
     blank: int
     priority: int = 0
+    digest_index: Index = Index(0)
+    digest: int = 0
 
 
 class VoteRequest(msgspec.Struct, frozen=True, gc=False):

@@ -15,6 +15,7 @@ Commit: only an entry of the leader's own term is committed by counting; older o
 from gantry_protocol.types import Index, NodeId
 
 from gantry_controller.raft import admission, changes, transfer
+from gantry_controller.raft.digests import DigestPoint
 from gantry_controller.raft.errors import LogLostError
 from gantry_controller.raft.messages import Append, AppendReply, Heartbeat, HeartbeatReply
 from gantry_controller.raft.progress import Progress
@@ -42,8 +43,17 @@ def send_all(state: RaftState) -> None:
             progress.heartbeat_due = False
             progress.commit_sent = committed
             progress.round_sent = state.reads.round
+            agreed = state.digests.agreed
             state.now.append(
-                Heartbeat(state.node_id, node, state.term, committed, state.reads.round)
+                Heartbeat(
+                    state.node_id,
+                    node,
+                    state.term,
+                    committed,
+                    state.reads.round,
+                    agreed.index,
+                    agreed.digest,
+                )
             )
     transfer.proceed(state)
     if state.leaving:
@@ -135,7 +145,12 @@ def on_append_reply(state: RaftState, reply: AppendReply) -> None:
 
 
 def on_heartbeat_reply(state: RaftState, reply: HeartbeatReply) -> None:
-    """A follower lives; if it still lacks entries, something on the way to it may be lost."""
+    """A follower lives; if it still lacks entries, something on the way to it may be lost.
+
+    Raises:
+        StateDiffersError: with this answer a majority disagrees with this node's state.
+    """
+    digest_heard(state, reply)
     progress = state.peers[reply.source]
     admission.judge(state, progress, reply.blank, 0)
     progress.priority = reply.priority
@@ -143,6 +158,15 @@ def on_heartbeat_reply(state: RaftState, reply: HeartbeatReply) -> None:
     if progress.match_index < state.log.last_index or not progress.counts:
         progress.nudge = True
         progress.probe_sent = False
+
+
+def digest_heard(state: RaftState, reply: HeartbeatReply) -> None:
+    """Compare a follower's state with the others'; a new difference is traced once."""
+    known = len(state.digests.differing)
+    point = DigestPoint(reply.digest_index, reply.digest)
+    state.digests.heard(reply.source, point, state.members)
+    if len(state.digests.differing) > known:
+        state.trace("state differs", node=reply.source, index=reply.digest_index)
 
 
 def _heard(state: RaftState, progress: Progress, blank: int, acked_round: int) -> None:
@@ -245,14 +269,22 @@ def on_heartbeat(state: RaftState, message: Heartbeat) -> None:
 
     Raises:
         LogLostError: this node confirmed entries that its log does not hold.
+        StateDiffersError: a majority disagrees with this node's state.
     """
+    state.digests.told(DigestPoint(message.digest_index, message.digest))
     if state.blank == 0:
         if message.commit > state.log.last_index:
             raise LogLostError(message.commit, state.log.last_index)
         state.log.commit_to(message.commit)
-    priority = state.config.priority
     state.now.append(
         HeartbeatReply(
-            state.node_id, message.source, state.term, message.round, state.blank, priority
+            state.node_id,
+            message.source,
+            state.term,
+            message.round,
+            state.blank,
+            state.config.priority,
+            state.digests.newest.index,
+            state.digests.newest.digest,
         )
     )

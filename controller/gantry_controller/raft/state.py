@@ -19,6 +19,7 @@ import msgspec
 from gantry_protocol.types import Index, NodeId, Term
 
 from gantry_controller.raft.config import RaftConfig
+from gantry_controller.raft.digests import Digests
 from gantry_controller.raft.log import RaftLog
 from gantry_controller.raft.members import MemberHistory, Membership, decode_members
 from gantry_controller.raft.messages import Entry, EntryKind, HardState, Message, make_entry
@@ -114,6 +115,7 @@ class RaftState:
         election_elapsed: ticks since a leader was heard, or since the campaign began.
         election_timeout: ticks after which to campaign; drawn anew for every wait.
         uncommitted_bytes: encoded size of the entries beyond commit (leader only).
+        digests: what the applied states of all members look like.
         now, after_persist: messages of this pass (see ``core.Ready``).
         reads_confirmed, reads_dropped: reads that ended in this pass.
         snapshot: the newest one on this node's disk; None before the first.
@@ -161,6 +163,7 @@ class RaftState:
         self.election_timeout = 0
         self.uncommitted_bytes = 0
         self.reads = ReadQueue()
+        self.digests = Digests(config.node_id)
         self.now: list[Message] = []
         self.after_persist: list[Message] = []
         self.reads_confirmed: list[ReadState] = []

@@ -35,7 +35,8 @@ def eventful() -> World:
 
 
 def slots(state: MetadataState) -> dict[str, Any]:
-    return {name: getattr(state, name) for name in MetadataState.__slots__}
+    """Every field but the digest's notes, which differ while the digest is the same."""
+    return {name: getattr(state, name) for name in MetadataState.__slots__ if name != "_sum"}
 
 
 def test_round_trip_keeps_every_field_and_its_order() -> None:
