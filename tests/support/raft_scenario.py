@@ -14,7 +14,9 @@ trace they produce, up to a blank line. Lines that begin with ``#`` are the stor
     tick N [count]             time passes
     lost N leader              N learns that the leader's process is gone
     propose N word …           one command per word
-    read N word …              linearizable reads
+    read N word …              linearizable reads; a follower asks the leader
+    clock MS                   what every node's clock shows from now on; none before the first
+    lease N on|off             the leader N proposes the setting
     learner N M                leader N is asked to take node M in
     promote N M, remove N M    leader N is asked to let learner M vote, to take M out
     transfer N [M]             leader N is asked to hand over, to M or to whom it likes
@@ -44,6 +46,7 @@ from gantry_controller.raft.core import RaftCore, Ready
 from gantry_controller.raft.errors import ChangeRefused, NotLeader, Overloaded
 from gantry_controller.raft.members import decode_members
 from gantry_controller.raft.messages import (
+    LEASE_ON,
     Append,
     AppendReply,
     Census,
@@ -54,11 +57,14 @@ from gantry_controller.raft.messages import (
     Heartbeat,
     HeartbeatReply,
     Message,
+    ReadIndexReply,
+    ReadIndexRequest,
     TimeoutNow,
     VoteReply,
     VoteRequest,
     make_entry,
 )
+from gantry_controller.raft.reads import ReadMode
 from gantry_controller.raft.state import Role
 from gantry_protocol.types import Index, NodeId, Term
 
@@ -120,6 +126,7 @@ class Scenario:
         self.nodes: dict[int, Node] = {}
         self.network: list[Message] = []
         self.output: list[str] = []
+        self.now_ns: int | None = None
         self.commands: dict[str, Callable[..., None]] = {
             name.removeprefix("do_"): getattr(self, name)
             for name in dir(self)
@@ -232,7 +239,7 @@ class Scenario:
 
     def do_read(self, number: str, *words: str) -> None:
         try:
-            self._core(number).read_index(list(words))
+            self._core(number).read_anywhere(list(words))
         except NotLeader as error:
             self.say(f"{number}: {type(error).__name__}: {error}")
 
@@ -245,6 +252,12 @@ class Scenario:
     def do_remove(self, number: str, node: str) -> None:
         self._change(number, self._core(number).remove, NodeId(int(node)))
 
+    def do_clock(self, milliseconds: str) -> None:
+        self.now_ns = int(milliseconds) * 1_000_000
+
+    def do_lease(self, number: str, word: str) -> None:
+        self._core(number).set_lease(on={"on": True, "off": False}[word])
+
     def do_crash(self, number: str) -> None:
         self.nodes[int(number)].crash()
 
@@ -252,7 +265,7 @@ class Scenario:
 
     def do_ready(self, number: str) -> None:
         node = self.nodes[int(number)]
-        ready = node.core.ready()
+        ready = node.core.ready(self.now_ns)
         self._send(ready.messages_now)
         if ready.must_persist:
             node.under_way.append(ready)
@@ -265,9 +278,12 @@ class Scenario:
             self.say(f"{number}: applies {_entries(ready.committed)}")
             node.core.applied(Index(node.applied))
         for read in ready.reads:
-            self.say(f"{number}: reads {read.contexts} at {read.index}")
+            by = "" if read.mode is ReadMode.LEADER else f" by {read.mode.value}"
+            self.say(f"{number}: reads {read.contexts} at {read.index}{by}")
         if ready.reads_dropped:
             self.say(f"{number}: drops reads {ready.reads_dropped}")
+        if ready.reads_redirected:
+            self.say(f"{number}: redirects reads {ready.reads_redirected}")
 
     def do_persist(self, number: str) -> None:
         node = self.nodes[int(number)]
@@ -370,6 +386,8 @@ def _content(entry: Entry) -> str:
             return entry.command.decode()
         case EntryKind.NOOP:
             return "-"
+        case EntryKind.LEASE:
+            return "lease-on" if entry.command == LEASE_ON else "lease-off"
         case EntryKind.MEMBERS:
             members = decode_members(entry.command)
             learners = "".join(f"+{node}" for node in members.learners)
@@ -414,10 +432,12 @@ def show(message: Message) -> str:
         case VoteReply():
             kind = "PreVoteReply" if message.pre else "VoteReply"
             return f"{head} {kind} t{message.term} {'granted' if message.granted else 'refused'}"
-        case TimeoutNow():
-            return f"{head} TimeoutNow t{message.term}"
+        case TimeoutNow() | ReadIndexRequest():
+            return f"{head} {type(message).__name__} t{message.term}"
         case Census():
             return f"{head} Census"
+        case ReadIndexReply():
+            return f"{head} ReadIndexReply t{message.term} index={message.index}"
         case CensusReply():
             return f"{head} CensusReply {'pristine' if message.pristine else 'not new'}"
 

@@ -29,12 +29,14 @@ from gantry_controller.node.pending import (
     Reads,
 )
 from gantry_controller.node.status import NodeStats, NodeStatus, PeerStatus, peer_statuses
-from gantry_controller.node.ticker import Ticker
+from gantry_controller.node.ticker import Ticker, boottime_ns
 from gantry_controller.raft.core import RaftCore, SoftState
 from gantry_controller.raft.digests import DigestPoint, Digests
-from gantry_controller.raft.errors import MessageError, NotLeader, Overloaded
+from gantry_controller.raft.errors import MessageError, NotLeader, Overloaded, ReadRedirect
 from gantry_controller.raft.messages import Entry, EntryKind, Message
 from gantry_controller.raft.state import Role
+
+SETTINGS_MAX = 16  # changes that wait for the next pass
 
 _log = log.get("raft")
 
@@ -88,6 +90,8 @@ class RaftNode:
         self._applied_listeners: list[Callable[[Index], None]] = []
         self._queued: list[tuple[bytes, Done]] = []
         self._queued_reads: list[object] = []
+        self._queued_reads_anywhere: list[object] = []
+        self._queued_settings: list[tuple[bool, Done]] = []
         self._proposals = Proposals()
         self._reads = Reads()
         self._applied_term = Term(0)
@@ -147,6 +151,16 @@ class RaftNode:
     def applied_index(self) -> Index:
         """Entries up to here are applied."""
         return self._core.applied_index if self._running else Index(0)
+
+    @property
+    def lease_is_on(self) -> bool:
+        """Whether reads by lease are allowed in this quorum, as far as this node knows."""
+        return self._running and self._core.lease_is_on
+
+    @property
+    def lease_is_valid(self) -> bool:
+        """Whether this node leads and may answer reads by lease now."""
+        return self._running and self._core.lease_is_valid(boottime_ns())
 
     @property
     def links(self) -> PeerLinks:
@@ -254,10 +268,14 @@ class RaftNode:
         self._queued.append((command, done))
         self._arm()
 
-    def read(self, done: ReadDone) -> None:
+    def read(self, done: ReadDone, *, anywhere: bool = False) -> None:
         """``done(None)`` once the local state is at least as new as this call, or with an error.
 
         The error is ``NotLeader`` or ``Overloaded``. Inside ``done`` the state may be read.
+
+        Args:
+            done: see above.
+            anywhere: a follower answers, too; it may say ``ReadRedirect``.
         """
         if not self._running:
             asyncio.get_running_loop().call_soon(done, NotLeader(None))
@@ -266,7 +284,18 @@ class RaftNode:
             self._loop.call_soon(done, Overloaded(self._too_many()))
             return
         self._reads.open += 1
-        self._queued_reads.append(done)
+        (self._queued_reads_anywhere if anywhere else self._queued_reads).append(done)
+        self._arm()
+
+    def set_lease(self, done: Done, *, on: bool) -> None:
+        """Allow reads by lease, or end that; ``done`` as for ``propose``, None when it is so."""
+        if not self._running:
+            asyncio.get_running_loop().call_soon(done, NotLeader(None))
+            return
+        if len(self._queued_settings) >= SETTINGS_MAX:
+            self._loop.call_soon(done, Overloaded("Too many settings are being changed at once."))
+            return
+        self._queued_settings.append((on, done))
         self._arm()
 
     def _too_many(self) -> str:
@@ -310,6 +339,7 @@ class RaftNode:
             self._take_time()
             self._take_durable()
             self._take_proposals()
+            self._take_settings()
             self._take_reads()
             self._handle_ready()
         except Exception as error:  # noqa: BLE001 - whatever it was, the node must not go on
@@ -338,17 +368,34 @@ class RaftNode:
         self.stats.proposals += len(callers)
         self._proposals.add(first, callers)
 
+    def _take_settings(self) -> None:
+        settings, self._queued_settings = self._queued_settings, []
+        for on, done in settings:
+            try:
+                self._proposals.add(self._core.set_lease(on=on), [done])
+            except NotLeader as error:
+                done(error)
+
     def _take_reads(self) -> None:
-        if not self._queued_reads:
-            return
-        contexts, self._queued_reads = self._queued_reads, []
-        try:
-            self._core.read_index(contexts)
-        except NotLeader as error:
-            self._reads.answer(contexts, error)
+        if self._queued_reads:
+            contexts, self._queued_reads = self._queued_reads, []
+            try:
+                self._core.read_index(contexts)
+            except NotLeader as error:
+                self._reads.answer(contexts, error)
+        if self._queued_reads_anywhere:
+            contexts, self._queued_reads_anywhere = self._queued_reads_anywhere, []
+            try:
+                self._core.read_anywhere(contexts)
+            except ReadRedirect as error:
+                self._redirect(contexts, error)
+
+    def _redirect(self, contexts: list[object], error: ReadRedirect) -> None:
+        self.stats.reads_redirected += len(contexts)
+        self._reads.answer(contexts, error)
 
     def _handle_ready(self) -> None:
-        ready = self._core.ready()
+        ready = self._core.ready(boottime_ns())
         if ready.messages_now:
             self._links.send(ready.messages_now)
         self._disk.submit(ready)
@@ -359,20 +406,24 @@ class RaftNode:
             self._on_soft_state(ready.soft_state)
         if ready.reads_dropped:
             self._reads.answer(ready.reads_dropped, NotLeader(self._core.leader))
+        if ready.reads_redirected:
+            why = "since the leader did not answer in time or is far ahead"
+            self._redirect(ready.reads_redirected, ReadRedirect(self._core.leader, why))
         self._apply(ready.committed)
         self._reads.add(ready.reads)
-        self.stats.reads += self._reads.serve(self._core.applied_index)
+        self._reads.serve(self._core.applied_index, self.stats.reads)
         self._update_status()
 
     def _apply(self, entries: list[Entry]) -> None:
         if not entries:
             return
         for entry in entries:
+            result: Any = None
             if entry.kind is EntryKind.COMMAND:
-                result: Any = self._machine.apply(entry.index, entry.term, entry.command)
-                done = self._proposals.take(entry.index)
-                if done is not None:
-                    done(result)
+                result = self._machine.apply(entry.index, entry.term, entry.command)
+            done = self._proposals.take(entry.index)
+            if done is not None:
+                done(result)
         last = entries[-1]
         self._applied_term = last.term
         self._core.applied(last.index)
@@ -420,7 +471,10 @@ class RaftNode:
             done(NotLeader(None))
         # These may be in the logs of others already: the next leader may commit them.
         self._proposals.drop(ProposalDropped())
-        reads, self._queued_reads = self._queued_reads, []
+        for _, done in self._queued_settings:
+            done(NotLeader(None))
+        reads = self._queued_reads + self._queued_reads_anywhere
+        self._queued_settings, self._queued_reads, self._queued_reads_anywhere = [], [], []
         self._reads.answer(reads, NotLeader(None))
         self._reads.drop(NotLeader(None))
 

@@ -12,7 +12,7 @@ from typing import Any
 from gantry_protocol.errors import GantryError
 from gantry_protocol.types import Index
 
-from gantry_controller.raft.reads import ReadState
+from gantry_controller.raft.reads import ReadMode, ReadState
 
 Done = Callable[[Any], None]
 """Gets the result of apply, or an exception."""
@@ -72,14 +72,12 @@ class Reads:
         """A quorum has confirmed these; indexes never fall from one to the next."""
         self._waiting.extend(reads)
 
-    def serve(self, applied: Index) -> int:
-        """Answer those whose index is applied; returns how many."""
-        served = 0
+    def serve(self, applied: Index, served: dict[ReadMode, int]) -> None:
+        """Answer those whose index is applied, and count them in ``served``."""
         while self._waiting and self._waiting[0].index <= applied:
-            contexts = self._waiting.popleft().contexts
-            served += len(contexts)
-            self.answer(contexts, None)
-        return served
+            read = self._waiting.popleft()
+            served[read.mode] += len(read.contexts)
+            self.answer(read.contexts, None)
 
     def drop(self, error: Exception) -> None:
         """Answer those that a quorum has confirmed with ``error``."""

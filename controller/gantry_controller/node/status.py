@@ -4,6 +4,7 @@ import msgspec
 from gantry_protocol.types import Index, NodeId, Term
 
 from gantry_controller.raft.progress import Progress
+from gantry_controller.raft.reads import ReadMode
 from gantry_controller.raft.state import Role
 
 
@@ -57,11 +58,18 @@ def peer_statuses(
 
 
 class NodeStats(msgspec.Struct):
-    """Plain counters since the start."""
+    """Plain counters since the start.
+
+    Attributes:
+        reads: that were answered, by what made them linearizable.
+        reads_redirected: a follower's, that it sent to the leader.
+    """
+
+    reads: dict[ReadMode, int] = msgspec.field(default_factory=lambda: dict.fromkeys(ReadMode, 0))
 
     passes: int = 0
     proposals: int = 0
     proposals_refused: int = 0
-    reads: int = 0
+    reads_redirected: int = 0
     entries_applied: int = 0
     leader_changes: int = 0

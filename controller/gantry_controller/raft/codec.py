@@ -23,6 +23,8 @@ from gantry_controller.raft.messages import (
     Heartbeat,
     HeartbeatReply,
     Message,
+    ReadIndexReply,
+    ReadIndexRequest,
     TimeoutNow,
     VoteReply,
     VoteRequest,
@@ -43,6 +45,8 @@ _FIXED: dict[int, tuple[type[Message], struct.Struct]] = {
     7: (Census, struct.Struct(">BIIQ")),
     8: (CensusReply, struct.Struct(">BIIQ?")),
     9: (TimeoutNow, struct.Struct(">BIIQ")),
+    10: (ReadIndexRequest, struct.Struct(">BIIQQ")),
+    11: (ReadIndexReply, struct.Struct(">BIIQQQ")),
 }
 _TYPE_OF = {message: (number, layout) for number, (message, layout) in _FIXED.items()}
 

@@ -23,6 +23,10 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
         apply_entries_max: entries handed out and not yet reported as applied.
         priority: of this node; leadership goes to a steady voter of a higher one (``priority``).
         promote_lag_max: a learner that lacks more entries than this may not vote yet.
+        read_lag_max: a follower with more committed entries than this to apply redirects reads.
+        lease_ns: how long a quorum's promise is good for reads (``lease``), by the clock that
+            ``ready`` is given; less than an election time-out by all that clocks may differ.
+            0: never.
     """
 
     node_id: NodeId
@@ -37,6 +41,8 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     apply_entries_max: int = 1024
     priority: int = 0
     promote_lag_max: int = 1000
+    read_lag_max: int = 10_000
+    lease_ns: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what cannot work.

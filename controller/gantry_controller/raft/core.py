@@ -3,13 +3,14 @@
 A driver does this, forever:
 
     core.tick() / core.step(message) / core.propose(commands) / core.read_index(contexts)
-    ready = core.ready()
+    ready = core.ready(now_ns)
     send ready.messages_now
     write ready.markers, ready.entries and ready.hard_state; when durable, and in this order:
         core.persisted(ready.batch); send ready.messages_after_persist
     apply ready.committed; core.applied(index)
     give every peer of core.awaiting_snapshot the newest snapshot; core.snapshot_delivered(...)
-    answer ready.reads once their index is applied; refuse ready.reads_dropped
+    answer ready.reads once their index is applied; refuse ready.reads_dropped; send whoever waits
+    for ready.reads_redirected to the leader
 
 ``ready()`` may be called again while earlier batches are still being written; batches must become
 durable, and be reported, in order. ``messages_after_persist`` of a Ready that has nothing to write
@@ -25,6 +26,8 @@ from gantry_controller.raft import (
     admission,
     changes,
     election,
+    follower_reads,
+    lease,
     priority,
     replication,
     snapshots,
@@ -45,6 +48,8 @@ from gantry_controller.raft.messages import (
     Heartbeat,
     HeartbeatReply,
     Message,
+    ReadIndexReply,
+    ReadIndexRequest,
     TimeoutNow,
     VoteReply,
     VoteRequest,
@@ -53,6 +58,18 @@ from gantry_controller.raft.progress import Progress
 from gantry_controller.raft.reads import ReadState
 from gantry_controller.raft.snapshot import Base, Marker, SnapshotMeta
 from gantry_controller.raft.state import RaftState, Randomness, Role, Tracer
+
+InTerm = (
+    Append
+    | AppendReply
+    | Heartbeat
+    | HeartbeatReply
+    | VoteReply
+    | TimeoutNow
+    | ReadIndexRequest
+    | ReadIndexReply
+)
+"""Messages of a term: a higher one is adopted, a lower one refused, before anything else."""
 
 
 class SoftState(msgspec.Struct, frozen=True):
@@ -76,6 +93,7 @@ class Ready(msgspec.Struct):
         committed: to apply, in order.
         reads: may be answered once their index is applied.
         reads_dropped: contexts of reads this node cannot answer any more.
+        reads_redirected: contexts of a follower's reads that the leader should answer.
         soft_state: the new role, term or leader, or None if all are as before.
     """
 
@@ -88,6 +106,7 @@ class Ready(msgspec.Struct):
     committed: list[Entry]
     reads: list[ReadState]
     reads_dropped: list[object]
+    reads_redirected: list[object]
     soft_state: SoftState | None
 
     @property
@@ -194,6 +213,15 @@ class RaftCore:
         return self._state.term_is_committed
 
     @property
+    def lease_is_on(self) -> bool:
+        """Whether reads by lease are allowed, by the newest committed setting."""
+        return lease.is_on(self._state)
+
+    def lease_is_valid(self, now_ns: int) -> bool:
+        """Whether this node leads and may answer reads by lease at ``now_ns`` (see ``ready``)."""
+        return lease.is_valid(self._state, now_ns)
+
+    @property
     def peers(self) -> dict[NodeId, Progress]:
         """The leader's view of the others; empty on a node that does not lead."""
         return self._state.peers
@@ -231,6 +259,7 @@ class RaftCore:
             priority.tick(state)
         else:
             admission.tick(state)
+            follower_reads.tick(state)
             election.tick(state)
 
     def leader_lost(self, node: NodeId) -> None:
@@ -275,8 +304,33 @@ class RaftCore:
         state = self._state
         if state.role is not Role.LEADER:
             raise NotLeader(state.leader)
-        state.reads.add(contexts, state.log.commit_index if state.term_is_committed else None)
-        replication.confirm_reads(state)
+        state.reads.contexts.extend(contexts)
+
+    def read_anywhere(self, contexts: list[object]) -> None:
+        """As ``read_index``, but a follower serves them, too, once it has asked the leader.
+
+        A follower's reads may also come back in ``reads_redirected``.
+
+        Raises:
+            ReadRedirect: the leader should be asked, not this node.
+        """
+        if self._state.leads:
+            self.read_index(contexts)
+        else:
+            follower_reads.ask(self._state, contexts)
+
+    def set_lease(self, *, on: bool) -> Index:
+        """Append the setting that allows reads by lease, or ends that (ADR 0020).
+
+        Returns:
+            The index of the entry; see ``propose``.
+
+        Raises:
+            NotLeader: with the leader, if one is known.
+        """
+        if not self._state.leads:
+            raise NotLeader(self._state.leader)
+        return lease.append_setting(self._state, on=on)
 
     def transfer(self, target: NodeId | None) -> NodeId:
         """See ``transfer.begin``; it ends within one election time-out, either way."""
@@ -382,11 +436,20 @@ class RaftCore:
 
     # ---- output ----------------------------------------------------------------------------------
 
-    def ready(self) -> Ready:
-        """Everything that has to happen now; may be empty."""
+    def ready(self, now_ns: int | None = None) -> Ready:
+        """Everything that has to happen now; may be empty.
+
+        Args:
+            now_ns: time by a clock that never goes back and goes on while the machine sleeps, taken
+                after the last input and right before this call; None: there is none, so no leases.
+        """
         state = self._state
         if state.role is Role.LEADER:
+            lease.renew(state, now_ns)
+            replication.begin_reads(state, now_ns)
             replication.send_all(state)
+        else:
+            follower_reads.send(state)
         entries = state.log.submit()
         markers, state.markers = state.markers, []
         hard_state = self._hard_state_to_write(writes=bool(entries or markers))
@@ -394,6 +457,7 @@ class RaftCore:
         after_persist, state.after_persist = state.after_persist, []
         reads, state.reads_confirmed = state.reads_confirmed, []
         dropped, state.reads_dropped = state.reads_dropped, []
+        redirected, state.reads_redirected = state.reads_redirected, []
         return Ready(
             batch=self._batch,
             markers=markers,
@@ -404,6 +468,7 @@ class RaftCore:
             committed=state.log.hand_out(state.config.apply_entries_max),
             reads=reads,
             reads_dropped=dropped,
+            reads_redirected=redirected,
             soft_state=self._changed_soft_state(),
         )
 
@@ -441,7 +506,7 @@ class RaftCore:
             reply = VoteReply(state.node_id, request.source, state.term, False, request.pre)
             state.now.append(reply)
             return
-        if state.hears_leader and not request.transfer:
+        if not request.transfer and (state.hears_leader or lease.promised(state)):
             return
         if request.pre:
             election.on_pre_vote_request(state, request)
@@ -450,9 +515,7 @@ class RaftCore:
             state.become_follower(request.term, None)
         election.on_vote_request(state, request)
 
-    def _step_in_term(
-        self, message: Append | AppendReply | Heartbeat | HeartbeatReply | VoteReply | TimeoutNow
-    ) -> None:
+    def _step_in_term(self, message: InTerm) -> None:
         """Adopt a higher term, refuse a lower one (thesis §3.3), then handle the message."""
         state = self._state
         if isinstance(message, VoteReply) and message.pre and message.granted:
@@ -478,6 +541,10 @@ class RaftCore:
             case TimeoutNow():
                 self._follow(message.source)
                 transfer.on_timeout_now(state)
+            case ReadIndexRequest():
+                follower_reads.on_request(state, message)
+            case ReadIndexReply():
+                follower_reads.on_reply(state, message)
             case _:
                 self._step_reply(message)
 
@@ -511,10 +578,9 @@ class RaftCore:
             state.become_follower(state.term, leader)
         assert state.leader == leader, "two leaders in one term"
         state.restart_election_timer()
+        state.promise_elapsed = 0
 
-    def _answer_old_term(
-        self, message: Append | AppendReply | Heartbeat | HeartbeatReply | VoteReply | TimeoutNow
-    ) -> None:
+    def _answer_old_term(self, message: InTerm) -> None:
         """Tell a leader of an older term; with pre-vote it may not learn otherwise (etcd #8517).
 
         This node's term is higher although somebody leads an older one, so no vote will raise the

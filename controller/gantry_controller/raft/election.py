@@ -8,12 +8,13 @@
 - Who hears a leader grants nothing and ignores the question (§6.2, §4.2.3), so a node that cannot
   hear the leader does not disturb the others; a leader that hears no quorum steps down.
 - ``leader_lost`` is a hint from outside: the leader's process closed its connection and its address
-  refuses a new one. It only ends the wait early. (Leases, if they come, must not rest on the same
-  wait: a voter that promised time may not take a hint for its end.)
+  refuses a new one. It only ends the wait early. A node that is bound to a promise (``lease``) does
+  not take a hint for its end.
 """
 
 from gantry_protocol.types import NodeId, Term
 
+from gantry_controller.raft import lease
 from gantry_controller.raft.messages import VoteReply, VoteRequest
 from gantry_controller.raft.state import RaftState, Role
 
@@ -23,6 +24,7 @@ COURTESY_TICKS = 5  # after granting a pre-vote: leave the other this long to fi
 def tick(state: RaftState) -> None:
     """One tick of a node that does not lead."""
     state.election_elapsed += 1
+    state.promise_elapsed += 1
     if state.election_elapsed >= state.election_timeout and state.may_campaign:
         campaign(state)
     elif _asks_again(state):
@@ -54,6 +56,9 @@ def tick_leader(state: RaftState) -> None:
 def leader_lost(state: RaftState, node: NodeId) -> None:
     """The process of ``node`` is gone; if it led, campaign soon, at a drawn tick."""
     if state.role is not Role.FOLLOWER or state.leader != node:
+        return
+    if lease.binds(state):
+        state.trace("leader-lost-in-lease", leader=node)
         return
     state.trace("leader-lost", leader=node)
     state.leader = None

@@ -12,9 +12,20 @@ class NotLeader(GantryError):  # noqa: N818 - a plain word reads better where it
     """
 
     def __init__(self, leader: NodeId | None) -> None:
-        hint = "no leader is known; try again" if leader is None else f"the leader is node {leader}"
-        super().__init__(f"This controller node is not the leader; {hint}.")
+        super().__init__(f"This controller node is not the leader; {_hint(leader)}.")
         self.leader = leader
+
+
+class ReadRedirect(NotLeader):
+    """This node could serve reads from its own state, but not now; the leader should be asked."""
+
+    def __init__(self, leader: NodeId | None, why: str) -> None:
+        super().__init__(leader)
+        self.args = (f"This controller node cannot answer a read now, {why}; {_hint(leader)}.",)
+
+
+def _hint(leader: NodeId | None) -> str:
+    return "no leader is known; try again" if leader is None else f"the leader is node {leader}"
 
 
 class Overloaded(GantryError):  # noqa: N818 - a plain word reads better where it is caught

@@ -32,6 +32,11 @@ class EntryKind(IntEnum):
     COMMAND = 1  # for the state machine
     NOOP = 2  # a leader's first entry, or the mark of an admission; applies as nothing
     MEMBERS = 3  # who takes part from here on (``members``); applies as nothing
+    LEASE = 4  # switches leases on or off (``lease``); the state machine does not see it
+
+
+LEASE_ON, LEASE_OFF = b"\x01", b"\x00"
+"""The commands of an entry of the kind ``LEASE``."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -64,8 +69,8 @@ def parse_entry(encoded: bytes) -> Entry:
     """The entry that ``encoded`` holds.
 
     Raises:
-        MessageError: too short, of a kind this program does not know, or with members that cannot
-            be.
+        MessageError: too short, of a kind this program does not know, or with members or a setting
+            that cannot be.
     """
     if len(encoded) < ENTRY_HEADER.size:
         raise MessageError(f"an entry of {len(encoded)} bytes is shorter than its header")
@@ -75,6 +80,8 @@ def parse_entry(encoded: bytes) -> Entry:
     entry = Entry(index, term, _KINDS[kind], encoded)
     if kind == EntryKind.MEMBERS:
         decode_members(entry.command)
+    if kind == EntryKind.LEASE and entry.command not in (LEASE_ON, LEASE_OFF):
+        raise MessageError(f"entry {index} switches leases to {entry.command!r}")
     return entry
 
 
@@ -212,6 +219,25 @@ class CensusReply(msgspec.Struct, frozen=True, gc=False):
     pristine: bool
 
 
+class ReadIndexRequest(msgspec.Struct, frozen=True, gc=False):
+    """A follower asks how new its state must be for all its reads that wait (thesis §6.4)."""
+
+    source: NodeId
+    target: NodeId
+    term: Term
+    nonce: int
+
+
+class ReadIndexReply(msgspec.Struct, frozen=True, gc=False):
+    """Answer to the ReadIndexRequest with this ``nonce``: serve once ``index`` is applied."""
+
+    source: NodeId
+    target: NodeId
+    term: Term
+    nonce: int
+    index: Index
+
+
 Message = (
     Append
     | AppendReply
@@ -222,4 +248,6 @@ Message = (
     | TimeoutNow
     | Census
     | CensusReply
+    | ReadIndexRequest
+    | ReadIndexReply
 )

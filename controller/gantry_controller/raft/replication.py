@@ -14,11 +14,18 @@ Commit: only an entry of the leader's own term is committed by counting; older o
 
 from gantry_protocol.types import Index, NodeId
 
-from gantry_controller.raft import admission, changes, transfer
+from gantry_controller.raft import admission, changes, lease, transfer
 from gantry_controller.raft.digests import DigestPoint
 from gantry_controller.raft.errors import LogLostError
-from gantry_controller.raft.messages import Append, AppendReply, Heartbeat, HeartbeatReply
+from gantry_controller.raft.messages import (
+    Append,
+    AppendReply,
+    Heartbeat,
+    HeartbeatReply,
+    ReadIndexReply,
+)
 from gantry_controller.raft.progress import Progress
+from gantry_controller.raft.reads import ReadMode, ReadState, RemoteRead
 from gantry_controller.raft.state import RaftState
 
 # ---- leader ------------------------------------------------------------------------------------
@@ -31,6 +38,7 @@ def tick_leader(state: RaftState) -> None:
         state.heartbeat_elapsed = 0
         for progress in state.peers.values():
             progress.heartbeat_due = True
+        state.lease.renew = True
 
 
 def send_all(state: RaftState) -> None:
@@ -186,8 +194,6 @@ def update_commit(state: RaftState) -> None:
         return
     state.log.commit_to(index)
     state.uncommitted_bytes -= state.log.bytes_between(before, index)
-    state.reads.term_committed(index)
-    confirm_reads(state)
     changes.committed(state, before)
 
 
@@ -199,7 +205,37 @@ def may_commit_by_counting(state: RaftState, index: Index) -> bool:
 def confirm_reads(state: RaftState) -> None:
     """Release the reads whose round a quorum has echoed; the leader's own word is the newest."""
     acked = state.reached(state.reads.round, lambda peer: peer.round_acked)
-    state.reads_confirmed += state.reads.confirmed(acked)
+    for read, remote in state.reads.confirmed(acked):
+        _answer_reads(state, read, remote)
+
+
+def begin_reads(state: RaftState, now_ns: int | None) -> None:
+    """Once per pass: answer the reads that have arrived by the lease, or begin a round for them.
+
+    ``now_ns`` was taken after they arrived and before this call; nothing happens in between.
+    """
+    reads = state.reads
+    if not (reads.contexts or reads.remote) or not state.term_is_committed:
+        return
+    if lease.is_valid(state, now_ns):
+        contexts, remote = reads.take()
+        read = ReadState(state.log.commit_index, contexts, ReadMode.LEASE)
+        _answer_reads(state, read, remote)
+        return
+    reads.begin(state.log.commit_index)
+    if now_ns is not None:
+        state.lease.round_began(reads.round, now_ns, state.config.lease_ns)
+    confirm_reads(state)
+
+
+def _answer_reads(state: RaftState, read: ReadState, remote: list[RemoteRead]) -> None:
+    """These reads are linearizable: this node's own, and those that followers asked for."""
+    if read.contexts:
+        state.reads_confirmed.append(read)
+    state.now.extend(
+        ReadIndexReply(state.node_id, one.source, state.term, one.nonce, read.index)
+        for one in remote
+    )
 
 
 # ---- follower ----------------------------------------------------------------------------------
@@ -208,6 +244,7 @@ def confirm_reads(state: RaftState) -> None:
 def on_append(state: RaftState, message: Append) -> None:
     """Store a leader's entries, or say where the logs may match."""
     log = state.log
+    state.follower_reads.note_commit(message.commit)
     if message.prev_index < log.commit_index:
         _accept(state, message, log.commit_index)  # old news: committed entries match for sure
     elif log.term_at(message.prev_index) == message.prev_term:
@@ -215,7 +252,9 @@ def on_append(state: RaftState, message: Append) -> None:
         cut = log.merge(message.prev_index, message.entries)
         if cut is not None:
             state.trace("cut", first=cut)
-        changes.log_followed(state, before if cut is None else Index(cut - 1), message.entries)
+        kept = before if cut is None else Index(cut - 1)
+        changes.log_followed(state, kept, message.entries)
+        lease.log_followed(state, kept, message.entries)
         last = Index(message.prev_index + len(message.entries))
         log.commit_to(commit_covered(message.commit, last))
         admission.on_admit(state, message.admit)
@@ -272,6 +311,7 @@ def on_heartbeat(state: RaftState, message: Heartbeat) -> None:
         StateDiffersError: a majority disagrees with this node's state.
     """
     state.digests.told(DigestPoint(message.digest_index, message.digest))
+    state.follower_reads.note_commit(message.commit)
     if state.blank == 0:
         if message.commit > state.log.last_index:
             raise LogLostError(message.commit, state.log.last_index)

@@ -22,11 +22,13 @@ class SnapshotMeta(msgspec.Struct, frozen=True):
         index: of the last entry it covers.
         term: of that entry.
         members: the configuration as of ``index`` (thesis §5.1: it is part of the state).
+        lease: whether leases were switched on as of ``index`` (``lease``).
     """
 
     index: Index
     term: Term
     members: Membership
+    lease: bool = False
 
 
 class Base(msgspec.Struct, frozen=True, gc=False):

@@ -27,7 +27,7 @@ def meta_now(state: RaftState) -> SnapshotMeta:
     index = state.log.applied_index
     term = state.log.term_at(index)
     assert term is not None
-    return SnapshotMeta(index, term, state.history.at(index))
+    return SnapshotMeta(index, term, state.history.at(index), state.lease.at(index))
 
 
 def compact(state: RaftState, snapshot: SnapshotMeta, margin_entries: int) -> list[Entry]:
@@ -39,6 +39,7 @@ def compact(state: RaftState, snapshot: SnapshotMeta, margin_entries: int) -> li
     dropped = log.compact(index)
     state.snapshot = snapshot
     state.history.release(snapshot.index)
+    state.lease.release(snapshot.index)
     state.markers.append(Marker(snapshot.index, snapshot.term, log.base, restart=False))
     state.trace("compacted", snapshot=snapshot.index, base=index)
     return dropped
@@ -62,6 +63,7 @@ def install(state: RaftState, snapshot: SnapshotMeta) -> list[Entry] | None:
     void = state.log.restart(base)
     state.snapshot = snapshot
     state.history = MemberHistory(snapshot.index, snapshot.members)
+    state.lease.restart(snapshot.index, on=snapshot.lease)
     state.markers.append(Marker(snapshot.index, snapshot.term, base, restart=True))
     state.trace("installed", snapshot=snapshot.index, term=snapshot.term)
     return void

@@ -20,6 +20,8 @@ from gantry_protocol.types import Index, NodeId, Term
 
 from gantry_controller.raft.config import RaftConfig
 from gantry_controller.raft.digests import Digests
+from gantry_controller.raft.follower_reads import FollowerReads
+from gantry_controller.raft.lease import Lease
 from gantry_controller.raft.log import RaftLog
 from gantry_controller.raft.members import MemberHistory, Membership, decode_members
 from gantry_controller.raft.messages import Entry, EntryKind, HardState, Message, make_entry
@@ -113,11 +115,15 @@ class RaftState:
         peers: the leader's view of each other member, by id; rebuilt at every election.
         votes: answers to the present campaign.
         election_elapsed: ticks since a leader was heard, or since the campaign began.
+        promise_elapsed: ticks since a leader was followed, or since the start; goes on across terms
+            (``lease``).
         election_timeout: ticks after which to campaign; drawn anew for every wait.
         uncommitted_bytes: encoded size of the entries beyond commit (leader only).
         digests: what the applied states of all members look like.
         now, after_persist: messages of this pass (see ``core.Ready``).
-        reads_confirmed, reads_dropped: reads that ended in this pass.
+        reads: a leader's reads. follower_reads: those of a node that does not lead.
+        lease: the setting, and what this leader knows of promises.
+        reads_confirmed, reads_dropped, reads_redirected: reads that ended in this pass.
         snapshot: the newest one on this node's disk; None before the first.
         markers: of this pass: what the disk is to note of snapshots, before any entry.
     """
@@ -162,12 +168,17 @@ class RaftState:
         self.heartbeat_elapsed = 0
         self.election_timeout = 0
         self.uncommitted_bytes = 0
+        self.promise_elapsed = 0
         self.reads = ReadQueue()
         self.digests = Digests(config.node_id)
+        self.follower_reads = FollowerReads()
+        self.lease = Lease(covered, on=snapshot is not None and snapshot.lease)
+        self.lease.note(entry for entry in entries if entry.index > covered)
         self.now: list[Message] = []
         self.after_persist: list[Message] = []
         self.reads_confirmed: list[ReadState] = []
         self.reads_dropped: list[object] = []
+        self.reads_redirected: list[object] = []
         self.restart_election_timer()
 
     @property
@@ -226,6 +237,11 @@ class RaftState:
         return self.term == 0 and self.log.last_index == 0
 
     @property
+    def leads(self) -> bool:
+        """Whether this node leads the present term."""
+        return self.role is Role.LEADER
+
+    @property
     def hears_leader(self) -> bool:
         """Whether a leader was heard within the shortest election time-out (thesis §6.2)."""
         return self.leader is not None and self.election_elapsed < self.config.election_ticks
@@ -263,7 +279,7 @@ class RaftState:
         self.votes = {}
         self.leaving = []
         self.transfer = None
-        self.reads_dropped += self.reads.drop()
+        self._drop_reads()
         self.restart_election_timer()
 
     def become_pre_candidate(self) -> None:
@@ -272,6 +288,7 @@ class RaftState:
         self.trace("pre-candidate", term=self.term)
         self.role = Role.PRE_CANDIDATE
         self.leader = None
+        self._drop_reads()
         self.votes = {self.node_id: True}
         self.restart_election_timer()
 
@@ -300,7 +317,13 @@ class RaftState:
         following = Index(self.log.last_index + 1)
         self.peers = {node: Progress(following) for node in self.others}
         self.uncommitted_bytes = self.log.bytes_between(self.log.commit_index, self.log.last_index)
+        self.lease.begin_term()
         self.append_own(EntryKind.NOOP, [b""])
+
+    def _drop_reads(self) -> None:
+        """No read that waits can be answered in the role that begins."""
+        self.reads_dropped += self.reads.drop()
+        self.reads_redirected += self.follower_reads.drop()
 
     def append_own(self, kind: EntryKind, commands: list[bytes]) -> Index:
         """Append entries of the own term; returns the index of the first."""
@@ -310,5 +333,7 @@ class RaftState:
             for position, command in enumerate(commands)
         ]
         self.log.append(entries)
+        if kind is EntryKind.LEASE:
+            self.lease.note(entries)
         self.uncommitted_bytes += sum(len(entry.encoded) for entry in entries)
         return Index(first)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gantry_controller.node.pending import ProposalDropped, Proposals, Reads
 from gantry_controller.raft.errors import NotLeader
-from gantry_controller.raft.reads import ReadState
+from gantry_controller.raft.reads import ReadMode, ReadState
 from gantry_protocol.types import Index
 
 
@@ -40,9 +40,13 @@ def test_reads_wait_for_their_index() -> None:
     reads = Reads()
     reads.open = 3
     heard: list[object] = []
-    reads.add([ReadState(Index(3), [heard.append]), ReadState(Index(5), [heard.append] * 2)])
-    assert reads.serve(Index(2)) == 0
-    assert reads.serve(Index(4)) == 1
+    served = dict.fromkeys(ReadMode, 0)
+    first = ReadState(Index(3), [heard.append], ReadMode.LEASE)
+    reads.add([first, ReadState(Index(5), [heard.append] * 2)])
+    reads.serve(Index(2), served)
+    assert set(served.values()) == {0}
+    reads.serve(Index(4), served)
+    assert served == {ReadMode.LEADER: 0, ReadMode.LEASE: 1, ReadMode.FOLLOWER: 0}
     reads.drop(NotLeader(None))
     assert heard[0] is None
     assert reads.open == 0

@@ -7,6 +7,8 @@ from gantry_controller.raft.codec import decode, encode
 from gantry_controller.raft.errors import MessageError
 from gantry_controller.raft.members import Membership, encode_members
 from gantry_controller.raft.messages import (
+    LEASE_OFF,
+    LEASE_ON,
     Append,
     AppendReply,
     Census,
@@ -15,6 +17,8 @@ from gantry_controller.raft.messages import (
     Heartbeat,
     HeartbeatReply,
     Message,
+    ReadIndexReply,
+    ReadIndexRequest,
     VoteReply,
     VoteRequest,
     make_entry,
@@ -44,12 +48,15 @@ fixed = st.one_of(
     st.builds(VoteReply, node, node, u64.map(Term), st.booleans(), st.booleans()),
     st.builds(Census, node, node, u64),
     st.builds(CensusReply, node, node, u64, st.booleans()),
+    st.builds(ReadIndexRequest, node, node, u64.map(Term), u64),
+    st.builds(ReadIndexReply, node, node, u64.map(Term), u64, u64.map(Index)),
 )
 
 
 COMMANDS = {
     EntryKind.COMMAND: st.binary(max_size=50),
     EntryKind.NOOP: st.just(b""),
+    EntryKind.LEASE: st.sampled_from([LEASE_ON, LEASE_OFF]),
     EntryKind.MEMBERS: st.just(encode_members(Membership((NodeId(1), NodeId(2)), (NodeId(4),)))),
 }
 
