@@ -1,6 +1,7 @@
 """The write-ahead log: what the Raft core must find again after a crash (thesis §3.8).
 
     format     bytes of segments, batches and records; pure
+    replay     what a log's records amount to; pure
     recovery   bytes back to state, and the line between a torn write and damage; pure
     segments   files: create, read, cut
     wal        one log: recover it, append batches durably

@@ -19,6 +19,9 @@ a record of another file can pass. Types:
     17    truncate     index u64: the entries from there on are replaced; 0xFF
     18    floor        begins a batch: mark 8, batch u64, own offset u64, size of the rest u32,
                        crc32c u32 of all that, 0xFF
+    19    marker       a snapshot is durable, and the log begins behind a base (``raft.snapshot``):
+                       index u64, term u64, base index u64, base term u64, end of the log u64,
+                       restart u8, 0xFF
 
 One batch is one write and one sync, and counts only as a whole. The floor says that everything
 before it is durable, as the next batch is written only after the sync of the one before. It has a
@@ -33,6 +36,7 @@ from gantry_protocol.types import Index, NodeId, Term
 from google_crc32c import extend, value
 
 from gantry_controller.raft.messages import Entry, HardState
+from gantry_controller.raft.snapshot import Base, Marker
 
 VERSION = 1
 MAGIC = b"GANTRWAL"
@@ -44,6 +48,7 @@ HEADER_SIZE = _HEADER.size + _CRC.size
 RECORD = struct.Struct(">II")  # length, crc
 _HARD_STATE = struct.Struct(">BQIQ?B")
 _TRUNCATE = struct.Struct(">BQB")
+_MARKER = struct.Struct(">BQQQQQ?B")
 _FLOOR = struct.Struct(">B8sQQI")
 FLOOR_MARK = b"\x9fFLOOR\xe7\x1d"
 FLOOR_SIZE = RECORD.size + _FLOOR.size + _CRC.size + 1
@@ -52,6 +57,7 @@ _END = 0xFF
 TYPE_HARD_STATE = 16
 TYPE_TRUNCATE = 17
 TYPE_FLOOR = 18
+TYPE_MARKER = 19
 
 SECTOR = 512  # what a disk writes wholly or not at all
 
@@ -84,10 +90,11 @@ class Floor(msgspec.Struct, frozen=True):
 
 
 class Write(msgspec.Struct, frozen=True):
-    """What one ``Ready`` wants on disk: entries, then the hard state that goes with them."""
+    """What one ``Ready`` wants on disk: markers, then entries, then the hard state of all that."""
 
     entries: list[Entry]
     hard_state: HardState
+    markers: list[Marker] = []
 
 
 class Head(msgspec.Struct):
@@ -126,6 +133,9 @@ def encode_batch(head: Head, writes: list[Write]) -> bytes:
     bodies: list[bytes] = []
     last_index = head.last_index
     for write in writes:
+        for marker in write.markers:
+            bodies.append(_marker_body(marker, last_index))
+            last_index = marker.base.index if marker.restart else last_index
         if write.entries:
             if write.entries[0].index <= last_index:
                 bodies.append(_TRUNCATE.pack(TYPE_TRUNCATE, write.entries[0].index, _END))
@@ -151,6 +161,7 @@ def batch_size(writes: list[Write]) -> int:
     size = FLOOR_SIZE + RECORD.size + _HARD_STATE.size
     for write in writes:
         size += RECORD.size + _TRUNCATE.size
+        size += (RECORD.size + _MARKER.size) * len(write.markers)
         size += sum(RECORD.size + len(entry.encoded) for entry in write.entries)
     return size
 
@@ -175,6 +186,27 @@ def _hard_state_body(hard: HardState) -> bytes:
     return _HARD_STATE.pack(
         TYPE_HARD_STATE, hard.term, hard.vote or 0, hard.commit, hard.voting, _END
     )
+
+
+def _marker_body(marker: Marker, last_index: int) -> bytes:
+    base = marker.base
+    return _MARKER.pack(
+        TYPE_MARKER,
+        marker.index,
+        marker.term,
+        base.index,
+        base.term,
+        last_index,
+        marker.restart,
+        _END,
+    )
+
+
+def parse_marker(body: bytes) -> tuple[Marker, int]:
+    """A marker record's content and the end of the log it was written behind."""
+    _, index, term, base_index, base_term, last_index, restart, _ = _MARKER.unpack(body)
+    base = Base(Index(base_index), Term(base_term))
+    return Marker(Index(index), Term(term), base, restart), last_index
 
 
 def parse_hard_state(body: bytes) -> HardState:

@@ -22,24 +22,22 @@ from gantry_protocol.errors import CorruptionError, DataDirError
 from google_crc32c import extend
 
 from gantry_controller.raft.errors import MessageError
-from gantry_controller.raft.messages import Entry, HardState, parse_entry
+from gantry_controller.raft.messages import Entry, HardState
+from gantry_controller.raft.snapshot import Base, Marker
 from gantry_controller.wal.format import (
     FLOOR_MARK,
     FLOOR_SIZE,
     HEADER_SIZE,
     RECORD,
     SECTOR,
-    TYPE_HARD_STATE,
-    TYPE_TRUNCATE,
     VERSION,
     Floor,
     Head,
     Header,
     parse_floor,
-    parse_hard_state,
     parse_header,
-    parse_truncate,
 )
+from gantry_controller.wal.replay import Replay, SegmentUse
 
 WAY_OUT = (
     "restore the file, or give this node an empty data directory if the other nodes are healthy: "
@@ -52,44 +50,74 @@ class Recovered(msgspec.Struct):
 
     Attributes:
         hard_state: None if nothing was ever written.
-        entries: the whole log, in order from index 1.
+        entries: the log behind ``base``, in order.
+        base: where it begins.
+        marker: of the newest durable snapshot; None before the first.
         head: where to go on; None if there is no segment.
         torn_bytes: length of what an unfinished batch left at ``head``; it must be zeroed before
             anything is written there, so that no part of it is ever taken for something newer.
+        segments: in order; the last is the one ``head`` is in.
     """
 
     hard_state: HardState | None = None
     entries: list[Entry] = []
+    base: Base = Base()
+    marker: Marker | None = None
     head: Head | None = None
     torn_bytes: int = 0
+    segments: list[SegmentUse] = []
 
 
 def recover(segments: Iterable[tuple[Path, bytes]]) -> Recovered:
-    """Read segments in order.
+    """Read segments in order, the oldest that is needed first.
 
     Raises:
         CorruptionError: stored bytes changed or are missing; nothing was modified.
         DataDirError: a segment was written by a newer program.
     """
-    found = Recovered()
+    replay: Replay | None = None
+    head: Head | None = None
     last: tuple[Path, bytes] | None = None
+    first = ""
     for path, data in segments:
         header = _read_header(path, data)
-        _check_link(last, found.head, path, header)
+        if replay is None:
+            replay, first = Replay(whole=header.sequence == 1), path.name
+        _check_link(last, head, path, header)
         head = Head(
             sequence=header.sequence,
             size=header.size,
             offset=HEADER_SIZE,
             chain=header.seed,
             batch=header.batch,
-            last_index=len(found.entries),
+            last_index=replay.last_index,
         )
-        read_batches(path, data, head, found)
-        found.head = head
+        replay.segments.append(SegmentUse(path))
+        read_batches(path, data, head, replay)
         last = (path, data)
-    if last is not None and found.head is not None:
-        found.torn_bytes = _torn_bytes(*last, found.head)
-    return found
+    if replay is None or head is None or last is None:
+        return Recovered()
+    torn_bytes = _torn_bytes(*last, head)
+    base = replay.base
+    if base is None:
+        raise _missing_beginning(last[0].parent, first, replay)
+    return Recovered(
+        hard_state=replay.hard_state,
+        entries=replay.entries,
+        base=base,
+        marker=replay.marker,
+        head=head,
+        torn_bytes=torn_bytes,
+        segments=replay.segments,
+    )
+
+
+def _missing_beginning(directory: Path, first: str, replay: Replay) -> CorruptionError:
+    missing = directory / f"wal-{int(first.rpartition('-')[2]) - 1:010}"
+    needed = 1 if replay.marker is None else replay.marker.base.index + 1
+    return CorruptionError(
+        missing, 0, f"the file is missing, and entry {needed} of the log with it; {WAY_OUT}"
+    )
 
 
 def _read_header(path: Path, data: bytes) -> Header:
@@ -111,12 +139,8 @@ def _read_header(path: Path, data: bytes) -> Header:
 def _check_link(
     last: tuple[Path, bytes] | None, head: Head | None, path: Path, header: Header
 ) -> None:
-    """A segment must continue the one before it, and the first must be the first."""
+    """A segment must continue the one before it."""
     if last is None or head is None:
-        if header.sequence != 1:
-            raise CorruptionError(
-                path, 0, f"this is segment {header.sequence} and no earlier one is there; {WAY_OUT}"
-            )
         return
     if header.sequence != head.sequence + 1:
         raise CorruptionError(
@@ -133,18 +157,26 @@ def _check_link(
         )
 
 
-def read_batches(path: Path, data: bytes, head: Head, found: Recovered) -> None:
-    """Apply every whole batch of a segment and move ``head`` behind the last."""
+def read_batches(path: Path, data: bytes, head: Head, replay: Replay) -> None:
+    """Apply every whole batch of a segment and move ``head`` behind the last.
+
+    Raises:
+        CorruptionError: the checksums hold, but a record cannot stand where it is.
+    """
     while (floor := parse_floor(data, head.offset)) is not None:
         records = _whole_batch(data, head.offset, floor.size, head.chain)
         if records is None:
             return
         bodies, chain = records
-        _replay(path, head.offset, bodies, found)
+        try:
+            for body in bodies:
+                replay.record(body)
+        except MessageError as error:
+            raise CorruptionError(path, head.offset, f"{error}; {WAY_OUT}") from error
         head.offset += FLOOR_SIZE + floor.size
         head.chain = chain
         head.batch += 1
-        head.last_index = len(found.entries)
+        head.last_index = replay.last_index
 
 
 def _whole_batch(data: bytes, offset: int, size: int, chain: int) -> tuple[list[bytes], int] | None:
@@ -171,30 +203,6 @@ def _record(data: bytes, offset: int, end: int, chain: int) -> bytes | None:
         return None
     body = data[start : start + length]
     return body if extend(chain, body) == crc else None
-
-
-def _replay(path: Path, offset: int, bodies: list[bytes], found: Recovered) -> None:
-    """Apply a batch's records; their checksums hold, so nonsense means another writer's bug."""
-    for body in bodies:
-        kind = body[0]
-        if kind == TYPE_HARD_STATE:
-            found.hard_state = parse_hard_state(body)
-        elif kind == TYPE_TRUNCATE:
-            del found.entries[parse_truncate(body) - 1 :]
-        else:
-            found.entries.append(_next_entry(path, offset, body, len(found.entries) + 1))
-
-
-def _next_entry(path: Path, offset: int, body: bytes, index: int) -> Entry:
-    try:
-        entry = parse_entry(body)
-    except MessageError as error:
-        raise CorruptionError(path, offset, f"{error}; {WAY_OUT}") from error
-    if entry.index != index:
-        raise CorruptionError(
-            path, offset, f"entry {entry.index} stands where entry {index} is due; {WAY_OUT}"
-        )
-    return entry
 
 
 def _torn_bytes(path: Path, data: bytes, head: Head) -> int:

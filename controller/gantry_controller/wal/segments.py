@@ -11,8 +11,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gantry_protocol.errors import CorruptionError
-
 from gantry_controller.wal.format import Header
 
 _NAME = re.compile(r"wal-(\d{10})")
@@ -24,28 +22,42 @@ def segment_path(directory: Path, sequence: int) -> Path:
     return directory / f"wal-{sequence:010}"
 
 
-def list_segments(directory: Path) -> list[Path]:
-    """Segment files in order; removes unfinished ones."""
+def segment_number(path: Path) -> int:
+    """The sequence number in a segment's name."""
+    return int(path.name.rpartition("-")[2])
+
+
+def list_segments(directory: Path) -> tuple[list[Path], list[Path]]:
+    """Segment files in order: what stands before the last gap, and the rest, which has no gap.
+
+    Segments are removed oldest first, but a crash may let the removal of a younger one survive and
+    not that of an older one. So what stands before a gap was on its way out, or the gap is a loss;
+    ``recovery`` tells which, from what the rest holds. Unfinished files are removed.
+    """
     found: list[Path] = []
     for path in sorted(directory.iterdir()):
         if path.name.endswith(_UNFINISHED):
             path.unlink()
         elif _NAME.fullmatch(path.name):
             found.append(path)
-    return found
+    for place in range(len(found) - 1, 0, -1):
+        if segment_number(found[place]) != segment_number(found[place - 1]) + 1:
+            return found[:place], found[place:]
+    return [], found
 
 
 def read_segments(paths: list[Path]) -> Iterator[tuple[Path, bytes]]:
-    """Each file and its content, one at a time; the name must fit the place.
-
-    Raises:
-        CorruptionError: a file of the sequence is missing.
-    """
-    for place, path in enumerate(paths, start=1):
-        if path.name != segment_path(path.parent, place).name:
-            missing = segment_path(path.parent, place)
-            raise CorruptionError(missing, 0, f"the file is missing, but {path.name} is there")
+    """Each file and its content, one at a time."""
+    for path in paths:
         yield path, path.read_bytes()
+
+
+def remove_segments(paths: list[Path]) -> None:
+    """Remove files, oldest first, durably."""
+    for path in paths:
+        path.unlink()
+    if paths:
+        sync_directory(paths[0].parent)
 
 
 def create_segment(directory: Path, header: Header) -> int:

@@ -9,6 +9,7 @@ import errno
 import os
 from pathlib import Path
 
+from gantry_controller.raft.snapshot import Marker
 from gantry_controller.wal.format import (
     HEADER_SIZE,
     Head,
@@ -18,11 +19,13 @@ from gantry_controller.wal.format import (
     encode_batch,
 )
 from gantry_controller.wal.recovery import Recovered, recover
+from gantry_controller.wal.replay import SegmentUse, note_marker
 from gantry_controller.wal.segments import (
     create_segment,
     list_segments,
     open_segment,
     read_segments,
+    remove_segments,
     segment_path,
     sync_directory,
     zero,
@@ -41,6 +44,12 @@ class Wal:
         self._head = head
         self._fd = fd
         self._failed: OSError | None = None
+        self._segments: list[SegmentUse] = []
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in the segments, written or not."""
+        return sum(segment.path.stat().st_size for segment in self._segments)
 
     @classmethod
     def open(
@@ -55,7 +64,9 @@ class Wal:
         if not directory.is_dir():
             directory.mkdir(parents=True)
             sync_directory(directory.parent)
-        found = recover(read_segments(list_segments(directory)))
+        leftovers, paths = list_segments(directory)
+        found = recover(read_segments(paths))
+        remove_segments(leftovers)
         if found.head is None:
             full = Head(sequence=0, size=0, offset=0, chain=0, batch=1, last_index=0)
             return cls(directory, segment_size_bytes, full, -1), found
@@ -63,7 +74,11 @@ class Wal:
         if found.torn_bytes:
             zero(fd, found.head.offset, found.torn_bytes)
         os.fsync(fd)  # a killed process leaves batches in the page cache only: not durable yet
-        return cls(directory, segment_size_bytes, found.head, fd), found
+        wal = cls(directory, segment_size_bytes, found.head, fd)
+        wal._segments = found.segments
+        if found.marker is not None:
+            wal._release(found.marker)
+        return wal, found
 
     def append(self, writes: list[Write]) -> None:
         """Make ``writes`` durable, as one batch: all of it survives a crash, or nothing.
@@ -92,6 +107,30 @@ class Wal:
         offset = self._head.offset
         batch = encode_batch(self._head, writes)
         write_durably(self._fd, batch, offset)
+        self._note(writes)
+
+    def _note(self, writes: list[Write]) -> None:
+        """``writes`` are durable: note what the segment holds, and release what nobody needs."""
+        current = self._segments[-1]
+        marker: Marker | None = None
+        for write in writes:
+            for marker in write.markers:
+                note_marker(self._segments, marker)
+            for entry in write.entries[-1:]:
+                current.highest = max(current.highest, entry.index)
+        if marker is not None:
+            self._release(marker)
+
+    def _release(self, marker: Marker) -> None:
+        """Remove the segments before the one that is being written, as far as ``marker`` allows.
+
+        The marker's batch is durable, and the segment it is in stays; so whatever a crash leaves
+        of this, the newest marker and every entry behind its base are found again.
+        """
+        gone: list[Path] = []
+        while not (oldest := self._segments[0]).marked and oldest.highest <= marker.base.index:
+            gone.append(self._segments.pop(0).path)
+        remove_segments(gone)
 
     def _roll(self, needed: int) -> None:
         """Go on in a new segment; the old one is durable as far as it is used."""
@@ -104,6 +143,7 @@ class Wal:
         fd = create_segment(self._directory, header)
         self.close()
         self._fd = fd
+        self._segments.append(SegmentUse(segment_path(self._directory, header.sequence)))
         self._head.sequence = header.sequence
         self._head.size = header.size
         self._head.offset = HEADER_SIZE

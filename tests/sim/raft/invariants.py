@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 
 from gantry_controller.raft.messages import VoteReply
 from gantry_controller.wal.format import HEADER_SIZE, Head, parse_header
-from gantry_controller.wal.recovery import Recovered, read_batches
+from gantry_controller.wal.recovery import read_batches
+from gantry_controller.wal.replay import Replay, SegmentUse
 from sim.kernel.world import Violation
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class DurableLog:
         self.machine = machine
         self._wipes = 0
         self._size = 0
-        self._found = Recovered()
+        self._found = fresh_replay()
         self._head: Head | None = None
         self._lost: list[list[Entry]] = []
 
@@ -64,7 +65,7 @@ class DurableLog:
         if self.machine.wipes != self._wipes:
             self._wipes = self.machine.wipes
             self._lost.append(self._found.entries)
-            self._found, self._head, self._size = Recovered(), None, 0
+            self._found, self._head, self._size = fresh_replay(), None, 0
         file = self.machine.disk.files.get("wal")
         if file is None or len(file.durable) == self._size:
             return
@@ -76,6 +77,13 @@ class DurableLog:
             assert not isinstance(header, int)
             self._head = Head(1, header.size, HEADER_SIZE, header.seed, header.batch, 0)
         read_batches(Path("wal"), data, self._head, self._found)
+
+
+def fresh_replay() -> Replay:
+    """Nothing read yet, of a log in one segment."""
+    replay = Replay(whole=True)
+    replay.segments.append(SegmentUse(Path("wal")))
+    return replay
 
 
 class Invariants:
