@@ -16,9 +16,11 @@ from gantry_protocol.headers.controller import GetMetadataResponseHeader
 from gantry_protocol.process import log
 from gantry_protocol.process.datadir import DataDir
 from gantry_protocol.process.probes import HttpServer
+from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.server import Connection, RemotingServer
 
 from gantry_controller.admin.api import AdminApi
+from gantry_controller.admin.connections import ConnectionMetrics
 from gantry_controller.admin.metrics import Metrics, RaftFigures
 from gantry_controller.admin.watch import WatchHub
 from gantry_controller.liveness.watchman import Watchman
@@ -71,8 +73,11 @@ class Controller:
         self.hub = WatchHub(self.machine, self.node.read, self.watchman.liveness_changes)
         self.desk = Desk(self.node, self.forwarder, lambda: self.machine.state.index)
         self._add_handlers()
+        self.limits = fair_limits()
         self._servers = {
-            name: RemotingServer(self.desk.handle, on_close=self._connection_closed)
+            name: RemotingServer(
+                self.desk.handle, on_close=self._connection_closed, limits=self.limits
+            )
             for name in ("remoting", "nameserver")
         }
         self._http = HttpServer(ready=self._ready, token=self._token)
@@ -116,6 +121,8 @@ class Controller:
             self.hub,
         )
         self._http.registry.register(metrics)
+        listeners = {name: server.stats for name, server in self._servers.items()}
+        self._http.registry.register(ConnectionMetrics(listeners, self.limits, self._http))
         api = AdminApi(
             self.node,
             self.machine,

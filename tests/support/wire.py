@@ -20,8 +20,9 @@ class WirePeer:
         self._commands: list[RemotingCommand] = []
 
     @classmethod
-    async def connect(cls, port: int, host: str = "127.0.0.1") -> Self:
-        return cls(*await asyncio.open_connection(host, port))
+    async def connect(cls, port: int, host: str = "127.0.0.1", source: str = "") -> Self:
+        local = (source, 0) if source else None
+        return cls(*await asyncio.open_connection(host, port, local_addr=local))
 
     @property
     def name(self) -> str:

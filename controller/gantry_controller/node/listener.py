@@ -1,7 +1,11 @@
 """Incoming peer connections: check who is there, then hand over each frame.
 
 A connection that does not introduce itself in time, introduces itself wrongly, or sends what no
-peer sends is closed; one of the same peer replaces the one before it. Connections are bounded.
+peer sends is closed; one of the same peer replaces the one before it.
+
+Connections are bounded, and strangers cannot keep peers out: where there is no place left, the
+stranger that has been silent for longest gives up its own. (A peer introduces itself in its first
+packet.)
 """
 
 import asyncio
@@ -49,7 +53,7 @@ class PeerListener:
         self._cluster_uid = cluster_uid
         self._peers = peers
         self._server: asyncio.Server | None = None
-        self._connections: set[_Incoming] = set()
+        self._connections: dict[_Incoming, None] = {}  # the oldest first
         self._by_peer: dict[NodeId, _Incoming] = {}
 
     async def start(self, host: str, port: int) -> int:
@@ -76,8 +80,12 @@ class PeerListener:
         """Whether one more connection may stay."""
         if len(self._connections) >= CONNECTIONS_MAX:
             self.refused += 1
-            return False
-        self._connections.add(connection)
+            stranger = next((one for one in self._connections if one.peer is None), None)
+            if stranger is None:
+                return False
+            del self._connections[stranger]
+            stranger.abort()
+        self._connections[connection] = None
         return True
 
     def greet(self, connection: "_Incoming", hello: Hello) -> str:
@@ -97,7 +105,7 @@ class PeerListener:
 
     def gone(self, connection: "_Incoming") -> None:
         """A connection has ended."""
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         if connection.peer is not None and self._by_peer.get(connection.peer) is connection:
             del self._by_peer[connection.peer]
 

@@ -4,10 +4,15 @@
 text from a registry that belongs to this server, never the global one, so that many processes'
 worth of objects can live in one test. The three need no token; everything else does when one is
 set.
+
+Connections are bounded; further ones are closed as they come.
 """
 
+import asyncio
 import hmac
 from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import cast
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -22,6 +27,7 @@ HttpHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 MAX_BODY_BYTES = 1024 * 1024
+MAX_CONNECTIONS = 1000  # probes, scrapes, operators, watches of every broker
 _SHUTDOWN_S = 0.25  # watches are always open; nobody is helped by waiting for them
 
 
@@ -39,6 +45,7 @@ class HttpServer:
         registry: metrics of this process; None makes a new one.
         token: what ``Authorization: Bearer`` must carry outside the open paths; a callable is asked
             on each request, so a rotated token file takes effect at once; None asks for nothing.
+        max_connections: further ones are turned away, and counted in ``refused``.
     """
 
     def __init__(
@@ -48,7 +55,11 @@ class HttpServer:
         ready: Probe,
         registry: CollectorRegistry | None = None,
         token: str | Callable[[], str] | None = None,
+        max_connections: int = MAX_CONNECTIONS,
     ) -> None:
+        self.refused = 0
+        self._max_connections = max_connections
+        self._listener: asyncio.Server | None = None
         self.registry = CollectorRegistry() if registry is None else registry
         middlewares = [] if token is None else [bearer_token(token)]
         self.app = web.Application(middlewares=middlewares, client_max_size=MAX_BODY_BYTES)
@@ -72,7 +83,8 @@ class HttpServer:
         runner = web.AppRunner(self.app, access_log=None, shutdown_timeout=_SHUTDOWN_S)
         try:
             await runner.setup()
-            await web.SockSite(runner, listener).start()
+            loop = asyncio.get_running_loop()
+            self._listener = await loop.create_server(partial(self._admit, runner), sock=listener)
         except BaseException:
             listener.close()
             await runner.cleanup()
@@ -82,13 +94,37 @@ class HttpServer:
 
     async def stop(self) -> None:
         """Close the listener and every connection; stopping twice is harmless."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
         if self._runner is not None:
             runner, self._runner = self._runner, None
             await runner.cleanup()
 
+    @property
+    def connections(self) -> int:
+        """Open now."""
+        runner = self._runner
+        return 0 if runner is None or runner.server is None else len(runner.server.connections)
+
+    def _admit(self, runner: web.AppRunner) -> asyncio.BaseProtocol:
+        """The protocol of a new connection."""
+        assert runner.server is not None
+        if len(runner.server.connections) >= self._max_connections:
+            self.refused += 1
+            return _TurnedAway()
+        return runner.server()
+
     async def _metrics(self, request: web.Request) -> web.Response:
         body = generate_latest(self.registry)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+class _TurnedAway(asyncio.Protocol):
+    """A connection too many."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        cast(asyncio.Transport, transport).abort()  # uvloop's is no subclass
 
 
 def bearer_token(token: str | Callable[[], str]) -> Middleware:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TextIO
 
 from gantry_protocol.errors import EXIT_INTERNAL, EXIT_OK, GantryError
-from gantry_protocol.process import log
+from gantry_protocol.process import descriptors, log
 
 Main = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 
@@ -34,6 +34,7 @@ def run(main: Main, *, stderr: TextIO | None = None) -> int:
     """
     stream = sys.stderr if stderr is None else stderr
     supervisor = _Supervisor(main)
+    descriptors.raise_limit()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(supervisor.run())

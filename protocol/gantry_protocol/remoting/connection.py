@@ -2,8 +2,9 @@
 
 All frames of one wake-up are decoded together and served in order; the replies that are ready leave
 in one write. There is no task per request: a handler answers at once, or returns None and calls
-:meth:`Connection.reply` later. Everything is bounded. A peer that does not read is not read from,
-one that asks too much at once hears ``SYSTEM_BUSY``, one whose unread answers pile up is cut off.
+:meth:`Connection.reply` later. Everything is bounded. A peer that does not read is not read from
+and cut off when it takes nothing for long, one that asks too much at once hears ``SYSTEM_BUSY``,
+one whose unread answers pile up is cut off at once.
 
 A connection can be *held* at a request: the bytes from that request on are kept undecoded until the
 holder lets the server serve them after all (:meth:`Connection.release`) or hands the connection
@@ -50,6 +51,7 @@ class Connection(asyncio.Protocol):
     Attributes:
         id: unique within the process.
         peer: ``ip:port`` of the client; a PROXY preamble's source, when one was given.
+        source: the IP address it was made from; connections are counted by it.
         local: ``ip:port`` the client connected to.
         proxied: whether a PROXY preamble came first.
         attrs: whatever the owner of the handler keeps about the peer.
@@ -59,6 +61,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: RemotingServer, number: int) -> None:
         self.id = number
         self.peer = ""
+        self.source = ""
         self.local = ""
         self.proxied = False
         self.attrs: dict[str, Any] = {}
@@ -81,6 +84,7 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._congested = False  # the transport asked us to stop writing
+        self._stuck: asyncio.TimerHandle | None = None  # runs while it is
         self._held: bytearray | None = None  # undecoded bytes from the held request on
         self._pipe: Pipe | None = None
 
@@ -186,7 +190,9 @@ class Connection(asyncio.Protocol):
         """A client connected."""
         self._transport = tcp = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         tcp.set_write_buffer_limits(high=HIGH_WATER_BYTES)
-        self.peer = _address(tcp.get_extra_info("peername"))
+        name = tcp.get_extra_info("peername")
+        self.peer = _address(name)
+        self.source = str(name[0]) if isinstance(name, tuple) else ""
         self.local = _address(tcp.get_extra_info("sockname"))
         self.last_active_s = asyncio.get_running_loop().time()
         self._server.connection_opened(self)
@@ -194,6 +200,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone, whoever ended it."""
         self.closed = True
+        self._stop_waiting()
         self._transport = None
         self._stats.in_flight -= len(self._unanswered)
         self._unanswered.clear()
@@ -224,6 +231,8 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client does not read fast enough."""
         self._congested = True
+        loop = asyncio.get_running_loop()
+        self._stuck = loop.call_later(self._server.max_stuck_s, self._cut_off)
         if self._pipe is not None:
             self._pipe.client_congested(True)
         else:
@@ -232,6 +241,7 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The client caught up."""
         self._congested = False
+        self._stop_waiting()
         if self._pipe is not None:
             self._pipe.client_congested(False)
             return
@@ -356,9 +366,18 @@ class Connection(asyncio.Protocol):
         self._stats.bytes_out += len(data)
         transport.write(data)
         if transport.get_write_buffer_size() > self._server.max_write_buffer_bytes:
-            self._stats.slow_closed += 1
-            _log.warning("connection ended, its peer does not read", peer=self.peer)
-            self.abort()
+            self._cut_off()
+
+    def _cut_off(self) -> None:
+        """The peer does not read what it asked for."""
+        self._stats.slow_closed += 1
+        _log.warning("connection ended, its peer does not read", peer=self.peer)
+        self.abort()
+
+    def _stop_waiting(self) -> None:
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
 
     def _pause_reading(self) -> None:
         if self._transport is not None and not self._transport.is_closing():

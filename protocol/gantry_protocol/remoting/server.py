@@ -16,6 +16,7 @@ from gantry_protocol.errors import GantryError
 from gantry_protocol.process import log
 from gantry_protocol.process.listening import BACKLOG, bind
 from gantry_protocol.remoting.connection import Connection
+from gantry_protocol.remoting.limits import ConnectionLimits
 from gantry_protocol.remoting.stats import ServerStats
 
 __all__ = ["Connection", "Handler", "RemotingServer", "not_supported"]
@@ -23,11 +24,11 @@ __all__ = ["Connection", "Handler", "RemotingServer", "not_supported"]
 Handler = Callable[[Connection, RemotingCommand], RemotingCommand | None]
 
 IDLE_TIMEOUT_S = 120.0  # upstream's serverChannelMaxIdleTimeSeconds
-MAX_CONNECTIONS = 10_000
 MAX_IN_FLIGHT = 4096  # per connection: a consumer parks one pull per queue, thousands are normal
 MAX_IN_FLIGHT_TOTAL = 200_000
 MAX_WRITE_BUFFER_BYTES = 32 * 1024 * 1024  # two of the largest frames
 MAX_PARTIAL_BYTES = 256 * 1024 * 1024
+MAX_STUCK_S = 30.0  # a client that lives reads within its own time-outs, which are shorter
 _LOG_ERRORS_EVERY_S = 1.0
 _CLOSE_WAIT_S = 1.0
 
@@ -49,7 +50,8 @@ class RemotingServer:
             is answered with code 1 and its text.
         on_close: told once about every connection that ends.
         idle_timeout_s: a connection on which nothing moves for so long is closed.
-        max_connections: further ones are closed as they come.
+        limits: of connections; servers may share one. Further ones are closed as they come.
+        max_stuck_s: how long a peer may take nothing of what it asked for; then it is cut.
         max_in_flight: unanswered requests per connection; further ones hear ``SYSTEM_BUSY``.
         max_in_flight_total: the same over all connections.
         max_write_buffer_bytes: unread answers per connection; beyond it the connection is cut.
@@ -62,7 +64,8 @@ class RemotingServer:
         *,
         on_close: Callable[[Connection], None] | None = None,
         idle_timeout_s: float = IDLE_TIMEOUT_S,
-        max_connections: int = MAX_CONNECTIONS,
+        limits: ConnectionLimits | None = None,
+        max_stuck_s: float = MAX_STUCK_S,
         max_in_flight: int = MAX_IN_FLIGHT,
         max_in_flight_total: int = MAX_IN_FLIGHT_TOTAL,
         max_write_buffer_bytes: int = MAX_WRITE_BUFFER_BYTES,
@@ -77,7 +80,8 @@ class RemotingServer:
         self.connections: dict[int, Connection] = {}
         self._on_close = on_close
         self._idle_timeout_s = idle_timeout_s
-        self._max_connections = max_connections
+        self.limits = ConnectionLimits() if limits is None else limits
+        self.max_stuck_s = max_stuck_s
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._dirty: list[Connection] = []  # have output to flush at the end of this loop turn
@@ -142,7 +146,7 @@ class RemotingServer:
 
     def connection_opened(self, connection: Connection) -> None:
         """Count a new connection, or turn it away."""
-        if len(self.connections) >= self._max_connections or self._listener is None:
+        if self._listener is None or not self.limits.admit(connection.source):
             self.stats.refused += 1
             connection.abort()
             return
@@ -154,6 +158,7 @@ class RemotingServer:
         """Forget a connection and tell the owner; one that was turned away is nobody's business."""
         if self.connections.pop(connection.id, None) is None:
             return
+        self.limits.release(connection.source)
         self.stats.connections = len(self.connections)
         if not self.connections:
             self._gone.set()

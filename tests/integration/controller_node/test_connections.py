@@ -113,14 +113,36 @@ async def test_who_says_nothing_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -
         idle_writer.close()
 
 
-async def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "CONNECTIONS_MAX", 2)
-    async with listening() as (server, port, _):
-        pairs = [await connect(port) for _ in range(3)]
-        assert await ends(pairs[2][0])
-        assert server.refused == 1
-        for _, writer in pairs:
+async def test_strangers_are_bounded_and_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "CONNECTIONS_MAX", 3)
+    async with listening() as (server, port, received):
+        strangers = [await connect(port) for _ in range(3)]
+        await until(lambda: len(server._connections) == 3)
+        peer, peer_writer = await connect(port)
+        peer_writer.write(encode_hello(HELLO) + frame(b"here"))
+        await until(lambda: received == [b"here"])
+        assert await ends(strangers[0][0])
+        assert (server.refused, len(server._connections)) == (1, 3)
+        flood = [await connect(port) for _ in range(20)]
+        await until(lambda: server.refused == 21)
+        assert len(server._connections) == 3
+        peer_writer.write(frame(b"still here"))
+        await until(lambda: received == [b"here", b"still here"])
+        for _, writer in [*strangers, *flood, (peer, peer_writer)]:
             writer.close()
+
+
+async def test_known_peers_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "CONNECTIONS_MAX", 1)
+    async with listening() as (server, port, _):
+        peer, peer_writer = await connect(port)
+        peer_writer.write(encode_hello(HELLO))
+        await peer.readexactly(4)
+        another, another_writer = await connect(port)
+        assert await ends(another)
+        assert server.refused == 1
+        peer_writer.close()
+        another_writer.close()
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """Probes, metrics and the token."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -119,3 +120,21 @@ async def test_stopping_does_not_wait_for_a_stream(base: str) -> None:
         await server.stop()
     with pytest.raises(aiohttp.ClientError):
         await reader
+
+
+async def test_connections_are_bounded(health: Health) -> None:
+    server = HttpServer(ready=lambda: (True, ""), max_connections=2)
+    port = await server.start("127.0.0.1", 0)
+    held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+    while server.connections < 2:
+        await asyncio.sleep(0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read() == b""
+    assert (server.connections, server.refused) == (2, 1)
+    for _, one in [*held, (reader, writer)]:
+        one.close()
+    while server.connections:
+        await asyncio.sleep(0)
+    assert (await _get(f"http://127.0.0.1:{port}/livez"))[0] == 200
+    await server.stop()

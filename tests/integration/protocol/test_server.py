@@ -9,6 +9,7 @@ import pytest
 from gantry_protocol.errors import GantryError, PortInUseError
 from gantry_protocol.frame import RemotingCommand, SerializeType, encode, reply, request
 from gantry_protocol.remoting import server as server_module
+from gantry_protocol.remoting.limits import ConnectionLimits
 from gantry_protocol.remoting.server import Connection, RemotingServer, not_supported
 from support.wire import WirePeer, until
 
@@ -268,7 +269,7 @@ async def test_incomplete_frames_are_bounded_over_all_connections(serve: Any) ->
 
 async def test_further_connections_are_turned_away(serve: Any) -> None:
     gone = []
-    server, port = await serve(echo, max_connections=2, on_close=gone.append)
+    server, port = await serve(echo, limits=ConnectionLimits(2), on_close=gone.append)
     async with await WirePeer.connect(port) as one, await WirePeer.connect(port) as two:
         for peer in (one, two):
             peer.send(request(10))
@@ -281,6 +282,45 @@ async def test_further_connections_are_turned_away(serve: Any) -> None:
     async with await WirePeer.connect(port) as four:
         four.send(request(10))
         assert (await four.receive()).code == 0
+
+
+async def test_one_source_cannot_take_every_place(serve: Any) -> None:
+    limits = ConnectionLimits(3, per_source=2)
+    server, port = await serve(echo, limits=limits)
+    async with await WirePeer.connect(port), await WirePeer.connect(port):
+        async with await WirePeer.connect(port) as greedy:
+            assert await greedy.ended()
+        async with await WirePeer.connect(port, source="127.0.0.2") as other:
+            other.send(request(10))
+            assert (await other.receive()).code == 0
+            async with await WirePeer.connect(port, source="127.0.0.3") as late:
+                assert await late.ended()
+    await until(lambda: limits.open == 0)
+    assert (limits.refused_source, limits.refused_total, server.stats.refused) == (1, 1, 2)
+    async with await WirePeer.connect(port) as again:
+        again.send(request(10))
+        assert (await again.receive()).code == 0
+
+
+async def test_servers_may_share_their_limits(serve: Any) -> None:
+    limits = ConnectionLimits(1)
+    _, one = await serve(echo, limits=limits)
+    _, two = await serve(echo, limits=limits)
+    async with await WirePeer.connect(one) as first:
+        first.send(request(10))
+        await first.receive()
+        async with await WirePeer.connect(two) as second:
+            assert await second.ended()
+
+
+async def test_a_client_that_never_reads_is_cut_off(serve: Any) -> None:
+    server, port = await serve(lambda c, r: reply(r, body=bytes(256 * 1024)), max_stuck_s=0.05)
+    async with await WirePeer.connect(port) as peer, await WirePeer.connect(port) as other:
+        peer.send(*[RemotingCommand(opaque=n) for n in range(100)])
+        await until(lambda: server.stats.slow_closed == 1)
+        await until(lambda: server.stats.connections == 1)
+        other.send(request(10))
+        assert (await other.receive()).code == 0
 
 
 async def test_idle_connections_are_closed_and_busy_ones_are_not(serve: Any) -> None:
