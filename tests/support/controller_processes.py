@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from gantry_protocol.command import request
 from gantry_protocol.errors import RemotingError
 from gantry_protocol.remoting.client import RemotingClient
 from support.raft_quorum import free_ports
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 PATIENCE_S = 30
 
 
 class ControllerProcesses:
-    """The processes by number, from 1."""
+    """The processes by number, from 1; ``descriptors`` is their limit of open files."""
 
-    def __init__(self, directory: Path, size: int = 3) -> None:
+    def __init__(self, directory: Path, size: int = 3, *, descriptors: int = 1024) -> None:
+        self._descriptors = descriptors
         self.running: dict[int, asyncio.subprocess.Process] = {}
         self.addresses: dict[int, str] = {}
         self._directory = directory
@@ -53,7 +52,16 @@ class ControllerProcesses:
                     *(sys.executable, "-m", "gantry_cli", "controller"),
                     env={**os.environ, **self._environment[number]},
                     stderr=log,
+                    preexec_fn=self._limit,
                 )
+
+    def _limit(self) -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (self._descriptors, self._descriptors))
+
+    def resident_mb(self, number: int) -> float:
+        """What the process holds in memory."""
+        pages = int(Path(f"/proc/{self.running[number].pid}/statm").read_text().split()[1])
+        return pages * resource.getpagesize() / 1e6
 
     async def kill(self, number: int) -> None:
         process = self.running.pop(number)
