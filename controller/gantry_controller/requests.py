@@ -177,6 +177,8 @@ REMOTING: dict[RequestCode, Row] = {
 
 # Liveness, which is half of each view, is judged by the leader alone.
 _ADMIN_READ = Row("", Consistency.CONSISTENT_READ, Answerer.LEADER, _NONE)
+# Who asks for ``?anywhere`` wants what is replicated, and takes a follower's word for who lives.
+_ADMIN_READ_ANYWHERE = _ADMIN_READ._replace(answerer=Answerer.ANY_AT_READ_INDEX)
 # What concerns the quorum itself goes through Raft's own entries, not through the state machine.
 _QUORUM = Row("", Consistency.LOCAL, Answerer.LEADER, _NONE)
 
@@ -188,8 +190,8 @@ ADMIN: dict[tuple[str, str], Row] = {
     ("DELETE", "/v1/quorum/members/{id}"): _QUORUM._replace(name="strike a member"),
     ("PUT", "/v1/quorum/lease"): _QUORUM._replace(name="turn lease reads on or off"),
     ("POST", "/v1/quorum/snapshot"): _local("make a snapshot now"),
-    ("GET", "/v1/groups"): _ADMIN_READ._replace(name="list the groups"),
-    ("GET", "/v1/groups/{cluster}/{name}"): _ADMIN_READ._replace(name="show a group"),
+    ("GET", "/v1/groups"): _ADMIN_READ_ANYWHERE._replace(name="list the groups"),
+    ("GET", "/v1/groups/{cluster}/{name}"): _ADMIN_READ_ANYWHERE._replace(name="show a group"),
     ("PUT", "/v1/groups/{cluster}/{name}"): _write(
         "declare a group", DeclareGroup, _C.CONTROLLER_INVALID_REQUEST
     ),

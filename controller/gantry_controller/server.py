@@ -10,7 +10,7 @@ import gc
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gantry_protocol.admin import PeerView, QuorumView
+from gantry_protocol.admin import LeaseView, PeerView, QuorumView
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.headers.controller import GetMetadataResponseHeader
 from gantry_protocol.process import log
@@ -71,7 +71,12 @@ class Controller:
         self.machine.add_listener(self.notifier.applied)
         self.imports = Imports(self.machine, self.node.propose, self._is_leading)
         self.hub = WatchHub(self.machine, self.node.read, self.watchman.liveness_changes)
-        self.desk = Desk(self.node, self.forwarder, lambda: self.machine.state.index)
+        self.desk = Desk(
+            self.node,
+            self.forwarder,
+            lambda: self.machine.state.index,
+            self._describe_metadata,
+        )
         self._add_handlers()
         self.limits = fair_limits()
         self._servers = {
@@ -96,6 +101,7 @@ class Controller:
             bind=settings.bind,
             port=settings.raft_port,
             election_timeout_ms=settings.election_timeout_ms,
+            read_lag_max=settings.read_lag_max,
         )
 
     def _add_handlers(self) -> None:
@@ -130,6 +136,7 @@ class Controller:
             self.hub,
             describe=self._describe_quorum,
             leader_http=self._leader_http,
+            peers_http=lambda: [peer.http_url for peer in self._members.values()],
         )
         api.add_to(self._http)
 
@@ -230,6 +237,7 @@ class Controller:
             applied_index=self.node.applied_index,
             digest_index=self.machine.point.index,
             digest=f"{self.machine.point.digest:016x}",
+            lease=LeaseView(enabled=self.node.lease_is_on, valid=self.node.lease_is_valid),
             peers=self._peer_views(),
         )
 
@@ -259,6 +267,9 @@ class Controller:
             node.applied_index,
             self.machine.point.index,
             len(node.digests.differing),
+            {mode.value: count for mode, count in node.stats.reads.items()},
+            node.stats.reads_redirected,
+            node.lease_is_valid,
         )
 
     def _listing(self) -> dict[str, str]:

@@ -106,6 +106,13 @@ class ControllerSettings(Settings):
         description="A follower that hears no leader for one to two times this stands for "
         "election.",
     )
+    read_lag_max: int = Field(
+        default=10_000,
+        ge=0,
+        le=1_000_000_000,
+        description="A follower that has more committed entries than this still to apply sends "
+        "readers to the leader.",
+    )
     heartbeat_timeout_ms: int = Field(
         default=2500,
         ge=100,

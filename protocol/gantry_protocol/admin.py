@@ -48,6 +48,12 @@ class GroupDeclaration(_Request):
     route_address: str | None = None
 
 
+class LeaseRequest(_Request):
+    """PUT /v1/quorum/lease."""
+
+    enabled: bool
+
+
 class ElectRequest(_Request):
     """POST …/elect: make ``broker_id`` the master, if the group is still in ``master_epoch``."""
 
@@ -139,6 +145,17 @@ class PeerView(_View):
     differs_at_index: int | None = None
 
 
+class LeaseView(_View):
+    """Whether the leader may answer reads by a lease.
+
+    ``enabled`` is the replicated setting as the answering node knows it; ``valid``: the answering
+    node leads, and its lease holds now.
+    """
+
+    enabled: bool
+    valid: bool
+
+
 class QuorumView(_View):
     """GET /v1/quorum, answered by every node about itself.
 
@@ -157,6 +174,7 @@ class QuorumView(_View):
     applied_index: int
     digest_index: int = 0
     digest: str = ""
+    lease: LeaseView | None = None
     peers: list[PeerView]
 
 
@@ -176,8 +194,12 @@ class WatchEvent(_View):
 
 
 class ErrorView(_View):
-    """Every refusal: ``error`` is a stable code, ``leader`` the leader's HTTP base URL if known."""
+    """Every refusal: ``error`` is a stable code, ``leader`` the leader's HTTP base URL if known.
+
+    ``peers``: the HTTP base URLs of all members, where another one may do.
+    """
 
     error: str
     message: str
     leader: str | None = None
+    peers: list[str] = []

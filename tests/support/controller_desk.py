@@ -16,7 +16,7 @@ from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import BrokerGroup
 from gantry_controller.nameserver.imports import Imports
 from gantry_controller.nameserver.requests import NameRequests
-from gantry_controller.raft.errors import NotLeader
+from gantry_controller.raft.errors import NotLeader, ReadRedirect
 from gantry_controller.remoting.control import ControllerRequests
 from gantry_controller.remoting.desk import Desk
 from gantry_protocol.command import RemotingCommand, request
@@ -39,6 +39,8 @@ class FakeQuorum:
         self.holding = False
         self.held: list[Callable[[], None]] = []
         self.reads = 0
+        self.lease = False
+        self.redirects = 0  # of so many reads, since it lags
         self.outcome: Exception | None = None  # of every proposal, instead of applying it
 
     def propose(self, command: bytes, done: Callable[[Any], None]) -> None:
@@ -49,12 +51,22 @@ class FakeQuorum:
         else:
             self._run(lambda: done(self._apply(command)))
 
-    def read(self, done: Callable[[Exception | None], None]) -> None:
+    def read(self, done: Callable[[Exception | None], None], *, anywhere: bool = False) -> None:
         self.reads += 1
-        if self.leader_id != self.node_id:
+        if anywhere and self.redirects:
+            self.redirects -= 1
+            done(ReadRedirect(self.leader_id, "since it lags"))
+        elif self.leader_id is None or (self.leader_id != self.node_id and not anywhere):
             done(NotLeader(self.leader_id))
         else:
             self._run(lambda: done(None))
+
+    def set_lease(self, done: Callable[[Any], None], *, on: bool) -> None:
+        if self.leader_id != self.node_id:
+            done(NotLeader(self.leader_id))
+        else:
+            self.lease = on
+            done(None)
 
     def release(self) -> None:
         held, self.held = self.held, []
@@ -105,6 +117,11 @@ class FakeConnection:
         self.replies.append(response)
 
 
+def describe() -> GetMetadataResponseHeader:
+    """Who leads, whoever asks."""
+    return GetMetadataResponseHeader("g", True, "n1:h:1;", "n1", "h:1")
+
+
 class Office:
     """The handlers of node 1; must be made inside a running event loop."""
 
@@ -121,13 +138,14 @@ class Office:
             self.quorum,
             self.forwarder,  # type: ignore[arg-type]  # a fake of the same shape
             lambda: self.machine.state.index,
+            describe,
         )
         self.imports = Imports(self.machine, self.quorum.propose, lambda: True)
         self.requests = ControllerRequests(
             self.desk,
             self.machine,
             self.watchman,
-            describe=lambda: GetMetadataResponseHeader("g", True, "n1:h:1;", "n1", "h:1"),
+            describe=describe,
             listing=lambda: {"name": "controller-0", "bind": "127.0.0.1"},
             default_timeout_s=2.5,
             refresh=self.imports.refreshed,

@@ -17,7 +17,7 @@ from gantry_controller.remoting.notifier import Notifier
 from gantry_protocol.headers.controller import GetMetadataResponseHeader
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import RemotingServer
-from support.controller_desk import FakeForwarder, FakeQuorum
+from support.controller_desk import FakeForwarder, FakeQuorum, describe
 
 CLUSTER, GROUP = "c", "g"
 
@@ -33,6 +33,7 @@ class LoopbackController:
             self.quorum,
             FakeForwarder(),  # type: ignore[arg-type]  # a fake of the same shape
             lambda: self.machine.state.index,
+            describe,
         )
         self.desk = desk
         self.imports = Imports(self.machine, self.quorum.propose, lambda: True)

@@ -2,8 +2,8 @@
 
 Each route has its row in ``gantry_controller.requests``. Everything but /v1/quorum is answered by
 the leader, after a linearizable read; other nodes answer 421 with its address, which nobody follows
-blindly. Bodies are bounded, unknown keys
-refused, every wait has an end. Errors are ``ErrorView``s with a stable code.
+blindly. Groups are shown by a follower as well if the query says ``anywhere``. Bodies are bounded,
+unknown keys refused, every wait has an end. Errors are ``ErrorView``s with a stable code.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from gantry_protocol.admin import (
     GroupDeclaration,
     GroupList,
     GroupView,
+    LeaseRequest,
     QuorumView,
     WatchEvent,
 )
@@ -42,7 +43,7 @@ from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import BrokerGroup
 from gantry_controller.raft.errors import NotLeader, Overloaded
-from gantry_controller.requests import ADMIN, Consistency, Row
+from gantry_controller.requests import ADMIN, Answerer, Consistency, Row
 
 ANSWER_WITHIN_S = 2.5
 GROUPS_PER_TURN = 100  # shown before other work gets its turn: a few milliseconds
@@ -62,17 +63,27 @@ class Quorum(Protocol):
     def propose(self, command: bytes, done: Callable[[Any], None]) -> None:
         """Calls ``done`` with the result of applying ``command``, or with an exception."""
 
-    def read(self, done: Callable[[Exception | None], None]) -> None:
+    def read(self, done: Callable[[Exception | None], None], *, anywhere: bool = False) -> None:
         """Calls ``done`` with None once the local state is as new as this call."""
+
+    def set_lease(self, done: Callable[[Any], None], *, on: bool) -> None:
+        """Calls ``done`` with None once the setting is committed, or with an exception."""
 
 
 class Refusal(Exception):  # noqa: N818 - an outcome of a request, not a fault
     """An answer that is not the asked one."""
 
-    def __init__(self, status: int, error: str, message: str, leader: str | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        error: str,
+        message: str,
+        leader: str | None = None,
+        peers: list[str] | None = None,
+    ) -> None:
         super().__init__(message)
         self.status = status
-        self.view = ErrorView(error=error, message=message, leader=leader)
+        self.view = ErrorView(error=error, message=message, leader=leader, peers=peers or [])
 
 
 class AdminApi:
@@ -85,6 +96,7 @@ class AdminApi:
         hub: the watchers.
         describe: the answer of /v1/quorum.
         leader_http: the base URL of the leader's API, None while none is known.
+        peers_http: the base URLs of all members' APIs.
     """
 
     def __init__(
@@ -96,6 +108,7 @@ class AdminApi:
         *,
         describe: Callable[[], QuorumView],
         leader_http: Callable[[], str | None],
+        peers_http: Callable[[], list[str]],
     ) -> None:
         self._quorum = quorum
         self._machine = machine
@@ -103,12 +116,14 @@ class AdminApi:
         self._hub = hub
         self._describe = describe
         self._leader_http = leader_http
+        self._peers_http = peers_http
 
     def add_to(self, server: HttpServer) -> None:
         """Serves the routes on ``server``."""
         group = "/v1/groups/{cluster}/{name}"
         routes: list[tuple[str, str, Handler]] = [
             ("GET", "/v1/quorum", self._get_quorum),
+            ("PUT", "/v1/quorum/lease", self._put_lease),
             ("GET", "/v1/groups", self._get_groups),
             ("GET", group, self._get_group),
             ("PUT", group, self._put_group),
@@ -129,7 +144,8 @@ class AdminApi:
         async def guarded(request: web.Request) -> web.StreamResponse:
             try:
                 if row.consistency is not Consistency.LOCAL:
-                    await self._catch_up()
+                    any_will_do = row.answerer is Answerer.ANY_AT_READ_INDEX
+                    await self._catch_up(anywhere=any_will_do and "anywhere" in request.query)
                 return await handler(request)
             except Refusal as refusal:
                 return web.json_response(text=refusal.view.to_json(), status=refusal.status)
@@ -139,6 +155,15 @@ class AdminApi:
     # Routes.
 
     async def _get_quorum(self, _: web.Request) -> web.Response:
+        return _json(self._describe())
+
+    async def _put_lease(self, request: web.Request) -> web.Response:
+        wish = await _body(request, LeaseRequest)
+        done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._quorum.set_lease(lambda outcome: _settle(done, outcome), on=wish.enabled)
+        outcome = await self._within(done)
+        if outcome is not None:
+            raise self._refusal(outcome)
         return _json(self._describe())
 
     async def _get_groups(self, _: web.Request) -> web.Response:
@@ -257,10 +282,13 @@ class AdminApi:
             raise Refusal(404, "NOT_FOUND", f"There is no broker group {cluster}/{name}.")
         return group
 
-    async def _catch_up(self) -> None:
-        """Until the local state is as new as this call, which only the leader can say."""
+    async def _catch_up(self, *, anywhere: bool) -> None:
+        """Until the local state is as new as this call, which only the leader can say.
+
+        ``anywhere``: a follower asks it, or sends the caller there.
+        """
         done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-        self._quorum.read(lambda error: _settle(done, error))
+        self._quorum.read(lambda error: _settle(done, error), anywhere=anywhere)
         error = await self._within(done)
         if error is not None:
             raise self._refusal(error)
@@ -288,7 +316,7 @@ class AdminApi:
 
     def _refusal(self, error: object) -> Refusal:
         if isinstance(error, NotLeader):
-            return Refusal(421, "NOT_LEADER", str(error), self._leader_http())
+            return Refusal(421, "NOT_LEADER", str(error), self._leader_http(), self._peers_http())
         if isinstance(error, Overloaded):
             return Refusal(429, "OVERLOADED", str(error), self._leader_http())
         return Refusal(503, "NO_QUORUM", str(error), self._leader_http())

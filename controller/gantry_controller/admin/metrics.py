@@ -25,6 +25,9 @@ class RaftFigures(NamedTuple):
     applied_index: int
     digest_index: int
     differing: int
+    reads: dict[str, int]
+    reads_redirected: int
+    lease_valid: bool
 
 
 class Metrics(Collector):
@@ -61,6 +64,18 @@ class Metrics(Collector):
             "Other nodes whose state was found to differ from that of this leader.",
             raft.differing,
         )
+        yield _counter(
+            "reads_total",
+            "Linearizable reads answered here, by what made them so.",
+            ["mode"],
+            {(mode,): count for mode, count in raft.reads.items()},
+        )
+        yield _count(
+            "reads_redirected_total",
+            "Reads that this node, following, sent to the leader.",
+            raft.reads_redirected,
+        )
+        yield _gauge("lease_valid", "1 on a leader that may read by lease.", int(raft.lease_valid))
         yield from self._groups()
         yield _counter(
             "elections_total",

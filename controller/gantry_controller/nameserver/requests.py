@@ -179,13 +179,24 @@ class NameRequests:
         timeout_s = None if timeout_ms is None or timeout_ms <= 0 else timeout_ms / 1000
         if not self._imports.reported(key, header.broker_addr, timeout_s, exchange.origin):
             return reply(exchange.request, ResponseCode.SYSTEM_ERROR, "register broker failed")
-        if not is_news(self._machine.state, event):
+
+        def write() -> None:
+            self._desk.write(
+                exchange,
+                event,
+                lambda result: self._registered(exchange, key, header.broker_id, result),
+            )
+
+        def known_already() -> RemotingCommand | None:
+            if is_news(self._machine.state, event):
+                write()
+                return None
             return self._registered(exchange, key, header.broker_id, Result())
-        self._desk.write(
-            exchange,
-            event,
-            lambda result: self._registered(exchange, key, header.broker_id, result),
-        )
+
+        if is_news(self._machine.state, event):
+            write()
+        else:
+            self._desk.look_again(exchange, known_already)
         return None
 
     def _registered(

@@ -4,6 +4,8 @@ The table (``gantry_controller.requests``) says of each request who answers it a
 once, by an event in the log, whose result is the answer, or by a read. A node that may not answer
 passes the request on to the leader, once: what another node has passed on is never passed on again.
 Java brokers look for a new leader every ten seconds only, so this is what hides a change of leader.
+A follower that cannot serve a read now answers with the leader's address and the peers if the
+sender said that it understands that (``REDIRECTS``); RocketMQ's clients would see a failure.
 
 A request may ask for the index in the log that its answer reflects (``WITH_INDEX``); checkers of
 recorded histories do.
@@ -18,6 +20,8 @@ from typing import Any, Protocol
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import ConnectionClosed, GantryError, RequestTimeout, WireError
+from gantry_protocol.headers import to_ext
+from gantry_protocol.headers.controller import GetMetadataResponseHeader
 from gantry_protocol.process import log
 from gantry_protocol.remoting.deadlines import Deadlines
 from gantry_protocol.remoting.server import Connection, not_supported
@@ -25,7 +29,7 @@ from gantry_protocol.types import NodeId
 
 from gantry_controller.metadata.events import Event, encode_event
 from gantry_controller.metadata.results import Result
-from gantry_controller.raft.errors import NotLeader, Overloaded
+from gantry_controller.raft.errors import NotLeader, Overloaded, ReadRedirect
 from gantry_controller.remoting.forwarder import FORWARDED, Forwarder
 from gantry_controller.requests import REMOTING, Answerer, Consistency, Row
 
@@ -33,6 +37,9 @@ ANSWER_WITHIN_S = 2.5
 COMMAND_BYTES_MAX = 2 * 1024 * 1024  # a broker of the old kind with 50,000 topics
 NOT_LEADER_REMARK = "The controller is not in leader state"
 """With the code of a missing leader: the request surely had no effect. Any other text says more."""
+
+REDIRECTS = "gantryRedirects"
+"""The extension field of a request whose sender takes the leader's address for an answer."""
 
 WITH_INDEX = "gantryWithIndex"
 LOG_INDEX = "gantryLogIndex"
@@ -59,8 +66,11 @@ class Quorum(Protocol):
     def propose(self, command: bytes, done: Callable[[Any], None]) -> None:
         """Calls ``done`` with the result of applying ``command``, or with an exception."""
 
-    def read(self, done: Callable[[Exception | None], None]) -> None:
-        """Calls ``done`` with None once the local state is as new as this call."""
+    def read(self, done: Callable[[Exception | None], None], *, anywhere: bool = False) -> None:
+        """Calls ``done`` with None once the local state is as new as this call.
+
+        Only the leader can say so by itself; ``anywhere``: a follower asks it.
+        """
 
 
 class Exchange:
@@ -86,6 +96,11 @@ class Exchange:
         self.wants_index = WITH_INDEX in ext
 
     @property
+    def follows_redirects(self) -> bool:
+        """Whether the sender goes to the leader itself; for all others that is done here."""
+        return self.request.ext is not None and REDIRECTS in self.request.ext
+
+    @property
     def origin(self) -> int | None:
         """The number of the sender's connection; None if another node passed the request on."""
         return None if self.forwarded else self.connection.id
@@ -102,16 +117,22 @@ class Desk:
         quorum: the Raft node.
         forwarder: the way to the leader.
         applied_index: of the last entry that the state reflects.
+        describe: who leads and who else there is, as 1005 says it.
     """
 
     def __init__(
-        self, quorum: Quorum, forwarder: Forwarder, applied_index: Callable[[], int]
+        self,
+        quorum: Quorum,
+        forwarder: Forwarder,
+        applied_index: Callable[[], int],
+        describe: Callable[[], GetMetadataResponseHeader],
     ) -> None:
         self.requests: dict[int, int] = {}  # by code
         self.expired = 0
         self._quorum = quorum
         self._forwarder = forwarder
         self._applied_index = applied_index
+        self._describe = describe
         self._serves: dict[int, tuple[Row, Serve]] = {}
         self._open: dict[int, Exchange] = {}
         self._deadlines = Deadlines(self._expire)
@@ -181,16 +202,30 @@ class Desk:
     def read(self, exchange: Exchange, answer: Callable[[], RemotingCommand]) -> None:
         """Makes the answer from the state once that is as new as this request."""
         assert exchange.row.consistency is Consistency.CONSISTENT_READ, exchange.row
+        anywhere = exchange.row.answerer is Answerer.ANY_AT_READ_INDEX
+        self._when_current(exchange, answer, anywhere=anywhere)
 
+    def look_again(self, exchange: Exchange, answer: Callable[[], RemotingCommand | None]) -> None:
+        """Before a write is answered without an event, because the state seems to have it."""
+        assert exchange.row.consistency is Consistency.WRITE, exchange.row
+        self._when_current(exchange, answer)
+
+    # Inside.
+
+    def _when_current(
+        self,
+        exchange: Exchange,
+        answer: Callable[[], RemotingCommand | None],
+        *,
+        anywhere: bool = False,
+    ) -> None:
         def done(error: Exception | None) -> None:
             if error is None:
                 self._answer(exchange, answer)
             else:
                 self._failed(exchange, error)
 
-        self._quorum.read(done)
-
-    # Inside.
+        self._quorum.read(done, anywhere=anywhere)
 
     def _serve_or_pass_on(self, exchange: Exchange) -> RemotingCommand | None:
         quorum = self._quorum
@@ -203,13 +238,7 @@ class Desk:
         return self._pass_on(exchange, quorum.leader_id)
 
     def _when_serving(self, exchange: Exchange) -> None:
-        def done(error: Exception | None) -> None:
-            if error is None:
-                self._answer(exchange, lambda: exchange.serve(exchange))
-            else:
-                self._failed(exchange, error)
-
-        self._quorum.read(done)
+        self._when_current(exchange, lambda: exchange.serve(exchange))
 
     def _pass_on(self, exchange: Exchange, leader: NodeId | None) -> RemotingCommand | None:
         if leader is None or leader == self._quorum.node_id or exchange.forwarded:
@@ -230,7 +259,12 @@ class Desk:
 
     def _failed(self, exchange: Exchange, error: object) -> None:
         answer: RemotingCommand | None
-        if isinstance(error, NotLeader):  # it was not taken, so another may
+        if isinstance(error, ReadRedirect) and exchange.follows_redirects:
+            answer = self._redirect(exchange, error)
+        elif isinstance(error, NotLeader) and error.leader == self._quorum.node_id:
+            self._when_serving(exchange)  # it became the leader while the request waited
+            return
+        elif isinstance(error, NotLeader):  # it was not taken, so another may
             answer = self._pass_on(exchange, error.leader)
         elif isinstance(error, Overloaded):
             answer = reply(exchange.request, ResponseCode.SYSTEM_BUSY, str(error))
@@ -238,6 +272,10 @@ class Desk:
             answer = reply(exchange.request, exchange.row.without_leader, str(error))
         if answer is not None:
             self._send(exchange, answer)
+
+    def _redirect(self, exchange: Exchange, error: ReadRedirect) -> RemotingCommand:
+        code = exchange.row.without_leader
+        return reply(exchange.request, code, str(error), to_ext(self._describe()))
 
     @staticmethod
     def _no_leader(exchange: Exchange) -> RemotingCommand:

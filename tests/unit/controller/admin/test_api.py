@@ -66,12 +66,13 @@ async def admin(office: Office) -> AsyncIterator[Admin]:
         hub,
         describe=lambda: quorum,
         leader_http=lambda: LEADER,
+        peers_http=lambda: [LEADER, "http://third:9880"],
     )
     forwarder = Forwarder(lambda _: "h:1")
     notifier = Notifier(lambda: True, lambda _: [])
     server = HttpServer(ready=lambda: (True, "ok"), token="secret")
     metrics = Metrics(
-        lambda: RaftFigures(True, 1, 2, 3, 0, 0),
+        lambda: RaftFigures(True, 1, 2, 3, 0, 0, {"lease": 7}, 5, True),
         office.machine,
         office.watchman,
         office.desk,
@@ -248,6 +249,36 @@ class TestAccess:
         admin.office.quorum.follow(2)
         status, error = await admin.call(method, path, body)
         assert (status, error["error"], error["leader"]) == (421, "NOT_LEADER", LEADER)
+
+    @pytest.mark.parametrize("path", ["/v1/groups", GROUP])
+    async def test_follower_shows_groups_to_who_takes_anybody(
+        self, admin: Admin, path: str
+    ) -> None:
+        await admin.call("PUT", GROUP, WISH)
+        admin.office.quorum.follow(2)
+        assert (await admin.call("GET", f"{path}?anywhere"))[0] == 200
+        assert (await admin.call("GET", path))[0] == 421
+
+    async def test_follower_that_lags_names_the_leader_and_the_peers(self, admin: Admin) -> None:
+        admin.office.quorum.follow(2)
+        admin.office.quorum.redirects = 1
+        status, error = await admin.call("GET", "/v1/groups?anywhere")
+        assert (status, error["leader"]) == (421, LEADER)
+        assert error["peers"] == [LEADER, "http://third:9880"]
+        assert "lags" in error["message"]
+
+    async def test_only_the_leader_declares_whatever_the_query_says(self, admin: Admin) -> None:
+        admin.office.quorum.follow(2)
+        assert (await admin.call("PUT", f"{GROUP}?anywhere", WISH))[0] == 421
+
+    async def test_lease_is_switched(self, admin: Admin) -> None:
+        status, _ = await admin.call("PUT", "/v1/quorum/lease", {"enabled": True})
+        assert (status, admin.office.quorum.lease) == (200, True)
+        status, error = await admin.call("PUT", "/v1/quorum/lease", {"enabled": "perhaps"})
+        assert (status, error["error"]) == (400, "INVALID_REQUEST")
+        admin.office.quorum.follow(2)
+        status, error = await admin.call("PUT", "/v1/quorum/lease", {"enabled": False})
+        assert (status, error["leader"]) == (421, LEADER)
 
     async def test_quorum_is_described_by_every_node(self, admin: Admin) -> None:
         admin.office.quorum.follow(2)

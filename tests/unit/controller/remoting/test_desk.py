@@ -51,7 +51,7 @@ async def test_without_a_leader(office: Office, code: int, expected: ResponseCod
 async def test_unreachable_leader(office: Office) -> None:
     office.quorum.follow(2)
     office.forwarder.answer = ConnectError("gone", refused=True)
-    answer = office.call(1004, GROUP)
+    answer = office.call(1013, APPLY)
     assert (answer.code, answer.remark) == (ResponseCode.CONTROLLER_NOT_LEADER, NOT_LEADER_REMARK)
 
 
@@ -164,3 +164,37 @@ async def test_monstrous_event_is_refused(office: Office, monkeypatch: pytest.Mo
     with pytest.raises(WireError, match="more than 100"):
         office.call(1013, {**APPLY, "registerCheckCode": "h:1;" + "x" * 200})
     assert office.quorum.index == 0
+
+
+async def test_follower_answers_a_read_from_its_own_state(office: Office) -> None:
+    office.quorum.follow(2)
+    assert office.call(1012, GROUP).ext == {**GROUP, "nextBrokerId": "1"}
+    assert office.forwarder.passed_on == []
+
+
+async def test_follower_that_cannot_read_now_sends_who_understands_that_to_the_leader(
+    office: Office,
+) -> None:
+    office.quorum.follow(2)
+    office.quorum.redirects = 1
+    answer = office.call(105, {"topic": "t", "gantryRedirects": "true"})
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert answer.remark is not None
+    assert "lags" in answer.remark
+    assert answer.ext is not None
+    assert (answer.ext["controllerLeaderAddress"], answer.ext["peers"]) == ("h:1", "n1:h:1;")
+    assert office.forwarder.passed_on == []
+
+
+async def test_follower_that_cannot_read_now_asks_the_leader_for_all_others(
+    office: Office,
+) -> None:
+    office.quorum.follow(2)
+    office.quorum.redirects = 1
+    office.forwarder.answer = FROM_THE_LEADER
+    assert office.call(105, {"topic": "t"}).remark == "from the leader"
+
+
+async def test_node_that_became_the_leader_meanwhile_reads_as_such(office: Office) -> None:
+    office.quorum.redirects = 1
+    assert office.call(1012, GROUP).ext == {**GROUP, "nextBrokerId": "1"}
