@@ -23,12 +23,15 @@ from gantry_controller.metadata.events import (
     CleanBrokerData,
     CreateTopic,
     DeclareGroup,
+    DeleteSubscriptionGroup,
     DeleteTopic,
     ElectMaster,
     ForgetImport,
     ImportBroker,
+    PutSubscriptionGroup,
     RegisterBroker,
     RemoveGroup,
+    ReportConsumers,
 )
 
 
@@ -160,7 +163,29 @@ REMOTING: dict[RequestCode, Row] = {
     # Topics, as brokers and mqadmin ask for them.
     RequestCode.UPDATE_AND_CREATE_TOPIC: _write("CreateTopic", CreateTopic, _C.INVALID_PARAMETER),
     RequestCode.GET_ALL_TOPIC_CONFIG: _read("GetAllTopicConfig"),
-    RequestCode.DELETE_TOPIC_IN_BROKER: _write("DeleteTopic", DeleteTopic),
+    RequestCode.DELETE_TOPIC_IN_BROKER: _write("DeleteTopic", DeleteTopic, _C.INVALID_PARAMETER),
+    # Consumers, likewise.
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _write(
+        "PutSubscriptionGroup", PutSubscriptionGroup, _C.INVALID_PARAMETER
+    ),
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _read(
+        "GetAllSubscriptionGroups", _C.CONTROLLER_BROKER_METADATA_NOT_EXIST, _AMBIGUOUS
+    ),
+    RequestCode.DELETE_SUBSCRIPTIONGROUP: _write(
+        "DeleteSubscriptionGroup", DeleteSubscriptionGroup, _C.INVALID_PARAMETER
+    ),
+    RequestCode.GANTRY_REPORT_CONSUMERS: _write(
+        "ReportConsumers",
+        ReportConsumers,
+        _C.CONTROLLER_BROKER_METADATA_NOT_EXIST,
+        _C.CONTROLLER_INVALID_MASTER,
+        _C.CONTROLLER_FENCED_MASTER_EPOCH,
+        _C.INVALID_PARAMETER,
+        _AMBIGUOUS,
+    ),
+    RequestCode.GANTRY_GET_CONSUMERS: _read(
+        "GetConsumers", _C.CONTROLLER_BROKER_METADATA_NOT_EXIST, _AMBIGUOUS
+    ),
     # The name service.
     RequestCode.GET_KV_CONFIG: _local("GetKvConfig", _C.QUERY_NOT_FOUND),
     RequestCode.REGISTER_BROKER: _named(_write("RegisterOldBroker", ImportBroker)),

@@ -1,7 +1,7 @@
 """Request and response codes, with the names of RocketMQ's ``RequestCode`` and ``ResponseCode``.
 
 Only codes that some part of the system sends, answers or refuses by name are listed. Codes from
-31000 on would be ours alone; none is needed so far.
+31000 on are ours alone.
 """
 
 from enum import IntEnum
@@ -103,6 +103,8 @@ class RequestCode(IntEnum):
     CLEAN_BROKER_DATA = 1011
     CONTROLLER_GET_NEXT_BROKER_ID = 1012
     CONTROLLER_APPLY_BROKER_ID = 1013
+    GANTRY_REPORT_CONSUMERS = 31001
+    GANTRY_GET_CONSUMERS = 31002
     POP_MESSAGE = 200050
     ACK_MESSAGE = 200051
     PEEK_MESSAGE = 200052

@@ -6,6 +6,7 @@ Every event passes through its bytes on the way, as it does in the log.
 from collections.abc import Iterable
 
 from gantry_controller.metadata.apply import apply
+from gantry_controller.metadata.clients import Client, ConsumerGroup, Subscription
 from gantry_controller.metadata.events import (
     AlterSyncStateSet,
     ApplyBrokerId,
@@ -14,7 +15,9 @@ from gantry_controller.metadata.events import (
     ElectMaster,
     Event,
     LiveMember,
+    PutSubscriptionGroup,
     RegisterBroker,
+    ReportConsumers,
     decode_event,
     encode_event,
 )
@@ -182,3 +185,28 @@ def three_in_sync(*, own: bool = True) -> World:
     assert world.group.master_id == 1
     assert world.alter([1, 2, 3], live=[1, 2, 3]).ok
     return world
+
+
+def consumers(world: World) -> None:
+    """A subscription group, and consumer groups that came and went; broker 1 is the master."""
+
+    def members(*clients: str) -> ConsumerGroup:
+        return ConsumerGroup(tuple(map(Client, clients)), (Subscription("zeta"), Subscription("a")))
+
+    world.apply(PutSubscriptionGroup(cluster=CLUSTER, name=NAME, group="g", config=b"{}"))
+    reports: list[dict[str, ConsumerGroup | None]] = [
+        {name: members("b", "a", name) for name in ("g", "h", "Billing", "%weird|", "x")},
+        {"x": None, "h": members("c")},
+    ]
+    for groups in reports:
+        result = world.apply(
+            ReportConsumers(
+                cluster=CLUSTER,
+                name=NAME,
+                broker_id=BrokerId(1),
+                master_epoch=world.group.master_epoch,
+                incarnation=world.group.master_incarnation,
+                groups=groups,
+            )
+        )
+        assert result.ok, result

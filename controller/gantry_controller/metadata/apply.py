@@ -15,13 +15,16 @@ from gantry_controller.metadata.events import (
     CleanBrokerData,
     CreateTopic,
     DeclareGroup,
+    DeleteSubscriptionGroup,
     DeleteTopic,
     ElectMaster,
     Event,
     ForgetImport,
     ImportBroker,
+    PutSubscriptionGroup,
     RegisterBroker,
     RemoveGroup,
+    ReportConsumers,
 )
 from gantry_controller.metadata.groups import (
     apply_broker_id,
@@ -33,6 +36,11 @@ from gantry_controller.metadata.groups import (
 from gantry_controller.metadata.mastership import alter_sync_state_set, elect_master
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import MetadataState
+from gantry_controller.metadata.subscriptions import (
+    delete_subscription_group,
+    put_subscription_group,
+    report_consumers,
+)
 from gantry_controller.metadata.topics import (
     create_topic,
     delete_topic,
@@ -41,7 +49,9 @@ from gantry_controller.metadata.topics import (
 )
 
 
-def apply(state: MetadataState, index: Index, event: Event) -> Result:
+def apply(  # noqa: C901 - a table of one line per event, which mypy checks for completeness
+    state: MetadataState, index: Index, event: Event
+) -> Result:
     """Changes ``state`` by the event at ``index`` and returns the answer."""
     state.index = index
     match event:
@@ -67,5 +77,11 @@ def apply(state: MetadataState, index: Index, event: Event) -> Result:
             return import_broker(state, event)
         case ForgetImport():
             return forget_import(state, event)
+        case PutSubscriptionGroup():
+            return put_subscription_group(state, event)
+        case DeleteSubscriptionGroup():
+            return delete_subscription_group(state, event)
+        case ReportConsumers():
+            return report_consumers(state, event)
         case _:
             assert_never(event)

@@ -11,6 +11,7 @@ import msgspec
 from gantry_protocol.errors import GantryError
 from gantry_protocol.types import BrokerId, Epoch, Offset
 
+from gantry_controller.metadata.clients import ConsumerGroup
 from gantry_controller.metadata.state import Topic
 
 LOWEST_PRIORITY = 2**31 - 1
@@ -165,6 +166,34 @@ class ForgetImport(_Event, frozen=True, tag="ForgetImport/1"):
     address: str
 
 
+class PutSubscriptionGroup(_Event, frozen=True, tag="PutSubscriptionGroup/1"):
+    """Creates or changes a subscription group (code 200); an empty ``name`` means every group.
+
+    ``config`` is upstream's ``SubscriptionGroupConfig`` as JSON, read and written by the leader.
+    """
+
+    group: str
+    config: bytes
+
+
+class DeleteSubscriptionGroup(_Event, frozen=True, tag="DeleteSubscriptionGroup/1"):
+    """Deletes a subscription group (code 207); an empty ``name`` means every group."""
+
+    group: str
+
+
+class ReportConsumers(_Event, frozen=True, tag="ReportConsumers/1"):
+    """A master says whose members changed (code 31001); None for a group without any.
+
+    ``broker_id``, ``incarnation`` and ``master_epoch`` are the evidence that it is the master.
+    """
+
+    broker_id: BrokerId
+    master_epoch: Epoch
+    groups: dict[str, ConsumerGroup | None]
+    incarnation: str = ""
+
+
 Event = (
     DeclareGroup
     | RemoveGroup
@@ -177,6 +206,9 @@ Event = (
     | DeleteTopic
     | ImportBroker
     | ForgetImport
+    | PutSubscriptionGroup
+    | DeleteSubscriptionGroup
+    | ReportConsumers
 )
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")

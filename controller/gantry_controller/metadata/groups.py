@@ -9,6 +9,7 @@ from gantry_protocol.codes import ResponseCode
 from gantry_protocol.types import BrokerId
 from msgspec.structs import replace
 
+from gantry_controller.metadata.clients import ConsumerTable, SubscriptionTable
 from gantry_controller.metadata.election import believable
 from gantry_controller.metadata.events import (
     ApplyBrokerId,
@@ -17,7 +18,7 @@ from gantry_controller.metadata.events import (
     RegisterBroker,
     RemoveGroup,
 )
-from gantry_controller.metadata.results import Result, refuse
+from gantry_controller.metadata.results import Result, missing, refuse
 from gantry_controller.metadata.state import (
     FIRST_BROKER_ID,
     BrokerGroup,
@@ -122,7 +123,9 @@ def register_broker(state: MetadataState, event: RegisterBroker) -> Result:
     """Takes note of a started process: where it listens, and that its predecessor is gone."""
     group = state.find(event.cluster, event.name)
     if group is None:
-        return refuse(
+        return missing(
+            state,
+            event,
             ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
             f"Broker-set: {event.name} hasn't been registered in controller",
         )
@@ -163,7 +166,9 @@ def clean_broker_data(state: MetadataState, event: CleanBrokerData) -> Result:
     if refusal is not None:
         return refusal
     if group is None:
-        return refuse(
+        return missing(
+            state,
+            event,
             ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA,
             f"Broker {event.name} is not existed,clean broker data failure.",
         )
@@ -212,6 +217,11 @@ def _bury(state: MetadataState, group: BrokerGroup, uid: str | None) -> BrokerGr
     table = state.topic_table(group.key)
     if table.topics:
         state.put_topics(group.key, TopicTable(version=table.version + 1))
+    subscriptions, consumers = state.subscription_table(group.key), state.consumer_table(group.key)
+    if subscriptions.groups:
+        state.put_subscriptions(group.key, SubscriptionTable(subscriptions.version + 1))
+    if consumers.groups:
+        state.put_consumers(group.key, ConsumerTable(consumers.version + 1))
     return state.put(
         replace(
             group,

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from gantry_controller.metadata.election import Elected, Kept, Refused, believable, decide
 from gantry_controller.metadata.events import AlterSyncStateSet, ElectMaster
-from gantry_controller.metadata.results import Result, refuse
+from gantry_controller.metadata.results import Result, missing, refuse
 from gantry_controller.metadata.state import BrokerGroup, MetadataState
 
 
@@ -19,9 +19,8 @@ def elect_master(state: MetadataState, event: ElectMaster) -> Result:
     """
     group = state.find(event.cluster, event.name)
     if group is None:
-        return refuse(
-            ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED, "Broker hasn't been registered"
-        )
+        code = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+        return missing(state, event, code, "Broker hasn't been registered")
     if event.incarnation and event.requester is not None and not event.designate:
         asking = group.member(event.requester)
         if asking is None or asking.incarnation != event.incarnation:
@@ -66,9 +65,8 @@ def alter_sync_state_set(state: MetadataState, event: AlterSyncStateSet) -> Resu
     """
     group = state.find(event.cluster, event.name)
     if group is None:
-        return refuse(
-            ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED, "Broker metadata is not existed"
-        )
+        code = ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
+        return missing(state, event, code, "Broker metadata is not existed")
     new_set = tuple(sorted(set(event.new_set)))
     refusal = _refuse_alteration(group, event, new_set)
     if refusal is not None:

@@ -1,9 +1,11 @@
 """What applying an event answers: upstream's code and remark, and the group as it is now."""
 
+from typing import Protocol
+
 import msgspec
 from gantry_protocol.codes import ResponseCode
 
-from gantry_controller.metadata.state import BrokerGroup
+from gantry_controller.metadata.state import BrokerGroup, MetadataState
 
 
 class Result(msgspec.Struct, frozen=True, gc=False):
@@ -15,6 +17,7 @@ class Result(msgspec.Struct, frozen=True, gc=False):
         group: the group after the event, None if there is none.
         changed: whether ``group`` differs from the one before.
         topics_version: of the group's topics, where the event is about topics of one group.
+        subscriptions_version: likewise of its subscription groups.
     """
 
     code: ResponseCode = ResponseCode.SUCCESS
@@ -22,6 +25,7 @@ class Result(msgspec.Struct, frozen=True, gc=False):
     group: BrokerGroup | None = None
     changed: bool = False
     topics_version: int | None = None
+    subscriptions_version: int | None = None
 
     @property
     def ok(self) -> bool:
@@ -32,3 +36,26 @@ class Result(msgspec.Struct, frozen=True, gc=False):
 def refuse(code: ResponseCode, remark: str, group: BrokerGroup | None = None) -> Result:
     """A refusal; ``group`` is what stays."""
     return Result(code=code, remark=remark, group=group)
+
+
+class Addressed(Protocol):
+    """An event that names a group."""
+
+    @property
+    def cluster(self) -> str:
+        """Empty where the request names none."""
+
+    @property
+    def name(self) -> str:
+        """Of the broker group."""
+
+
+def missing(state: MetadataState, event: Addressed, code: ResponseCode, remark: str) -> Result:
+    """The refusal of an event about a group that ``find`` does not find.
+
+    If only the cluster is missing, that is said: upstream would take any group of that name.
+    """
+    ambiguity = state.ambiguity(event.cluster, event.name)
+    if ambiguity is not None:
+        return refuse(ResponseCode.CONTROLLER_INVALID_REQUEST, ambiguity)
+    return refuse(code, remark)

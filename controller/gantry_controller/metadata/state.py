@@ -10,6 +10,13 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from gantry_protocol.types import BrokerId, Epoch, Index
 
+from gantry_controller.metadata.clients import (
+    Client,
+    ConsumerGroup,
+    ConsumerTable,
+    Subscription,
+    SubscriptionTable,
+)
 from gantry_controller.metadata.digest import Parted, RecordSum, layout_of
 
 GroupKey = tuple[str, str]
@@ -181,7 +188,10 @@ class MetadataState:
     topics: dict[GroupKey, TopicTable]
     imports: dict[GroupKey, tuple[ImportedBroker, ...]]
 
-    REPLICATED = ("index", "groups", "topics", "imports")
+    subscriptions: dict[GroupKey, SubscriptionTable]
+    consumers: dict[GroupKey, ConsumerTable]
+
+    REPLICATED = ("index", "groups", "topics", "imports", "subscriptions", "consumers")
 
     __slots__ = ("_names", "_sum", "_topic_groups", *REPLICATED)
 
@@ -190,6 +200,8 @@ class MetadataState:
         self.groups = {}
         self.topics = {}
         self.imports = {}
+        self.subscriptions = {}
+        self.consumers = {}
         self.rebuild_indexes()
 
     def rebuild_indexes(self) -> None:
@@ -220,6 +232,14 @@ class MetadataState:
             return None if group is None or group.removed else group
         keys = self._names.get(name, ())
         return self.groups[keys[0]] if len(keys) == 1 else None
+
+    def ambiguity(self, cluster: str | None, name: str) -> str | None:
+        """A sentence for who names no cluster and means one of several groups; else None."""
+        keys = self._names.get(name, ())
+        if cluster or len(keys) < 2:
+            return None
+        clusters = ", ".join(key[0] for key in keys)
+        return f"There are broker groups {name} in several clusters ({clusters}); name the cluster"
 
     def living(self, cluster: str | None = None) -> Iterator[BrokerGroup]:
         """The groups that are no tombstones, of one cluster or of all."""
@@ -255,6 +275,18 @@ class MetadataState:
         self.topics[key] = table
         return table
 
+    def put_subscriptions(self, key: GroupKey, table: SubscriptionTable) -> None:
+        """Makes ``table`` the subscription groups of the group ``key``."""
+        assert table.version > self.subscription_table(key).version, (key, table.version)
+        self._sum.touched("subscriptions", key, self.subscriptions.get(key))
+        self.subscriptions[key] = table
+
+    def put_consumers(self, key: GroupKey, table: ConsumerTable) -> None:
+        """Makes ``table`` the consumer groups with members on the group ``key``."""
+        assert table.version > self.consumer_table(key).version, (key, table.version)
+        self._sum.touched("consumers", key, self.consumers.get(key))
+        self.consumers[key] = table
+
     def put_imports(self, key: GroupKey, brokers: tuple[ImportedBroker, ...]) -> None:
         """Makes ``brokers`` those of the old kind under ``key``; none strikes the key."""
         self._sum.touched("imports", key, self.imports.get(key))
@@ -266,6 +298,14 @@ class MetadataState:
     def topic_table(self, key: GroupKey) -> TopicTable:
         """The topics of the group ``key``; empty for a group that never had one."""
         return self.topics.get(key, TopicTable())
+
+    def subscription_table(self, key: GroupKey) -> SubscriptionTable:
+        """The subscription groups of the group ``key``; empty for one that never had any."""
+        return self.subscriptions.get(key, SubscriptionTable())
+
+    def consumer_table(self, key: GroupKey) -> ConsumerTable:
+        """The consumer groups with members on the group ``key``."""
+        return self.consumers.get(key, ConsumerTable())
 
     def groups_with(self, topic: str) -> list[GroupKey]:
         """The groups that have ``topic``, sorted."""
@@ -284,7 +324,21 @@ class MetadataState:
         return {name: getattr(self, name) for name in self.REPLICATED if name != "index"}
 
 
-LAYOUT = layout_of((BrokerGroup, Member, Declaration, Topic, TopicTable, ImportedBroker))
+LAYOUT = layout_of(
+    (
+        BrokerGroup,
+        Member,
+        Declaration,
+        Topic,
+        TopicTable,
+        ImportedBroker,
+        SubscriptionTable,
+        ConsumerTable,
+        ConsumerGroup,
+        Client,
+        Subscription,
+    )
+)
 """Tells this version's way to write the state from others'."""
 
 

@@ -24,7 +24,7 @@ PERM_MAX = 7  # PermName: inherit 1, write 2, read 4
 TOPICS_PER_GROUP_MAX = 100_000
 IMPORTED_BROKERS_MAX = 64  # of one group name
 
-_TOPIC_CHARS = frozenset("%|-_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+NAME_CHARS = frozenset("%|-_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 
 
 def create_topic(state: MetadataState, event: CreateTopic) -> Result:
@@ -32,17 +32,9 @@ def create_topic(state: MetadataState, event: CreateTopic) -> Result:
     problem = topic_problem(event.topic, event.config)
     if problem is not None:
         return refuse(ResponseCode.INVALID_PARAMETER, problem)
-    keys = _addressed(state, event.cluster, event.name)
-    if not keys:
-        what = f"no broker group {event.name}" if event.name else "no broker group at all"
-        where = f" in cluster {event.cluster}" if event.cluster else ""
-        return refuse(ResponseCode.SYSTEM_ERROR, f"There is {what}{where}")
-    clusters = sorted({cluster for cluster, _ in keys})
-    if len(clusters) > 1:
-        return refuse(
-            ResponseCode.INVALID_PARAMETER,
-            f"Groups of several clusters ({', '.join(clusters)}) are served here; name one",
-        )
+    keys = addressed(state, event.cluster, event.name)
+    if isinstance(keys, Result):
+        return keys
     full = [key for key in keys if len(state.topic_table(key).topics) >= TOPICS_PER_GROUP_MAX]
     if full:
         return refuse(
@@ -60,6 +52,9 @@ def create_topic(state: MetadataState, event: CreateTopic) -> Result:
 
 def delete_topic(state: MetadataState, event: DeleteTopic) -> Result:
     """Deletes a topic; deleting what is not there succeeds, as upstream's does."""
+    ambiguity = state.ambiguity(event.cluster, event.name)
+    if ambiguity is not None:
+        return refuse(ResponseCode.INVALID_PARAMETER, ambiguity)
     changed = False
     for key in state.groups_with(event.topic):
         cluster, name = key
@@ -154,7 +149,7 @@ def topic_problem(topic: str, config: Topic) -> str | None:
     """What is wrong with a topic, or None (RocketMQ ``TopicValidator``)."""
     if not topic:
         return "The specified topic is blank."
-    if not set(topic) <= _TOPIC_CHARS:
+    if not set(topic) <= NAME_CHARS:
         return "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
     if len(topic) > TOPIC_LENGTH_MAX:
         return f"The specified topic is longer than topic max length {TOPIC_LENGTH_MAX}."
@@ -168,11 +163,30 @@ def topic_problem(topic: str, config: Topic) -> str | None:
     return None
 
 
-def _addressed(state: MetadataState, cluster: str, name: str) -> list[GroupKey]:
+def addressed(state: MetadataState, cluster: str, name: str) -> list[GroupKey] | Result:
+    """The groups that a setting is for, at least one and all of one cluster; or a refusal.
+
+    An empty ``name`` means every group of the cluster, an empty ``cluster`` the only one.
+    """
     if name:
         group = state.find(cluster, name)
-        return [] if group is None else [group.key]
-    return sorted(group.key for group in state.living(cluster or None))
+        keys = [] if group is None else [group.key]
+        ambiguity = state.ambiguity(cluster, name)
+        if ambiguity is not None:
+            return refuse(ResponseCode.INVALID_PARAMETER, ambiguity)
+    else:
+        keys = sorted(group.key for group in state.living(cluster or None))
+    if not keys:
+        what = f"no broker group {name}" if name else "no broker group at all"
+        where = f" in cluster {cluster}" if cluster else ""
+        return refuse(ResponseCode.SYSTEM_ERROR, f"There is {what}{where}")
+    clusters = sorted({one for one, _ in keys})
+    if len(clusters) > 1:
+        return refuse(
+            ResponseCode.INVALID_PARAMETER,
+            f"Groups of several clusters ({', '.join(clusters)}) are served here; name one",
+        )
+    return keys
 
 
 def _merge_topics(state: MetadataState, key: GroupKey, topics: dict[str, Topic]) -> bool:

@@ -40,6 +40,10 @@ NO_ROUTE = (
     "No topic route info in name server for the topic: {topic}\n"
     "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 )
+TWICE = (
+    "The topic {topic} is on broker groups {name} of several clusters, which a client cannot tell "
+    "apart: rename one group, or delete the topic from one of the clusters"
+)
 MASTER_ID = 0
 
 
@@ -74,6 +78,11 @@ class NameRequests:
             if route is None:
                 remark = NO_ROUTE.format(topic=topic)
                 return reply(exchange.request, ResponseCode.TOPIC_NOT_EXIST, remark)
+            names = [broker.broker_name for broker in route.broker_datas]
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:  # clients keep addresses by name alone and would mix the two up
+                remark = TWICE.format(topic=topic, name=twice)
+                return reply(exchange.request, ResponseCode.SYSTEM_ERROR, remark)
             return reply(exchange.request, body=encode_body(route))
 
         self._desk.read(exchange, answer)

@@ -50,6 +50,7 @@ from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import FIRST_BROKER_ID, BrokerGroup, GroupKey
 from gantry_controller.remoting import replies
+from gantry_controller.remoting.consumers import ConsumerRequests
 from gantry_controller.remoting.desk import Desk, Exchange, Serve
 from gantry_controller.remoting.topics import TopicRequests
 
@@ -98,6 +99,7 @@ class ControllerRequests:
         self._refresh = refresh
         desk.add(self._handlers())
         desk.add(TopicRequests(desk, machine).handlers())
+        desk.add(ConsumerRequests(desk, machine).handlers())
 
     def _handlers(self) -> dict[RequestCode, Serve]:
         code = RequestCode
@@ -218,7 +220,7 @@ class ControllerRequests:
                 cluster=header.cluster_name,
                 name=header.broker_name,
                 broker_id=header.broker_id,
-                topics_version=self._topics_version(result.group),
+                versions=self._versions(result.group),
             )
 
         self._desk.write(exchange, event, answer)
@@ -286,6 +288,10 @@ class ControllerRequests:
         header = from_ext(GetReplicaInfoRequestHeader, exchange.request.ext)
 
         def answer() -> RemotingCommand:
+            ambiguity = self._machine.state.ambiguity(header.cluster_name, header.broker_name)
+            if ambiguity is not None:
+                code = ResponseCode.CONTROLLER_INVALID_REQUEST
+                return reply(exchange.request, code, ambiguity, {})
             group = self._group(header.cluster_name, header.broker_name)
             if group is not None and _is_replaced(group, header.broker_id, header.incarnation):
                 # A late registration of an earlier process won; this one must register again.
@@ -296,7 +302,7 @@ class ControllerRequests:
             return replies.replica_info_reply(
                 exchange.request,
                 group,
-                topics_version=self._topics_version(group),
+                versions=self._versions(group),
                 draining=(one.broker_id for one in live if one.draining),
             )
 
@@ -321,6 +327,10 @@ class ControllerRequests:
             remark = "not set any response code"
             return reply(exchange.request, ResponseCode.SYSTEM_ERROR, remark)
 
+        ambiguities = [self._machine.state.ambiguity(None, name) for name in names]
+        if any(ambiguities):  # the answer has a place for one group of each name only
+            remark = next(filter(None, ambiguities))
+            return reply(exchange.request, ResponseCode.CONTROLLER_INVALID_REQUEST, remark)
         found = {name: self._group(None, name) for name in names}
         table = {
             name: replies.replicas_info(
@@ -340,8 +350,13 @@ class ControllerRequests:
         group = self._group(cluster, name)
         return () if group is None else self._watchman.live_members(group)
 
-    def _topics_version(self, group: BrokerGroup | None) -> int:
-        return 0 if group is None else self._machine.state.topic_table(group.key).version
+    def _versions(self, group: BrokerGroup | None) -> replies.Versions:
+        if group is None:
+            return replies.Versions(0, 0)
+        state = self._machine.state
+        return replies.Versions(
+            state.topic_table(group.key).version, state.subscription_table(group.key).version
+        )
 
 
 def _tier(header: BrokerHeartbeatRequestHeader) -> Tier | None:

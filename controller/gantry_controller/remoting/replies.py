@@ -6,6 +6,7 @@ has ``masterEpoch``.
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from gantry_protocol.bodies import (
     BrokerMemberGroup,
@@ -30,6 +31,13 @@ from gantry_protocol.types import BrokerId, Epoch
 
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import BrokerGroup
+
+
+class Versions(NamedTuple):
+    """Of a group's tables, so that its master knows when to read them."""
+
+    topics: int
+    subscriptions: int
 
 
 def sync_state_set_body(group: BrokerGroup) -> bytes:
@@ -83,7 +91,7 @@ def register_reply(
     cluster: str | None,
     name: str,
     broker_id: BrokerId,
-    topics_version: int,
+    versions: Versions,
 ) -> RemotingCommand:
     """1003.
 
@@ -108,7 +116,8 @@ def register_reply(
         master_ha_address=None if master is None else master.ha_address,
         replicas=_replicas(group),
         min_in_sync_replicas=_minimum(group),
-        topics_version=topics_version,
+        topics_version=versions.topics,
+        subscriptions_version=versions.subscriptions or None,
         group_uid=_uid(group),
     )
     return reply(to, ext=to_ext(header), body=sync_state_set_body(group))
@@ -118,7 +127,7 @@ def replica_info_reply(
     to: RemotingCommand,
     group: BrokerGroup | None,
     *,
-    topics_version: int,
+    versions: Versions,
     draining: Iterable[BrokerId],
 ) -> RemotingCommand:
     """1004; reports the recorded master even if it is dead."""
@@ -134,7 +143,8 @@ def replica_info_reply(
         master_ha_address=None if master is None else master.ha_address,
         replicas=_replicas(group),
         min_in_sync_replicas=_minimum(group),
-        topics_version=topics_version,
+        topics_version=versions.topics,
+        subscriptions_version=versions.subscriptions or None,
         draining_ids=";".join(map(str, draining)) or None,
         group_uid=_uid(group),
     )

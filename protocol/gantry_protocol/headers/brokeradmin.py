@@ -110,3 +110,6 @@ class DeleteSubscriptionGroupRequestHeader(msgspec.Struct, frozen=True, rename="
 
     group_name: str
     clean_offset: bool = False
+    # extension
+    cluster_name: str | None = None
+    broker_name: str | None = None

@@ -129,6 +129,7 @@ class RegisterBrokerToControllerResponseHeader(msgspec.Struct, frozen=True, rena
     replicas: Int32 | None = None
     min_in_sync_replicas: Int32 | None = None
     topics_version: Int64 | None = None
+    subscriptions_version: Int64 | None = None
     group_uid: str | None = None
 
 
@@ -157,6 +158,7 @@ class GetReplicaInfoResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
     replicas: Int32 | None = None
     min_in_sync_replicas: Int32 | None = None
     topics_version: Int64 | None = None
+    subscriptions_version: Int64 | None = None
     draining_ids: str | None = None
     group_uid: str | None = None
 

@@ -10,10 +10,12 @@ import sys
 from pathlib import Path
 
 STORY = """
+from hashlib import sha256
+from gantry_controller.metadata import snapshot
 from gantry_controller.metadata.events import (
     CleanBrokerData, CreateTopic, DeleteTopic, ImportBroker, ForgetImport, RemoveGroup)
 from gantry_controller.metadata.state import Topic
-from support.metadata_world import World, three_in_sync
+from support.metadata_world import World, consumers, three_in_sync
 
 world = three_in_sync()
 four = Topic(4, 4, 6)
@@ -22,6 +24,7 @@ for topic in ("b", "a", "zeta", "Orders", "%RETRY%g"):
 for number, name in enumerate(("x", "y", "w", "z")):
     world.apply(ImportBroker(cluster="old", name=name, broker_id=0, address=f"h:{number}",
         topics={topic: four for topic in ("q", "p", "r", "TBW102", "a")}))
+consumers(world)
 world.elect(live=[3, 2])
 world.alter([3, 1, 2], live=[1, 2, 3])
 world.clean([2])
@@ -29,6 +32,7 @@ world.apply(DeleteTopic(cluster="", name="", topic="a"))
 world.apply(ForgetImport(cluster="old", name="w", address="h:2"))
 world.elect(live=[1, 3])
 print(world.state.digest(), world.state.groups_with("q"))
+print(sha256(b"".join(snapshot.take(world.state))).hexdigest())
 """
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 from gantry_controller.metadata import events
+from gantry_controller.metadata.clients import Client, ConsumerGroup, Subscription
 from gantry_controller.metadata.events import (
     DeclareGroup,
     ElectMaster,
@@ -42,6 +43,14 @@ SAMPLES: list[Event] = [
     events.DeleteTopic(**GROUP, topic="t"),
     events.ImportBroker(**GROUP, broker_id=0, address="h:1", topics={"t": TOPIC}),
     events.ForgetImport(**GROUP, address="h:1"),
+    events.PutSubscriptionGroup(**GROUP, group="g", config=b"{}"),
+    events.DeleteSubscriptionGroup(**GROUP, group="g"),
+    events.ReportConsumers(
+        **GROUP,
+        broker_id=BrokerId(1),
+        master_epoch=Epoch(2),
+        groups={"g": ConsumerGroup((Client("a"),), (Subscription("t"),)), "h": None},
+    ),
 ]
 
 

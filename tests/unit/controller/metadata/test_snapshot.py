@@ -16,7 +16,7 @@ from gantry_controller.metadata.events import (
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.state import MetadataState, Topic
 from gantry_protocol.errors import DataDirError
-from support.metadata_world import World, three_in_sync
+from support.metadata_world import World, consumers, three_in_sync
 
 FOUR = Topic(4, 4, 6)
 
@@ -30,6 +30,7 @@ def eventful() -> World:
     world.apply(
         ImportBroker(cluster="old", name="x", broker_id=0, address="h:1", topics={"q": FOUR})
     )
+    consumers(world)
     world.elect(live=[3, 2])
     return world
 

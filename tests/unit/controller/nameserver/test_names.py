@@ -68,6 +68,21 @@ class TestRoute:
             "No topic route info in name server for the topic: nowhere\nSee https://"
         )
 
+    async def test_one_name_in_two_clusters_is_refused(self, office: Office) -> None:
+        """A client keeps addresses by name alone: it would send to the other cluster's broker."""
+        start(office)
+        report = {"brokerName": NAME, "brokerAddr": "h:1", "clusterName": "d", "brokerId": "0"}
+        table = {
+            name: {"topicName": name, "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
+            for name in ("Orders", "Other")
+        }
+        body = {"topicConfigSerializeWrapper": {"topicConfigTable": table}}
+        assert office.call(103, report, json.dumps(body).encode()).code == 0
+        answer = route(office, "Orders")
+        assert answer.code == ResponseCode.SYSTEM_ERROR  # clients keep the route they have
+        assert "of several clusters" in str(answer.remark)
+        assert route(office, "Other").code == 0
+
     async def test_is_the_masters_address_where_none_is_declared(self, office: Office) -> None:
         start(office, None)
         data = json.loads(route(office, "Orders").body)

@@ -1,0 +1,179 @@
+"""Consumers at the controller: subscription groups 200, 201, 207 and memberships 31001, 31002.
+
+A subscription group is committed here first, as a topic is; the group's master reads the table when
+it learns of a newer version. A membership is what the master reports of its clients.
+"""
+
+from gantry_protocol.bodies import (
+    SubscriptionGroupConfig,
+    SubscriptionGroupTable,
+    decode_body,
+    encode_body,
+)
+from gantry_protocol.bodies.consumers import (
+    ConsumerClient,
+    ConsumerMembership,
+    ConsumerReport,
+    ConsumerSubscription,
+    ConsumerTable,
+)
+from gantry_protocol.bodies.route import DataVersion
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.headers import from_ext, to_ext
+from gantry_protocol.headers.brokeradmin import DeleteSubscriptionGroupRequestHeader
+from gantry_protocol.headers.consumers import (
+    GetConsumersRequestHeader,
+    ReportConsumersRequestHeader,
+    SubscriptionGroupRequestHeader,
+    SubscriptionsVersionHeader,
+)
+
+from gantry_controller.metadata.clients import Client, ConsumerGroup, Subscription
+from gantry_controller.metadata.events import (
+    DeleteSubscriptionGroup,
+    PutSubscriptionGroup,
+    ReportConsumers,
+)
+from gantry_controller.metadata.machine import MetadataStateMachine
+from gantry_controller.metadata.results import Result
+from gantry_controller.metadata.state import BrokerGroup
+from gantry_controller.remoting.desk import Desk, Exchange, Serve
+
+
+class ConsumerRequests:
+    """Handlers of the consumers' codes on one node."""
+
+    def __init__(self, desk: Desk, machine: MetadataStateMachine) -> None:
+        self._desk = desk
+        self._machine = machine
+
+    def handlers(self) -> dict[RequestCode, Serve]:
+        """What is served here."""
+        return {
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self._put,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self._list,
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: self._delete,
+            RequestCode.GANTRY_REPORT_CONSUMERS: self._report,
+            RequestCode.GANTRY_GET_CONSUMERS: self._members,
+        }
+
+    # Subscription groups.
+
+    def _put(self, exchange: Exchange) -> None:
+        header = from_ext(SubscriptionGroupRequestHeader, exchange.request.ext)
+        config = decode_body(SubscriptionGroupConfig, exchange.request.body)
+        event = PutSubscriptionGroup(
+            cluster=header.cluster_name or "",
+            name=header.broker_name or "",
+            group=config.group_name,
+            config=encode_body(config),
+        )
+        self._desk.write(exchange, event, lambda result: _changed(exchange.request, result))
+
+    def _delete(self, exchange: Exchange) -> None:
+        header = from_ext(DeleteSubscriptionGroupRequestHeader, exchange.request.ext)
+        event = DeleteSubscriptionGroup(
+            cluster=header.cluster_name or "",
+            name=header.broker_name or "",
+            group=header.group_name,
+        )
+        self._desk.write(exchange, event, lambda result: _changed(exchange.request, result))
+
+    def _list(self, exchange: Exchange) -> None:
+        header = from_ext(SubscriptionGroupRequestHeader, exchange.request.ext)
+
+        def answer() -> RemotingCommand:
+            group = self._machine.group(header.cluster_name, header.broker_name or "")
+            if group is None:
+                return self._no_group(exchange, header.cluster_name, header.broker_name or "")
+            table = self._machine.state.subscription_table(group.key)
+            body = SubscriptionGroupTable(
+                {
+                    name: decode_body(SubscriptionGroupConfig, config)
+                    for name, config in sorted(table.groups.items())
+                },
+                DataVersion(counter=table.version),
+            )
+            ext = to_ext(SubscriptionsVersionHeader(table.version))
+            return reply(exchange.request, ext=ext, body=encode_body(body))
+
+        self._desk.read(exchange, answer)
+
+    # Memberships.
+
+    def _report(self, exchange: Exchange) -> None:
+        header = from_ext(ReportConsumersRequestHeader, exchange.request.ext)
+        report = decode_body(ConsumerReport, exchange.request.body)
+        groups: dict[str, ConsumerGroup | None] = dict.fromkeys(report.gone)
+        groups.update({name: _as_value(one) for name, one in report.groups.items()})
+        event = ReportConsumers(
+            cluster=header.cluster_name,
+            name=header.broker_name,
+            broker_id=header.broker_id,
+            master_epoch=header.master_epoch,
+            incarnation=header.incarnation,
+            groups=groups,
+        )
+        self._desk.write(
+            exchange, event, lambda result: reply(exchange.request, result.code, result.remark)
+        )
+
+    def _members(self, exchange: Exchange) -> None:
+        header = from_ext(GetConsumersRequestHeader, exchange.request.ext)
+
+        def answer() -> RemotingCommand:
+            group = self._machine.group(header.cluster_name, header.broker_name)
+            if group is None:
+                return self._no_group(exchange, header.cluster_name, header.broker_name)
+            return self._table(exchange, group, header.consumer_group)
+
+        self._desk.read(exchange, answer)
+
+    def _table(self, exchange: Exchange, group: BrokerGroup, wanted: str | None) -> RemotingCommand:
+        table = self._machine.state.consumer_table(group.key)
+        groups = {
+            name: _as_body(one)
+            for name, one in sorted(table.groups.items())
+            if wanted is None or name == wanted
+        }
+        return reply(exchange.request, body=encode_body(ConsumerTable(groups, table.version)))
+
+    def _no_group(self, exchange: Exchange, cluster: str | None, name: str) -> RemotingCommand:
+        remark = self._machine.state.ambiguity(cluster, name)
+        code = ResponseCode.CONTROLLER_INVALID_REQUEST
+        if remark is None:
+            code = ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST
+            remark = f"There is no broker group {name}"
+        return reply(exchange.request, code, remark)
+
+
+def _changed(to: RemotingCommand, result: Result) -> RemotingCommand:
+    ext = to_ext(SubscriptionsVersionHeader(result.subscriptions_version))
+    return reply(to, result.code, result.remark, ext)
+
+
+def _as_value(members: ConsumerMembership) -> ConsumerGroup:
+    return ConsumerGroup(
+        clients=tuple(Client(one.client_id, one.language, one.version) for one in members.clients),
+        subscriptions=tuple(
+            Subscription(one.topic, one.expression, one.expression_type)
+            for one in members.subscriptions
+        ),
+        message_model=members.message_model,
+        consume_type=members.consume_type,
+        consume_from_where=members.consume_from_where,
+    )
+
+
+def _as_body(group: ConsumerGroup) -> ConsumerMembership:
+    return ConsumerMembership(
+        clients=[ConsumerClient(one.client_id, one.language, one.version) for one in group.clients],
+        subscriptions=[
+            ConsumerSubscription(one.topic, one.expression, one.expression_type)
+            for one in group.subscriptions
+        ],
+        message_model=group.message_model,
+        consume_type=group.consume_type,
+        consume_from_where=group.consume_from_where,
+    )
