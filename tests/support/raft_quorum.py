@@ -55,16 +55,18 @@ class Quorum:
         return self.root / str(node_id)
 
     async def start(self, node_id: NodeId, **options: Any) -> RaftNode:
-        settings = {
+        settings: dict[str, Any] = {
             "cluster_uid": "q",
             "node_id": node_id,
             "peers": self.peers,
             "directory": self.directory(node_id),
-            "port": int(self.peers[node_id].rpartition(":")[2]),
         }
+        settings |= {**self.options, **options}
+        peers: dict[NodeId, str] = settings["peers"]
+        settings["port"] = int(peers[node_id].rpartition(":")[2])
         journal = Journal()
         node = RaftNode(
-            NodeOptions(**{**settings, **self.options, **options}),
+            NodeOptions(**settings),
             journal,
             on_fatal=self.fatal.append,
         )

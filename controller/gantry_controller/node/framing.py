@@ -17,27 +17,34 @@ from gantry_protocol.types import NodeId
 from gantry_controller.node.options import FRAME_BYTES_MAX
 
 MAGIC = b"GANTRAFT"
-VERSION = 1
+VERSION = 2
 PING = b"\x00\x00\x00\x00"
 HELLO_BYTES_MAX = 1024
 
 _LENGTH = struct.Struct(">I")
-_HELLO = struct.Struct(">8sHII")  # magic, version, source, target; the cluster uid follows
+# magic, version, source, target, length of the cluster uid; then that uid and the address
+_HELLO = struct.Struct(">8sHIIH")
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """Who dials whom, in which quorum, speaking which version."""
+    """Who dials whom, in which quorum, speaking which version.
+
+    ``address`` is where the dialler itself is reached (``contacts``): who is dialled by a member it
+    does not know yet can answer.
+    """
 
     version: int
     source: NodeId
     target: NodeId
     cluster_uid: str
+    address: str = ""
 
 
 def encode_hello(hello: Hello) -> bytes:
     """The frame of a hello."""
-    fixed = _HELLO.pack(MAGIC, hello.version, hello.source, hello.target)
-    return frame(fixed + hello.cluster_uid.encode())
+    uid = hello.cluster_uid.encode()
+    fixed = _HELLO.pack(MAGIC, hello.version, hello.source, hello.target, len(uid))
+    return frame(fixed + uid + hello.address.encode())
 
 
 def decode_hello(body: bytes) -> Hello:
@@ -48,24 +55,29 @@ def decode_hello(body: bytes) -> Hello:
     """
     if len(body) < _HELLO.size or body[: len(MAGIC)] != MAGIC:
         raise FrameError("the other side is no Gantry controller: its first bytes are no hello")
-    _, version, source, target = _HELLO.unpack_from(body)
+    _, version, source, target, length = _HELLO.unpack_from(body)
+    end = _HELLO.size + length
     try:
-        uid = body[_HELLO.size :].decode()
+        uid, address = body[_HELLO.size : end].decode(), body[end:].decode()
     except UnicodeDecodeError as error:
-        raise FrameError("a hello whose cluster uid is no text") from error
-    return Hello(version, NodeId(source), NodeId(target), uid)
+        raise FrameError("a hello whose cluster uid or address is no text") from error
+    return Hello(version, NodeId(source), NodeId(target), uid, address)
 
 
-def refusal_of(hello: Hello, node_id: NodeId, cluster_uid: str, peers: set[NodeId]) -> str:
-    """Why ``hello`` cannot be accepted by ``node_id``; empty if it can."""
+def refusal_of(hello: Hello, node_id: NodeId, cluster_uid: str) -> str:
+    """Why ``hello`` cannot be accepted by ``node_id``; empty if it can.
+
+    A number that is not known as a member is no reason: it may have been taken in by a leader
+    that this node has not heard yet.
+    """
     if hello.version != VERSION:
         return f"it speaks version {hello.version} of the peer protocol, this node {VERSION}"
     if hello.cluster_uid != cluster_uid:
         return f"it belongs to the cluster {hello.cluster_uid!r}, this node to {cluster_uid!r}"
     if hello.target != node_id:
         return f"it looks for node {hello.target}, this is node {node_id}"
-    if hello.source not in peers:
-        return f"it is node {hello.source}, the peers are {sorted(peers)}"
+    if hello.source == node_id or hello.source < 1:
+        return f"it says that it is node {hello.source}, this is node {node_id}"
     return ""
 
 

@@ -3,14 +3,20 @@
 Each node dials every other and sends on the connection it dialled; what a peer sends arrives on the
 connection the peer dialled. A message that finds no connection is dropped: Raft repeats what
 matters, so nothing is queued here beyond the bound of a socket's buffer.
+
+Whom to dial follows the membership (``follow``). A peer that has come here and is no member is
+dialled as well, where it says it is, for as long as it stays connected, so that it can be answered:
+the leader that took it in, or took this node in, may be ahead, and a leader that removes itself
+needs the answers of those who know it already. The listener bounds how many there can be.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 from gantry_protocol.types import NodeId
 
+from gantry_controller.node.contacts import raft_address
 from gantry_controller.node.dialler import Dialler
 from gantry_controller.node.framing import VERSION, Hello, frame
 from gantry_controller.node.listener import PeerListener
@@ -30,13 +36,21 @@ class LinkStats(msgspec.Struct, frozen=True):
     refused: int
 
 
+class _Link(msgspec.Struct):
+    """One peer that is dialled, and where."""
+
+    address: str
+    dialler: Dialler
+    task: asyncio.Task[None]
+
+
 class PeerLinks:
     """Sends and receives Raft messages.
 
     Args:
-        options: who we are and where the peers are.
+        options: who we are and where we are reached.
         receive: gets the messages of one read of one peer; raises ``MessageError`` for nonsense.
-        process_gone: the peer's process is known to have ended (``link``).
+        process_gone: the peer's process is known to have ended (``dialler``).
     """
 
     def __init__(
@@ -47,50 +61,67 @@ class PeerLinks:
         process_gone: Callable[[NodeId], None],
     ) -> None:
         self._sent = 0
+        self._stopped = False
         self._received = 0
         self._options = options
         self._receive = receive
         self._process_gone = process_gone
-        self._links: dict[NodeId, Dialler] = {}
-        self._tasks: list[asyncio.Task[None]] = []
-        others = {node for node in options.peers if node != options.node_id}
-        self._listener = PeerListener(options.node_id, options.cluster_uid, others, self._on_frames)
+        self._links: dict[NodeId, _Link] = {}
+        self._members: dict[NodeId, str] = {}  # addresses of those to dial
+        self._guests: dict[NodeId, str] = {}  # and those of all who are connected, as they say
+        self._dropped = self._connects = self._refused = 0  # of links that are no more
+        self._closing: set[asyncio.Task[None]] = set()
+        self._listener = PeerListener(
+            options.node_id,
+            options.cluster_uid,
+            self._on_frames,
+            greeted=self._on_greeted,
+            left=self._on_left,
+        )
 
     @property
     def stats(self) -> LinkStats:
         """Counters since the start."""
-        diallers = self._links.values()
+        diallers = [link.dialler for link in self._links.values()]
         return LinkStats(
             sent=self._sent,
             received=self._received,
-            dropped=sum(link.dropped for link in diallers),
-            connects=sum(link.connects for link in diallers),
-            refused=self._listener.refused + sum(link.refused for link in diallers),
+            dropped=self._dropped + sum(one.dropped for one in diallers),
+            connects=self._connects + sum(one.connects for one in diallers),
+            refused=self._refused + self._listener.refused + sum(one.refused for one in diallers),
         )
 
     @property
     def connected(self) -> list[NodeId]:
         """Peers that can be sent to now."""
-        return [node for node, link in self._links.items() if link.connected]
+        return [node for node, link in self._links.items() if link.dialler.connected]
 
     async def start(self) -> int:
-        """Listen and begin to dial; returns the port.
+        """Listen; returns the port.
 
         Raises:
             PortInUseError: somebody listens there.
         """
-        port = await self._listener.start(self._options.bind, self._options.port)
-        for node, address in sorted(self._options.peers.items()):
-            if node != self._options.node_id:
-                self._dial(node, address)
-        return port
+        return await self._listener.start(self._options.bind, self._options.port)
 
     async def stop(self) -> None:
         """Close everything."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._stopped = True
+        for node in list(self._links):
+            self._hang_up(node)
+        await asyncio.gather(*self._closing, return_exceptions=True)
         await self._listener.stop()
+
+    def follow(self, nodes: list[NodeId], known: Mapping[NodeId, str]) -> None:
+        """Dial ``nodes`` at their ``known`` contacts; without one, where they were until now."""
+        addresses = {node: raft_address(known.get(node, "")) for node in nodes}
+        before = self._members
+        self._members = {
+            node: address or before[node]
+            for node, address in addresses.items()
+            if address or node in before
+        }
+        self._settle()
 
     def send(self, messages: list[Message]) -> None:
         """Send each message, those to one peer in one write."""
@@ -98,14 +129,51 @@ class PeerLinks:
         for message in messages:
             by_target.setdefault(message.target, []).append(frame(encode(message)))
         for target, frames in by_target.items():
-            self._links[target].send(frames)
+            link = self._links.get(target)
+            if link is None:
+                self._dropped += len(frames)
+            else:
+                link.dialler.send(frames)
         self._sent += len(messages)
 
+    def _settle(self) -> None:
+        """Dial members and guests, hang up on all others."""
+        if self._stopped:
+            return
+        wanted = {**self._guests, **self._members}
+        for node, link in list(self._links.items()):
+            if wanted.get(node) != link.address:
+                self._hang_up(node)
+        for node, address in sorted(wanted.items()):
+            if node not in self._links:
+                self._dial(node, address)
+
     def _dial(self, node: NodeId, address: str) -> None:
-        hello = Hello(VERSION, self._options.node_id, node, self._options.cluster_uid)
-        link = Dialler(node, address, hello, process_gone=self._process_gone)
-        self._links[node] = link
-        self._tasks.append(asyncio.create_task(link.run(), name=f"peer-{node}"))
+        options = self._options
+        own = options.peers[options.node_id]
+        hello = Hello(VERSION, options.node_id, node, options.cluster_uid, own)
+        dialler = Dialler(node, address, hello, process_gone=self._process_gone)
+        task = asyncio.create_task(dialler.run(), name=f"peer-{node}")
+        self._links[node] = _Link(address, dialler, task)
+
+    def _hang_up(self, node: NodeId) -> None:
+        link = self._links.pop(node)
+        link.task.cancel()
+        self._closing.add(link.task)
+        link.task.add_done_callback(self._closing.discard)
+        self._dropped += link.dialler.dropped
+        self._connects += link.dialler.connects
+        self._refused += link.dialler.refused
+
+    def _on_greeted(self, node: NodeId, contact: str) -> None:
+        address = raft_address(contact)
+        if address is not None:
+            self._guests[node] = address
+            self._settle()
+
+    def _on_left(self, node: NodeId) -> None:
+        self._guests.pop(node, None)
+        self._settle()
 
     def _on_frames(self, peer: NodeId, bodies: list[bytes]) -> None:
         messages = [decode(body) for body in bodies]

@@ -40,18 +40,27 @@ class PeerListener:
     """Accepts peers.
 
     Args:
-        node_id, cluster_uid, peers: what a hello is checked against.
+        node_id, cluster_uid: what a hello is checked against.
         receive: gets the frames of a peer, pings left out; raises ``WireError`` for nonsense.
+        greeted: a peer has come; gets its number and where it says it is reached.
+        left: its last connection has ended.
     """
 
     def __init__(
-        self, node_id: NodeId, cluster_uid: str, peers: set[NodeId], receive: Receive
+        self,
+        node_id: NodeId,
+        cluster_uid: str,
+        receive: Receive,
+        *,
+        greeted: Callable[[NodeId, str], None],
+        left: Callable[[NodeId], None],
     ) -> None:
         self.refused = 0
         self.node_id = node_id
         self.receive = receive
         self._cluster_uid = cluster_uid
-        self._peers = peers
+        self._greeted = greeted
+        self._left = left
         self._server: asyncio.Server | None = None
         self._connections: dict[_Incoming, None] = {}  # the oldest first
         self._by_peer: dict[NodeId, _Incoming] = {}
@@ -90,7 +99,7 @@ class PeerListener:
 
     def greet(self, connection: "_Incoming", hello: Hello) -> str:
         """Check a hello; the reason to refuse it, or nothing."""
-        reason = refusal_of(hello, self.node_id, self._cluster_uid, self._peers)
+        reason = refusal_of(hello, self.node_id, self._cluster_uid)
         if reason:
             self.refused += 1
             _log.error(
@@ -101,6 +110,7 @@ class PeerListener:
         if before is not None:
             before.abort()
         self._by_peer[hello.source] = connection
+        self._greeted(hello.source, hello.address)
         return ""
 
     def gone(self, connection: "_Incoming") -> None:
@@ -108,6 +118,7 @@ class PeerListener:
         self._connections.pop(connection, None)
         if connection.peer is not None and self._by_peer.get(connection.peer) is connection:
             del self._by_peer[connection.peer]
+            self._left(connection.peer)
 
 
 class _Incoming(asyncio.Protocol):

@@ -18,7 +18,9 @@ from typing import Any, Protocol
 from gantry_protocol.process import log
 from gantry_protocol.types import Index, NodeId, Term
 
+from gantry_controller.node.contacts import contacts
 from gantry_controller.node.disk import Disk
+from gantry_controller.node.handover import Handovers, TransferDone
 from gantry_controller.node.links import PeerLinks
 from gantry_controller.node.options import COMMAND_BYTES_MAX, NodeOptions
 from gantry_controller.node.pending import (
@@ -32,11 +34,19 @@ from gantry_controller.node.status import NodeStats, NodeStatus, PeerStatus, pee
 from gantry_controller.node.ticker import Ticker, boottime_ns
 from gantry_controller.raft.core import RaftCore, SoftState
 from gantry_controller.raft.digests import DigestPoint, Digests
-from gantry_controller.raft.errors import MessageError, NotLeader, Overloaded, ReadRedirect
+from gantry_controller.raft.errors import (
+    ChangeRefused,
+    MessageError,
+    NotLeader,
+    Overloaded,
+    ReadRedirect,
+)
+from gantry_controller.raft.members import Membership, decode_members
 from gantry_controller.raft.messages import Entry, EntryKind, Message
 from gantry_controller.raft.state import Role
 
 SETTINGS_MAX = 16  # changes that wait for the next pass
+NOTABLE = frozenset({"members", "transfer", "transfer-ended", "resigns", "admitted"})
 
 _log = log.get("raft")
 
@@ -100,6 +110,8 @@ class RaftNode:
         self._started = False  # has something to close
         self._contact: dict[NodeId, float] = {}
         self._role_listeners: list[Callable[[], None]] = []
+        self._handovers = Handovers()
+        self._followed: tuple[Membership, int] | None = None
         self._status = NodeStatus(Role.FOLLOWER, Term(0), None, False)
         self._log = _log.bind(node_id=options.node_id)
         self._core: RaftCore
@@ -163,6 +175,16 @@ class RaftNode:
         return self._running and self._core.lease_is_valid(boottime_ns())
 
     @property
+    def members(self) -> Membership:
+        """Who takes part, as far as this node's log says."""
+        return self._core.members if self._running else Membership(())
+
+    @property
+    def contacts(self) -> dict[NodeId, str]:
+        """Where the members are reached, as far as this node knows."""
+        return contacts(self.members, self._options.peers)
+
+    @property
     def links(self) -> PeerLinks:
         """The connections to the peers, for their counters."""
         return self._links
@@ -181,7 +203,8 @@ class RaftNode:
         """All other members, ascending."""
         now = self._loop.time()
         return peer_statuses(
-            [node for node in sorted(self._options.peers) if node != self.node_id],
+            self.members,
+            self.node_id,
             self._core.peers if self._running else {},
             self._links.connected,
             {node: now - heard_at for node, heard_at in self._contact.items()},
@@ -302,6 +325,38 @@ class RaftNode:
         limit = self._options.proposals_max
         return f"{limit} requests already wait for a quorum; try again when it has answered."
 
+    def change(self, begin: Callable[[RaftCore], Index], done: Done) -> None:
+        """Begin a change of the members; ``done`` gets the ``Membership`` once it is committed.
+
+        Or ``NotLeader`` or ``ChangeRefused`` (nothing was begun), or ``ProposalDropped`` (unknown).
+        It is called from the loop, exactly once.
+        """
+        try:
+            if not self._running:
+                raise NotLeader(None)
+            index = begin(self._core)
+        except (NotLeader, ChangeRefused) as error:
+            asyncio.get_running_loop().call_soon(done, error)
+            return
+        self._proposals.add(index, [done])
+        self._arm()
+
+    def transfer(self, target: NodeId | None, done: TransferDone) -> None:
+        """Hand leadership over, to ``target`` or to the voter that is furthest.
+
+        ``done`` gets the next leader, or ``NotLeader`` or ``ChangeRefused``, from the loop, within
+        one or two election time-outs. Proposals wait meanwhile (``_take_proposals``).
+        """
+        try:
+            if not self._running:
+                raise NotLeader(None)
+            chosen = self._core.transfer(target)
+        except (NotLeader, ChangeRefused) as error:
+            asyncio.get_running_loop().call_soon(done, error)
+            return
+        self._handovers.add(chosen, self._core.term, done)
+        self._arm()
+
     # ---- inputs ----------------------------------------------------------------------------------
 
     def _on_messages(self, peer: NodeId, messages: list[Message]) -> None:
@@ -354,8 +409,8 @@ class RaftNode:
             self._core.persisted(batch)
 
     def _take_proposals(self) -> None:
-        if not self._queued:
-            return
+        if not self._queued or self._core.handing_over:
+            return  # for one election time-out at most; then they are ordered, or refused
         queued, self._queued = self._queued, []
         callers = [done for _, done in queued]
         try:
@@ -413,6 +468,17 @@ class RaftNode:
         self._reads.add(ready.reads)
         self._reads.serve(self._core.applied_index, self.stats.reads)
         self._update_status()
+        self._handovers.look(self._core)
+        self._follow_members()
+
+    def _follow_members(self) -> None:
+        core = self._core
+        now = (core.members, len(core.peers))
+        if now != self._followed:
+            self._followed = now
+            fellows = core.members.nodes if self.node_id in core.members.nodes else ()
+            nodes = {*core.peers, *fellows} - {self.node_id}
+            self._links.follow(sorted(nodes), self.contacts)
 
     def _apply(self, entries: list[Entry]) -> None:
         if not entries:
@@ -421,6 +487,8 @@ class RaftNode:
             result: Any = None
             if entry.kind is EntryKind.COMMAND:
                 result = self._machine.apply(entry.index, entry.term, entry.command)
+            elif entry.kind is EntryKind.MEMBERS:
+                result = decode_members(entry.command)
             done = self._proposals.take(entry.index)
             if done is not None:
                 done(result)
@@ -473,6 +541,7 @@ class RaftNode:
         self._proposals.drop(ProposalDropped())
         for _, done in self._queued_settings:
             done(NotLeader(None))
+        self._handovers.drop(NotLeader(None))
         reads = self._queued_reads + self._queued_reads_anywhere
         self._queued_settings, self._queued_reads, self._queued_reads_anywhere = [], [], []
         self._reads.answer(reads, NotLeader(None))
@@ -488,5 +557,9 @@ class RaftNode:
         if event == "state differs":
             self._log.error("the state of a node differs", **facts)
             return
-        if event != "rejected":
+        if event == "transfer":
+            self.stats.transfers += 1
+        if event in NOTABLE:
+            self._log.info(event, **facts)
+        elif event != "rejected":
             self._log.debug(event, **facts)

@@ -34,7 +34,10 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         cluster_uid: identity of the quorum; peers of another one are refused.
         node_id: this node.
-        peers: address (``host:port``) of every initial member, this node included.
+        peers: contact (``contacts``) of every founding member, this node included.
+        join: found nothing: wait to be taken in by a quorum that exists; ``peers`` then only says
+            where members are reached, this node at least.
+        priority: election priority (``raft.priority``).
         directory: of the write-ahead log; the caller holds its lock.
         bind: IP address to listen on.
         port: to listen on; 0 picks a free one.
@@ -52,6 +55,8 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     node_id: NodeId
     peers: dict[NodeId, str]
     directory: Path
+    join: bool = False
+    priority: int = 0
     bind: str = "127.0.0.1"
     port: int = 0
     election_timeout_ms: int = 400
@@ -70,7 +75,9 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
         heartbeat_ticks = max(self.heartbeat_ms // TICK_MS, 1)
         return RaftConfig(
             node_id=self.node_id,
-            voters=tuple(sorted(self.peers)),
+            voters=() if self.join else tuple(sorted(self.peers)),
+            addresses=tuple(sorted(self.peers.items())),
+            priority=self.priority,
             election_ticks=max(self.election_timeout_ms // TICK_MS, heartbeat_ticks + 1),
             heartbeat_ticks=heartbeat_ticks,
             uncommitted_bytes_max=self.uncommitted_bytes_max,

@@ -3,6 +3,7 @@
 import msgspec
 from gantry_protocol.types import Index, NodeId, Term
 
+from gantry_controller.raft.members import Membership
 from gantry_controller.raft.progress import Progress
 from gantry_controller.raft.reads import ReadMode
 from gantry_controller.raft.state import Role
@@ -28,33 +29,48 @@ class PeerStatus(msgspec.Struct, frozen=True):
         match_index: how far its log is known to agree; None where this node does not lead.
         last_contact_ms: since its last message; None if there was none.
         connected: it can be sent to.
+        role: voter or learner.
+        priority: its election priority, as it last said; None where this node does not lead.
         counted: its word counts (``raft.admission``); None where this node does not lead.
     """
 
     node_id: NodeId
+    role: str
     match_index: Index | None
     last_contact_ms: int | None
     connected: bool
     counted: bool | None
+    priority: int | None
 
 
 def peer_statuses(
-    others: list[NodeId],
+    members: Membership,
+    own: NodeId,
     progress: dict[NodeId, Progress],
     connected: list[NodeId],
     silent_s: dict[NodeId, float],
 ) -> list[PeerStatus]:
-    """One status per peer, from what the core, the links and the clock know of it."""
+    """One status per other member, from what the core, the links and the clock know of it."""
     return [
         PeerStatus(
             node_id=node,
+            role=role_of(members, node),
             match_index=progress[node].match_index if node in progress else None,
             last_contact_ms=round(silent_s[node] * 1000) if node in silent_s else None,
             connected=node in connected,
             counted=progress[node].counts if node in progress else None,
+            priority=progress[node].priority if node in progress else None,
         )
-        for node in others
+        for node in members.nodes
+        if node != own
     ]
+
+
+def role_of(members: Membership, node: NodeId) -> str:
+    """``voter``, ``learner``, or ``none`` for a node that is (still, or no longer) outside."""
+    if node in members.voters:
+        return "voter"
+    return "learner" if node in members.learners else "none"
 
 
 class NodeStats(msgspec.Struct):
@@ -73,3 +89,4 @@ class NodeStats(msgspec.Struct):
     reads_redirected: int = 0
     entries_applied: int = 0
     leader_changes: int = 0
+    transfers: int = 0

@@ -69,10 +69,16 @@ def send_all(state: RaftState) -> None:
 
 
 def _let_go(state: RaftState) -> None:
-    """Those whose removal is committed have been told; a leader among them hands over."""
+    """Those whose removal is committed have been told; a leader among them hands over.
+
+    It does so once it has applied its removal, so that whoever asked for it can be answered.
+    """
     for node in state.leaving:
         state.peers.pop(node, None)
     resigns = state.node_id in state.leaving
+    if resigns and state.log.applied_index < state.history.changed_index:
+        state.leaving = [state.node_id]
+        return
     state.leaving = []
     if resigns:
         state.trace("resigns", term=state.term)

@@ -32,7 +32,7 @@ async def listening() -> AsyncIterator[tuple[PeerListener, int, list[bytes]]]:
             raise MessageError("no honest peer says that")
         received.extend(bodies)
 
-    server = PeerListener(ME, "q", {PEER}, receive)
+    server = PeerListener(ME, "q", receive, greeted=lambda *_: None, left=lambda _: None)
     port = await server.start("127.0.0.1", 0)
     try:
         yield server, port, received
@@ -163,7 +163,9 @@ async def test_a_refused_dial_after_a_broken_connection_means_the_process_is_gon
         await asyncio.sleep(0.1)  # some refused dials
         link.send([b"lost"])
         assert link.dropped == 1
-        server = PeerListener(ME, "q", {PEER}, lambda *_: None)
+        server = PeerListener(
+            ME, "q", lambda *_: None, greeted=lambda *_: None, left=lambda _: None
+        )
         await server.start("127.0.0.1", port)
         await until(lambda: link.connected)
         assert gone == [], "a refusal before there was a connection says nothing"
@@ -171,7 +173,9 @@ async def test_a_refused_dial_after_a_broken_connection_means_the_process_is_gon
         await until(lambda: gone)
         await asyncio.sleep(0.1)  # some more
         assert gone == [PEER]
-        server = PeerListener(ME, "q", {PEER}, lambda *_: None)
+        server = PeerListener(
+            ME, "q", lambda *_: None, greeted=lambda *_: None, left=lambda _: None
+        )
         await server.start("127.0.0.1", port)
         await until(lambda: link.connected)
         assert (gone, link.connects) == ([PEER], 2)
