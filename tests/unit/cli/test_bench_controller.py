@@ -6,9 +6,10 @@ import json
 
 import pytest
 from gantry_cli.bench.controller import wire
+from gantry_cli.bench.controller.beats import TICKS, share_out
 from gantry_cli.bench.controller.figures import Latencies, lines, percentile
 from gantry_cli.bench.controller.target import parse_address, parse_members
-from gantry_cli.bench.controller.work import Reads, Scripts, SetChanges
+from gantry_cli.bench.controller.work import Reads, Registrations, Scripts, SetChanges, Widenings
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import ConfigError, FrameError, GantryError
 from gantry_protocol.frame import FrameDecoder, encode
@@ -44,6 +45,41 @@ def test_a_group_is_born_in_the_order_of_brokers() -> None:
     assert [command.code for command in found[:7]] == [1013, 1013, 1003, 1003, 1002, 904, 904]
     assert {command.opaque for command in found} == {1}
     assert not any(command.is_oneway for command in found)
+
+
+def test_only_the_wanted_brokers_register_and_nobody_beats_unasked() -> None:
+    script = Scripts(1, [7], replicas=3, registered=1)
+    codes = []
+    while (frame := script.following(0)) is not None:
+        codes.append(decoded(frame).code)
+    assert codes == [1013, 1013, 1013, 1003, 1002]
+
+
+def test_a_set_is_widened_once_per_group() -> None:
+    work = Widenings(2, range(4))
+    frames = [decoded(work.first(1)), decoded(work.first(1))]
+    assert work.first(1) is None
+    assert [(one.ext or {})["brokerName"] for one in frames] == [wire.name(1), wire.name(3)]
+    assert [json.loads(one.body)["syncStateSet"] for one in frames] == [[1, 2, 3]] * 2
+
+
+def test_registrations_go_round_all_groups_and_each_is_another() -> None:
+    work = Registrations(2, 5)
+    seen = [decoded(work.first(1)) for _ in range(5)]
+    assert {(one.ext or {})["brokerName"] for one in seen} == {wire.name(n) for n in range(5)}
+    assert len({(one.ext or {})["brokerAddress"] for one in seen}) == 5
+    assert {(one.code, one.opaque, (one.ext or {})["brokerId"]) for one in seen} == {(1003, 1, "2")}
+
+
+def test_every_heartbeat_has_its_tick_and_its_connection() -> None:
+    frames = [bytes([number % 256, number // 256]) for number in range(1000)]
+    slices = share_out(frames, 3)
+    assert len(slices) == TICKS
+    assert sorted(
+        data[at : at + 2] for tick in slices for data in tick for at in range(0, len(data), 2)
+    ) == sorted(frames)
+    sizes = [sum(map(len, tick)) for tick in slices]
+    assert max(sizes) - min(sizes) <= 2 * 3
 
 
 def test_readers_share_the_groups() -> None:

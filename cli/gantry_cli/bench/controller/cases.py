@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gantry_protocol.errors import GantryError
 
-from gantry_cli.bench.controller import failover
+from gantry_cli.bench.controller import failover, mass, scale
 from gantry_cli.bench.controller.figures import BENCH, lines
 from gantry_cli.bench.controller.quorum import Quorum
 from gantry_cli.bench.controller.target import Against
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 START_S = 4.0  # of a quorum, with its first groups
 KILL_S = 3.0  # the gap, the restart, and until the quorum is whole again
 STOP_S = 3.0
+BIRTHS_PER_S = 20_000.0  # of what prepares groups
+CAPACITY_S = 60.0  # after this the search begins no further step
+MANY = Shape(64, 16)
 
 
 class CannotRun(GantryError):  # noqa: N818 - a plain word reads better where it is caught
@@ -138,8 +141,43 @@ async def _leader_stop(stage: Stage) -> list[dict[str, float]]:
         return await failover.stops(quorum, stage.wish.kills, stage.advance)
 
 
+def _groups(count: int) -> Callable[[Stage], Awaitable[list[dict[str, float]]]]:
+    async def run(stage: Stage) -> list[dict[str, float]]:
+        async with stage.quorum(scale.CALM) as few, stage.quorum(scale.CALM) as many:
+            return await scale.ratio(few, many, count, stage.plan(MANY))
+
+    return run
+
+
+async def _heartbeats(stage: Stage) -> list[dict[str, float]]:
+    async with stage.target() as target:
+        return await scale.heartbeats(target, stage.plan(MANY))
+
+
+async def _capacity(stage: Stage) -> list[dict[str, float]]:
+    async with stage.target() as target:
+        search = scale.Capacity(target, seconds=stage.wish.seconds, limit_s=CAPACITY_S)
+        found = await search.search()
+    stage.advance()
+    return [found]
+
+
+async def _mass(stage: Stage) -> list[dict[str, float]]:
+    async with stage.target() as target:
+        return await mass.failovers(target, stage.wish.runs, stage.advance)
+
+
 def _windows(wish: Wish) -> float:
     return START_S + wish.runs * wish.window_s
+
+
+def _two_sides(groups: float) -> Callable[[Wish], float]:
+    """Births are five requests per group; both quorums start, and are measured in turn."""
+
+    def seconds(wish: Wish) -> float:
+        return 2 * START_S + 5 * groups / BIRTHS_PER_S + 2 * wish.runs * wish.window_s
+
+    return seconds
 
 
 def _count(wish: Wish) -> int:
@@ -159,13 +197,13 @@ CASES: dict[str, Case] = {
     ),
     "write-64x16": Case(
         "writes of 64 clients, 16 outstanding each",
-        _throughput(writes, Shape(64, 16)),
+        _throughput(writes, MANY),
         _count,
         _windows,
     ),
     "readindex-64x16": Case(
         "linearizable reads (1004) at the leader",
-        _throughput(reads, Shape(64, 16)),
+        _throughput(reads, MANY),
         _count,
         _windows,
     ),
@@ -180,6 +218,33 @@ CASES: dict[str, Case] = {
         _leader_stop,
         _kills,
         lambda wish: START_S + wish.kills * STOP_S,
+    ),
+    "heartbeat-10k": Case(
+        "10,000 replicas, a heartbeat per second each; ratio: p99 of 1,000 writes/s to without",
+        _heartbeats,
+        _count,
+        lambda wish: 10.0 + wish.runs * (3 * wish.seconds + 4.0),
+    ),
+    "groups-1k": Case(
+        "writes (1003) with 1,000 groups; ratio: to 1 group", _groups(1000), _count, _two_sides(1e3)
+    ),
+    "groups-100k": Case(
+        "writes (1003) with 100,000 groups; ratio: to 1 group",
+        _groups(100_000),
+        _count,
+        _two_sides(1e5),
+    ),
+    "groups-capacity": Case(
+        "most groups, three replicas beating, at p99 of 100 writes/s up to 50 ms",
+        _capacity,
+        lambda _: 1,
+        lambda _: CAPACITY_S + 15.0,
+    ),
+    "mass-failover": Case(
+        "1,000 masters die in one instant until the last group has a new one",
+        _mass,
+        _count,
+        lambda wish: START_S + wish.runs * 5.0,
     ),
 }
 """By name, in the order they run."""

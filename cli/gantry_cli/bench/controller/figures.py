@@ -46,6 +46,7 @@ UNITS = {
     "rss_mb": ("MB", 0),
     "ratio": ("1", 2),
     "groups": ("1", 0),
+    "time_limit_reached": ("1", 0),
 }
 """Unit and decimal places by metric."""
 

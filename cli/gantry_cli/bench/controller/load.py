@@ -95,10 +95,9 @@ class Load:
         self.recording = False
         self.sending = False
         self.open = 0  # requests without an answer
-        self.paced = per_second is not None
         self._connections = connections
         self._outstanding = outstanding
-        self._per_second = per_second
+        self.per_second = per_second
         self._lanes: list[Lane] = []
         self._idle: list[int] = []  # slots of a paced load that wait for their turn
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -136,7 +135,8 @@ class Load:
             GantryError: an answer was wrong or did not come.
         """
         self._start()
-        await self._wait_for_end(patience_s)
+        if self.open:
+            await self._wait_for_end(patience_s)
 
     async def window(self, warmup_s: float, seconds: float, at_edge: Callable[[], None]) -> Window:
         """Work; count what is answered within `seconds` after `warmup_s`; wait for the rest.
@@ -172,6 +172,7 @@ class Load:
         """Begin nothing more; until every request is answered."""
         self.sending = False
         if self.open:
+            self._done.clear()  # a paced load is without open requests now and then
             await self._wait_for_end(ANSWER_PATIENCE_S)
 
     def fail(self, error: Exception) -> None:
@@ -183,7 +184,7 @@ class Load:
 
     def ended(self, slot: int) -> None:
         """A slot got its answer and sends nothing more for now."""
-        if self.sending and self.paced:
+        if self.sending and self.per_second is not None:
             self._idle.append(slot)
         if not self.open:
             self._done.set()
@@ -193,7 +194,7 @@ class Load:
     def _start(self) -> None:
         self.sending = True
         self._done.clear()
-        if self._per_second is None:
+        if self.per_second is None:
             for lane in self._lanes:
                 lane.begin(lane.slots)
         else:
@@ -202,14 +203,14 @@ class Load:
 
     def _pace(self, due: float) -> None:
         """Begin what is due by now."""
-        assert self._per_second is not None
+        assert self.per_second is not None
         if not self.sending:
             return
         now = perf_counter()
         while due <= now and self._idle:
             slot = self._idle.pop(0)
             self._lanes[slot // self._outstanding].begin((slot,), due)
-            due += 1 / self._per_second
+            due += 1 / self.per_second
         asyncio.get_running_loop().call_later(PACE_S, self._pace, due)
 
     async def _pass(self, seconds: float) -> None:
@@ -289,7 +290,7 @@ class Lane(asyncio.Protocol):
             if load.recording:
                 load.latencies.append(now - sent_at[slot])
             frame = work.following(slot)
-            if frame is None or not load.sending or load.paced:
+            if frame is None or not load.sending or load.per_second is not None:
                 load.open -= 1
                 load.ended(slot)
             else:

@@ -46,18 +46,21 @@ class Plan(NamedTuple):
     advance: Callable[[], None]
 
 
-async def prepare(target: Target, groups: Iterable[int], *, replicas: int = REPLICAS) -> None:
-    """Let groups be born on the leader; nobody beats their hearts.
+async def prepare(
+    target: Target,
+    groups: Iterable[int],
+    *,
+    replicas: int = REPLICAS,
+    registered: int | None = None,
+) -> None:
+    """Let groups be born on the leader (see `Scripts`); nobody beats their hearts.
 
     Raises:
         GantryError: a controller refused.
     """
     slots, connections = PREPARE
-    load = Load(
-        Scripts(slots, groups, replicas=replicas, alive=False),
-        connections=connections,
-        outstanding=slots // connections,
-    )
+    script = Scripts(slots, groups, replicas=replicas, registered=registered)
+    load = Load(script, connections=connections, outstanding=slots // connections)
     try:
         await load.connect([await target.leader()])
         await load.finish(PREPARE_PATIENCE_S)
@@ -108,23 +111,27 @@ async def measure(
         if births is not None:
             await load.finish(PREPARE_PATIENCE_S)
             load.work = work
-        return [await _run(target, load, plan) for _ in range(plan.runs)]
+        found = []
+        for _ in range(plan.runs):
+            found.append(await window(target, load, plan.seconds))
+            plan.advance()
+        return found
     finally:
         load.close()
 
 
-async def _run(target: Target, load: Load, plan: Plan) -> dict[str, float]:
+async def window(target: Target, load: Load, seconds: float) -> dict[str, float]:
+    """The figures of one run of `load`, by metric."""
     used: list[tuple[float, float] | None] = []
-    window = await load.window(WARMUP_S, plan.seconds, lambda: used.append(target.cpu_s()))
+    seen = await load.window(WARMUP_S, seconds, lambda: used.append(target.cpu_s()))
     figures = {
-        "ops_per_s": window.per_second,
-        "p50_ms": window.p_ms(0.5),
-        "p99_ms": window.p_ms(0.99),
-        "generator_cpu_percent": 100 * window.generator_s / window.seconds,
+        "ops_per_s": seen.per_second,
+        "p50_ms": seen.p_ms(0.5),
+        "p99_ms": seen.p_ms(0.99),
+        "generator_cpu_percent": 100 * seen.generator_s / seen.seconds,
     }
     before, after = used
     if before is not None and after is not None:
-        figures["leader_cpu_us"] = 1e6 * (after[0] - before[0]) / window.operations
-        figures["followers_cpu_us"] = 1e6 * (after[1] - before[1]) / window.operations
-    plan.advance()
+        figures["leader_cpu_us"] = 1e6 * (after[0] - before[0]) / seen.operations
+        figures["followers_cpu_us"] = 1e6 * (after[1] - before[1]) / seen.operations
     return figures

@@ -26,6 +26,7 @@ FOREVER_MS = 600_000  # a heartbeat that counts for longer than any measurement
 _PREFIX = struct.Struct(">iI")
 _HEADER_LENGTH_MASK = 0xFFFFFF
 _NUMBER_WIDTH = 10  # digits of the widest int32
+_PORT = 10_000  # this and as many above it have five digits
 
 
 class Reply(msgspec.Struct, gc=False):
@@ -144,12 +145,13 @@ def heartbeat(
 class SetChange:
     """1001 of one group's master, which knows the epoch of the set: only that number differs.
 
-    Each acknowledged one changes the group: {1} becomes {1,2} and the other way round.
+    Each acknowledged one changes the group: {1} becomes {1,2} and the other way round, or whatever
+    `sets` are after an even and an odd number of changes.
     """
 
     __slots__ = ("_epoch", "_heads")
 
-    def __init__(self, opaque: int, group: int) -> None:
+    def __init__(self, opaque: int, group: int, sets: tuple[bytes, bytes] = (b"1", b"1,2")) -> None:
         ext = {
             "brokerName": name(group),
             "masterBrokerId": "1",
@@ -157,7 +159,7 @@ class SetChange:
             "invokeTime": "0",
         }
         heads = []
-        for members in (b"1,2", b"1"):
+        for members in sets:
             body = b'{"syncStateSet":[%b],"syncStateSetEpoch":%*d}' % (members, _NUMBER_WIDTH, 0)
             whole = frame(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, opaque, ext, body)
             heads.append(whole[: -_NUMBER_WIDTH - 1])
@@ -166,8 +168,30 @@ class SetChange:
 
     def next(self) -> bytes:
         """The change after this many acknowledged ones."""
-        return self._heads[not self._epoch & 1] + b"%*d}" % (_NUMBER_WIDTH, self._epoch)
+        return self._heads[self._epoch & 1] + b"%*d}" % (_NUMBER_WIDTH, self._epoch)
 
     def acknowledged(self) -> None:
         """The last one was committed."""
         self._epoch += 1
+
+
+class Registration:
+    """1003 of broker 2 of any group, at an address that differs from turn to turn."""
+
+    __slots__ = ("_middle", "_opening", "_rest")
+
+    def __init__(self, opaque: int) -> None:
+        address = f"127.0.0.1:{_PORT}"
+        whole = register(opaque, 0, 2, address)
+        self._opening, _, rest = whole.partition(name(0).encode())
+        self._middle, _, self._rest = rest.partition(str(_PORT).encode())
+
+    def of(self, group: int, turn: int) -> bytes:
+        """The frame; every number has its fixed width."""
+        return b"%bgroup-%07d%b%d%b" % (
+            self._opening,
+            group,
+            self._middle,
+            _PORT + turn % _PORT,
+            self._rest,
+        )
