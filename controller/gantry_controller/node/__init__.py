@@ -6,6 +6,10 @@
     listener   incoming connections
     links      all of them together
     disk       the log and its thread
+    machine    what the node asks of the state machine
+    snapshots  taken, loaded, installed, old ones removed
+    shipping   a snapshot to a peer that needs it
+    receiving  a snapshot from the leader
     ticker     time, without the time during which this process was stalled
     pending    callers that wait for their entry or their read
     status     what a node tells about itself
@@ -16,7 +20,8 @@ one write per socket, entries one sync. No task is made per request (that alone 
 of five), nothing is awaited inside a pass, and every queue has a bound.
 """
 
-from gantry_controller.node.node import RaftNode, StateMachine
+from gantry_controller.node.machine import StateMachine
+from gantry_controller.node.node import RaftNode
 from gantry_controller.node.options import NodeOptions
 from gantry_controller.node.pending import ProposalDropped
 

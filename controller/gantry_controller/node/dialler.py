@@ -94,7 +94,7 @@ class Dialler:
         self.dropped = 0
         self.connects = 0
         self.refused = 0
-        self._address = address
+        self.address = address
         self._hello = hello
         self._process_gone = process_gone
         self._transport: asyncio.Transport | None = None
@@ -135,7 +135,7 @@ class Dialler:
 
     async def _dial_and_hold(self) -> bool:
         """One connection, to its end. False if the peer refused the hello."""
-        host, port = hosts.split_address(self._address)
+        host, port = hosts.split_address(self.address)
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(DIAL_TIMEOUT_S):
             address = await hosts.resolve(host)

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 from gantry_protocol.errors import EXIT_INTERNAL, GantryError
+from gantry_protocol.types import Index
 
 from gantry_controller.node.options import NodeOptions
 from gantry_controller.raft.core import Ready
@@ -45,6 +46,7 @@ class Disk:
         self._tell_durable = durable
         self._tell_failed = failed
         self._held: deque[tuple[int, list[Message]]] = deque()
+        self._markers: deque[tuple[int, Index]] = deque()
         self._durable = 0  # newest batch confirmed by the thread
         self._taken = 0  # newest batch reported to the core
         self._loop: asyncio.AbstractEventLoop
@@ -79,7 +81,10 @@ class Disk:
         """Write what ``ready`` wants on disk, and hold back what waits for that."""
         if ready.must_persist:
             assert ready.hard_state is not None
-            self._writer.submit(ready.batch, Write(ready.entries, ready.hard_state))
+            write = Write(ready.entries, ready.hard_state, ready.markers)
+            self._writer.submit(ready.batch, write)
+        for marker in ready.markers:
+            self._markers.append((ready.batch, marker.index))
         if ready.messages_after_persist:
             self._held.append((ready.batch, ready.messages_after_persist))
 
@@ -95,6 +100,18 @@ class Disk:
         while self._held and self._held[0][0] <= self._taken:
             messages += self._held.popleft()[1]
         return messages
+
+    def take_marked(self) -> Index | None:
+        """The newest snapshot whose marker has become durable since the last call."""
+        newest: Index | None = None
+        while self._markers and self._markers[0][0] <= self._taken:
+            newest = self._markers.popleft()[1]
+        return newest
+
+    @property
+    def log_bytes(self) -> int:
+        """Size of the log's files."""
+        return self._writer.log_bytes
 
     def _open_wal(self) -> tuple[Wal, Recovered]:
         return Wal.open(

@@ -5,10 +5,13 @@ with the reason for refusing, and closes. From then on frames flow from the dial
 bytes, big endian) and a message (``raft.codec``). An empty frame is a ping; the listener sends it
 back, so that a dialler learns within seconds that the other machine is gone.
 
-A connection carries messages one way only; each node dials every other.
+A connection carries messages one way only; each node dials every other. A snapshot travels on a
+connection of its own, so that no heartbeat waits behind it; there frames are ``raft.shipment``'s,
+and the listener answers.
 """
 
 import struct
+from enum import IntEnum
 
 import msgspec
 from gantry_protocol.errors import FrameError
@@ -22,8 +25,15 @@ PING = b"\x00\x00\x00\x00"
 HELLO_BYTES_MAX = 1024
 
 _LENGTH = struct.Struct(">I")
-# magic, version, source, target, length of the cluster uid; then that uid and the address
-_HELLO = struct.Struct(">8sHIIH")
+# magic, version, source, target, channel, length of the cluster uid; that uid and the address
+_HELLO = struct.Struct(">8sHIIBH")
+
+
+class Channel(IntEnum):
+    """What a connection carries."""
+
+    MESSAGES = 0
+    SNAPSHOT = 1
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -38,12 +48,13 @@ class Hello(msgspec.Struct, frozen=True):
     target: NodeId
     cluster_uid: str
     address: str = ""
+    channel: Channel = Channel.MESSAGES
 
 
 def encode_hello(hello: Hello) -> bytes:
     """The frame of a hello."""
     uid = hello.cluster_uid.encode()
-    fixed = _HELLO.pack(MAGIC, hello.version, hello.source, hello.target, len(uid))
+    fixed = _HELLO.pack(MAGIC, hello.version, hello.source, hello.target, hello.channel, len(uid))
     return frame(fixed + uid + hello.address.encode())
 
 
@@ -55,13 +66,17 @@ def decode_hello(body: bytes) -> Hello:
     """
     if len(body) < _HELLO.size or body[: len(MAGIC)] != MAGIC:
         raise FrameError("the other side is no Gantry controller: its first bytes are no hello")
-    _, version, source, target, length = _HELLO.unpack_from(body)
+    _, version, source, target, channel, length = _HELLO.unpack_from(body)
     end = _HELLO.size + length
     try:
         uid, address = body[_HELLO.size : end].decode(), body[end:].decode()
     except UnicodeDecodeError as error:
         raise FrameError("a hello whose cluster uid or address is no text") from error
-    return Hello(version, NodeId(source), NodeId(target), uid, address)
+    if version != VERSION:
+        return Hello(version, NodeId(source), NodeId(target), uid, address)
+    if channel not in list(Channel):
+        raise FrameError(f"a hello for the unknown channel {channel}")
+    return Hello(version, NodeId(source), NodeId(target), uid, address, Channel(channel))
 
 
 def refusal_of(hello: Hello, node_id: NodeId, cluster_uid: str) -> str:

@@ -19,7 +19,7 @@ from gantry_protocol.types import NodeId
 from gantry_controller.node.contacts import raft_address
 from gantry_controller.node.dialler import Dialler
 from gantry_controller.node.framing import VERSION, Hello, frame
-from gantry_controller.node.listener import PeerListener
+from gantry_controller.node.listener import PeerListener, ReceiveSnapshot
 from gantry_controller.node.options import NodeOptions
 from gantry_controller.raft.codec import decode, encode
 from gantry_controller.raft.errors import MessageError
@@ -50,6 +50,7 @@ class PeerLinks:
     Args:
         options: who we are and where we are reached.
         receive: gets the messages of one read of one peer; raises ``MessageError`` for nonsense.
+        receive_snapshot: the same for the connection that carries a snapshot.
         process_gone: the peer's process is known to have ended (``dialler``).
     """
 
@@ -58,6 +59,7 @@ class PeerLinks:
         options: NodeOptions,
         *,
         receive: Callable[[NodeId, list[Message]], None],
+        receive_snapshot: ReceiveSnapshot,
         process_gone: Callable[[NodeId], None],
     ) -> None:
         self._sent = 0
@@ -75,6 +77,7 @@ class PeerLinks:
             options.node_id,
             options.cluster_uid,
             self._on_frames,
+            receive_snapshot,
             greeted=self._on_greeted,
             left=self._on_left,
         )
@@ -95,6 +98,11 @@ class PeerLinks:
     def connected(self) -> list[NodeId]:
         """Peers that can be sent to now."""
         return [node for node, link in self._links.items() if link.dialler.connected]
+
+    def address_of(self, node: NodeId) -> str | None:
+        """Where ``node`` is dialled; None if it is not."""
+        link = self._links.get(node)
+        return None if link is None else link.dialler.address
 
     async def start(self) -> int:
         """Listen; returns the port.

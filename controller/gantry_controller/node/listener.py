@@ -19,6 +19,7 @@ from gantry_protocol.types import NodeId
 from gantry_controller.node.framing import (
     HELLO_BYTES_MAX,
     PING,
+    Channel,
     FrameReader,
     Hello,
     decode_hello,
@@ -26,12 +27,14 @@ from gantry_controller.node.framing import (
     refusal_of,
 )
 from gantry_controller.node.options import FRAME_BYTES_MAX
+from gantry_controller.node.receiving import Connection
 
 CONNECTIONS_MAX = 64
 HELLO_TIMEOUT_S = 2.0
 IDLE_MAX_S = 10.0  # diallers ping every half second
 
 Receive = Callable[[NodeId, list[bytes]], None]
+ReceiveSnapshot = Callable[[NodeId, list[bytes], Connection], None]
 
 _log = log.get("peers")
 
@@ -42,8 +45,9 @@ class PeerListener:
     Args:
         node_id, cluster_uid: what a hello is checked against.
         receive: gets the frames of a peer, pings left out; raises ``WireError`` for nonsense.
+        receive_snapshot: the same for the connection that carries a snapshot, and answers on it.
         greeted: a peer has come; gets its number and where it says it is reached.
-        left: its last connection has ended.
+        left: its last connection for messages has ended.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class PeerListener:
         node_id: NodeId,
         cluster_uid: str,
         receive: Receive,
+        receive_snapshot: ReceiveSnapshot,
         *,
         greeted: Callable[[NodeId, str], None],
         left: Callable[[NodeId], None],
@@ -58,12 +63,13 @@ class PeerListener:
         self.refused = 0
         self.node_id = node_id
         self.receive = receive
+        self.receive_snapshot = receive_snapshot
         self._cluster_uid = cluster_uid
         self._greeted = greeted
         self._left = left
         self._server: asyncio.Server | None = None
         self._connections: dict[_Incoming, None] = {}  # the oldest first
-        self._by_peer: dict[NodeId, _Incoming] = {}
+        self._by_peer: dict[tuple[NodeId, Channel], _Incoming] = {}
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port.
@@ -106,19 +112,24 @@ class PeerListener:
                 "peer refused", node_id=self.node_id, address=connection.address, reason=reason
             )
             return reason
-        before = self._by_peer.get(hello.source)
+        key = (hello.source, hello.channel)
+        before = self._by_peer.get(key)
         if before is not None:
             before.abort()
-        self._by_peer[hello.source] = connection
-        self._greeted(hello.source, hello.address)
+        self._by_peer[key] = connection
+        if hello.channel is Channel.MESSAGES:
+            self._greeted(hello.source, hello.address)
         return ""
 
     def gone(self, connection: "_Incoming") -> None:
         """A connection has ended."""
         self._connections.pop(connection, None)
-        if connection.peer is not None and self._by_peer.get(connection.peer) is connection:
-            del self._by_peer[connection.peer]
-            self._left(connection.peer)
+        if connection.peer is None:
+            return
+        if self._by_peer.get((connection.peer, connection.channel)) is connection:
+            del self._by_peer[connection.peer, connection.channel]
+            if connection.channel is Channel.MESSAGES:
+                self._left(connection.peer)
 
 
 class _Incoming(asyncio.Protocol):
@@ -126,6 +137,7 @@ class _Incoming(asyncio.Protocol):
 
     def __init__(self, listener: PeerListener) -> None:
         self.peer: NodeId | None = None
+        self.channel = Channel.MESSAGES
         self.address = "?"
         self._listener = listener
         self._loop = asyncio.get_running_loop()
@@ -162,6 +174,11 @@ class _Incoming(asyncio.Protocol):
         self._watch.cancel()
         self._listener.gone(self)
 
+    def send(self, body: bytes) -> None:
+        """Answer, unless the connection has ended."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(frame(body))
+
     def abort(self) -> None:
         """Close at once."""
         if self._transport is not None:
@@ -175,7 +192,7 @@ class _Incoming(asyncio.Protocol):
         if refusal:
             self._transport.close()
             return
-        self.peer = hello.source
+        self.peer, self.channel = hello.source, hello.channel
         self._reader.bytes_max = FRAME_BYTES_MAX
 
     def _receive(self, peer: NodeId, frames: list[bytes]) -> None:
@@ -183,7 +200,9 @@ class _Incoming(asyncio.Protocol):
         bodies = [body for body in frames if body]
         if len(bodies) < len(frames) and not self._transport.is_closing():
             self._transport.write(PING)
-        if bodies:
+        if bodies and self.channel is Channel.SNAPSHOT:
+            self._listener.receive_snapshot(peer, bodies, self)
+        elif bodies:
             self._listener.receive(peer, bodies)
 
     def _check_idle(self) -> None:

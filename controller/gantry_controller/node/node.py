@@ -11,9 +11,9 @@ good (``on_fatal``), because memory may no longer be what is on disk.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import SystemRandom
-from typing import Any, Protocol
+from typing import Any
 
 from gantry_protocol.process import log
 from gantry_protocol.types import Index, NodeId, Term
@@ -22,6 +22,7 @@ from gantry_controller.node.contacts import contacts
 from gantry_controller.node.disk import Disk
 from gantry_controller.node.handover import Handovers, TransferDone
 from gantry_controller.node.links import PeerLinks
+from gantry_controller.node.machine import StateMachine
 from gantry_controller.node.options import COMMAND_BYTES_MAX, NodeOptions
 from gantry_controller.node.pending import (
     Done,
@@ -30,6 +31,9 @@ from gantry_controller.node.pending import (
     ReadDone,
     Reads,
 )
+from gantry_controller.node.receiving import Connection, SnapshotReceiver
+from gantry_controller.node.shipping import SnapshotSender
+from gantry_controller.node.snapshots import Snapshots
 from gantry_controller.node.status import NodeStats, NodeStatus, PeerStatus, peer_statuses
 from gantry_controller.node.ticker import Ticker, boottime_ns
 from gantry_controller.raft.core import RaftCore, SoftState
@@ -49,22 +53,6 @@ SETTINGS_MAX = 16  # changes that wait for the next pass
 NOTABLE = frozenset({"members", "transfer", "transfer-ended", "resigns", "admitted"})
 
 _log = log.get("raft")
-
-
-class StateMachine(Protocol):
-    """What the log is applied to."""
-
-    def apply(self, index: Index, term: Term, command: bytes) -> object:
-        """Apply a committed command; the same on every node, whatever its clock or chance."""
-
-    def snapshot(self) -> Iterator[bytes]:
-        """The state as of now, encoded slice by slice; commands applied meanwhile change none."""
-
-    def decode(self, data: bytes) -> object:
-        """One slice of a snapshot, decoded; changes nothing, and may run in any thread."""
-
-    def restore(self, parts: list[object]) -> None:
-        """Replace the state by the decoded slices of one snapshot, in their order."""
 
 
 class RaftNode:
@@ -93,10 +81,23 @@ class RaftNode:
         self._on_fatal = on_fatal or self._tell_loop
         self._raft_config = options.raft()
         self._links = PeerLinks(
-            options, receive=self._on_messages, process_gone=self._on_process_gone
+            options,
+            receive=self._on_messages,
+            receive_snapshot=self._on_snapshot,
+            process_gone=self._on_process_gone,
         )
         self._ticker = Ticker(self._arm)
         self._disk = Disk(options, durable=self._arm, failed=self._fail)
+        self.snapshots = Snapshots(options, machine, news=self._arm, failed=self._fail)
+        self._receiver = SnapshotReceiver(
+            options, self.snapshots, core=lambda: self._core, failed=self._fail
+        )
+        self.shipping = SnapshotSender(
+            options,
+            self.snapshots,
+            address_of=self._links.address_of,
+            delivered=self._on_snapshot_delivered,
+        )
         self._applied_listeners: list[Callable[[Index], None]] = []
         self._queued: list[tuple[bytes, Done]] = []
         self._queued_reads: list[object] = []
@@ -239,18 +240,27 @@ class RaftNode:
         """
         self._loop = asyncio.get_running_loop()
         found = await self._disk.open()
+        try:
+            snapshot = await self.snapshots.load(found.marker)
+        except BaseException:
+            await self._close_disk()
+            raise
         self._core = RaftCore(
             self._raft_config,
             SystemRandom(),
             hard_state=found.hard_state,
             entries=found.entries,
+            snapshot=snapshot,
+            base=found.base,
             tracer=self._trace,
         )
+        self.snapshots.begin(self._core, found.entries)
         try:
             port = await self._links.start()
         except BaseException:
-            await self._disk.close()
+            await self._close_disk()
             raise
+        self._receiver.start()
         self._running = self._started = True
         self._log.info(
             "node started",
@@ -270,7 +280,13 @@ class RaftNode:
         if self._started:
             self._started = False
             await self._links.stop()
-            await self._disk.close()
+            await self._receiver.stop()
+            await self.shipping.stop()
+            await self._close_disk()
+
+    async def _close_disk(self) -> None:
+        await self.snapshots.stop()
+        await self._disk.close()
 
     # ---- requests --------------------------------------------------------------------------------
 
@@ -372,6 +388,15 @@ class RaftNode:
             self._fail(error)
         self._arm()
 
+    def _on_snapshot(self, peer: NodeId, bodies: list[bytes], connection: Connection) -> None:
+        if self._running:
+            self._receiver.on_frames(peer, bodies, connection)
+
+    def _on_snapshot_delivered(self, peer: NodeId, holds: Index) -> None:
+        if self._running:
+            self._core.snapshot_delivered(peer, holds)
+            self._arm()
+
     def _on_process_gone(self, peer: NodeId) -> None:
         if self._running:
             self._core.leader_lost(peer)
@@ -407,6 +432,9 @@ class RaftNode:
     def _take_durable(self) -> None:
         for batch in self._disk.take_durable():
             self._core.persisted(batch)
+        marked = self._disk.take_marked()
+        if marked is not None:
+            self.snapshots.durable(marked)
 
     def _take_proposals(self) -> None:
         if not self._queued or self._core.handing_over:
@@ -465,6 +493,7 @@ class RaftNode:
             why = "since the leader did not answer in time or is far ahead"
             self._redirect(ready.reads_redirected, ReadRedirect(self._core.leader, why))
         self._apply(ready.committed)
+        self.shipping.serve(self._core.awaiting_snapshot)
         self._reads.add(ready.reads)
         self._reads.serve(self._core.applied_index, self.stats.reads)
         self._update_status()
@@ -496,6 +525,7 @@ class RaftNode:
         self._applied_term = last.term
         self._core.applied(last.index)
         self.stats.entries_applied += len(entries)
+        self.snapshots.applied(entries)
         for listener in self._applied_listeners:
             listener(last.index)
         if self._core.more_to_apply:
@@ -531,6 +561,7 @@ class RaftNode:
     def _end(self) -> None:
         self._running = False
         self._ticker.stop()
+        self.shipping.serve([])
         self._status = NodeStatus(Role.FOLLOWER, self._core.term, None, False)
         for listener in self._role_listeners:
             listener()

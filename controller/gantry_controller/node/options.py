@@ -28,6 +28,9 @@ def lease_ms(election_timeout_ms: int) -> int:
     return max(election_timeout_ms * 9 // 10 - LEASE_SLACK_TICKS * TICK_MS, 0)
 
 
+SNAPSHOT_LOG_BYTES = 64 * 1024 * 1024  # a restart replays this much at most: under a second
+
+
 class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """One node of one quorum.
 
@@ -47,6 +50,8 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
         proposals_max: commands that wait for a quorum; more are refused.
         uncommitted_bytes_max: the same in bytes.
         segment_size_bytes: size of a file of the log.
+        snapshot_log_bytes: take a snapshot when this much log was applied since the last one.
+        snapshot_margin_entries: entries kept before a snapshot's end for followers that are late.
         read_lag_max: a follower with more committed entries than this to apply sends reads to the
             leader.
     """
@@ -64,6 +69,8 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     proposals_max: int = 20_000
     uncommitted_bytes_max: int = 32 * 1024 * 1024
     segment_size_bytes: int = SEGMENT_SIZE_BYTES
+    snapshot_log_bytes: int = SNAPSHOT_LOG_BYTES
+    snapshot_margin_entries: int = 10_000
     read_lag_max: int = 10_000
 
     def raft(self) -> RaftConfig:

@@ -2,7 +2,7 @@
 
 A node compacts its own log whenever it likes, since a snapshot holds only what it has applied. A
 follower whose next entry the leader has dropped needs the leader's snapshot; its bytes travel
-beside the core (``transfer``), which only hears of them when they are durable.
+beside the core (``shipment``), which only hears of them when they are durable.
 
 The rules protected here:
 

@@ -92,7 +92,7 @@ def recover(segments: Iterable[tuple[Path, bytes]]) -> Recovered:
             batch=header.batch,
             last_index=replay.last_index,
         )
-        replay.segments.append(SegmentUse(path))
+        replay.segments.append(SegmentUse(path, header.size))
         read_batches(path, data, head, replay)
         last = (path, data)
     if replay is None or head is None or last is None:

@@ -27,11 +27,13 @@ class SegmentUse(msgspec.Struct):
     """What a segment still holds of the log.
 
     Attributes:
+        size_bytes: of the file.
         highest: the greatest index of an entry in it, replaced ones included; 0 once all are void.
         marked: the newest marker is in it.
     """
 
     path: Path
+    size_bytes: int
     highest: int = 0
     marked: bool = False
 

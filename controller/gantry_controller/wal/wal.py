@@ -48,8 +48,8 @@ class Wal:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes in the segments, written or not."""
-        return sum(segment.path.stat().st_size for segment in self._segments)
+        """Of the files, written or not."""
+        return sum(segment.size_bytes for segment in self._segments)
 
     @classmethod
     def open(
@@ -143,7 +143,9 @@ class Wal:
         fd = create_segment(self._directory, header)
         self.close()
         self._fd = fd
-        self._segments.append(SegmentUse(segment_path(self._directory, header.sequence)))
+        self._segments.append(
+            SegmentUse(segment_path(self._directory, header.sequence), header.size)
+        )
         self._head.sequence = header.sequence
         self._head.size = header.size
         self._head.offset = HEADER_SIZE

@@ -33,6 +33,7 @@ class WalWriter:
         failed: Callable[[OSError], None],
     ) -> None:
         self.batches = 0  # syncs so far; written by the thread, read by anybody
+        self.log_bytes = wal.size_bytes  # likewise
         self._wal = wal
         self._durable = durable
         self._failed = failed
@@ -69,5 +70,6 @@ class WalWriter:
         if work:
             self._wal.append([write for _, write in work])
             self.batches += 1
+            self.log_bytes = self._wal.size_bytes
             self._durable(work[-1][0])
         return len(work) == len(items)

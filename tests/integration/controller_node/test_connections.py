@@ -23,6 +23,10 @@ ME, PEER = NodeId(1), NodeId(2)
 HELLO = Hello(VERSION, PEER, ME, "q")
 
 
+def no_snapshot(*_: object) -> None:
+    raise MessageError("no snapshot is sent here")
+
+
 @asynccontextmanager
 async def listening() -> AsyncIterator[tuple[PeerListener, int, list[bytes]]]:
     received: list[bytes] = []
@@ -32,7 +36,9 @@ async def listening() -> AsyncIterator[tuple[PeerListener, int, list[bytes]]]:
             raise MessageError("no honest peer says that")
         received.extend(bodies)
 
-    server = PeerListener(ME, "q", receive, greeted=lambda *_: None, left=lambda _: None)
+    server = PeerListener(
+        ME, "q", receive, no_snapshot, greeted=lambda *_: None, left=lambda _: None
+    )
     port = await server.start("127.0.0.1", 0)
     try:
         yield server, port, received
@@ -164,7 +170,7 @@ async def test_a_refused_dial_after_a_broken_connection_means_the_process_is_gon
         link.send([b"lost"])
         assert link.dropped == 1
         server = PeerListener(
-            ME, "q", lambda *_: None, greeted=lambda *_: None, left=lambda _: None
+            ME, "q", lambda *_: None, no_snapshot, greeted=lambda *_: None, left=lambda _: None
         )
         await server.start("127.0.0.1", port)
         await until(lambda: link.connected)
@@ -174,7 +180,7 @@ async def test_a_refused_dial_after_a_broken_connection_means_the_process_is_gon
         await asyncio.sleep(0.1)  # some more
         assert gone == [PEER]
         server = PeerListener(
-            ME, "q", lambda *_: None, greeted=lambda *_: None, left=lambda _: None
+            ME, "q", lambda *_: None, no_snapshot, greeted=lambda *_: None, left=lambda _: None
         )
         await server.start("127.0.0.1", port)
         await until(lambda: link.connected)

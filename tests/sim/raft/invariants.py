@@ -82,7 +82,7 @@ class DurableLog:
 def fresh_replay() -> Replay:
     """Nothing read yet, of a log in one segment."""
     replay = Replay(whole=True)
-    replay.segments.append(SegmentUse(Path("wal")))
+    replay.segments.append(SegmentUse(Path("wal"), 0))
     return replay
 
 

@@ -72,6 +72,7 @@ def test_a_peer_speaks_only_for_itself(tmp_path: Path) -> None:
     links = PeerLinks(
         options(tmp_path),
         receive=lambda _, messages: received.extend(messages),
+        receive_snapshot=lambda *_: None,
         process_gone=lambda _: None,
     )
     message = HeartbeatReply(A, ME, Term(1), 0, 0)
