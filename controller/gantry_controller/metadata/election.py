@@ -87,7 +87,7 @@ def believable(group: BrokerGroup, live: Iterable[LiveMember]) -> dict[BrokerId,
     the new one.
     """
     found: dict[BrokerId, LiveMember] = {}
-    for evidence in sorted(live, key=lambda one: one.broker_id):
+    for evidence in live:
         member = group.member(evidence.broker_id)
         if member is not None and member.is_incarnation(evidence.incarnation):
             found[evidence.broker_id] = evidence

@@ -56,7 +56,7 @@ def declare_group(state: MetadataState, event: DeclareGroup) -> Result:
         group = _revive(group)
     elif group.declaration == wish:
         return Result(group=group)
-    return Result(group=state.put(replace(group, declaration=wish)), changed=True)
+    return Result(group=state.put(group, declaration=wish), changed=True)
 
 
 def remove_group(state: MetadataState, event: RemoveGroup) -> Result:
@@ -109,11 +109,9 @@ def apply_broker_id(state: MetadataState, event: ApplyBrokerId) -> Result:
     )
     return Result(
         group=state.put(
-            replace(
-                group,
-                members=(*group.members, newcomer),  # its id is the highest: still ascending
-                next_broker_id=BrokerId(event.broker_id + 1),
-            )
+            group,
+            members=(*group.members, newcomer),  # its id is the highest: still ascending
+            next_broker_id=BrokerId(event.broker_id + 1),
         ),
         changed=True,
     )
@@ -156,7 +154,8 @@ def register_broker(state: MetadataState, event: RegisterBroker) -> Result:
         known = replace(known, registrations=member.registrations)
     if known == member:
         return Result(group=group)
-    return Result(group=state.put(_with_member(group, known)), changed=True)
+    members = tuple(known if one is member else one for one in group.members)
+    return Result(group=state.put(group, members=members), changed=True)
 
 
 def clean_broker_data(state: MetadataState, event: CleanBrokerData) -> Result:
@@ -182,17 +181,17 @@ def clean_broker_data(state: MetadataState, event: CleanBrokerData) -> Result:
         return Result(group=_bury(state, group, None), changed=True)
     kept = tuple(one for one in group.sync_state_set if one not in struck)
     lost_master = group.master_id in struck
-    cleaned = replace(
+    # If nothing is left to protect, the group starts again, above its epochs.
+    cleaned = state.put(
         group,
         members=members,
+        base_epoch=group.base_epoch if members else group.master_epoch,
         master_id=None if lost_master else group.master_id,
         master_incarnation="" if lost_master else group.master_incarnation,
         sync_state_set=kept,
         sync_state_set_epoch=group.sync_state_set_epoch + (kept != group.sync_state_set),
     )
-    if not members:  # nothing is left to protect: the group starts again, above its epochs
-        cleaned = replace(cleaned, base_epoch=group.master_epoch)
-    return Result(group=state.put(cleaned), changed=True)
+    return Result(group=cleaned, changed=True)
 
 
 def _refuse_to_clean_the_living(group: BrokerGroup | None, event: CleanBrokerData) -> Result | None:
@@ -223,17 +222,15 @@ def _bury(state: MetadataState, group: BrokerGroup, uid: str | None) -> BrokerGr
     if consumers.groups:
         state.put_consumers(group.key, ConsumerTable(consumers.version + 1))
     return state.put(
-        replace(
-            group,
-            declaration=None,
-            members=(),
-            master_id=None,
-            master_incarnation="",
-            sync_state_set=(),
-            sync_state_set_epoch=group.sync_state_set_epoch + bool(group.sync_state_set),
-            removed=True,
-            removed_uid=uid,
-        )
+        group,
+        declaration=None,
+        members=(),
+        master_id=None,
+        master_incarnation="",
+        sync_state_set=(),
+        sync_state_set_epoch=group.sync_state_set_epoch + bool(group.sync_state_set),
+        removed=True,
+        removed_uid=uid,
     )
 
 
@@ -241,11 +238,6 @@ def _revive(tombstone: BrokerGroup) -> BrokerGroup:
     return replace(
         tombstone, removed=False, removed_uid=None, clean=True, base_epoch=tombstone.master_epoch
     )
-
-
-def _with_member(group: BrokerGroup, member: Member) -> BrokerGroup:
-    members = tuple(member if one.broker_id == member.broker_id else one for one in group.members)
-    return replace(group, members=members)
 
 
 def _ha_address(address: str, ha_port: int | None) -> str | None:

@@ -2,9 +2,8 @@
 
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.types import BrokerId, Epoch
-from msgspec.structs import replace
 
-from gantry_controller.metadata.election import Elected, Kept, Refused, believable, decide
+from gantry_controller.metadata.election import Elected, Kept, Refused, decide
 from gantry_controller.metadata.events import AlterSyncStateSet, ElectMaster
 from gantry_controller.metadata.results import Result, missing, refuse
 from gantry_controller.metadata.state import BrokerGroup, MetadataState
@@ -41,13 +40,13 @@ def elect_master(state: MetadataState, event: ElectMaster) -> Result:
                 group,
             )
         case Elected():
-            return Result(group=state.put(_promoted(group, decision)), changed=True)
+            return Result(group=_promote(state, group, decision), changed=True)
 
 
-def _promoted(group: BrokerGroup, decision: Elected) -> BrokerGroup:
+def _promote(state: MetadataState, group: BrokerGroup, decision: Elected) -> BrokerGroup:
     winner = group.member(decision.winner)
     assert winner is not None, (group, decision)
-    return replace(
+    return state.put(
         group,
         master_id=decision.winner,
         master_incarnation=winner.incarnation,
@@ -72,10 +71,10 @@ def alter_sync_state_set(state: MetadataState, event: AlterSyncStateSet) -> Resu
     if refusal is not None:
         code, remark = refusal
         return refuse(code, remark, group)
-    altered = replace(
+    altered = state.put(
         group, sync_state_set=new_set, sync_state_set_epoch=group.sync_state_set_epoch + 1
     )
-    return Result(group=state.put(altered), changed=True)
+    return Result(group=altered, changed=True)
 
 
 def _refuse_alteration(
@@ -108,14 +107,15 @@ def _refuse_alteration(
             f"{rejecting} "
             + _mismatch("syncStateSet epoch", group.sync_state_set_epoch, event.expected_set_epoch),
         )
-    live = believable(group, event.live)
+    heard = {evidence.broker_id: evidence.incarnation for evidence in event.live}
     for broker_id in new_set:
-        if group.member(broker_id) is None:
+        member = group.member(broker_id)
+        if member is None:
             return (
                 ResponseCode.CONTROLLER_INVALID_REPLICAS,
                 f"{rejecting} the replicas {{{broker_id}}} don't exist",
             )
-        if broker_id not in live:
+        if broker_id not in heard or not member.is_incarnation(heard[broker_id]):
             return (
                 ResponseCode.CONTROLLER_BROKER_NOT_ALIVE,
                 f"{rejecting} the replicas {{{broker_id}}} don't alive",

@@ -7,6 +7,7 @@ as its type, is refused by name.
 """
 
 from collections.abc import Mapping
+from functools import cache
 from typing import TypeVar
 
 import msgspec
@@ -21,10 +22,7 @@ _MAX_SHOWN_CHARS = 64
 def to_ext(header: msgspec.Struct) -> dict[str, str]:
     """The ``extFields`` of a header; None means absent, booleans are ``true`` and ``false``."""
     ext: dict[str, str] = {}
-    kind = type(header)
-    for attribute, wire_name in zip(
-        kind.__struct_fields__, kind.__struct_encode_fields__, strict=True
-    ):
+    for attribute, wire_name in _names(type(header)):
         value = getattr(header, attribute)
         if value is None:
             continue
@@ -35,6 +33,12 @@ def to_ext(header: msgspec.Struct) -> dict[str, str]:
         else:
             ext[wire_name] = str(int(value))
     return ext
+
+
+@cache
+def _names(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    """Attributes and their names on the wire."""
+    return tuple(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
 
 
 def from_ext(kind: type[HeaderT], ext: Mapping[str, str] | None) -> HeaderT:
