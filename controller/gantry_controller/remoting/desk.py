@@ -14,7 +14,10 @@ Every request is answered within ``ANSWER_WITHIN_S``. A Java broker closes its c
 without an answer, and upstream takes a closed connection for a dead broker.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import takewhile
 from typing import Any, Protocol
 
 from gantry_protocol.codes import RequestCode, ResponseCode
@@ -23,7 +26,6 @@ from gantry_protocol.errors import ConnectionClosed, GantryError, RequestTimeout
 from gantry_protocol.headers import to_ext
 from gantry_protocol.headers.controller import GetMetadataResponseHeader
 from gantry_protocol.process import log
-from gantry_protocol.remoting.deadlines import Deadlines
 from gantry_protocol.remoting.server import Connection, not_supported
 from gantry_protocol.types import NodeId
 
@@ -76,7 +78,16 @@ class Quorum(Protocol):
 class Exchange:
     """One request that waits for its answer."""
 
-    __slots__ = ("connection", "forwarded", "number", "request", "row", "serve", "wants_index")
+    __slots__ = (
+        "connection",
+        "forwarded",
+        "number",
+        "request",
+        "row",
+        "serve",
+        "until_s",
+        "wants_index",
+    )
 
     def __init__(
         self,
@@ -94,6 +105,7 @@ class Exchange:
         ext = request.ext or {}
         self.forwarded = FORWARDED in ext
         self.wants_index = WITH_INDEX in ext
+        self.until_s = asyncio.get_running_loop().time() + ANSWER_WITHIN_S
 
     @property
     def follows_redirects(self) -> bool:
@@ -134,8 +146,8 @@ class Desk:
         self._applied_index = applied_index
         self._describe = describe
         self._serves: dict[int, tuple[Row, Serve]] = {}
-        self._open: dict[int, Exchange] = {}
-        self._deadlines = Deadlines(self._expire)
+        self._open: dict[int, Exchange] = {}  # the oldest first
+        self._timer: asyncio.TimerHandle | None = None  # for the oldest, or one that was it
         self._numbers = 0
 
     def add(self, handlers: Mapping[RequestCode, Serve]) -> None:
@@ -149,7 +161,9 @@ class Desk:
 
     def close(self) -> None:
         """Answers nothing any more."""
-        self._deadlines.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._open.clear()
 
     def handle(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
@@ -162,8 +176,7 @@ class Desk:
         exchange = Exchange(connection, request, *found, self._numbers)
         if exchange.row.answerer is Answerer.ANY:
             return _as_promised(exchange, exchange.serve(exchange))
-        self._open[exchange.number] = exchange
-        self._deadlines.add(exchange.number, ANSWER_WITHIN_S)
+        self._keep_open(exchange)
         try:
             answer = self._serve_or_pass_on(exchange)
         except Exception:
@@ -185,19 +198,13 @@ class Desk:
         """
         assert type(event) is exchange.row.event, (exchange.row, event)
 
-        def done(outcome: object) -> None:
-            if isinstance(outcome, Result):
-                self._answer(exchange, lambda: answer(outcome))
-            else:
-                self._failed(exchange, outcome)
-
         command = encode_event(event)
         if len(command) > COMMAND_BYTES_MAX:
             raise WireError(
                 f"The request makes an event of {len(command)} bytes; "
                 f"more than {COMMAND_BYTES_MAX} are a mistake."
             )
-        self._quorum.propose(command, done)
+        self._quorum.propose(command, partial(self._written, exchange, answer))
 
     def read(self, exchange: Exchange, answer: Callable[[], RemotingCommand]) -> None:
         """Makes the answer from the state once that is as new as this request."""
@@ -219,13 +226,26 @@ class Desk:
         *,
         anywhere: bool = False,
     ) -> None:
-        def done(error: Exception | None) -> None:
-            if error is None:
-                self._answer(exchange, answer)
-            else:
-                self._failed(exchange, error)
+        self._quorum.read(partial(self._readable, exchange, answer), anywhere=anywhere)
 
-        self._quorum.read(done, anywhere=anywhere)
+    def _written(
+        self, exchange: Exchange, answer: Callable[[Result], RemotingCommand], outcome: object
+    ) -> None:
+        if isinstance(outcome, Result):
+            self._answer(exchange, answer, outcome)
+        else:
+            self._failed(exchange, outcome)
+
+    def _readable(
+        self,
+        exchange: Exchange,
+        answer: Callable[[], RemotingCommand | None],
+        error: Exception | None,
+    ) -> None:
+        if error is None:
+            self._answer(exchange, answer)
+        else:
+            self._failed(exchange, error)
 
     def _serve_or_pass_on(self, exchange: Exchange) -> RemotingCommand | None:
         quorum = self._quorum
@@ -281,10 +301,12 @@ class Desk:
     def _no_leader(exchange: Exchange) -> RemotingCommand:
         return reply(exchange.request, exchange.row.without_leader, NOT_LEADER_REMARK)
 
-    def _answer(self, exchange: Exchange, make: Callable[[], RemotingCommand | None]) -> None:
+    def _answer(
+        self, exchange: Exchange, make: Callable[..., RemotingCommand | None], *facts: Result
+    ) -> None:
         """Inside the node's pass, which has to go on whatever a handler raises."""
         try:
-            answer = _as_promised(exchange, make())
+            answer = _as_promised(exchange, make(*facts))
             if answer is not None and exchange.wants_index:
                 answer.ext = {**(answer.ext or {}), LOG_INDEX: str(self._applied_index())}
         except GantryError as error:  # what the request says cannot be read
@@ -300,17 +322,29 @@ class Desk:
             exchange.connection.reply(exchange.request, answer)
 
     def _close(self, exchange: Exchange) -> bool:
-        self._deadlines.remove(exchange.number)
         return self._open.pop(exchange.number, None) is not None
 
-    def _expire(self, number: int) -> None:
-        exchange = self._open.pop(number, None)
-        if exchange is None:
-            return
-        self.expired += 1
-        busy = "The quorum did not answer in time; whether the request took effect is unknown"
-        answer = reply(exchange.request, ResponseCode.SYSTEM_BUSY, busy)
-        exchange.connection.reply(exchange.request, answer)
+    def _keep_open(self, exchange: Exchange) -> None:
+        """Until it is answered, or its time is over."""
+        self._open[exchange.number] = exchange
+        if self._timer is None:
+            self._wait_for(exchange)
+
+    def _wait_for(self, oldest: Exchange) -> None:
+        self._timer = asyncio.get_running_loop().call_at(oldest.until_s, self._expire)
+
+    def _expire(self) -> None:
+        """Answers whose time is over; all have the same, so the oldest come first."""
+        self._timer = None
+        now_s = asyncio.get_running_loop().time()
+        for exchange in list(takewhile(lambda one: one.until_s <= now_s, self._open.values())):
+            if self._close(exchange):
+                self.expired += 1
+                busy = "The quorum did not answer in time; whether it took effect is unknown"
+                answer = reply(exchange.request, ResponseCode.SYSTEM_BUSY, busy)
+                exchange.connection.reply(exchange.request, answer)
+        if self._open and self._timer is None:
+            self._wait_for(next(iter(self._open.values())))
 
 
 def _as_promised(exchange: Exchange, answer: RemotingCommand | None) -> RemotingCommand | None:
