@@ -110,14 +110,22 @@ class Overseer:
         if self._watching_since_s is not None:
             self._watching_since_s = now_s
 
-    def applied(self, event: Event, result: Result, now_s: float) -> bool:
-        """Takes note of a change of the metadata; whether there is something to look at."""
+    def concerns(self, event: Event, result: Result) -> bool:
+        """Whether ``applied`` has anything to take note of.
+
+        A change of the sync-state set, the event that comes often, was asked for by the master.
+        """
         group = result.group
         if group is None:
             return False
+        return type(event) is not AlterSyncStateSet or group.key in self._waiting
+
+    def applied(self, event: Event, result: Result, now_s: float) -> None:
+        """Takes note of a change of the metadata."""
+        group = result.group
+        if group is None:
+            return
         key = group.key
-        if isinstance(event, AlterSyncStateSet) and key not in self._waiting:
-            return False  # its master has just spoken; this is the event that comes often
         if isinstance(event, RegisterBroker):
             self._table.registered(key, event.broker_id, now_s)
             base, _ = self._first_heard_s.get(key, _NEVER)
@@ -128,7 +136,6 @@ class Overseer:
         if group.removed:
             self._first_heard_s.pop(key, None)
         self.look(key, now_s)
-        return self.leading
 
     def heard(self, key: GroupKey, now_s: float) -> bool:
         """A member of ``key`` was heard; whether there is something to look at."""

@@ -17,9 +17,10 @@ inside the sync-state set, so a wrong suspicion costs one needless switch and ne
 A row about another incarnation than the registered one says nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from enum import StrEnum
 
+import msgspec
 from gantry_protocol.types import BrokerId
 
 from gantry_controller.liveness.table import HeartbeatTable, Row
@@ -36,7 +37,7 @@ class Suspicion(StrEnum):
     REPLACED = "replaced"
 
 
-class Clock:
+class Clock(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What the rules need to know about time.
 
     Attributes:
@@ -45,12 +46,9 @@ class Clock:
         default_timeout_s: for brokers that have not told their own.
     """
 
-    __slots__ = ("default_timeout_s", "now_s", "watching_since_s")
-
-    def __init__(self, *, now_s: float, watching_since_s: float, default_timeout_s: float) -> None:
-        self.now_s = now_s
-        self.watching_since_s = watching_since_s
-        self.default_timeout_s = default_timeout_s
+    now_s: float
+    watching_since_s: float
+    default_timeout_s: float
 
 
 def row_of(table: HeartbeatTable, group: BrokerGroup, member: Member) -> Row | None:
@@ -91,11 +89,15 @@ def is_alive(table: HeartbeatTable, group: BrokerGroup, member: Member, clock: C
     Stricter than "not suspected": somebody never heard of is no candidate.
     """
     row = row_of(table, group, member)
-    return (
-        row is not None
-        and clock.now_s <= row.silent_from_s
-        and suspicion(table, group, member, clock) is None
-    )
+    return row is not None and _is_heard(table, member, row, clock)
+
+
+def _is_heard(table: HeartbeatTable, member: Member, row: Row, clock: Clock) -> bool:
+    """``is_alive`` of a member whose registered process has this row."""
+    if row.refused or clock.now_s > row.silent_from_s:
+        return False
+    gone_s = table.gone_since(member.pod_uid)
+    return gone_s is None or row.seen_s > gone_s
 
 
 def live_members(
@@ -108,34 +110,77 @@ def live_members(
     master is held to be alive until something speaks against it: a new leader, which has heard
     nobody yet, must not replace it because somebody asks.
     """
-    return tuple(_live_members(table, group, clock, asking))
-
-
-def _live_members(
-    table: HeartbeatTable, group: BrokerGroup, clock: Clock, asking: BrokerId | None
-) -> Iterator[LiveMember]:
+    rows = table.rows_of(group.key)
+    found = []
     for member in group.members:
-        row = row_of(table, group, member)
-        if row is not None and is_alive(table, group, member, clock):
-            beat = row.beat
-            yield LiveMember(
-                broker_id=member.broker_id,
-                incarnation=beat.incarnation,
-                epoch=beat.epoch,
-                max_offset=beat.max_offset,
-                confirm_offset=beat.confirm_offset,
-                priority=beat.priority,
-                draining=beat.draining,
-                connected=row.connected,
-            )
-        elif member.registrations and (
-            member.broker_id == asking or _is_unsuspected_master(table, group, member, clock)
+        row = rows.get(member.broker_id)
+        if (
+            row is not None
+            and member.is_incarnation(row.beat.incarnation)
+            and _is_heard(table, member, row, clock)
         ):
-            incarnation = member.incarnation if member.announces else ""
-            connected = member.broker_id == asking
-            yield LiveMember(
-                broker_id=member.broker_id, incarnation=incarnation, connected=connected
-            )
+            found.append(_heard_to_say(row))
+        elif member.broker_id == asking and member.registrations:
+            found.append(_named(member))
+        elif _is_unsuspected_master(table, group, member, clock):
+            found.append(_named(member, connected=False))
+    return tuple(found)
+
+
+def alive_of(
+    table: HeartbeatTable, group: BrokerGroup, broker_ids: Iterable[BrokerId], clock: Clock
+) -> tuple[LiveMember, ...]:
+    """Of the members with these ids, those that are alive; who they are, not how far they are.
+
+    The evidence of a change of the sync-state set, which comes more often than any other event.
+    """
+    rows = table.rows_of(group.key)
+    found = []
+    for broker_id in broker_ids:
+        member = group.member(broker_id)
+        if member is None:
+            continue
+        row = rows.get(broker_id)
+        if (
+            row is not None
+            and member.is_incarnation(row.beat.incarnation)
+            and _is_heard(table, member, row, clock)
+        ):
+            found.append(LiveMember(broker_id, row.beat.incarnation))
+        elif _is_unsuspected_master(table, group, member, clock):
+            found.append(_named(member))
+    return tuple(found)
+
+
+def draining(table: HeartbeatTable, group: BrokerGroup, clock: Clock) -> list[BrokerId]:
+    """The living members that are about to stop, ascending."""
+    rows = table.rows_of(group.key)
+    return [
+        member.broker_id
+        for member in group.members
+        if (row := rows.get(member.broker_id)) is not None
+        and row.beat.draining
+        and is_alive(table, group, member, clock)
+    ]
+
+
+def _heard_to_say(row: Row) -> LiveMember:
+    beat = row.beat
+    return LiveMember(
+        broker_id=beat.broker_id,
+        incarnation=beat.incarnation,
+        epoch=beat.epoch,
+        max_offset=beat.max_offset,
+        confirm_offset=beat.confirm_offset,
+        priority=beat.priority,
+        draining=beat.draining,
+        connected=row.connected,
+    )
+
+
+def _named(member: Member, *, connected: bool = True) -> LiveMember:
+    incarnation = member.incarnation if member.announces else ""
+    return LiveMember(broker_id=member.broker_id, incarnation=incarnation, connected=connected)
 
 
 def _is_unsuspected_master(

@@ -12,7 +12,7 @@ The table is never walked. Who fell silent, and who has been silent for so long 
 per time-out.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from gantry_protocol.types import BrokerId, Epoch, Offset
@@ -68,7 +68,7 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
     tier: Tier | None = None
 
 
-class Row:
+class Row(msgspec.Struct, gc=False):
     """What is known of one broker id.
 
     Attributes:
@@ -80,15 +80,12 @@ class Row:
         shown: what watchers are told of it: alive, draining, the tier.
     """
 
-    __slots__ = ("beat", "closed", "connection", "refused", "seen_s", "shown")
-
-    def __init__(self, beat: Heartbeat, seen_s: float, connection: int | None) -> None:
-        self.beat = beat
-        self.seen_s = seen_s
-        self.connection = connection
-        self.closed = False
-        self.refused = False
-        self.shown: tuple[object, ...] = (False,)
+    beat: Heartbeat
+    seen_s: float
+    connection: int | None
+    closed: bool = False
+    refused: bool = False
+    shown: tuple[object, ...] = (False,)
 
     @property
     def silent_from_s(self) -> float:
@@ -99,6 +96,9 @@ class Row:
     def connected(self) -> bool:
         """Whether the broker holds a connection to this node right now."""
         return self.connection is not None and not self.closed
+
+
+_NO_ROWS: dict[BrokerId, Row] = {}
 
 
 class HeartbeatTable:
@@ -121,9 +121,13 @@ class HeartbeatTable:
         self._due: DueQueue[MemberKey] = DueQueue()  # to be told silent, then to be forgotten
         self._news: set[GroupKey] = set()
 
+    def rows_of(self, key: GroupKey) -> Mapping[BrokerId, Row]:
+        """The rows of one group's brokers, for a look between two events."""
+        return self._groups.get(key, _NO_ROWS)
+
     def row(self, key: GroupKey, broker_id: BrokerId) -> Row | None:
         """The row of one broker id."""
-        return self._groups.get(key, {}).get(broker_id)
+        return self._groups.get(key, _NO_ROWS).get(broker_id)
 
     def closed_members(self) -> list[MemberKey]:
         """Everybody whose connection is gone, sorted."""
@@ -213,7 +217,8 @@ class HeartbeatTable:
 
     def registered_at(self, key: GroupKey, broker_id: BrokerId) -> float | None:
         """When this node learnt of the member's last registration."""
-        return self._registered.get(key, {}).get(broker_id)
+        times = self._registered.get(key)
+        return None if times is None else times.get(broker_id)
 
     def keep_only(self, key: GroupKey, broker_ids: Iterable[BrokerId]) -> None:
         """Forgets what is known of ids that are not members of the group any more."""

@@ -11,7 +11,7 @@ time-out, since their heartbeats wait in our own sockets.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from gantry_protocol.process import log
 from gantry_protocol.types import BrokerId
@@ -64,7 +64,7 @@ class Watchman:
         self._knocks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_s = 0.0  # in listening time
-        self._attention = Attention()
+        self._attention = Attention(self._stood_still)
         self._pulse_timer: asyncio.TimerHandle | None = None
         self._stopped = False
         machine.add_listener(self._applied)
@@ -126,6 +126,16 @@ class Watchman:
         """The evidence for an event about ``group``."""
         return rules.live_members(self.table, group, self._clock(), asking=asking)
 
+    def alive_of(
+        self, group: BrokerGroup, broker_ids: Iterable[BrokerId]
+    ) -> tuple[LiveMember, ...]:
+        """The evidence for a sync-state set of these members."""
+        return rules.alive_of(self.table, group, broker_ids, self._clock())
+
+    def draining(self, group: BrokerGroup) -> list[BrokerId]:
+        """The living members that are about to stop."""
+        return rules.draining(self.table, group, self._clock())
+
     def is_alive(self, group: BrokerGroup, member: Member) -> bool:
         """Whether the member's registered process was heard in time and nothing contradicts it."""
         return rules.is_alive(self.table, group, member, self._clock())
@@ -156,25 +166,22 @@ class Watchman:
         return self._overseer.clock(self._now_s())
 
     def _applied(self, event: Event, result: Result) -> None:
-        if self._overseer.applied(event, result, self._now_s()):
+        if self._overseer.concerns(event, result):
+            self._overseer.applied(event, result, self._now_s())
             self._arm()
 
     def _now_s(self) -> float:
         """Listening time; a stall is noticed by whoever looks at the clock first after it."""
-        clock_s = asyncio.get_running_loop().time()
-        self._stood_still(self._attention.notice(clock_s), clock_s)
-        return self._attention.listening(clock_s)
+        return self._attention.listening(asyncio.get_running_loop().time())
 
-    def _stood_still(self, stall_s: float, clock_s: float) -> None:
-        if stall_s:
-            _log.warning("process stood still", seconds=round(stall_s, 3))
-            self._overseer.did_not_listen(self._attention.listening(clock_s))
+    def _stood_still(self, stall_s: float, now_s: float) -> None:
+        _log.warning("process stood still", seconds=round(stall_s, 3))
+        self._overseer.did_not_listen(now_s)
 
     def _pulse(self) -> None:
         loop = asyncio.get_running_loop()
-        clock_s = loop.time()
-        self._stood_still(self._attention.pulse(clock_s), clock_s)
-        self.table.pass_time(self._attention.listening(clock_s), ROWS_PER_PULSE)
+        now_s = self._attention.pulse(loop.time())
+        self.table.pass_time(now_s, ROWS_PER_PULSE)
         self._pulse_timer = loop.call_later(PULSE_S, self._pulse)
 
     def _arm(self) -> None:

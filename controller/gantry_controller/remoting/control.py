@@ -170,6 +170,7 @@ class ControllerRequests:
         body = decode_body(SyncStateSetBody, exchange.request.body)
         if len(body.sync_state_set) > SET_SIZE_MAX:
             raise BodyError(f"A sync-state set of {len(body.sync_state_set)} ids is a mistake.")
+        group = self._group(header.cluster_name, header.broker_name)
         event = AlterSyncStateSet(
             cluster=header.cluster_name or "",
             name=header.broker_name,
@@ -178,7 +179,7 @@ class ControllerRequests:
             incarnation=header.incarnation or "",
             new_set=tuple(body.sync_state_set),
             expected_set_epoch=body.sync_state_set_epoch,
-            live=self._live(header.cluster_name, header.broker_name),
+            live=() if group is None else self._watchman.alive_of(group, body.sync_state_set),
         )
         self._desk.write(exchange, event, partial(replies.alter_reply, exchange.request))
 
@@ -298,12 +299,11 @@ class ControllerRequests:
                 code = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
                 remark = f"This process of broker {header.broker_id} hasn't been registered"
                 return reply(exchange.request, code, remark, {})
-            live = () if group is None else self._watchman.live_members(group)
             return replies.replica_info_reply(
                 exchange.request,
                 group,
                 versions=self._versions(group),
-                draining=(one.broker_id for one in live if one.draining),
+                draining=() if group is None else self._watchman.draining(group),
             )
 
         self._desk.read(exchange, answer)

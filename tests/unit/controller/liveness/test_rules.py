@@ -6,12 +6,14 @@ import pytest
 from gantry_controller.liveness.rules import (
     Clock,
     Suspicion,
+    alive_of,
     is_alive,
     live_members,
     master_suspicion,
     suspicion,
 )
 from gantry_controller.liveness.table import Heartbeat, HeartbeatTable
+from gantry_controller.metadata.events import LiveMember
 from gantry_controller.metadata.state import BrokerGroup, Member
 from gantry_protocol.types import BrokerId, Epoch, Offset
 from hypothesis import given
@@ -191,6 +193,27 @@ def test_asking_member_is_alive_and_a_stranger_is_not() -> None:
     assert live_members(table, group, clock(10.0), asking=BrokerId(2)) == ()
     unregistered = group_of(Member(ONE, "h:1", "h:1;1"))
     assert live_members(table, unregistered, clock(10.0), asking=ONE) == ()
+
+
+def test_master_that_was_not_heard_yet_is_alive_until_something_speaks_against_it() -> None:
+    table = HeartbeatTable()
+    group = group_of(MEMBER)
+    within, after = clock(10.0, 9.0), clock(10.0 + TIMEOUT_S, 9.0)
+    assert [one.broker_id for one in live_members(table, group, within)] == [1]
+    assert [one.broker_id for one in alive_of(table, group, [ONE], within)] == [1]
+    assert live_members(table, group, after) == ()
+    assert alive_of(table, group, [ONE], after) == ()
+    assert live_members(table, group_of(MEMBER, master=False), within) == ()
+
+
+def test_evidence_for_a_set_is_about_its_living_members_only() -> None:
+    table = HeartbeatTable()
+    beat(table, 10.0)
+    group = group_of(MEMBER, master=False)
+    now = clock(10.1)
+    assert alive_of(table, group, [ONE, BrokerId(7)], now) == (LiveMember(ONE, "a"),)
+    assert alive_of(table, group, [], now) == ()
+    assert alive_of(table, group, [ONE], clock(10.0 + 2 * TIMEOUT_S)) == ()
 
 
 STEPS = st.lists(
