@@ -102,6 +102,10 @@ spark: venv ## the pipeline's jobs and data source under a real Spark session (n
 interop: venv ## RocketMQ's own Java brokers, tools and clients (skipped without Java and Maven)
 	@$(PYTEST) tests/interop
 
+.PHONY: fuzz
+fuzz: venv ## every reader of foreign bytes, guided by coverage; SECONDS_EACH (default 30) per target
+	@.ci/fuzz $(TARGETS)
+
 .PHONY: format
 format: venv ## rewrite the sources in the project's format
 	@$(BIN)/ruff check --fix-only --quiet .

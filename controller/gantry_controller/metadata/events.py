@@ -228,7 +228,7 @@ def decode_event(data: bytes) -> Event:
     """
     try:
         return _decoder.decode(data)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UnknownEventError(
             f"The replicated log holds an event that this version cannot read ({error}); "
             "run at least the version that the rest of the quorum runs."

@@ -87,7 +87,7 @@ def decode(data: bytes) -> Part:
                 "program at least as new as the one that wrote it."
             )
         return Part(name, _DECODERS[name].decode(content))
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DataDirError(
             f"The snapshot cannot be read by this program ({error}): start a program at least as "
             "new as the one that wrote it."

@@ -106,7 +106,7 @@ def decode_members(command: bytes) -> Membership:
     """
     try:
         members = _decoder.decode(command)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise MessageError(f"an entry that changes the members cannot be read: {error}") from None
     nodes = members.nodes
     if (

@@ -6,6 +6,7 @@ not matter. The rule protected here: a log whose records do not reach back to th
 base is not taken for a shorter one (``Replay.base``).
 """
 
+import struct
 from pathlib import Path
 
 import msgspec
@@ -84,14 +85,17 @@ class Replay:
             MessageError: it cannot stand here, or is of no known kind.
         """
         kind = body[0]
-        if kind == TYPE_HARD_STATE:
-            self.hard_state = parse_hard_state(body)
-        elif kind == TYPE_TRUNCATE:
-            self._truncate(parse_truncate(body))
-        elif kind == TYPE_MARKER:
-            self._mark(*parse_marker(body))
-        else:
-            self._append(parse_entry(body))
+        try:
+            if kind == TYPE_HARD_STATE:
+                self.hard_state = parse_hard_state(body)
+            elif kind == TYPE_TRUNCATE:
+                self._truncate(parse_truncate(body))
+            elif kind == TYPE_MARKER:
+                self._mark(*parse_marker(body))
+            else:
+                self._append(parse_entry(body))
+        except struct.error as error:
+            raise MessageError(f"a record of kind {kind} with {len(body)} bytes: {error}") from None
 
     def _append(self, entry: Entry) -> None:
         if self._begin is None:
