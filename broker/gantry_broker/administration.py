@@ -291,6 +291,17 @@ class BrokerCollector(Collector):
             "Requests refused because there was no master.",
             router.refused_total,
         )
+        consumers = group.known_consumers
+        yield _counter(
+            "gantry_broker_consumer_reports",
+            "Changes of consumer groups that the controllers took, in batches.",
+            0 if consumers is None else consumers.reports,
+        )
+        yield _counter(
+            "gantry_broker_consumers_unreported",
+            "Changes of consumer groups that the controllers will not learn of.",
+            0 if consumers is None else consumers.unreported,
+        )
         yield _gauge("gantry_broker_connections", "Open client connections.", stats.connections)
         yield _gauge("gantry_broker_requests_in_flight", "Unanswered requests.", stats.in_flight)
         yield _counter("gantry_broker_requests", "Requests served.", stats.requests)

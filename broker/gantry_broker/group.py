@@ -26,6 +26,7 @@ from gantry_protocol.types import Epoch, Offset
 
 from gantry_broker.appends import PendingAppends
 from gantry_broker.clients.view import Appended, Created, Refusal, SendOutcome
+from gantry_broker.consumers import Claim, Consumers
 from gantry_broker.control.agent import ControlAgent
 from gantry_broker.control.requests import Report, Speaker
 from gantry_broker.group_options import GroupOptions, Watcher
@@ -101,6 +102,7 @@ class ReplicationGroup:
         self._in_place_s = float("-inf")  # when it last followed or served
         self._agent: ControlAgent | None = None
         self._topics: TopicSync | None = None
+        self._consumers: Consumers | None = None
         self._topics_due = False  # the state of the log was not whole when they were to be read
         self.uploader: Uploader | None = None
         self.tier: TierService | None = None
@@ -148,6 +150,7 @@ class ReplicationGroup:
             failed=self._fail,
         )
         self._topics = TopicSync(self, agent.peers, lambda: self.serving)
+        self._consumers = Consumers(options.cluster, options.group, agent.peers)
         agent.start_connecting()
         me = await agent.join()
         shell_log = LogFacts(
@@ -186,6 +189,8 @@ class ReplicationGroup:
     async def stop(self) -> None:
         """Take no further part, close the store; what is not flushed is flushed."""
         self.pending.end()
+        if self._consumers is not None:
+            self._consumers.end()
         if self.tier is not None:
             await self.tier.stop()
         await self.links.stop()
@@ -312,6 +317,17 @@ class ReplicationGroup:
         """Where this broker can be asked for a record by its offset id."""
         return self.options.advertise, self.options.remoting_port
 
+    @property
+    def consumers(self) -> Consumers:
+        """Subscription groups, and who is in them; there are clients only once it exists."""
+        assert self._consumers is not None, "nobody is served before start"
+        return self._consumers
+
+    @property
+    def known_consumers(self) -> Consumers | None:
+        """The same, or None before ``start``."""
+        return self._consumers
+
     def accepting_writes(self) -> Refusal | None:
         """None when a send may be appended (H11)."""
         master = None if self.core is None else self.core.serving
@@ -352,6 +368,8 @@ class ReplicationGroup:
     def promoted(self, epoch: Epoch, start: Offset) -> None:
         """Serve from now on."""
         self._serving_epoch = epoch
+        if self._consumers is not None and self.core is not None:
+            self._consumers.began(Claim(self.core.me, epoch, self.incarnation))
         if self.uploader is not None:
             self.uploader.promoted(Pair(epoch, self._boots))
         self.watcher.serving_began()
@@ -368,6 +386,8 @@ class ReplicationGroup:
         self.pending.end()
         if self._topics is not None:
             self._topics.end()
+        if self._consumers is not None:
+            self._consumers.end()
         self.watcher.serving_ends()
         self._changed()
 
@@ -464,6 +484,8 @@ class ReplicationGroup:
         before = (self.epoch, self.master_address)
         self.shell.step(ev.ViewLearned(view))
         self._catch_up_topics(self._agent)
+        if self._consumers is not None:
+            self._consumers.catch_up(self._agent.known.subscriptions_version)
         if (self.epoch, self.master_address) != before:
             self._changed()
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from gantry_broker.clients import Refusal, SendOutcome
 from gantry_broker.clients.view import Appended, Created
+from gantry_broker.consumers import Consumers
+from gantry_broker.control.peers import Outcome
 from gantry_broker.queues import MessageStore, StoredAt, TopicChange, change_record
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
@@ -16,6 +19,18 @@ from gantry_protocol.records import MessageRecord
 from support import stores
 
 _numbers = itertools.count(1)
+
+
+class NoControllers:
+    """The controllers of a `FakeGroup`: they note what they are asked and answer when told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[RemotingCommand, Callable[[Outcome], None]]] = []
+
+    def ask(
+        self, command: RemotingCommand, done: Callable[[Outcome], None], timeout_s: float
+    ) -> None:
+        self.asked.append((command, done))
 
 
 class FakeGroup:
@@ -27,6 +42,8 @@ class FakeGroup:
 
     def __init__(self, directory: Path) -> None:
         self.store: MessageStore = stores.open_store(directory)
+        self.controllers = NoControllers()
+        self.consumers = Consumers(self.cluster, self.broker_name, self.controllers)
         self.refusal: Refusal | None = None
         self.topic_refusal: Refusal | None = None
         self.append_error: Exception | None = None

@@ -50,15 +50,19 @@ class Membership:
         return reply(request)
 
     def consumer_ids(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """38, only to a member: see ``sessions``."""
-        header = from_ext(ConsumerGroupRequestHeader, request.ext)
-        group = self._sessions.group(header.consumer_group)
-        if group is not None and conn.id in group.members:
-            return reply(request, body=encode_body(ConsumerIdList(group.client_ids())))
+        """38, to a member, or while members of the last master's are remembered: see ``sessions``.
+
+        Of the latter the caller is one, or a newcomer that has no queues to give up yet.
+        """
+        name = from_ext(ConsumerGroupRequestHeader, request.ext).consumer_group
+        group = self._sessions.group(name)
+        is_member = group is not None and conn.id in group.members
+        if is_member or self._view.consumers.remembered(name):
+            return reply(request, body=encode_body(ConsumerIdList(self._sessions.client_ids(name))))
         if request.language not in _TOLERATES_ERRORS:
             conn.close()
             return None
-        remark = f"no consumer for this group, {header.consumer_group}"
+        remark = f"no consumer for this group, {name}"
         return reply(request, ResponseCode.SYSTEM_ERROR, remark)
 
     def check_client(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:

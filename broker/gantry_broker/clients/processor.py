@@ -24,6 +24,7 @@ from gantry_broker.clients.pull import Puller
 from gantry_broker.clients.send import Sender
 from gantry_broker.clients.sessions import Sessions
 from gantry_broker.clients.statistics import Statistics
+from gantry_broker.clients.subscription_groups import SubscriptionGroups
 from gantry_broker.clients.tier_pulls import TierPulls, TierReads
 from gantry_broker.clients.view import GroupView, Refusal
 
@@ -49,13 +50,15 @@ class ClientProcessor:
     ) -> None:
         self._view = view
         self._creation = TopicCreation(view)
-        self._sessions = Sessions(self._group_appeared)
+        self._sessions = Sessions(self._group_appeared, view.consumers)
+        view.consumers.serve(self._sessions)
         self._writer = OffsetWriter(view)
         positions = Positions(view, self._writer, tier)
         self._puller = Puller(view, self._sessions, positions.commit, tier)
         sender = Sender(view, self._creation, clock)
         members = Membership(view, self._sessions, QueueLocks())
         statistics = Statistics(view, self._sessions, self._creation)
+        settings = SubscriptionGroups(view)
         self._handlers: dict[int, Handler] = {
             RequestCode.SEND_MESSAGE: sender.send,
             RequestCode.SEND_MESSAGE_V2: sender.send,
@@ -80,6 +83,10 @@ class ClientProcessor:
             RequestCode.GET_TOPIC_STATS_INFO: statistics.topic_stats,
             RequestCode.GET_CONSUME_STATS: statistics.consume_stats,
             RequestCode.GET_CONSUMER_CONNECTION_LIST: statistics.consumer_connections,
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: settings.change,
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: settings.change,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: settings.listing,
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: settings.one,
         }
         self._expiry = asyncio.get_running_loop().call_later(EXPIRY_SCAN_S, self._expire)
 

@@ -78,6 +78,9 @@ class Puller:
         refusal = _check_topic(header, topic)
         if refusal is not None:
             return _refuse(request, refusal, topic)
+        if not self._view.consumers.config(header.consumer_group).consume_enable:
+            remark = f"subscription group no permission, {header.consumer_group}"
+            return _refuse(request, Refusal(ResponseCode.NO_PERMISSION, remark), None)
         found = self._subscription(header)
         if isinstance(found, Refusal):
             return _refuse(request, found, None)

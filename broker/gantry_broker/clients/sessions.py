@@ -1,9 +1,10 @@
 """Who is connected: producers, consumer groups, their members and subscriptions.
 
-Upstream: ``ClientManageProcessor``, ``ConsumerManager``, ``ConsumerGroupInfo``. Sessions are memory
-of one master; after a change of master clients heartbeat again. Members of a clustering group learn
-of every change by 40 and divide the queues among the ids that 38 returns, so that list is never
-served in a form that lacks the caller: it would give up all its queues.
+Upstream: ``ClientManageProcessor``, ``ConsumerManager``, ``ConsumerGroupInfo``. Connections are
+memory of one master; after a change of master clients heartbeat again. Members of a clustering
+group learn of every change by 40 and divide the queues among the ids that 38 returns, so that list
+is never served in a form that lacks the caller: it would give up all its queues. Who was a member
+under the last master counts as one until it comes back or is forgotten (see ``consumers``).
 """
 
 import time
@@ -12,10 +13,17 @@ from collections.abc import Callable, Iterator
 import msgspec
 from gantry_protocol.bodies import ConsumerData, HeartbeatData, SubscriptionData
 from gantry_protocol.bodies.client import BROADCASTING, CLUSTERING, CONSUME_PASSIVELY
+from gantry_protocol.bodies.consumers import (
+    ConsumerClient,
+    ConsumerMembership,
+    ConsumerSubscription,
+)
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import request as make_request
 from gantry_protocol.errors import BodyError
 from gantry_protocol.remoting.connection import Connection
+
+from gantry_broker.clients.view import ConsumerBook
 
 EXPIRY_S = 120.0  # upstream's channelExpiredTimeout
 MAX_GROUPS_PER_HEARTBEAT = 1024
@@ -75,13 +83,18 @@ class Sessions:
 
     Args:
         on_new_group: called with the name of a consumer group that was not known.
+        book: what the controllers know of consumers; told of every change.
         clock: seconds, never falling.
     """
 
     def __init__(
-        self, on_new_group: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+        self,
+        on_new_group: Callable[[str], None],
+        book: ConsumerBook,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._on_new_group = on_new_group
+        self._book = book
         self._clock = clock
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[int, Member]] = {}
@@ -147,6 +160,38 @@ class Sessions:
         """A consumer group with members, or None."""
         return self._consumers.get(name)
 
+    def client_ids(self, name: str) -> list[str]:
+        """The members of a consumer group, here or remembered, each once."""
+        group = self._consumers.get(name)
+        here = [] if group is None else group.client_ids()
+        return list(dict.fromkeys([*here, *self._book.remembered(name)]))
+
+    def membership(self, name: str) -> ConsumerMembership | None:
+        """A consumer group as it is reported to the controllers; None if nobody is here."""
+        group = self._consumers.get(name)
+        if group is None:
+            return None
+        clients = {one.client_id: one for one in group.members.values()}
+        return ConsumerMembership(
+            clients=[
+                ConsumerClient(client, clients[client].language, clients[client].version)
+                for client in sorted(clients)
+            ],
+            subscriptions=[
+                ConsumerSubscription(one.topic, one.sub_string, one.expression_type)
+                for _, one in sorted(group.topics.items())
+            ],
+            message_model=group.message_model,
+            consume_type=group.consume_type,
+            consume_from_where=group.consume_from_where,
+        )
+
+    def tell(self, name: str) -> None:
+        """40 to every member of a consumer group."""
+        group = self._consumers.get(name)
+        if group is not None:
+            self._tell_members(group)
+
     def producers(self, name: str) -> list[Member]:
         """The members of a producer group."""
         return list(self._producers.get(name, {}).values())
@@ -162,21 +207,24 @@ class Sessions:
         if group is None:
             group = self._consumers[data.group_name] = ConsumerGroup(data.group_name)
             self._on_new_group(data.group_name)
-        changed = member.connection.id not in group.members
+        is_new = member.connection.id not in group.members
         group.members[member.connection.id] = member
-        if not without_subscriptions:
-            changed = group.learn(data) or changed
-        if changed:
-            _tell_members(group)
+        learned = not without_subscriptions and group.learn(data)
+        was_one = is_new and self._book.came(group.name, member.client_id)
+        if learned or is_new:
+            self._book.changed(group.name)
+            if not was_one:
+                self._tell_members(group)
 
     def _leave(self, connection_id: int, name: str) -> None:
         group = self._consumers.get(name)
         if group is None or group.members.pop(connection_id, None) is None:
             return
         if group.members:
-            _tell_members(group)
+            self._tell_members(group)
         else:
             del self._consumers[name]
+        self._book.changed(name)
 
     def _leave_producers(self, connection_id: int, name: str) -> None:
         members = self._producers.get(name, {})
@@ -184,11 +232,13 @@ class Sessions:
         if not members:
             self._producers.pop(name, None)
 
-
-def _tell_members(group: ConsumerGroup) -> None:
-    """40 to every connection of the group, the newcomer included."""
-    if group.is_broadcasting:
-        return
-    for member in group.members.values():
-        code = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
-        member.connection.send(make_request(code, {"consumerGroup": group.name}, oneway=True))
+    def _tell_members(self, group: ConsumerGroup) -> None:
+        """40 to every connection of the group, the newcomer included."""
+        if (
+            group.is_broadcasting
+            or not self._book.config(group.name).notify_consumer_ids_changed_enable
+        ):
+            return
+        for member in group.members.values():
+            code = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+            member.connection.send(make_request(code, {"consumerGroup": group.name}, oneway=True))

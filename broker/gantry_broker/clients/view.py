@@ -4,10 +4,17 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 import msgspec
-from gantry_protocol.bodies import TopicConfig
+from gantry_protocol.bodies import (
+    SubscriptionGroupConfig,
+    SubscriptionGroupTable,
+    TopicConfig,
+)
 from gantry_protocol.codes import ResponseCode
+from gantry_protocol.command import RemotingCommand
 from gantry_protocol.records import MessageRecord
 
+from gantry_broker.consumers import Here
+from gantry_broker.control.peers import Outcome
 from gantry_broker.queues import MessageStore, StoredAt
 
 
@@ -37,6 +44,32 @@ Appended = Callable[[SendOutcome], None]
 Created = Callable[[Refusal | None], None]
 
 
+class ConsumerBook(Protocol):
+    """What the controllers know of this group's consumers; see ``gantry_broker.consumers``."""
+
+    def remembered(self, group: str) -> list[str]:
+        """Clients that were members under the last master and have not come back yet."""
+
+    def came(self, group: str, client_id: str) -> bool:
+        """A client is a member here now; returns whether it was one all along."""
+
+    def changed(self, group: str) -> None:
+        """Members or subscriptions of ``group`` changed here."""
+
+    def config(self, group: str) -> SubscriptionGroupConfig:
+        """How ``group`` may consume."""
+
+    @property
+    def configs(self) -> SubscriptionGroupTable:
+        """Every consumer group that was given a setting."""
+
+    def serve(self, here: Here) -> None:
+        """``here`` are the sessions of this mastership."""
+
+    def change(self, command: RemotingCommand, done: Callable[[Outcome], None]) -> None:
+        """Pass 200 or 207 on to the controllers; ``done`` comes once."""
+
+
 class GroupView(Protocol):
     """One broker group, seen from its clients. All calls and callbacks are on the loop's thread."""
 
@@ -55,6 +88,10 @@ class GroupView(Protocol):
     @property
     def store_host(self) -> tuple[str, int]:
         """Where this broker can be asked for a record by its offset id."""
+
+    @property
+    def consumers(self) -> ConsumerBook:
+        """Subscription groups, and who is in them."""
 
     def accepting_writes(self) -> Refusal | None:
         """None when this is the master, not draining, and the sync-state set is large enough."""

@@ -73,6 +73,7 @@ class Known(msgspec.Struct, frozen=True):
     min_in_sync: int = 1
     group_uid: str = ""
     topics_version: int = 0
+    subscriptions_version: int = 0
 
 
 # ---- requests
@@ -206,6 +207,7 @@ def read_registration(response: RemotingCommand, known: Known) -> Answer:
     known = _learn(
         known, header.replicas, header.min_in_sync_replicas, header.group_uid, header.topics_version
     )
+    known = _learn_settings(known, header.subscriptions_version)
     if header.master_epoch is None:
         return Answer(None, known)
     body = decode_body(SyncStateSetBody, response.body)
@@ -222,6 +224,7 @@ def read_replica_info(response: RemotingCommand, known: Known) -> Answer:
     known = _learn(
         known, header.replicas, header.min_in_sync_replicas, header.group_uid, header.topics_version
     )
+    known = _learn_settings(known, header.subscriptions_version)
     body = decode_body(SyncStateSetBody, response.body)
     view = _view(header, known, body, header.master_epoch)
     return Answer(msgspec.structs.replace(view, draining=parse_ids(header.draining_ids)), known)
@@ -327,4 +330,10 @@ def _learn(
         min_in_sync=known.min_in_sync if min_in_sync is None else min_in_sync,
         group_uid=known.group_uid if group_uid is None else group_uid,
         topics_version=max(known.topics_version, topics_version or 0),
+        subscriptions_version=known.subscriptions_version,
     )
+
+
+def _learn_settings(known: Known, version: int | None) -> Known:
+    newest = max(known.subscriptions_version, version or 0)
+    return msgspec.structs.replace(known, subscriptions_version=newest)

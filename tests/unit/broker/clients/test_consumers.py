@@ -1,0 +1,214 @@
+"""Consumers between a master and the controllers: reported in batches, remembered by the next."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from gantry_broker.clients.sessions import Sessions
+from gantry_broker.consumers import (
+    GROUPS_PER_REPORT,
+    REMEMBER_S,
+    REPORT_GAP_S,
+    RETRY_S,
+    Claim,
+    Consumers,
+)
+from gantry_protocol.bodies import ConsumerData, HeartbeatData, SubscriptionData
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.errors import RequestTimeout
+from gantry_protocol.types import BrokerId, Epoch
+from support.group_view import FakeConnection, NoControllers
+
+CLAIM = Claim(BrokerId(1), Epoch(1), "i1")
+NEXT = Claim(BrokerId(2), Epoch(2), "i2")
+
+
+class Controllers(NoControllers):
+    """They keep what they are told, as the real ones do, unless they are silent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups: dict[str, Any] = {}
+        self.reports: list[dict[str, Any]] = []
+        self.refuse: ResponseCode | Exception | None = None
+
+    def ask(self, command: RemotingCommand, done: Any, timeout_s: float) -> None:
+        super().ask(command, done, timeout_s)
+        if isinstance(self.refuse, ResponseCode):
+            done(reply(command, self.refuse, "no"))
+        elif self.refuse is not None:
+            done(self.refuse)
+        elif command.code == 31002:
+            done(reply(command, body=json.dumps({"groups": self.groups}).encode()))
+        elif command.code == 31001:
+            report = json.loads(command.body)
+            self.reports.append(report)
+            self.groups.update(report["groups"])
+            for name in report["gone"]:
+                del self.groups[name]
+            done(reply(command))
+
+    def members(self, group: str = "g") -> list[str]:
+        return [one["clientId"] for one in self.groups[group]["clients"]]
+
+
+class Master:
+    """One mastership: sessions on a book on the controllers."""
+
+    def __init__(self, controllers: Controllers, claim: Claim = CLAIM) -> None:
+        self.book = Consumers("c", "broker-a", controllers)
+        self.book.began(claim)
+        self.sessions = Sessions(lambda _: None, self.book)
+        self.book.serve(self.sessions)
+
+    def beat(self, client: str, *groups: str, conn: FakeConnection | None = None) -> FakeConnection:
+        conn = FakeConnection() if conn is None else conn
+        consumers = [
+            ConsumerData(group, subscription_data_set=[SubscriptionData(topic="t", sub_string="*")])
+            for group in groups or ("g",)
+        ]
+        data = HeartbeatData(client, consumer_data_set=consumers)
+        self.sessions.heartbeat(conn, "JAVA", 479, data)  # type: ignore[arg-type]  # a fake
+        return conn
+
+
+@pytest.fixture
+def controllers() -> Controllers:
+    return Controllers()
+
+
+@pytest.mark.looptime
+async def test_changes_are_reported_together_and_heartbeats_are_not(
+    controllers: Controllers,
+) -> None:
+    master = Master(controllers)
+    conns = [master.beat(client, "g", "h") for client in ("b", "a")]
+    await asyncio.sleep(REPORT_GAP_S + 0.01)
+    assert len(controllers.reports) == 1
+    assert controllers.members("g") == controllers.members("h") == ["a", "b"]
+    for _ in range(50):
+        master.beat("b", "g", "h", conn=conns[0])
+        await asyncio.sleep(1)
+    assert len(controllers.reports) == 1
+    master.sessions.connection_closed(conns[0])  # type: ignore[arg-type]  # a fake
+    await asyncio.sleep(REPORT_GAP_S + 0.01)
+    assert controllers.members("g") == ["a"]
+    master.sessions.connection_closed(conns[1])  # type: ignore[arg-type]  # a fake
+    await asyncio.sleep(REPORT_GAP_S + 0.01)
+    assert controllers.groups == {}
+    assert master.book.reports == 3
+
+
+@pytest.mark.looptime
+async def test_next_master_knows_the_members_at_once(controllers: Controllers) -> None:
+    first = Master(controllers)
+    for client in ("a", "b", "c"):
+        first.beat(client)
+    await asyncio.sleep(1)
+    first.book.end()
+    second = Master(controllers, NEXT)
+    assert second.sessions.client_ids("g") == ["a", "b", "c"]
+    conns = [second.beat("b"), second.beat("a")]
+    assert sorted(second.sessions.client_ids("g")) == ["a", "b", "c"]
+    await asyncio.sleep(1)
+    assert [len(conn.sent) for conn in conns] == [0, 0]  # nobody moves queues
+    assert controllers.members() == ["a", "b", "c"]  # nothing less is reported meanwhile
+    newcomer = second.beat("d")
+    assert [len(conn.sent) for conn in (*conns, newcomer)] == [1, 1, 1]
+    await asyncio.sleep(REMEMBER_S)
+    assert [len(conn.sent) for conn in conns] == [2, 2]  # c never came back
+    assert sorted(second.sessions.client_ids("g")) == ["a", "b", "d"]
+    assert controllers.members() == ["a", "b", "d"]
+
+
+@pytest.mark.looptime
+async def test_nothing_is_reported_before_the_last_masters_word_was_read(
+    controllers: Controllers,
+) -> None:
+    """Else the first client to come back would strike out all others."""
+    first = Master(controllers)
+    first.beat("a")
+    first.beat("b")
+    await asyncio.sleep(1)
+    first.book.end()
+    controllers.refuse = RequestTimeout("no quorum")
+    second = Master(controllers, NEXT)
+    second.beat("b")
+    await asyncio.sleep(3 * RETRY_S)
+    controllers.refuse = None
+    assert controllers.members() == ["a", "b"]
+    await asyncio.sleep(2 * RETRY_S)
+    assert controllers.members() == ["a", "b"]
+    assert sorted(second.sessions.client_ids("g")) == ["a", "b"]
+
+
+@pytest.mark.looptime
+async def test_a_lost_report_is_repeated(controllers: Controllers) -> None:
+    master = Master(controllers)
+    controllers.refuse = RequestTimeout("no quorum")
+    master.beat("a")
+    await asyncio.sleep(1.5 * RETRY_S)
+    controllers.refuse = None
+    await asyncio.sleep(RETRY_S)
+    assert controllers.members() == ["a"]
+
+
+@pytest.mark.looptime
+async def test_a_refused_report_is_given_up_and_counted(controllers: Controllers) -> None:
+    master = Master(controllers)
+    controllers.refuse = ResponseCode.INVALID_PARAMETER
+    master.beat("a")
+    await asyncio.sleep(10)
+    assert master.book.unreported == 1
+    assert [command.code for command, _ in controllers.asked] == [31002, 31001]
+
+
+@pytest.mark.looptime
+async def test_controllers_of_another_make_are_asked_once(controllers: Controllers) -> None:
+    controllers.refuse = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    master = Master(controllers)
+    master.beat("a")
+    await asyncio.sleep(60)
+    assert [command.code for command, _ in controllers.asked] == [31002]
+
+
+@pytest.mark.looptime
+async def test_a_report_has_a_bound(controllers: Controllers) -> None:
+    master = Master(controllers)
+    for start in range(0, 2 * GROUPS_PER_REPORT, 100):
+        master.beat(f"c{start}", *(f"g{start + number}" for number in range(100)))
+    master.beat("x", "one-more")
+    await asyncio.sleep(1)
+    assert [len(report["groups"]) for report in controllers.reports] == [
+        GROUPS_PER_REPORT,
+        GROUPS_PER_REPORT,
+        1,
+    ]
+
+
+@pytest.mark.looptime
+async def test_what_ended_says_nothing_more(controllers: Controllers) -> None:
+    master = Master(controllers)
+    conn = master.beat("a")
+    await asyncio.sleep(1)
+    master.book.end()
+    master.sessions.connection_closed(conn)  # type: ignore[arg-type]  # a fake
+    await asyncio.sleep(60)
+    assert controllers.members() == ["a"]
+
+
+async def test_settings_are_read_when_there_is_a_newer_version() -> None:
+    controllers = NoControllers()
+    book = Consumers("c", "broker-a", controllers)
+    assert book.config("g").consume_enable
+    book.catch_up(3)
+    book.catch_up(3)
+    ((command, done),) = controllers.asked
+    assert command.ext == {"clusterName": "c", "brokerName": "broker-a"}
+    table = {"subscriptionGroupTable": {"g": {"groupName": "g", "consumeEnable": False}}}
+    done(reply(command, ext={"subscriptionsVersion": "3"}, body=json.dumps(table).encode()))
+    assert not book.config("g").consume_enable
+    book.catch_up(3)
+    assert len(controllers.asked) == 1

@@ -1,0 +1,83 @@
+"""Subscription groups at a broker: the controllers decide, and what they said is acted on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from gantry_broker.consumers import Claim
+from gantry_protocol.command import reply
+from gantry_protocol.errors import ConnectError
+from gantry_protocol.types import BrokerId, Epoch
+
+PULL = {
+    "consumerGroup": "g",
+    "topic": "TopicTest",
+    "queueId": 0,
+    "queueOffset": 0,
+    "maxMsgNums": 32,
+    "sysFlag": 4,
+    "commitOffset": 0,
+    "suspendTimeoutMillis": 0,
+    "subscription": "*",
+    "subVersion": 0,
+    "expressionType": "TAG",
+}
+
+
+def learn(group, **config: object) -> None:
+    """The controllers' table has this one group now."""
+    version = group.consumers._configs_version + 1
+    group.consumers.catch_up(version)
+    command, done = group.controllers.asked[-1]
+    table = {"subscriptionGroupTable": {"g": {"groupName": "g", **config}}}
+    ext = {"subscriptionsVersion": str(version)}
+    done(reply(command, ext=ext, body=json.dumps(table).encode()))
+
+
+def test_change_is_the_controllers(client, group) -> None:
+    asked, answer = client.ask(200, None, b'{"groupName":"g","consumeEnable":false}')
+    assert answer is None
+    ((command, done),) = group.controllers.asked
+    assert command.ext == {"clusterName": group.cluster, "brokerName": group.broker_name}
+    done(reply(command, ext={"subscriptionsVersion": "1"}))
+    assert client.conn.answer_to(asked).code == 0
+    reading, done = group.controllers.asked[-1]
+    assert reading.code == 201  # at once, without waiting for the next look at the version
+    asked, _ = client.ask(207, {"groupName": "g"})
+    command, done = group.controllers.asked[-1]
+    done(ConnectError("nobody", refused=True))
+    assert client.conn.answer_to(asked).code == 2
+
+
+def test_what_was_read_is_shown(client, group) -> None:
+    assert client.call(352, {"group": "g"}).code == 26
+    learn(group, retryMaxTimes=3)
+    assert json.loads(client.call(352, {"group": "g"}).body)["retryMaxTimes"] == 3
+    table = json.loads(client.call(201).body)["subscriptionGroupTable"]
+    assert table["g"]["retryMaxTimes"] == 3
+
+
+def test_a_group_that_may_not_consume_gets_nothing(client, group) -> None:
+    assert client.call(11, PULL).code == 19
+    learn(group, consumeEnable=False)
+    answer = client.call(11, PULL)
+    assert (answer.code, answer.remark) == (16, "subscription group no permission, g")
+    assert client.call(11, {**PULL, "consumerGroup": "other"}).code == 19
+    learn(group, consumeEnable=True)
+    assert client.call(11, PULL).code == 19
+
+
+@pytest.mark.parametrize("language", ["JAVA", "GO"])
+async def test_who_was_a_member_is_known_before_it_comes_back(connect, group, language) -> None:
+    """38 after a failover: an error would make some clients give up all their queues."""
+    group.consumers.began(Claim(BrokerId(2), Epoch(2), "i"))
+    command, done = group.controllers.asked[-1]
+    members = {"clients": [{"clientId": "a"}, {"clientId": "b"}]}
+    done(reply(command, body=json.dumps({"groups": {"g": members}}).encode()))
+    caller = connect(language)
+    answer = caller.call(38, {"consumerGroup": "g"})
+    assert json.loads(answer.body) == {"consumerIdList": ["a", "b"]}
+    _, answer = caller.ask(38, {"consumerGroup": "unknown"})
+    assert caller.conn.closed == (answer is None) == (language == "GO")
+    group.consumers.end()
