@@ -66,15 +66,16 @@ class AdminClient:
         Raises:
             GantryError: no member answers as leader.
         """
-        try:
-            data = await self._quorum.ask_leader("GET", "/v1/groups")
-        except AdminRefusedError as error:
-            if error.status in UNAUTHORIZED:
-                raise GantryError(f"The controllers refuse the admin token: {error}") from error
-            raise GantryError(f"The controllers refused: {error}") from error
-        except QuorumUnreachableError as error:
-            raise GantryError(str(error)) from error
-        return _read(GroupList, data).groups
+        return _read(GroupList, await self._ask_leader("GET", "/v1/groups")).groups
+
+    async def change(self, method: str, path: str, wish: BaseModel | None = None) -> QuorumView:
+        """Have the leader change the quorum; what it is like then.
+
+        Raises:
+            GantryError: it refused, or no member answers as leader (then the outcome is unknown).
+        """
+        body = None if wish is None else wish.model_dump_json(by_alias=True, exclude_none=True)
+        return _read(QuorumView, await self._ask_leader(method, path, body))
 
     async def members(self) -> list[QuorumView]:
         """What every member that answers says about itself and the quorum, by node id."""
@@ -106,6 +107,16 @@ class AdminClient:
             except (AdminError, aiohttp.ClientError, OSError, TimeoutError):
                 pass  # whoever leads next goes on; the silence shows in the readings
             await asyncio.sleep(WATCH_RETRY_S)
+
+    async def _ask_leader(self, method: str, path: str, body: str | None = None) -> bytes:
+        try:
+            return await self._quorum.ask_leader(method, path, body)
+        except AdminRefusedError as error:
+            if error.status in UNAUTHORIZED:
+                raise GantryError(f"The controllers refuse the admin token: {error}") from error
+            raise GantryError(f"The controllers refused: {error}") from error
+        except QuorumUnreachableError as error:
+            raise GantryError(str(error)) from error
 
     @property
     def _quorum(self) -> Quorum:

@@ -44,6 +44,12 @@ COMMANDS = (
         "Show who leads, epochs, in-sync sets and offsets.",
         LOCAL,
     ),
+    Entry(
+        "controllers",
+        "gantry_cli.commands.controllers:controllers",
+        "Show and change who takes part in the controller quorum, and who leads it.",
+        LOCAL,
+    ),
     Entry("produce", "gantry_cli.commands.produce:produce", "Send messages.", MESSAGES),
     Entry("consume", "gantry_cli.commands.consume:consume", "Receive messages.", MESSAGES),
     Entry(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
@@ -42,6 +43,25 @@ def nameserver_option(command: CommandT) -> CommandT:
         help="Name servers to ask. [env: GANTRY_NAMESERVERS; default: the cluster that "
         "'gantry local up' started]",
     )(command)
+
+
+def admin_options(command: CommandT) -> CommandT:
+    """`--controllers`, `--admin-token-file`; without them the cluster on this machine is meant."""
+    controllers = click.option(
+        "--controllers",
+        envvar="GANTRY_CONTROLLERS_HTTP",
+        metavar="HOST:PORT,…",
+        help="Admin API of the controllers. [env: GANTRY_CONTROLLERS_HTTP; default: the cluster "
+        "that 'gantry local up' started]",
+    )
+    token_file = click.option(
+        "--admin-token-file",
+        "token_file",
+        envvar="GANTRY_ADMIN_TOKEN_FILE",
+        type=click.Path(path_type=Path),
+        help="File with the token of the admin Secret; needed with --controllers.",
+    )
+    return controllers(token_file(command))
 
 
 def json_option(what: str) -> Callable[[CommandT], CommandT]:

@@ -6,21 +6,24 @@ ports are served, not that there is a quorum (pods of a quorum must find each ot
 """
 
 import asyncio
+import contextlib
 import gc
 from functools import partial
 from typing import TYPE_CHECKING
 
 from gantry_protocol.admin import LeaseView, PeerView, QuorumView
-from gantry_protocol.errors import ConfigError
+from gantry_protocol.errors import Busy, ConfigError
 from gantry_protocol.headers.controller import GetMetadataResponseHeader
 from gantry_protocol.process import log
 from gantry_protocol.process.datadir import DataDir
 from gantry_protocol.process.probes import HttpServer
 from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.server import Connection, RemotingServer
+from gantry_protocol.types import NodeId
 
 from gantry_controller.admin.api import AdminApi
 from gantry_controller.admin.connections import ConnectionMetrics
+from gantry_controller.admin.members import MembersApi
 from gantry_controller.admin.metrics import Metrics, RaftFigures
 from gantry_controller.admin.watch import WatchHub
 from gantry_controller.liveness.watchman import Watchman
@@ -30,11 +33,13 @@ from gantry_controller.nameserver.imports import Imports
 from gantry_controller.nameserver.requests import NameRequests
 from gantry_controller.node.node import RaftNode
 from gantry_controller.node.options import NodeOptions
+from gantry_controller.node.status import role_of
+from gantry_controller.raft.state import Role
 from gantry_controller.remoting.control import ControllerRequests
 from gantry_controller.remoting.desk import Desk
 from gantry_controller.remoting.forwarder import Forwarder
 from gantry_controller.remoting.notifier import Notifier
-from gantry_controller.settings import ControllerSettings, Peer, read_token
+from gantry_controller.settings import ControllerSettings, Peer, parse_peers, read_token
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -42,6 +47,7 @@ if TYPE_CHECKING:
 LOG_DIRECTORY = "raft"
 LOCK_WAIT_S = 10.0  # the predecessor of a restarted pod may still be closing its log
 STOP_GRACE_S = 0.5
+HAND_OVER_S = 1.0
 
 _log = log.get("controller")
 
@@ -58,7 +64,8 @@ class Controller:
         self.settings = settings
         self.ports: dict[str, int] = {}
         self.machine = MetadataStateMachine()
-        self._members = {peer.node_id: peer for peer in settings.members}
+        self._read_contacts: dict[NodeId, str] = {}
+        self._read_members: dict[NodeId, Peer] = {}
         self.node = RaftNode(self._node_options(), self.machine)
         self.node.add_applied_listener(lambda _: self.node.digest_taken(self.machine.point))
         self.watchman = Watchman(
@@ -66,7 +73,7 @@ class Controller:
             self.node.propose,
             default_timeout_s=settings.heartbeat_timeout_ms / 1000,
         )
-        self.forwarder = Forwarder(lambda node: self._members[node].remoting_address)
+        self.forwarder = Forwarder(self._remoting_address)
         self.notifier = Notifier(self._is_leading, self._living_addresses)
         self.machine.add_listener(self.notifier.applied)
         self.imports = Imports(self.machine, self.node.propose, self._is_leading)
@@ -96,7 +103,9 @@ class Controller:
         return NodeOptions(
             cluster_uid=settings.cluster_uid,
             node_id=settings.number,
-            peers={peer.node_id: peer.raft_address for peer in settings.members},
+            peers={peer.node_id: peer.contact for peer in settings.members},
+            join=settings.join,
+            priority=settings.election_priority,
             directory=settings.data_dir / LOG_DIRECTORY,
             bind=settings.bind,
             port=settings.raft_port,
@@ -139,6 +148,7 @@ class Controller:
             peers_http=lambda: [peer.http_url for peer in self._members.values()],
         )
         api.add_to(self._http)
+        MembersApi(api, self.node).add_to(self._http)
 
     # ---- life
 
@@ -171,6 +181,16 @@ class Controller:
         self._started.append(self._http.stop)
         _log.info("controller serves", node=settings.number, name=settings.name, **self.ports)
 
+    async def hand_over(self) -> None:
+        """A leader that is told to end lets another lead first; that takes a second at most."""
+        if self.node.role is not Role.LEADER:
+            return
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.node.transfer(None, lambda _: None if over.done() else over.set_result(None))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(HAND_OVER_S):
+                await over
+
     async def stop(self) -> None:
         """Stops everything in the reverse order; harmless at any point of ``start``."""
         self.hub.stop()
@@ -201,6 +221,25 @@ class Controller:
 
     def _living_addresses(self, group: BrokerGroup) -> list[str]:
         return [member.address for member in group.members if self.watchman.is_alive(group, member)]
+
+    @property
+    def _members(self) -> dict[NodeId, Peer]:
+        """Who takes part, as far as the log says; before it says anything, as the settings do."""
+        contacts = self.node.contacts
+        if not contacts:
+            return {peer.node_id: peer for peer in self.settings.members}
+        if contacts != self._read_contacts:
+            self._read_contacts = contacts
+            peers = [parse_peers(f"{node}={contact}")[0] for node, contact in contacts.items()]
+            self._read_members = {peer.node_id: peer for peer in peers}
+        return self._read_members
+
+    def _remoting_address(self, node: NodeId) -> str:
+        """Raises Busy: the leader is a member that this node's log does not know yet."""
+        peer = self._members.get(node)
+        if peer is None:
+            raise Busy(f"The address of node {node}, which leads, is not known here yet.")
+        return peer.remoting_address
 
     def _leader(self) -> Peer | None:
         leader = self.node.leader_id
@@ -251,6 +290,8 @@ class Controller:
                     id=peer.node_id,
                     name=peer.name,
                     address=peer.raft_address,
+                    role=role_of(self.node.members, peer.node_id),
+                    priority=None if status is None else status.priority,
                     match_index=None if status is None else status.match_index,
                     last_contact_ms=None if status is None else status.last_contact_ms,
                     differs_at_index=self.node.digests.differing.get(peer.node_id),
@@ -270,6 +311,9 @@ class Controller:
             {mode.value: count for mode, count in node.stats.reads.items()},
             node.stats.reads_redirected,
             node.lease_is_valid,
+            len(node.members.voters),
+            len(node.members.learners),
+            node.stats.transfers,
         )
 
     def _listing(self) -> dict[str, str]:
@@ -304,5 +348,6 @@ async def serve(settings: ControllerSettings, stop: asyncio.Event) -> None:
         gc.collect()
         gc.freeze()  # what lives as long as the process need not be walked by each collection
         await stop.wait()
+        await controller.hand_over()
     finally:
         await controller.stop()

@@ -42,6 +42,11 @@ class Peer(Settings):
         return join_address(self.host, self.raft_port)
 
     @property
+    def contact(self) -> str:
+        """All of its addresses, as the log and hellos carry them (``node.contacts``)."""
+        return f"{self.raft_address}:{self.remoting_port}:{self.http_port}"
+
+    @property
     def remoting_address(self) -> str:
         """Where brokers and tools reach it."""
         return join_address(self.host, self.remoting_port)
@@ -68,6 +73,18 @@ class ControllerSettings(Settings):
         default="",
         description="All members of the quorum, this one included, as "
         "1=host[:raft[:remoting[:http]]],2=…; by default this node alone.",
+    )
+    join: bool = Field(
+        default=False,
+        description="Found nothing: wait until a leader takes this node in (gantry controllers "
+        "add). For a node with an empty directory whose quorum exists already.",
+    )
+    election_priority: int = Field(
+        default=0,
+        ge=0,
+        le=1000,
+        description="Leadership goes to a voter with a higher number than the leader's, once that "
+        "one has kept up for a while. By default all are equal.",
     )
     cluster_uid: str = Field(
         default="local",
@@ -132,7 +149,7 @@ class ControllerSettings(Settings):
     def _must_be_a_member(self) -> Self:
         members = parse_peers(self.peers) if self.peers else ()
         number = self.number
-        if members and number not in {peer.node_id for peer in members}:
+        if not self.join and members and number not in {peer.node_id for peer in members}:
             raise ValueError(f"node {number} ({self.name}) is not among the peers {self.peers!r}")
         return self
 
@@ -151,17 +168,18 @@ class ControllerSettings(Settings):
 
     @property
     def members(self) -> tuple[Peer, ...]:
-        """The whole quorum, ascending."""
-        if self.peers:
-            return parse_peers(self.peers)
-        alone = Peer(
+        """The founding members, ascending; this node is among them even if it joins."""
+        named = parse_peers(self.peers) if self.peers else ()
+        if any(peer.node_id == self.number for peer in named):
+            return named
+        own = Peer(
             node_id=self.number,
             host=self.advertised,
             raft_port=self.raft_port,
             remoting_port=self.remoting_port,
             http_port=self.http_port,
         )
-        return (alone,)
+        return tuple(sorted((*named, own), key=lambda peer: peer.node_id))
 
 
 def parse_peers(text: str) -> tuple[Peer, ...]:

@@ -54,6 +54,23 @@ class LeaseRequest(_Request):
     enabled: bool
 
 
+class TransferRequest(_Request):
+    """POST /v1/quorum/transfer: ``target`` shall lead; None: the voter that is furthest."""
+
+    target: Annotated[int, Field(ge=1)] | None = None
+
+
+class MemberRequest(_Request):
+    """POST /v1/quorum/members: take ``node`` in, as a learner (nobody begins as a voter).
+
+    ``address`` is what ``--peers`` says behind the number: host[:raft[:remoting[:http]]].
+    """
+
+    node: Annotated[int, Field(ge=1, le=999_999_999)]
+    address: Annotated[str, Field(min_length=1, max_length=256)]
+    learner: Literal[True] = True
+
+
 class ElectRequest(_Request):
     """POST …/elect: make ``broker_id`` the master, if the group is still in ``master_epoch``."""
 
@@ -132,16 +149,19 @@ class GroupList(_View):
 
 
 class PeerView(_View):
-    """One voter of the quorum; the last three members are known to the leader only.
+    """One member of the quorum; the last four attributes are known to the leader only.
 
+    ``role`` is voter or learner; ``priority`` the election priority it last stated.
     ``differs_at_index``: the first entry after which its state was found to differ.
     """
 
     id: int
     name: str
     address: str
+    role: str = "voter"
     match_index: int | None = None
     last_contact_ms: int | None = None
+    priority: int | None = None
     differs_at_index: int | None = None
 
 

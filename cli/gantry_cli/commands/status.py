@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from gantry_protocol.errors import GantryError
 
 from gantry_cli.admin import AdminClient
-from gantry_cli.options import asynchronous, json_option
+from gantry_cli.options import admin_options, asynchronous, json_option
 from gantry_cli.output import print_json, print_table
 from gantry_cli.target import Admin, admin_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from gantry_protocol.admin import GroupView, QuorumView
 
@@ -30,20 +30,7 @@ Examples:
   gantry status --json | jq '.groups[].masterEpoch'"""
 )
 @click.option("--watch", is_flag=True, help="Repeat every second until Ctrl-C.")
-@click.option(
-    "--controllers",
-    envvar="GANTRY_CONTROLLERS_HTTP",
-    metavar="HOST:PORT,…",
-    help="Admin API of the controllers. [env: GANTRY_CONTROLLERS_HTTP; default: the cluster that "
-    "'gantry local up' started]",
-)
-@click.option(
-    "--admin-token-file",
-    "token_file",
-    envvar="GANTRY_ADMIN_TOKEN_FILE",
-    type=click.Path(path_type=Path),
-    help="File with the token of the admin Secret; needed with --controllers.",
-)
+@admin_options
 @json_option("Print one JSON object.")
 @asynchronous
 async def status(

@@ -133,9 +133,9 @@ class AdminApi:
             ("GET", "/v1/watch", self._watch),
         ]
         for method, path, handler in routes:
-            server.add_route(method, path, self._guarded(handler, ADMIN[method, path]))
+            server.add_route(method, path, self.guarded(handler, ADMIN[method, path]))
 
-    def _guarded(self, handler: Handler, row: Row) -> Handler:
+    def guarded(self, handler: Handler, row: Row) -> Handler:
         """``handler``, once the state is as new as its row in the table demands.
 
         A write waits as well: what it looks at decides whether and which event it makes.
@@ -155,15 +155,13 @@ class AdminApi:
     # Routes.
 
     async def _get_quorum(self, _: web.Request) -> web.Response:
-        return _json(self._describe())
+        return self.quorum()
 
     async def _put_lease(self, request: web.Request) -> web.Response:
-        wish = await _body(request, LeaseRequest)
-        done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        self._quorum.set_lease(lambda outcome: _settle(done, outcome), on=wish.enabled)
-        outcome = await self._within(done)
+        wish = await read_body(request, LeaseRequest)
+        outcome = await self.asked(lambda done: self._quorum.set_lease(done, on=wish.enabled))
         if outcome is not None:
-            raise self._refusal(outcome)
+            raise self.refusal(outcome)
         return _json(self._describe())
 
     async def _get_groups(self, _: web.Request) -> web.Response:
@@ -180,7 +178,7 @@ class AdminApi:
         return _json(self._view(self._group(request)))
 
     async def _put_group(self, request: web.Request) -> web.Response:
-        wish = await _body(request, GroupDeclaration)
+        wish = await read_body(request, GroupDeclaration)
         cluster, name = _key(request)
         for part in (cluster, name):
             if _NAME.fullmatch(part) is None:
@@ -212,7 +210,7 @@ class AdminApi:
         return web.Response(status=204)
 
     async def _elect(self, request: web.Request) -> web.Response:
-        wish = await _body(request, ElectRequest)
+        wish = await read_body(request, ElectRequest)
         group = self._group(request)
         event = ElectMaster(
             cluster=group.cluster,
@@ -228,7 +226,7 @@ class AdminApi:
         return _json(self._view(result.group))
 
     async def _evidence(self, request: web.Request) -> web.Response:
-        evidence = await _body(request, EvidenceRequest)
+        evidence = await read_body(request, EvidenceRequest)
         group = self._group(request)
         self._watchman.pod_is_gone(group, evidence.pod_uid)
         return _json(self._view(group))
@@ -291,18 +289,28 @@ class AdminApi:
         self._quorum.read(lambda error: _settle(done, error), anywhere=anywhere)
         error = await self._within(done)
         if error is not None:
-            raise self._refusal(error)
+            raise self.refusal(error)
 
     async def _write(self, event: Event, *also_fine: ResponseCode) -> Result:
         done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._quorum.propose(encode_event(event), lambda outcome: _settle(done, outcome))
         outcome = await self._within(done)
         if not isinstance(outcome, Result):
-            raise self._refusal(outcome)
+            raise self.refusal(outcome)
         if not outcome.ok and outcome.code not in also_fine:
             name = outcome.code.name.removeprefix("CONTROLLER_")
             raise Refusal(409, name, outcome.remark or name)
         return outcome
+
+    async def asked(self, begin: Callable[[Callable[[object], None]], None]) -> object:
+        """What the callback that ``begin`` gets is called with, in time."""
+        done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        begin(lambda outcome: _settle(done, outcome))
+        return await self._within(done)
+
+    def quorum(self) -> web.Response:
+        """The quorum as this node sees it now."""
+        return _json(self._describe())
 
     async def _within(self, done: asyncio.Future[ResultT]) -> ResultT:
         try:
@@ -314,7 +322,8 @@ class AdminApi:
             )
             raise Refusal(503, "NO_QUORUM", message, self._leader_http()) from None
 
-    def _refusal(self, error: object) -> Refusal:
+    def refusal(self, error: object) -> Refusal:
+        """The answer for what went wrong with a request."""
         if isinstance(error, NotLeader):
             return Refusal(421, "NOT_LEADER", str(error), self._leader_http(), self._peers_http())
         if isinstance(error, Overloaded):
@@ -346,7 +355,8 @@ async def _write(response: web.StreamResponse, lines: list[str]) -> None:
     await asyncio.sleep(0)
 
 
-async def _body(request: web.Request, model: type[ModelT]) -> ModelT:
+async def read_body(request: web.Request, model: type[ModelT]) -> ModelT:
+    """The request's body as ``model``; refuses what is none."""
     data = await request.read()
     try:
         return model.model_validate_json(data)

@@ -28,6 +28,9 @@ class RaftFigures(NamedTuple):
     reads: dict[str, int]
     reads_redirected: int
     lease_valid: bool
+    voters: int
+    learners: int
+    transfers: int
 
 
 class Metrics(Collector):
@@ -74,6 +77,11 @@ class Metrics(Collector):
             "reads_redirected_total",
             "Reads that this node, following, sent to the leader.",
             raft.reads_redirected,
+        )
+        yield _gauge("raft_voters", "Members whose votes count, as this node knows.", raft.voters)
+        yield _gauge("raft_learners", "Members that only receive the log.", raft.learners)
+        yield _count(
+            "raft_transfers_total", "Times this leader began to hand over.", raft.transfers
         )
         yield _gauge("lease_valid", "1 on a leader that may read by lease.", int(raft.lease_valid))
         yield from self._groups()

@@ -72,7 +72,7 @@ async def admin(office: Office) -> AsyncIterator[Admin]:
     notifier = Notifier(lambda: True, lambda _: [])
     server = HttpServer(ready=lambda: (True, "ok"), token="secret")
     metrics = Metrics(
-        lambda: RaftFigures(True, 1, 2, 3, 0, 0, {"lease": 7}, 5, True),
+        lambda: RaftFigures(True, 1, 2, 3, 0, 0, {"lease": 7}, 5, True, 3, 1, 2),
         office.machine,
         office.watchman,
         office.desk,

@@ -1,0 +1,174 @@
+"""`gantry controllers`: who takes part in the controller quorum, and who leads it.
+
+Everything is asked of the leader's admin API and shown as it answers; what it refuses, and why, is
+its own sentence. Nothing is retried: a second try may mean something else than the first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+from gantry_protocol.admin import MemberRequest, TransferRequest
+from gantry_protocol.errors import GantryError
+from pydantic import ValidationError
+
+from gantry_cli.admin import AdminClient
+from gantry_cli.options import admin_options, asynchronous, json_option
+from gantry_cli.output import print_json, print_table
+from gantry_cli.target import admin_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gantry_protocol.admin import PeerView, QuorumView
+    from pydantic import BaseModel
+
+MEMBERS = "/v1/quorum/members"
+NODE = click.IntRange(1, 999_999_999)
+
+
+@click.group(
+    epilog="""\b
+A member that is lost for good is replaced in three steps:
+  gantry controller --join --node-id 4 --bind 10.0.0.4 --cluster-uid 5f3a --data-dir /var/lib/gantry
+  gantry controllers add 4 10.0.0.4       node 4 receives the log, and does not vote yet
+  gantry controllers promote 4            once it has caught up; says how far it is if not
+  gantry controllers remove 2             the lost one
+
+\b
+Examples:
+  gantry controllers list
+  gantry controllers transfer 3           before node 1's machine is maintained
+  gantry controllers list --json | jq .peers""",
+)
+def controllers() -> None:
+    """Show and change who takes part in the controller quorum, and who leads it.
+
+    Voters decide, learners only receive. Members change one at a time; the quorum goes on answering
+    meanwhile. A member that only lost its disk needs none of this: start it again with an empty
+    directory, and the others will fill it and let it vote.
+    """
+
+
+@controllers.command("list")
+@admin_options
+@json_option("Print what the leader says, as one JSON object.")
+@asynchronous
+async def list_(controllers: str | None, token_file: Path | None, as_json: bool) -> None:
+    """List the members: who votes, who leads, who keeps up."""
+    target = await admin_of(controllers, token_file)
+    async with AdminClient(target.controllers, target.token) as admin:
+        view = await admin.leader()
+    if view is None:
+        raise GantryError("No controller answers; see gantry status.")
+    _show(view, as_json=as_json)
+
+
+@controllers.command()
+@click.argument("node", type=NODE, required=False)
+@admin_options
+@json_option("Print the quorum as it is then, as one JSON object.")
+@asynchronous
+async def transfer(
+    node: int | None, controllers: str | None, token_file: Path | None, as_json: bool
+) -> None:
+    """Hand leadership over to NODE, or to the voter that is furthest.
+
+    Writes wait for it, usually for less than a tenth of a second and for one election time-out at
+    most. It is refused if NODE does not answer or may not vote. With election priorities, a
+    preferred member takes leadership back after a while.
+    """
+    wish = TransferRequest(target=node)
+    await _change(controllers, token_file, as_json, "POST", "/v1/quorum/transfer", wish)
+
+
+@controllers.command()
+@click.argument("node", type=NODE)
+@click.argument("address", metavar="HOST[:RAFT[:REMOTING[:HTTP]]]")
+@admin_options
+@json_option("Print the quorum as it is then, as one JSON object.")
+@asynchronous
+async def add(
+    node: int, address: str, controllers: str | None, token_file: Path | None, as_json: bool
+) -> None:
+    """Take NODE in, at this address, as a learner.
+
+    Start it first, or afterwards: gantry controller --join --node-id NODE, with an empty directory
+    and the cluster uid of the others. It receives the log and is never counted until it is
+    promoted. Give a new machine a new number; a number is never used for two disks.
+    """
+    try:
+        wish = MemberRequest(node=node, address=address)
+    except ValidationError as error:
+        raise GantryError(f"{address!r} is no address: {error.errors()[0]['msg']}.") from error
+    await _change(controllers, token_file, as_json, "POST", MEMBERS, wish)
+
+
+@controllers.command()
+@click.argument("node", type=NODE)
+@admin_options
+@json_option("Print the quorum as it is then, as one JSON object.")
+@asynchronous
+async def promote(
+    node: int, controllers: str | None, token_file: Path | None, as_json: bool
+) -> None:
+    """Let the learner NODE vote.
+
+    Refused until it has caught up and answers, with how far it is: a quorum must never have to wait
+    for a member that is still receiving the log.
+    """
+    await _change(controllers, token_file, as_json, "POST", f"{MEMBERS}/{node}/promote")
+
+
+@controllers.command()
+@click.argument("node", type=NODE)
+@admin_options
+@json_option("Print the quorum as it is then, as one JSON object.")
+@asynchronous
+async def remove(
+    node: int, controllers: str | None, token_file: Path | None, as_json: bool
+) -> None:
+    """Take NODE out; it may be the leader, who then hands over.
+
+    Refused if too few of those who would be left answer. Stop the process afterwards: it no longer
+    takes part, and cannot disturb the others.
+    """
+    await _change(controllers, token_file, as_json, "DELETE", f"{MEMBERS}/{node}")
+
+
+async def _change(
+    controllers: str | None,
+    token_file: Path | None,
+    as_json: bool,
+    method: str,
+    path: str,
+    wish: BaseModel | None = None,
+) -> None:
+    target = await admin_of(controllers, token_file)
+    async with AdminClient(target.controllers, target.token) as admin:
+        view = await admin.change(method, path, wish)
+    _show(view, as_json=as_json)
+
+
+def _show(view: QuorumView, *, as_json: bool) -> None:
+    if as_json:
+        print_json(view.model_dump(by_alias=True))
+        return
+    print_table(
+        ("NODE", "NAME", "ROLE", "ADDRESS", "MATCH", "HEARD", "PRIORITY"),
+        [_row(view, peer) for peer in view.peers],
+    )
+
+
+def _row(view: QuorumView, peer: PeerView) -> tuple[object, ...]:
+    heard = peer.last_contact_ms
+    return (
+        peer.id,
+        peer.name,
+        "leader" if peer.id == view.leader_id else peer.role,
+        peer.address,
+        "-" if peer.match_index is None else peer.match_index,
+        "-" if heard is None else f"{heard} ms ago",
+        "-" if peer.priority is None else peer.priority,
+    )
