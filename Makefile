@@ -34,6 +34,11 @@ bench-controller: venv ## a controller quorum's throughput and failures; writes 
 	@mkdir -p build/bench
 	@$(BIN)/gantry bench controller --json > build/bench/controller.jsonl
 
+.PHONY: bench-java
+bench-java: venv ## the same load on RocketMQ's Java controllers; writes build/bench/java.jsonl (needs Java, Maven)
+	@mkdir -p build/bench
+	@$(BIN)/python tests/interop/java_controllers/compare.py > build/bench/java.jsonl
+
 ## On a real cluster
 .PHONY: cluster-up
 cluster-up: ## a kind cluster on this machine, with Docker and node image if they are missing

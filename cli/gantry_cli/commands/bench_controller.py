@@ -53,6 +53,15 @@ Examples:
     help="What is counted of each run, after a warm-up.",
 )
 @click.option(
+    "--warmup",
+    "warmup_s",
+    default=0.5,
+    show_default=True,
+    metavar="SECONDS",
+    type=click.FloatRange(0, 600),
+    help="Before what is counted; a JVM needs more.",
+)
+@click.option(
     "--kills",
     default=50,
     show_default=True,
@@ -73,6 +82,7 @@ def controller(
     cases: tuple[str, ...],
     runs: int,
     seconds: float,
+    warmup_s: float,
     kills: int,
     against: str | None,
     label: str,
@@ -87,7 +97,7 @@ def controller(
     import uvloop
 
     given = None if against is None else parse_address(against)
-    wish = Wish(runs=runs, seconds=seconds, kills=kills, against=given, label=label)
+    wish = Wish(runs, seconds, warmup_s, kills, given, label)
     before = machine()
     with scratch() as directory:
         run = Run(wish, cases or tuple(CASES), directory, as_json=as_json)

@@ -11,13 +11,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from gantry_controller.settings import ControllerSettings
 from gantry_protocol.errors import GantryError
 
-from gantry_cli.bench.controller import failover, mass, scale
+from gantry_cli.bench.controller import failover, mass, reading, scale
 from gantry_cli.bench.controller.figures import BENCH, lines
 from gantry_cli.bench.controller.quorum import Quorum
 from gantry_cli.bench.controller.target import Against
-from gantry_cli.bench.controller.throughput import WARMUP_S, Plan, Shape, reads, writes
+from gantry_cli.bench.controller.throughput import Plan, Shape, over, reads, writes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -30,7 +31,7 @@ KILL_S = 3.0  # the gap, the restart, and until the quorum is whole again
 STOP_S = 3.0
 BIRTHS_PER_S = 20_000.0  # of what prepares groups
 CAPACITY_S = 60.0  # after this the search begins no further step
-MANY = Shape(64, 16)
+FEW, MANY = Shape(64, 1), Shape(64, 16)
 
 
 class CannotRun(GantryError):  # noqa: N818 - a plain word reads better where it is caught
@@ -43,6 +44,7 @@ class Wish(NamedTuple):
     Attributes:
         runs: per case.
         seconds: counted per run.
+        warmup_s: before that, in each run.
         kills: leaders to lose in the cases that lose them.
         against: one controller of a quorum that runs already.
         label: the name of the benchmark in its lines.
@@ -50,6 +52,7 @@ class Wish(NamedTuple):
 
     runs: int = 5
     seconds: float = 3.0
+    warmup_s: float = 0.5
     kills: int = 50
     against: str | None = None
     label: str = BENCH
@@ -57,7 +60,7 @@ class Wish(NamedTuple):
     @property
     def window_s(self) -> float:
         """One run with its warm-up."""
-        return self.seconds + WARMUP_S
+        return self.warmup_s + self.seconds
 
 
 class Stage:
@@ -76,7 +79,8 @@ class Stage:
 
     def plan(self, shape: Shape) -> Plan:
         """What was asked for, by these clients."""
-        return Plan(shape, self.wish.runs, self.wish.seconds, self.advance)
+        wish = self.wish
+        return Plan(shape, wish.runs, wish.seconds, wish.warmup_s, self.advance)
 
     @asynccontextmanager
     async def target(self) -> AsyncIterator[Target]:
@@ -141,6 +145,32 @@ async def _leader_stop(stage: Stage) -> list[dict[str, float]]:
         return await failover.stops(quorum, stage.wish.kills, stage.advance)
 
 
+async def _lease(stage: Stage) -> list[dict[str, float]]:
+    async with stage.quorum() as quorum:
+        return await reading.by_lease(quorum, stage.plan(MANY))
+
+
+async def _followers(stage: Stage) -> list[dict[str, float]]:
+    async with stage.quorum() as quorum:
+        return await reading.at_followers(quorum, stage.plan(MANY))
+
+
+async def _serial(stage: Stage) -> list[dict[str, float]]:
+    async with stage.quorum(_old_design()) as quorum:
+        return await writes(quorum, stage.plan(FEW))
+
+
+async def _new_over_serial(stage: Stage) -> list[dict[str, float]]:
+    async with stage.quorum() as new, stage.quorum(_old_design()) as old:
+        return await over(new, old, stage.plan(FEW))
+
+
+def _old_design() -> dict[str, str]:
+    if "architecture" not in ControllerSettings.model_fields:
+        raise CannotRun("needs a controller with --architecture serial")
+    return {"GANTRY_ARCHITECTURE": "serial"}
+
+
 def _groups(count: int) -> Callable[[Stage], Awaitable[list[dict[str, float]]]]:
     async def run(stage: Stage) -> list[dict[str, float]]:
         async with stage.quorum(scale.CALM) as few, stage.quorum(scale.CALM) as many:
@@ -191,7 +221,7 @@ def _kills(wish: Wish) -> int:
 CASES: dict[str, Case] = {
     "write-64x1": Case(
         "writes (1001) of 64 clients, each with 1 outstanding",
-        _throughput(writes, Shape(64, 1)),
+        _throughput(writes, FEW),
         _count,
         _windows,
     ),
@@ -206,6 +236,20 @@ CASES: dict[str, Case] = {
         _throughput(reads, MANY),
         _count,
         _windows,
+    ),
+    "lease-64x16": Case("the same by a lease", _lease, _count, _windows),
+    "follower-64x16": Case(
+        "the same at followers: leader's CPU spared, writes kept under the storm",
+        _followers,
+        _count,
+        lambda wish: START_S + wish.runs * (4 * wish.window_s + 1.0),
+    ),
+    "serial-64x1": Case("writes, one after another: the old design", _serial, _count, _windows),
+    "new-over-serial-64x1": Case(
+        "ratio of write-64x1 to serial-64x1, in turn",
+        _new_over_serial,
+        _count,
+        lambda wish: 2 * (START_S + wish.runs * wish.window_s),
     ),
     "leader-kill": Case(
         "SIGKILL of the leader until the next committed write",

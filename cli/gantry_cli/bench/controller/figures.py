@@ -42,6 +42,8 @@ UNITS = {
     "followers_cpu_us": ("us", 1),
     "generator_cpu_percent": ("%", 0),
     "leader_cpu_percent": ("%", 1),
+    "spared_percent": ("%", 1),
+    "writes_kept_percent": ("%", 1),
     "seconds": ("s", 2),
     "rss_mb": ("MB", 0),
     "ratio": ("1", 2),

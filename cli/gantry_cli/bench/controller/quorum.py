@@ -105,6 +105,11 @@ class Quorum:
         assert self._leading is not None, "ask for the leader first"
         return self._leading
 
+    @property
+    def nodes(self) -> Sequence[int]:
+        """Those that run."""
+        return list(self._running)
+
     def address(self, node: int) -> str:
         """Where brokers reach it."""
         return f"{HOST}:{self._ports[node]['remoting']}"
@@ -197,15 +202,16 @@ class Quorum:
             await response.read()
             return response.status
 
-    async def metrics(self, node: int) -> dict[str, float]:
-        """What `node` counts, by the sample's name; labelled samples are summed up."""
+    async def counts(self, node: int, name: str, label: str) -> dict[str, float]:
+        """One of `node`'s metrics, by the value of a label; empty for one without samples."""
         async with self.session.get(self._url(node, "/metrics")) as response:
             text = await response.text()
-        found: dict[str, float] = {}
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                found[sample.name] = found.get(sample.name, 0.0) + sample.value
-        return found
+        return {
+            sample.labels.get(label, ""): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == f"gantry_controller_{name}"
+        }
 
     @property
     def session(self) -> aiohttp.ClientSession:

@@ -13,7 +13,6 @@ from gantry_cli.bench.controller.load import Load
 from gantry_cli.bench.controller.throughput import (
     PREPARE_PATIENCE_S,
     REPLICAS,
-    WARMUP_S,
     Plan,
     prepare,
     window,
@@ -50,8 +49,8 @@ async def ratio(few: Target, many: Target, groups: int, plan: Plan) -> list[dict
             loads.append(load)
             await load.connect([await target.leader()])
         for _ in range(plan.runs):
-            alone = await window(few, loads[0], plan.seconds)
-            figures = await window(many, loads[1], plan.seconds)
+            alone = await window(few, loads[0], plan)
+            figures = await window(many, loads[1], plan)
             found.append(figures | {"ratio": figures["ops_per_s"] / alone["ops_per_s"]})
             plan.advance()
     finally:
@@ -80,13 +79,13 @@ async def heartbeats(target: Target, plan: Plan) -> list[dict[str, float]]:
 
 
 async def _beaten(target: Target, load: Load, beats: Beats, plan: Plan) -> dict[str, float]:
-    alone = await window(target, load, plan.seconds)
+    alone = await window(target, load, plan)
     beats.start()
     await asyncio.sleep(BEAT_SETTLE_S)
     before, begun = target.cpu_s(), perf_counter()
     await asyncio.sleep(plan.seconds)
     after, took_s = target.cpu_s(), perf_counter() - begun
-    beaten = await window(target, load, plan.seconds)
+    beaten = await window(target, load, plan)
     await beats.stop()
     plan.advance()
     figures = {
@@ -173,7 +172,7 @@ class Capacity:
             await load.finish(PREPARE_PATIENCE_S)
             load.work, load.per_second = SetChanges(WRITERS, writers), self.WRITES_PER_S
             await asyncio.sleep(BEAT_SETTLE_S)
-            found = await load.window(WARMUP_S, self._seconds, lambda: None)
+            found = await load.window(0.0, self._seconds, lambda: None)
             await beats.stop()
         except (GantryError, OSError) as error:
             self._why = str(error)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 PREPARE = 256, 16  # slots, connections
 PREPARE_PATIENCE_S = 300.0
-WARMUP_S = 0.5
 REPLICAS = 2  # per group: a set that can lose and gain a member
 
 
@@ -37,12 +36,14 @@ class Plan(NamedTuple):
         shape: by how many clients.
         runs: how often.
         seconds: how long is counted each time.
+        warmup_s: before that.
         advance: called after each run.
     """
 
     shape: Shape
     runs: int
     seconds: float
+    warmup_s: float
     advance: Callable[[], None]
 
 
@@ -85,6 +86,34 @@ async def reads(target: Target, plan: Plan) -> list[dict[str, float]]:
     return await measure(target, plan, Reads(plan.shape.slots, groups))
 
 
+async def over(new: Target, old: Target, plan: Plan) -> list[dict[str, float]]:
+    """How many times as many writes one quorum commits as the other, in turn."""
+    slots = plan.shape.slots
+    loads = []
+    found = []
+    try:
+        for target in (new, old):
+            births = Scripts(slots, range(slots), replicas=REPLICAS, alive=True)
+            load = Load(
+                births, connections=plan.shape.connections, outstanding=plan.shape.outstanding
+            )
+            loads.append(load)
+            await load.connect([await target.leader()])
+            await load.finish(PREPARE_PATIENCE_S)
+            load.work = SetChanges(slots)
+        for _ in range(plan.runs):
+            sides = [
+                await window(target, load, plan)
+                for target, load in zip((new, old), loads, strict=True)
+            ]
+            found.append({"ratio": sides[0]["ops_per_s"] / sides[1]["ops_per_s"]})
+            plan.advance()
+        return found
+    finally:
+        for load in loads:
+            load.close()
+
+
 async def measure(
     target: Target,
     plan: Plan,
@@ -113,17 +142,17 @@ async def measure(
             load.work = work
         found = []
         for _ in range(plan.runs):
-            found.append(await window(target, load, plan.seconds))
+            found.append(await window(target, load, plan))
             plan.advance()
         return found
     finally:
         load.close()
 
 
-async def window(target: Target, load: Load, seconds: float) -> dict[str, float]:
+async def window(target: Target, load: Load, plan: Plan) -> dict[str, float]:
     """The figures of one run of `load`, by metric."""
     used: list[tuple[float, float] | None] = []
-    seen = await load.window(WARMUP_S, seconds, lambda: used.append(target.cpu_s()))
+    seen = await load.window(plan.warmup_s, plan.seconds, lambda: used.append(target.cpu_s()))
     figures = {
         "ops_per_s": seen.per_second,
         "p50_ms": seen.p_ms(0.5),
