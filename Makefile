@@ -72,6 +72,10 @@ chaos: venv ## every scenario on that cluster, each fault proved, all judged; wr
 readme: venv ## put the figures of the last make e2e into the README
 	@$(BIN)/python e2e/readme.py
 
+.PHONY: performance
+performance: venv ## put the figures of the last make bench-controller (and bench-java) into docs/performance.md
+	@$(BIN)/python -m gantry_cli.bench.controller.page docs/performance.md $(wildcard build/bench/controller.jsonl build/bench/java.jsonl)
+
 ## Work on it
 .PHONY: venv
 venv: ## make .venv, or bring it up to date

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
-from gantry_cli.bench.controller import wire
+from gantry_cli.bench.controller import page, wire
 from gantry_cli.bench.controller.beats import TICKS, share_out
-from gantry_cli.bench.controller.figures import Latencies, lines, percentile
+from gantry_cli.bench.controller.cases import CASES
+from gantry_cli.bench.controller.figures import UNITS, Latencies, lines, percentile
 from gantry_cli.bench.controller.target import parse_address, parse_members
 from gantry_cli.bench.controller.work import Reads, Registrations, Scripts, SetChanges, Widenings
+from gantry_cli.bench.results import machine
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import ConfigError, FrameError, GantryError
 from gantry_protocol.frame import FrameDecoder, encode
@@ -152,3 +155,50 @@ def test_target_needs_a_port() -> None:
     assert parse_address("localhost:9878") == "localhost:9878"
     with pytest.raises(ConfigError, match="--against"):
         parse_address("localhost")
+
+
+def figure(case: str, metric: str, *values: float, bench: str = "controller") -> bytes:
+    (one,) = lines(case, [{metric: value} for value in values], bench=bench)
+    return msgspec.json.encode(one)
+
+
+MACHINE = msgspec.json.encode({"bench": "controller", "machine": machine()})
+PAGE = f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n"
+
+
+def test_the_page_shows_what_was_measured_and_what_fell_short() -> None:
+    figures, machines = page.read(
+        [
+            figure("write-64x1", "ops_per_s", 19_000, 21_000, 22_000),
+            figure("write-64x16", "ops_per_s", 50_000.0),
+            figure("leader-kill", "gap_ms", 100, 120, 1100),
+            figure("write-64x1", "ops_per_s", 117.0, bench="java-dledger"),
+            MACHINE,
+        ]
+    )
+    text = page.replaced(PAGE, figures, machines)
+    assert text.startswith(f"before\n{page.BEGIN}\n| ")
+    assert text.endswith(f"\n{page.END}\nafter\n")
+    assert "old" not in text
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in page.table(figures)]
+    assert rows[0][-1] == "java-dledger"
+    assert [row[1:] for row in rows[2:]] == [
+        ["≥ 20,000", "21,000 (19,000 … 22,000)", "yes", "117"],
+        ["≥ 60,000", "50,000", "**no**", ""],
+        ["≤ 400, max ≤ 1,000", "120 (100 … 1,100)", "**no**", ""],
+    ]
+
+
+def test_a_page_is_not_made_of_nothing() -> None:
+    with pytest.raises(GantryError, match="no figures of the benchmark"):
+        page.replaced(PAGE, {}, {})
+    figures, machines = page.read([MACHINE])
+    with pytest.raises(GantryError, match="lacks"):
+        page.replaced("no markers", figures, machines)
+    with pytest.raises(GantryError, match="no line of a benchmark"):
+        page.read([b'{"bench": "controller"}'])
+
+
+def test_every_goal_is_a_figure_that_a_case_may_have() -> None:
+    assert {goal.metric for goal in page.GOALS} <= set(UNITS)
+    assert {goal.case for goal in page.GOALS} == set(CASES)

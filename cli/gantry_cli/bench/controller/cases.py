@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gantry_controller.settings import ControllerSettings
 from gantry_protocol.errors import GantryError
 
-from gantry_cli.bench.controller import failover, mass, reading, scale
+from gantry_cli.bench.controller import failover, mass, reading, restart, scale
 from gantry_cli.bench.controller.figures import BENCH, lines
 from gantry_cli.bench.controller.quorum import Quorum
 from gantry_cli.bench.controller.target import Against
@@ -179,6 +179,11 @@ def _groups(count: int) -> Callable[[Stage], Awaitable[list[dict[str, float]]]]:
     return run
 
 
+async def _restart(stage: Stage) -> list[dict[str, float]]:
+    async with stage.quorum(scale.CALM) as quorum:
+        return await restart.restarts(quorum, stage.wish.runs, stage.advance)
+
+
 async def _heartbeats(stage: Stage) -> list[dict[str, float]]:
     async with stage.target() as target:
         return await scale.heartbeats(target, stage.plan(MANY))
@@ -262,6 +267,12 @@ CASES: dict[str, Case] = {
         _leader_stop,
         _kills,
         lambda wish: START_S + wish.kills * STOP_S,
+    ),
+    "restart-100k": Case(
+        "a killed follower with 100,000 groups until it is up to date, from its snapshot",
+        _restart,
+        _count,
+        lambda wish: START_S + 5e5 / BIRTHS_PER_S + wish.runs * 8.0,
     ),
     "heartbeat-10k": Case(
         "10,000 replicas, a heartbeat per second each; ratio: p99 of 1,000 writes/s to without",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 NODES = (1, 2, 3)
 PORTS = ("raft", "remoting", "http", "nameserver")
 SETTLE_PATIENCE_S = 30.0
-HTTP_PATIENCE_S = 5.0
+HTTP_PATIENCE_S = 30.0  # a snapshot takes its time
 BEHIND_MAX = 100  # entries; a member closer than this to the leader counts as up to date
 
 
@@ -195,9 +195,11 @@ class Quorum:
         except (aiohttp.ClientError, TimeoutError, OSError, ValidationError):
             return None
 
-    async def admin(self, method: str, path: str, body: object = None) -> int:
-        """The status of one request to the leader's admin API."""
-        url = self._url(self.leading, path)
+    async def admin(
+        self, method: str, path: str, body: object = None, *, node: int | None = None
+    ) -> int:
+        """The status of one request to an admin API, by default the leader's."""
+        url = self._url(self.leading if node is None else node, path)
         async with self.session.request(method, url, json=body) as response:
             await response.read()
             return response.status
