@@ -245,7 +245,7 @@ MUTANTS = (
         (
             Edit(
                 f"{RAFT}.core:RaftCore._step_vote_request",
-                "if state.hears_leader and not request.transfer:",
+                "if not request.transfer and (state.hears_leader or lease.promised(state)):",
                 "if False:",
             ),
         ),

@@ -7,6 +7,7 @@
     state machine safety   every node applies the same entry at an index     (§3.6.3)
     durable before ack     a committed entry is on a quorum's *disks*, by the disks' own content
     read freshness         a read sees everything acknowledged before it began (§6.4)
+    lease safety           while a lease is valid, nobody was elected since      (``leases``)
     monotony               term and commit never fall, within one life of a process
 
 The observer is told what nodes do and believes nothing else: what is durable it reads, through the
@@ -99,6 +100,7 @@ class Invariants:
         self._commit_terms: list[int] = []  # per committed entry: in whose term, at the latest
         self._reached: dict[tuple[str, int], tuple[int, int]] = {}  # per life: term, commit
         self._leaders: dict[int, str] = {}
+        self._newest_term_led = 0
         self._votes: dict[tuple[str, int, int], int] = {}
         self._entries: dict[tuple[int, int], tuple[bytes, int | None]] = {}
 
@@ -156,6 +158,13 @@ class Invariants:
                 f"term {now[0]}, commit {now[1]}"
             )
         self._reached[life] = now
+        if node.core.lease_is_valid(node.clock_ns):
+            self.world.count("lease.valid")
+            if self._newest_term_led > node.core.term:
+                raise Violation(
+                    f"lease safety: {node.host.name} may read by lease in term {node.core.term}, "
+                    f"but term {self._newest_term_led} has a leader"
+                )
 
     def applied(self, node: RaftProcess, entry: Entry) -> None:
         if self.canon[entry.index - 1] != (entry.term, entry.encoded):
@@ -184,6 +193,7 @@ class Invariants:
 
     def _elected(self, node: RaftProcess) -> None:
         term, name = node.core.term, node.host.name
+        self._newest_term_led = max(self._newest_term_led, term)
         if self._leaders.setdefault(term, name) != name:
             raise Violation(f"election safety: {name} and {self._leaders[term]} lead term {term}")
         index = bisect_left(self._commit_terms, term)  # a late leader of an old term owes less

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sim.kernel.disk import DiskOptions
 from sim.kernel.nemesis import NemesisOptions
+from sim.kernel.network import NetworkOptions
 from sim.kernel.world import MS, SECOND
 from sim.raft.world import RaftOptions, RaftWorld
 
@@ -32,6 +33,56 @@ def losing_volumes(seed: int) -> RaftWorld:
     return _world(seed, ["wipe", "one_way", "split", "heal"], election_ticks=5)
 
 
+def leased(seed: int) -> RaftWorld:
+    """leases are on; leaders sleep or are cut off, nodes restart at once, clocks differ"""
+    return RaftWorld(
+        seed,
+        RaftOptions(
+            election_ticks=10,
+            propose_every_us=30 * MS,
+            read_every_us=10 * MS,
+            switch_lease_every_us=2 * SECOND,
+            clock_drift=0.05,
+            faulty_us=15 * SECOND,
+        ),
+        disk=DiskOptions(sync_us=(100, 2_000)),
+        nemesis=NemesisOptions(
+            faults=["pause_leader", "isolate_leader", "one_way", "kill", "heal"],
+            mean_gap_us=300 * MS,
+            down_us=20 * MS,
+        ),
+    )
+
+
+def splits(seed: int) -> RaftWorld:
+    """partitions leave followers with a leader that was replaced; all nodes answer reads"""
+    return RaftWorld(
+        seed,
+        RaftOptions(
+            members=5,
+            election_ticks=5,
+            read_every_us=5 * MS,
+            ask_leader_rate=0.3,
+            faulty_us=10 * SECOND,
+        ),
+        disk=DiskOptions(sync_us=(100, 2_000)),
+        nemesis=NemesisOptions(faults=["split", "split", "heal"], mean_gap_us=300 * MS),
+    )
+
+
+def late_answers(seed: int) -> RaftWorld:
+    """messages arrive late, twice and out of order, and all nodes answer reads"""
+    return RaftWorld(
+        seed,
+        RaftOptions(propose_every_us=20 * MS, read_every_us=10 * MS, faulty_us=4 * SECOND),
+        network=NetworkOptions(
+            latency_us=(200, 8_000), spike_rate=0.1, spike_us=60 * MS, duplicate_rate=0.3
+        ),
+        disk=DiskOptions(sync_us=(100, 2_000)),
+        nemesis=NemesisOptions(faults=["heal"]),
+    )
+
+
 def _world(
     seed: int,
     faults: list[str],
@@ -52,4 +103,7 @@ PLACES: dict[str, Callable[[int], RaftWorld]] = {
     "raft-kills": killed_while_writing,
     "raft-late-leaders": late_leaders,
     "raft-volumes": losing_volumes,
+    "raft-leases": leased,
+    "raft-late-answers": late_answers,
+    "raft-splits": splits,
 }

@@ -165,8 +165,13 @@ class RaftProcess:
 
     def read(self, done: Callable[[], None]) -> None:
         """Raises NotLeader; ``done()`` when the state machine may be read."""
-        self.core.read_index([done])
+        self.core.read_anywhere([done])
         self.arm()
+
+    @property
+    def clock_ns(self) -> int:
+        """The clock of leases: it goes on while the process is stopped."""
+        return self.host.clock_us * 1000
 
     # ---- driver ----------------------------------------------------------------------------------
 
@@ -193,7 +198,7 @@ class RaftProcess:
     def turn(self) -> None:
         """One pass."""
         self.armed = False
-        ready = self.core.ready()
+        ready = self.core.ready(self.clock_ns)
         self.send(ready.messages_now)
         self.held.append((ready.batch, ready.messages_after_persist))
         if ready.must_persist:
@@ -201,7 +206,11 @@ class RaftProcess:
         self.release()
         self.note_commit()
         self.apply(ready.committed)
-        self.reads.extend((read.index, read.contexts) for read in ready.reads)
+        for read in ready.reads:
+            self.host.world.count(f"read.{read.mode.value}")
+            self.reads.append((read.index, read.contexts))
+        if ready.reads_redirected:
+            self.host.world.count("read.redirected")
         self.answer_reads()
 
     def write(self, ready: Ready) -> None:

@@ -21,6 +21,7 @@ from sim.kernel.nemesis import Nemesis, NemesisOptions
 from sim.kernel.network import Network, NetworkOptions
 from sim.kernel.world import MS, SECOND, Violation, World
 from sim.raft.invariants import Invariants, majority
+from sim.raft.leases import LeaseSwitch, lease_ns
 from sim.raft.process import ProcessKnobs, RaftProcess, machine_name
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class RaftOptions:
         propose_every_us: greatest pause between two clients' proposals.
         commands_max: greatest number of commands proposed together.
         read_every_us: greatest pause between two reads.
+        ask_leader_rate: share of requests that go to a node that believes to lead.
+        switch_lease_every_us: greatest pause between two switches of leases; 0: they stay off.
     """
 
     members: int = 3
@@ -47,6 +50,9 @@ class RaftOptions:
     propose_every_us: int = 50 * MS
     commands_max: int = 3
     read_every_us: int = 100 * MS
+    ask_leader_rate: float = 0.9
+    read_lag_max: int = 1_000
+    switch_lease_every_us: int = 0
     election_ticks: int = 20
     heartbeat_ticks: int = 3
     append_bytes_max: int = 256 * 1024
@@ -65,6 +71,8 @@ class RaftOptions:
             propose_every_us=rng.choice([20, 100, 500]) * MS,
             commands_max=rng.choice([1, 3, 20]),
             read_every_us=rng.choice([50, 300]) * MS,
+            read_lag_max=rng.choice([0, 3, 1_000]),
+            switch_lease_every_us=rng.choice([0, 300, 3_000]) * MS,
             election_ticks=rng.choice([5, 10, 20]),
             heartbeat_ticks=rng.choice([1, 3]),
             append_bytes_max=append_bytes_max,
@@ -164,6 +172,12 @@ class RaftWorld:
             inflight_max=self.options.inflight_max,
             uncommitted_bytes_max=self.options.uncommitted_bytes_max,
             apply_entries_max=self.options.apply_entries_max,
+            read_lag_max=self.options.read_lag_max,
+            lease_ns=lease_ns(
+                election_ticks=self.options.election_ticks,
+                tick_us=self.knobs.tick_us,
+                clock_drift=self.options.clock_drift,
+            ),
         )
         return self.process_class(host, config, self.knobs, self.invariants)
 
@@ -219,7 +233,7 @@ class RaftWorld:
         """Any node, mostly one that believes it leads (perhaps wrongly)."""
         nodes = self.nodes()
         leaders = [node for node in nodes if node.core.role is Role.LEADER]
-        pool = leaders if leaders and self._rng.random() < 0.9 else nodes
+        pool = leaders if leaders and self._rng.random() < self.options.ask_leader_rate else nodes
         return self._rng.choice(pool) if pool else None
 
     def _propose_later(self) -> None:
@@ -296,6 +310,7 @@ class RaftWorld:
         """Faults, then peace; raises ``Violation``."""
         self.boot()
         self.start_clients()
+        LeaseSwitch(self).start()
         self.nemesis.start()
         self.world.run(for_us=self.options.faulty_us)
         self.nemesis.stop()
