@@ -25,6 +25,7 @@ from gantry_controller.admin.api import AdminApi
 from gantry_controller.admin.connections import ConnectionMetrics
 from gantry_controller.admin.members import MembersApi
 from gantry_controller.admin.metrics import Metrics, RaftFigures
+from gantry_controller.admin.snapshots import SnapshotApi, SnapshotMetrics
 from gantry_controller.admin.watch import WatchHub
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.machine import MetadataStateMachine
@@ -111,6 +112,8 @@ class Controller:
             port=settings.raft_port,
             election_timeout_ms=settings.election_timeout_ms,
             read_lag_max=settings.read_lag_max,
+            snapshot_log_bytes=settings.snapshot_log_bytes,
+            snapshot_margin_entries=settings.snapshot_margin_entries,
         )
 
     def _add_handlers(self) -> None:
@@ -149,6 +152,8 @@ class Controller:
         )
         api.add_to(self._http)
         MembersApi(api, self.node).add_to(self._http)
+        SnapshotApi(self.node).add_to(self._http)
+        self._http.registry.register(SnapshotMetrics(self.node))
 
     # ---- life
 
@@ -274,6 +279,7 @@ class Controller:
             leader_http=None if leader is None else leader.http_url,
             commit_index=self.node.commit_index,
             applied_index=self.node.applied_index,
+            snapshot_index=self.node.snapshot_index,
             digest_index=self.machine.point.index,
             digest=f"{self.machine.point.digest:016x}",
             lease=LeaseView(enabled=self.node.lease_is_on, valid=self.node.lease_is_valid),

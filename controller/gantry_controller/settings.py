@@ -130,6 +130,20 @@ class ControllerSettings(Settings):
         description="A follower that has more committed entries than this still to apply sends "
         "readers to the leader.",
     )
+    snapshot_log_bytes: int = Field(
+        default=64 * 1024 * 1024,
+        ge=64 * 1024,
+        le=16 * 1024**3,
+        description="A node takes a snapshot of its state, and lets go of the log before it, when "
+        "this many bytes of log were applied since the last one.",
+    )
+    snapshot_margin_entries: int = Field(
+        default=10_000,
+        ge=0,
+        le=10_000_000,
+        description="Log entries kept although a snapshot covers them, so that a follower that is "
+        "a little late gets these and not the whole state.",
+    )
     heartbeat_timeout_ms: int = Field(
         default=2500,
         ge=100,

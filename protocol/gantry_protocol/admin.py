@@ -176,9 +176,19 @@ class LeaseView(_View):
     valid: bool
 
 
+class SnapshotView(_View):
+    """Answer of POST /v1/quorum/snapshot: the answering node's state up to ``index`` is durable."""
+
+    index: int
+    term: int
+    size_bytes: int
+    took_ms: int
+
+
 class QuorumView(_View):
     """GET /v1/quorum, answered by every node about itself.
 
+    ``snapshot_index``: the newest snapshot of the answering node covers entries up to there.
     ``digest`` is that of the node's state after entry ``digest_index``; 0 while there is none.
     """
 
@@ -192,6 +202,7 @@ class QuorumView(_View):
     leader_http: str | None = None
     commit_index: int
     applied_index: int
+    snapshot_index: int = 0
     digest_index: int = 0
     digest: str = ""
     lease: LeaseView | None = None

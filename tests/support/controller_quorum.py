@@ -48,7 +48,7 @@ async def until(condition: Callable[[], object], within_s: float = 10.0) -> None
 class Quorum:
     """The nodes of one quorum, by number."""
 
-    def __init__(self, directory: Path, size: int = 3) -> None:
+    def __init__(self, directory: Path, size: int = 3, **settings: Any) -> None:
         self.running: dict[int, Controller] = {}
         ports = free_ports(4 * size)
         chunks = [ports[4 * index : 4 * index + 4] for index in range(size)]
@@ -70,6 +70,7 @@ class Quorum:
                 http_port=http,
                 nameserver_port=nameserver,
                 election_timeout_ms=200,
+                **settings,
             )
             for number, (raft, remoting, http, nameserver) in enumerate(chunks, start=1)
         }

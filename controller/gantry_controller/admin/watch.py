@@ -83,6 +83,7 @@ class WatchHub:
         self._confirm_by_s: float | None = None
         self._round = 0
         machine.add_listener(self._applied)
+        machine.add_restore_listener(self.end_all)
 
     @property
     def full(self) -> bool:

@@ -110,6 +110,17 @@ class Overseer:
         if self._watching_since_s is not None:
             self._watching_since_s = now_s
 
+    def restored(self, now_s: float) -> None:
+        """The state came from a snapshot: who waits for a first election begins to wait now.
+
+        When its first member registered was an event that this node will not see again.
+        """
+        self._first_heard_s = {
+            group.key: (group.base_epoch, now_s)
+            for group in self._state.living()
+            if not group.had_master and any(member.registrations for member in group.members)
+        }
+
     def concerns(self, event: Event, result: Result) -> bool:
         """Whether ``applied`` has anything to take note of.
 

@@ -68,6 +68,7 @@ class Watchman:
         self._pulse_timer: asyncio.TimerHandle | None = None
         self._stopped = False
         machine.add_listener(self._applied)
+        machine.add_restore_listener(self._restored)
 
     def start(self) -> None:
         """Begins to keep time."""
@@ -169,6 +170,9 @@ class Watchman:
         if self._overseer.concerns(event, result):
             self._overseer.applied(event, result, self._now_s())
             self._arm()
+
+    def _restored(self) -> None:
+        self._overseer.restored(self._now_s())
 
     def _now_s(self) -> float:
         """Listening time; a stall is noticed by whoever looks at the clock first after it."""

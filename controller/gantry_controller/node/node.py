@@ -186,6 +186,22 @@ class RaftNode:
         return contacts(self.members, self._options.peers)
 
     @property
+    def snapshot_index(self) -> Index:
+        """What the newest snapshot covers; 0 before the first."""
+        snapshot = self._core.snapshot if self._started else None
+        return Index(0) if snapshot is None else snapshot.index
+
+    @property
+    def snapshot_received_bytes(self) -> int:
+        """Bytes of peers' snapshots so far."""
+        return self._receiver.received_bytes
+
+    @property
+    def log_file_bytes(self) -> int:
+        """Size of the log's files; 0 before the start."""
+        return self._disk.log_bytes if self._started else 0
+
+    @property
     def links(self) -> PeerLinks:
         """The connections to the peers, for their counters."""
         return self._links

@@ -218,6 +218,20 @@ def test_first_election_by_a_majority_after_the_wait() -> None:
     assert watched.elect() == "first election"
 
 
+def test_first_wait_begins_anew_when_a_snapshot_brought_the_group() -> None:
+    """The event that began it is not in the log any more; without it nobody would be elected."""
+    world = World()
+    world.declare()
+    world.join(1, 2)
+    watched = Watched(world)
+    watched.overseer.restored(watched.now_s)
+    watched.beat(1, 2)
+    assert watched.elect() is None
+    watched.wait(FIRST_WAIT_S)
+    watched.beat(1, 2)
+    assert watched.elect() == "first election"
+
+
 def test_first_wait_of_the_next_life_begins_anew() -> None:
     watched = Watched(three_in_sync())
     watched.world.apply(RemoveGroup(cluster=CLUSTER, name=NAME, uid="u1"))

@@ -1,0 +1,95 @@
+"""Snapshots as operators see them: POST /v1/quorum/snapshot, and the metrics of their making."""
+
+from collections.abc import Iterator
+
+from aiohttp import web
+from gantry_protocol.admin import ErrorView, SnapshotView
+from gantry_protocol.process.probes import HttpServer
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gantry_controller.node import RaftNode
+from gantry_controller.node.disk import DiskError
+from gantry_controller.node.snapshots import SnapshotBusy
+
+PREFIX = "gantry_controller_"
+PATH = "/v1/quorum/snapshot"
+
+
+class SnapshotApi:
+    """Takes a snapshot of the answering node when asked; every node takes its own."""
+
+    def __init__(self, node: RaftNode) -> None:
+        self._node = node
+
+    def add_to(self, server: HttpServer) -> None:
+        """Serves the route on ``server``."""
+        server.add_route("POST", PATH, self._post)
+
+    async def _post(self, _: web.Request) -> web.Response:
+        snapshots = self._node.snapshots
+        try:
+            meta = await snapshots.take()
+        except SnapshotBusy as error:
+            return _refused(409, "SNAPSHOT_BUSY", error)
+        except DiskError as error:
+            return _refused(507, "SNAPSHOT_FAILED", error)
+        stats = snapshots.stats
+        view = SnapshotView(
+            index=meta.index,
+            term=meta.term,
+            size_bytes=stats.last_bytes,
+            took_ms=round(stats.last_s * 1000),
+        )
+        return web.json_response(text=view.to_json())
+
+
+def _refused(status: int, error: str, reason: Exception) -> web.Response:
+    view = ErrorView(error=error, message=str(reason))
+    return web.json_response(text=view.to_json(), status=status)
+
+
+class SnapshotMetrics(Collector):
+    """What one node counts of snapshots and of its log."""
+
+    def __init__(self, node: RaftNode) -> None:
+        self._node = node
+
+    def collect(self) -> Iterator[Metric]:
+        """The families, in a fixed order."""
+        stats, shipped = self._node.snapshots.stats, self._node.shipping.stats
+        yield _count("snapshots_taken_total", "Snapshots this node took.", stats.taken)
+        yield _count("snapshots_installed_total", "Snapshots it got from a peer.", stats.installed)
+        yield _count("snapshots_failed_total", "Snapshots that were given up.", stats.failed)
+        yield _count("snapshots_sent_total", "Snapshots it gave to peers.", shipped.sent)
+        yield _count("snapshot_sent_bytes_total", "Bytes of snapshots sent.", shipped.sent_bytes)
+        yield _count(
+            "snapshot_received_bytes_total",
+            "Bytes of snapshots received.",
+            self._node.snapshot_received_bytes,
+        )
+        yield _count(
+            "snapshot_transfers_interrupted_total",
+            "Connections that broke amid a snapshot; the next one went on there.",
+            shipped.interrupted,
+        )
+        yield _gauge("snapshot_index", "Last entry of the newest one.", self._node.snapshot_index)
+        yield _gauge("snapshot_bytes", "Size of the last one taken.", stats.last_bytes)
+        yield _gauge("snapshot_seconds", "Duration of the last one taken.", stats.last_s)
+        yield _gauge(
+            "snapshot_longest_slice_seconds",
+            "Longest time the event loop stood still for one.",
+            stats.longest_slice_s,
+        )
+        yield _gauge(
+            "log_bytes_since_snapshot", "Applied log behind the newest one.", stats.log_bytes
+        )
+        yield _gauge("log_file_bytes", "Size of the log's files.", self._node.log_file_bytes)
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(PREFIX + name, text, value=value)
+
+
+def _count(name: str, text: str, value: float) -> CounterMetricFamily:
+    return CounterMetricFamily(PREFIX + name, text, value=value)
