@@ -279,7 +279,7 @@ class Controller:
             leader_http=None if leader is None else leader.http_url,
             commit_index=self.node.commit_index,
             applied_index=self.node.applied_index,
-            snapshot_index=self.node.snapshot_index,
+            snapshot_index=self.node.snapshots.index,
             digest_index=self.machine.point.index,
             digest=f"{self.machine.point.digest:016x}",
             lease=LeaseView(enabled=self.node.lease_is_on, valid=self.node.lease_is_valid),

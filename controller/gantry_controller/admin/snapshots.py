@@ -57,7 +57,7 @@ class SnapshotMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The families, in a fixed order."""
-        stats, shipped = self._node.snapshots.stats, self._node.shipping.stats
+        stats, shipped = self._node.snapshots.stats, self._node.traffic.sender.stats
         yield _count("snapshots_taken_total", "Snapshots this node took.", stats.taken)
         yield _count("snapshots_installed_total", "Snapshots it got from a peer.", stats.installed)
         yield _count("snapshots_failed_total", "Snapshots that were given up.", stats.failed)
@@ -66,14 +66,14 @@ class SnapshotMetrics(Collector):
         yield _count(
             "snapshot_received_bytes_total",
             "Bytes of snapshots received.",
-            self._node.snapshot_received_bytes,
+            self._node.traffic.receiver.received_bytes,
         )
         yield _count(
             "snapshot_transfers_interrupted_total",
             "Connections that broke amid a snapshot; the next one went on there.",
             shipped.interrupted,
         )
-        yield _gauge("snapshot_index", "Last entry of the newest one.", self._node.snapshot_index)
+        yield _gauge("snapshot_index", "Last entry of the newest one.", self._node.snapshots.index)
         yield _gauge("snapshot_bytes", "Size of the last one taken.", stats.last_bytes)
         yield _gauge("snapshot_seconds", "Duration of the last one taken.", stats.last_s)
         yield _gauge(

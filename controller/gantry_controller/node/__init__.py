@@ -10,6 +10,7 @@
     snapshots  taken, loaded, installed, old ones removed
     shipping   a snapshot to a peer that needs it
     receiving  a snapshot from the leader
+    traffic    both together
     ticker     time, without the time during which this process was stalled
     pending    callers that wait for their entry or their read
     status     what a node tells about itself

@@ -31,11 +31,10 @@ from gantry_controller.node.pending import (
     ReadDone,
     Reads,
 )
-from gantry_controller.node.receiving import Connection, SnapshotReceiver
-from gantry_controller.node.shipping import SnapshotSender
 from gantry_controller.node.snapshots import Snapshots
 from gantry_controller.node.status import NodeStats, NodeStatus, PeerStatus, peer_statuses
 from gantry_controller.node.ticker import Ticker, boottime_ns
+from gantry_controller.node.traffic import SnapshotTraffic
 from gantry_controller.raft.core import RaftCore, SoftState
 from gantry_controller.raft.digests import DigestPoint, Digests
 from gantry_controller.raft.errors import (
@@ -83,20 +82,18 @@ class RaftNode:
         self._links = PeerLinks(
             options,
             receive=self._on_messages,
-            receive_snapshot=self._on_snapshot,
+            receive_snapshot=lambda *part: self.traffic.on_frames(*part),  # noqa: PLW0108 - below
             process_gone=self._on_process_gone,
         )
         self._ticker = Ticker(self._arm)
         self._disk = Disk(options, durable=self._arm, failed=self._fail)
         self.snapshots = Snapshots(options, machine, news=self._arm, failed=self._fail)
-        self._receiver = SnapshotReceiver(
-            options, self.snapshots, core=lambda: self._core, failed=self._fail
-        )
-        self.shipping = SnapshotSender(
+        self.traffic = SnapshotTraffic(
             options,
             self.snapshots,
             address_of=self._links.address_of,
-            delivered=self._on_snapshot_delivered,
+            news=self._arm,
+            failed=self._fail,
         )
         self._applied_listeners: list[Callable[[Index], None]] = []
         self._queued: list[tuple[bytes, Done]] = []
@@ -186,17 +183,6 @@ class RaftNode:
         return contacts(self.members, self._options.peers)
 
     @property
-    def snapshot_index(self) -> Index:
-        """What the newest snapshot covers; 0 before the first."""
-        snapshot = self._core.snapshot if self._started else None
-        return Index(0) if snapshot is None else snapshot.index
-
-    @property
-    def snapshot_received_bytes(self) -> int:
-        """Bytes of peers' snapshots so far."""
-        return self._receiver.received_bytes
-
-    @property
     def log_file_bytes(self) -> int:
         """Size of the log's files; 0 before the start."""
         return self._disk.log_bytes if self._started else 0
@@ -276,7 +262,7 @@ class RaftNode:
         except BaseException:
             await self._close_disk()
             raise
-        self._receiver.start()
+        self.traffic.begin(self._core)
         self._running = self._started = True
         self._log.info(
             "node started",
@@ -296,8 +282,7 @@ class RaftNode:
         if self._started:
             self._started = False
             await self._links.stop()
-            await self._receiver.stop()
-            await self.shipping.stop()
+            await self.traffic.stop()
             await self._close_disk()
 
     async def _close_disk(self) -> None:
@@ -404,15 +389,6 @@ class RaftNode:
             self._fail(error)
         self._arm()
 
-    def _on_snapshot(self, peer: NodeId, bodies: list[bytes], connection: Connection) -> None:
-        if self._running:
-            self._receiver.on_frames(peer, bodies, connection)
-
-    def _on_snapshot_delivered(self, peer: NodeId, holds: Index) -> None:
-        if self._running:
-            self._core.snapshot_delivered(peer, holds)
-            self._arm()
-
     def _on_process_gone(self, peer: NodeId) -> None:
         if self._running:
             self._core.leader_lost(peer)
@@ -509,7 +485,7 @@ class RaftNode:
             why = "since the leader did not answer in time or is far ahead"
             self._redirect(ready.reads_redirected, ReadRedirect(self._core.leader, why))
         self._apply(ready.committed)
-        self.shipping.serve(self._core.awaiting_snapshot)
+        self.traffic.serve(self._core)
         self._reads.add(ready.reads)
         self._reads.serve(self._core.applied_index, self.stats.reads)
         self._update_status()
@@ -577,7 +553,7 @@ class RaftNode:
     def _end(self) -> None:
         self._running = False
         self._ticker.stop()
-        self.shipping.serve([])
+        self.traffic.end()
         self._status = NodeStatus(Role.FOLLOWER, self._core.term, None, False)
         for listener in self._role_listeners:
             listener()

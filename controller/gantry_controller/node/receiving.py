@@ -49,7 +49,6 @@ class SnapshotReceiver:
     Args:
         options: this node.
         snapshots: completes what was received.
-        core: the running core.
         failed: called on the loop when the node must not go on.
 
     Attributes:
@@ -61,21 +60,21 @@ class SnapshotReceiver:
         options: NodeOptions,
         snapshots: Snapshots,
         *,
-        core: Callable[[], RaftCore],
         failed: Callable[[BaseException], None],
     ) -> None:
         self.received_bytes = 0
         self._options = options
         self._snapshots = snapshots
-        self._core = core
+        self._core: RaftCore
         self._failed = failed
         self._receiving = Receiving()
         self._file: SnapshotFile | None = None
         self._queue: asyncio.Queue[tuple[Connection, InstallSnapshot]] = asyncio.Queue(QUEUE_MAX)
         self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Begin to take chunks."""
+    def start(self, core: RaftCore) -> None:
+        """Begin to take chunks for ``core``."""
+        self._core = core
         self._task = asyncio.get_running_loop().create_task(self._run(), name="receive-snapshot")
 
     async def stop(self) -> None:
@@ -119,9 +118,9 @@ class SnapshotReceiver:
 
     async def _handle(self, connection: Connection, chunk: InstallSnapshot) -> None:
         shipment = chunk.shipment
-        if not self._core().wants_snapshot(shipment.index, shipment.term):
+        if not self._core.wants_snapshot(shipment.index, shipment.term):
             await self._give_up()
-            self._answer(connection, chunk, self._core().commit_index)
+            self._answer(connection, chunk, self._core.commit_index)
         elif chunk.data:
             await self._take(connection, chunk)
         else:
@@ -148,7 +147,7 @@ class SnapshotReceiver:
         self._receiving.forget()
         self._file = None
         if await self._snapshots.install(file, shipment.index, shipment.checksum):
-            self._answer(connection, chunk, self._core().commit_index)
+            self._answer(connection, chunk, self._core.commit_index)
         else:
             connection.abort()
 

@@ -106,6 +106,11 @@ class Snapshots:
         self._taking = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
 
+    @property
+    def index(self) -> Index:
+        """What the newest one covers; 0 before the first."""
+        return Index(0) if self.info is None else self.info.meta.index
+
     # ---- life ------------------------------------------------------------------------------------
 
     async def load(self, marker: Marker | None) -> SnapshotMeta | None:

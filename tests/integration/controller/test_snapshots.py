@@ -49,7 +49,7 @@ async def test_a_controller_that_was_away_gets_the_snapshot(quorum: Quorum) -> N
     back = quorum.running[away]
     await until(lambda: back.node.snapshots.stats.installed == 1)
     await until(lambda: back.machine.state.digest() == leader.machine.state.digest())
-    assert back.node.snapshot_index == meta.index
+    assert back.node.snapshots.index == meta.index
     await quorum.stop(away)
     await quorum.start(away)
     assert quorum.running[away].machine.state.digest() == leader.machine.state.digest()

@@ -79,7 +79,7 @@ async def test_a_follower_that_is_too_far_behind_gets_the_snapshot(tmp_path: Pat
         await quorum.start(late)
         await quorum.agree_on(commands)
         assert quorum.nodes[late].snapshots.stats.installed == 1
-        assert leader.shipping.stats.sent == 1
+        assert leader.traffic.sender.stats.sent == 1
         more = await write_many(quorum, 10, b"w")
         await quorum.agree_on(commands + more)
         await quorum.stop(late)
@@ -112,7 +112,7 @@ async def test_a_broken_transfer_goes_on_where_it_was(
         await leader.snapshots.take()
         await quorum.start(late)
         await quorum.agree_on(commands)
-        assert leader.shipping.stats.interrupted == 2
+        assert leader.traffic.sender.stats.interrupted == 2
         restarts = [offset for before, offset in pairwise(offsets) if offset <= before]
         assert restarts, "some chunks were lost"
         assert 0 not in restarts, "and nothing that had arrived was sent again"
@@ -131,7 +131,7 @@ async def test_a_follower_that_dies_amid_it_comes_back_sound(
         commands = await write_many(quorum, 100)
         await leader.snapshots.take()
         node = await quorum.start(late)
-        await until(lambda: node._receiver.received_bytes > 3_000)
+        await until(lambda: node.traffic.receiver.received_bytes > 3_000)
         await quorum.stop(late)
         node = await quorum.start(late)
         await quorum.agree_on(early + commands)
