@@ -111,7 +111,7 @@ class Capacity:
     """
 
     P99_MAX_MS = 50.0
-    FIRST = 500
+    FIRST = 250
     MOST = 32_000  # the controllers' table of heartbeats ends at 100,000 brokers
     HALVINGS = 3
     CONNECTIONS = Beats.FEW
