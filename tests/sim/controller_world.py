@@ -296,8 +296,8 @@ class MetadataInvariants(Invariants):
         answered_until_now: the newest (master epoch, set epoch) that any broker was answered.
     """
 
-    def __init__(self, world: World, members: int) -> None:
-        super().__init__(world, members)
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
         self.epochs: dict[int, str] = {}
         self.answered_until_now = (0, 0)
         self._digests: dict[int, int] = {}
@@ -372,7 +372,7 @@ class ControllerWorld:
         rng = self.world.stream("swarm")
         self.network = Network(self.world, NetworkOptions.swarm(rng) if swarm else NetworkOptions())
         self.replicas = replicas
-        self.invariants = MetadataInvariants(self.world, nodes)
+        self.invariants = MetadataInvariants(self.world)
         self._voters = tuple(NodeId(number) for number in range(1, nodes + 1))
         self._knobs = ProcessKnobs(hints=not swarm or rng.random() < 0.7)
         self.controller_names = [machine_name(node) for node in self._voters]

@@ -107,7 +107,7 @@ class _Invariants(MetadataInvariants):
     """The quorum's own invariants, and a word to the world about each agreement."""
 
     def __init__(self, whole: WholeWorld) -> None:
-        super().__init__(whole.world, NODES)
+        super().__init__(whole.world)
         self._whole = whole
 
     def changed(

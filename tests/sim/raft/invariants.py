@@ -1,6 +1,7 @@
 """What must hold after every event, whatever the network, the disks and the clocks do.
 
     election safety        at most one leader per term                       (thesis §3.4)
+    one change             memberships that follow each other differ by one voter       (§4.1)
     one vote               a voter names one candidate per term, restarts included
     log matching           (index, term) determines an entry and the one before it (§3.5)
     leader completeness    a new leader holds every committed entry          (§3.6.3)
@@ -20,13 +21,17 @@ from bisect import bisect_left
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gantry_controller.raft.messages import VoteReply
+from gantry_controller.raft.members import Membership, decode_members
+from gantry_controller.raft.messages import EntryKind, VoteReply
 from gantry_controller.wal.format import HEADER_SIZE, Head, parse_header
 from gantry_controller.wal.recovery import read_batches
 from gantry_controller.wal.replay import Replay, SegmentUse
 from sim.kernel.world import Violation
+from sim.raft.process import machine_name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gantry_controller.raft.messages import Entry, Message
     from sim.kernel.machine import Machine
     from sim.kernel.world import World
@@ -36,6 +41,12 @@ if TYPE_CHECKING:
 def majority(members: int) -> int:
     """The observer's own count: the code under test may have it wrong."""
     return members // 2 + 1
+
+
+def open_memberships(changes: Sequence[tuple[int, Membership]], commit: int) -> list[Membership]:
+    """The newest that is committed for sure, and those behind it: each may come to be in effect."""
+    settled = max(place for place, (index, _) in enumerate(changes) if index <= commit)
+    return [members for _, members in changes[settled:]]
 
 
 class DurableLog:
@@ -60,6 +71,18 @@ class DurableLog:
         """Whether the medium says that this node may vote."""
         self.refresh()
         return self._found.hard_state is not None and self._found.hard_state.voting
+
+    def memberships(self, founding: Membership) -> list[Membership]:
+        """What a process that starts from this medium may act by: see ``open_memberships``."""
+        self.refresh()
+        if self._found.hard_state is None:
+            return []
+        changes = [(0, founding)] + [
+            (entry.index, decode_members(entry.command))
+            for entry in self._found.entries
+            if entry.kind is EntryKind.MEMBERS
+        ]
+        return open_memberships(changes, self._found.hard_state.commit)
 
     def refresh(self) -> None:
         """Read what has become durable since the last look."""
@@ -90,13 +113,13 @@ def fresh_replay() -> Replay:
 class Invariants:
     """The observer of one world."""
 
-    def __init__(self, world: World, members: int) -> None:
+    def __init__(self, world: World) -> None:
         self.world = world
-        self.members = members
         self.durable: dict[str, DurableLog] = {}
         self.canon: list[tuple[int, bytes]] = []  # committed entries: (term, encoded)
         self.acked_index = 0
         self.reads_checked = 0
+        self._member_changes: list[tuple[int, Membership]] = []  # committed: (index, members)
         self._commit_terms: list[int] = []  # per committed entry: in whose term, at the latest
         self._reached: dict[tuple[str, int], tuple[int, int]] = {}  # per life: term, commit
         self._leaders: dict[int, str] = {}
@@ -142,6 +165,8 @@ class Invariants:
         for index in range(len(self.canon) + 1, log.commit_index + 1):
             entry = log._entries[index - 1]
             self.canon.append((entry.term, entry.encoded))
+            if entry.kind is EntryKind.MEMBERS:
+                self._members_changed(index, decode_members(entry.command))
             self._commit_terms.append(max([node.core.term, *self._commit_terms[-1:]]))
             self._check_durable(node, index, entry.term)
         term, _ = self.canon[log.commit_index - 1]
@@ -196,6 +221,8 @@ class Invariants:
         self._newest_term_led = max(self._newest_term_led, term)
         if self._leaders.setdefault(term, name) != name:
             raise Violation(f"election safety: {name} and {self._leaders[term]} lead term {term}")
+        if node.core.node_id not in node.core._state.members.voters:
+            raise Violation(f"only voters lead: {name} leads term {term} and is none")
         index = bisect_left(self._commit_terms, term)  # a late leader of an old term owes less
         if index:
             committed_term, _ = self.canon[index - 1]
@@ -206,12 +233,25 @@ class Invariants:
                 )
 
     def _check_durable(self, node: RaftProcess, index: int, term: int) -> None:
-        holders = [name for name, log in self.durable.items() if log.holds(index, term)]
-        if len(holders) < majority(self.members):
+        voters = node.core._state.members.voters
+        names = [machine_name(voter) for voter in voters]
+        holders = [name for name in names if self.durable[name].holds(index, term)]
+        if len(holders) < majority(len(voters)):
             raise Violation(
                 f"durable before ack: {node.host.name} commits entry {index} of term {term}, which "
-                f"is on the disks of {holders} only"
+                f"is on the disks of {holders} only; the voters are {names}"
             )
+
+    def _members_changed(self, index: int, members: Membership) -> None:
+        if self._member_changes:
+            before = self._member_changes[-1][1]
+            changed = set(before.voters) ^ set(members.voters)
+            if len(changed) > 1:
+                raise Violation(
+                    f"one change at a time: {before.voters} becomes {members.voters} at entry "
+                    f"{index}"
+                )
+        self._member_changes.append((index, members))
 
     def _term_before(self, node: RaftProcess, entry: Entry) -> int | None:
         log = node.core._state.log

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sim.kernel.disk import DiskOptions
 from sim.kernel.nemesis import NemesisOptions
 from sim.kernel.network import NetworkOptions
-from sim.kernel.world import MS, SECOND
+from sim.kernel.world import MS, SECOND, World
 from sim.raft.world import RaftOptions, RaftWorld
 
 if TYPE_CHECKING:
@@ -83,6 +83,30 @@ def late_answers(seed: int) -> RaftWorld:
     )
 
 
+def changing_members(seed: int) -> RaftWorld:
+    """members come and go all the time, under partitions and kills"""
+    rng = World(seed).stream("place")
+    return RaftWorld(
+        seed,
+        RaftOptions(
+            members=rng.choice([2, 3, 3, 4]),
+            spares=2,
+            administer_every_us=rng.choice([100, 400]) * MS,
+            priorities=rng.choice([(0,), (0, 1)]),
+            election_ticks=rng.choice([5, 10]),
+            append_bytes_max=rng.choice([1, 256 * 1024]),
+            read_every_us=20 * MS,
+            faulty_us=15 * SECOND,
+        ),
+        disk=DiskOptions.swarm(rng),
+        network=NetworkOptions.swarm(rng),
+        nemesis=NemesisOptions(
+            faults=["isolate_leader", "split", "kill_leader", "bounce", "one_way", "heal"],
+            mean_gap_us=500 * MS,
+        ),
+    )
+
+
 def _world(
     seed: int,
     faults: list[str],
@@ -103,6 +127,7 @@ PLACES: dict[str, Callable[[int], RaftWorld]] = {
     "raft-kills": killed_while_writing,
     "raft-late-leaders": late_leaders,
     "raft-volumes": losing_volumes,
+    "raft-members": changing_members,
     "raft-leases": leased,
     "raft-late-answers": late_answers,
     "raft-splits": splits,

@@ -148,6 +148,7 @@ class RaftProcess:
     def receive(self, source: str, message: object) -> None:
         decoded = decode(message) if isinstance(message, bytes) else message
         self.core.step(decoded)  # type: ignore[arg-type]  # only messages are sent
+        self.note_commit()
         self.arm()
 
     def peer_closed(self, name: str) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from gantry_controller.raft.config import RaftConfig
 from gantry_controller.raft.errors import NotLeader, Overloaded
+from gantry_controller.raft.members import Membership
 from gantry_controller.raft.state import Role
 from gantry_protocol.types import NodeId
 from sim.kernel.disk import DiskOptions
@@ -20,9 +21,10 @@ from sim.kernel.machine import Host, Machine
 from sim.kernel.nemesis import Nemesis, NemesisOptions
 from sim.kernel.network import Network, NetworkOptions
 from sim.kernel.world import MS, SECOND, Violation, World
-from sim.raft.invariants import Invariants, majority
+from sim.raft.administrator import Administrator
+from sim.raft.invariants import Invariants, majority, open_memberships
 from sim.raft.leases import LeaseSwitch, lease_ns
-from sim.raft.process import ProcessKnobs, RaftProcess, machine_name
+from sim.raft.process import ProcessKnobs, RaftProcess, machine_name, node_id
 
 if TYPE_CHECKING:
     from random import Random
@@ -36,7 +38,11 @@ class RaftOptions:
     """One run's parameters.
 
     Attributes:
-        members: number of nodes.
+        members: number of founding nodes.
+        spares: nodes that run and wait to be taken in.
+        administer_every_us: greatest pause between two acts of the administrator, who changes the
+            members and moves leadership; 0: there is none.
+        priorities: what each node's election priority is drawn from.
         faulty_us: how long faults go on.
         propose_every_us: greatest pause between two clients' proposals.
         commands_max: greatest number of commands proposed together.
@@ -46,6 +52,10 @@ class RaftOptions:
     """
 
     members: int = 3
+    spares: int = 0
+    administer_every_us: int = 0
+    priorities: tuple[int, ...] = (0,)
+    promote_lag_max: int = 10
     faulty_us: int = 20 * SECOND
     propose_every_us: int = 50 * MS
     commands_max: int = 3
@@ -65,8 +75,13 @@ class RaftOptions:
     def swarm(cls, rng: Random) -> RaftOptions:
         """Drawn parameters, the protocol's knobs included."""
         append_bytes_max = rng.choice([1, 1, 100, 256 * 1024])
+        administered = rng.random() < 0.4
         return cls(
             members=rng.choice([1, 2, 3, 3, 3, 3, 3, 5, 5]),
+            spares=rng.choice([0, 1, 2]) if administered else 0,
+            administer_every_us=rng.choice([200, 1_000]) * MS if administered else 0,
+            priorities=rng.choice([(0,), (0,), (0, 1), (0, 1, 5)]),
+            promote_lag_max=rng.choice([0, 3, 100]),
             faulty_us=rng.choice([10, 20]) * SECOND,
             propose_every_us=rng.choice([20, 100, 500]) * MS,
             commands_max=rng.choice([1, 3, 20]),
@@ -108,18 +123,21 @@ class RaftWorld:
         self.options = options or RaftOptions()
         self.knobs = knobs or ProcessKnobs()
         self.network = Network(self.world, network or NetworkOptions())
-        self.invariants = Invariants(self.world, self.options.members)
+        self.invariants = Invariants(self.world)
         self.voters = tuple(NodeId(number) for number in range(1, self.options.members + 1))
+        everybody = range(1, self.options.members + self.options.spares + 1)
+        drawn = self.world.stream("priorities")
+        self._priorities = {node: drawn.choice(self.options.priorities) for node in everybody}
         self.machines = [
             Machine(
                 self.world,
                 self.network,
-                machine_name(node),
+                machine_name(NodeId(node)),
                 factory=self._process,
                 disk_options=disk or DiskOptions(),
                 clock_drift=self.options.clock_drift,
             )
-            for node in self.voters
+            for node in everybody
         ]
         for machine in self.machines:
             self.invariants.watch(machine)
@@ -137,9 +155,9 @@ class RaftWorld:
             },
         )
         self.acked: list[bytes] = []
+        self.administrator = Administrator(self)
         self._rng = self.world.stream("clients")
         self._proposed = 0
-        self._founded = False
         self._clients_stopped = False
 
     @classmethod
@@ -163,9 +181,12 @@ class RaftWorld:
         )
 
     def _process(self, host: Host) -> RaftProcess:
+        node = node_id(host.name)
         config = RaftConfig(
-            node_id=NodeId(int(host.name[1:])),
-            voters=self.voters,
+            node_id=node,
+            voters=self.voters if node in self.voters else (),
+            priority=self._priorities[node],
+            promote_lag_max=self.options.promote_lag_max,
             election_ticks=self.options.election_ticks,
             heartbeat_ticks=self.options.heartbeat_ticks,
             append_bytes_max=self.options.append_bytes_max,
@@ -261,19 +282,39 @@ class RaftWorld:
     def _wipe(self) -> None:
         """Replace a volume, if the quorum can bear it.
 
-        In no protocol do committed entries survive the loss of a majority, so no more than a
-        minority may be without the mark of a voter at a time.
+        In no protocol do committed entries survive the loss of a majority, so in no membership that
+        some node may act by may more than a minority be without the mark of a voter.
         """
         victim = self._rng.choice(self.machines)
         logs = self.invariants.durable
-        self._founded = self._founded or all(log.is_voter for log in logs.values())
-        others_blank = sum(not logs[m.name].is_voter for m in self.machines if m is not victim)
-        minority = self.options.members - majority(self.options.members)
-        if self._founded and others_blank < minority:
+        if self.can_spare(victim):
             self.world.count("raft.wiped")
             logs[victim.name].refresh()  # what it held until now, it did hold
             victim.wipe()
             self.nemesis.boot_later(victim)
+
+    def can_spare(self, victim: Machine) -> bool:
+        """Whether every membership in some log or memory outlives the loss of this volume."""
+        return all(
+            self.is_sound(members.voters, without=victim.name) for members in self._memberships()
+        )
+
+    def _memberships(self) -> list[Membership]:
+        founding = Membership(self.voters)
+        found = [founding] if not self.invariants.canon else []
+        for node in self.nodes():
+            log = node.core._state.log
+            found += open_memberships(node.core._state.history._changes, log.commit_index)
+        for disk in self.invariants.durable.values():
+            found += disk.memberships(founding)
+        return found
+
+    def is_sound(self, voters: tuple[NodeId, ...], *, without: str = "") -> bool:
+        """Whether a majority of ``voters`` has the mark of a voter on its disk."""
+        logs = self.invariants.durable
+        names = [machine_name(node) for node in voters]
+        marked = [name for name in names if name != without and logs[name].is_voter]
+        return len(marked) >= majority(len(voters))
 
     def _bounce(self) -> None:
         """Restart every node that is not the leader, at once: what did they remember?"""
@@ -311,9 +352,11 @@ class RaftWorld:
         self.boot()
         self.start_clients()
         LeaseSwitch(self).start()
+        self.administrator.start()
         self.nemesis.start()
         self.world.run(for_us=self.options.faulty_us)
         self.nemesis.stop()
+        self.administrator.stop()
         self._expect_progress()
 
     def _expect_progress(self) -> None:
@@ -332,9 +375,14 @@ class RaftWorld:
             raise Violation(f"seed {self.world.seed}: acknowledged commands are lost: {lost[:3]}")
 
     def _converged(self) -> bool:
-        nodes = self.nodes()
+        """Every member is up, a voter or an admitted learner, and has applied the same."""
+        leader = self.leader()
+        if leader is None:
+            return False
+        names = [machine_name(node) for node in leader.core._state.members.nodes]
+        nodes = [node for node in self.nodes() if node.host.name in names]
         return (
-            len(nodes) == self.options.members
+            len(nodes) == len(names)
             and all(node.core.is_voter for node in nodes)
             and len({len(node.applied) for node in nodes}) == 1
         )

@@ -1,0 +1,117 @@
+"""Bugs in changing the members, and in handing leadership over."""
+
+from __future__ import annotations
+
+from sim.mutants.mutant import Mutant, Seeds, UnitTests
+from sim.mutants.planting import Edit
+
+RAFT = "gantry_controller.raft"
+MEMBERS = "unit/controller/raft/test_members.py"
+STORY = "unit/controller/raft/test_scenarios.py::test_story"
+
+MUTANTS = (
+    Mutant(
+        "change-before-own-commit",
+        "members",
+        "a new leader changes the members before an entry of its term is committed",
+        (Edit(f"{RAFT}.changes:may_begin", "return state.term_is_committed", "return True"),),
+        Seeds("raft-members", 100),
+    ),
+    Mutant(
+        "two-changes-at-once",
+        "members",
+        "a change of the members is taken while another is under way",
+        (
+            Edit(
+                f"{RAFT}.changes:_check_may_change",
+                "if state.history.changed_index > state.log.commit_index:",
+                "if False:",
+            ),
+        ),
+        Seeds("raft-members", 60),
+    ),
+    Mutant(
+        "learner-is-counted",
+        "members",
+        "a learner's acknowledgement is counted towards the majority",
+        (
+            Edit(
+                f"{RAFT}.state:RaftState.counted",
+                "if progress.counts and node in self.members.voters",
+                "if progress.counts",
+            ),
+            Edit(
+                f"{RAFT}.members:Membership.reached",
+                "for node in self.voters if node in values",
+                "for node in values",
+            ),
+        ),
+        Seeds("raft-members", 40),
+    ),
+    Mutant(
+        "learner-campaigns",
+        "members",
+        "a learner stands for election",
+        (
+            Edit(
+                f"{RAFT}.state:RaftState.may_campaign",
+                "return self.blank == 0 and self.node_id in self.members.voters",
+                "return self.blank == 0",
+            ),
+        ),
+        Seeds("raft-members", 20),
+    ),
+    Mutant(
+        "cut-change-stays-in-effect",
+        "members",
+        "a change that was cut from the log still decides who is counted",
+        (
+            Edit(
+                f"{RAFT}.members:MemberHistory.keep",
+                "while len(self._changes) > 1 and self.changed_index > last:",
+                "while False:",
+            ),
+        ),
+        Seeds("raft-members", 60),
+    ),
+    Mutant(
+        "stranger-deposes-the-leader",
+        "members",
+        "a removed node's higher term ends a leadership",
+        (
+            Edit(
+                f"{RAFT}.core:RaftCore._is_answer_of_stranger",
+                "return not request and",
+                "return False and",
+            ),
+        ),
+        UnitTests(f"{STORY}[members_removed_is_harmless]"),
+    ),
+    Mutant(
+        "promoted-without-the-log",
+        "members",
+        "a learner that lacks the log may vote, and a quorum waits for it",
+        (Edit(f"{RAFT}.changes:_why_not_ready", "if lag > ", "if False and lag > "),),
+        UnitTests(f"{STORY}[members_refused]"),
+    ),
+    Mutant(
+        "transfer-to-one-that-lags",
+        "transfer",
+        "the next leader is told before it holds the whole log",
+        (
+            Edit(
+                f"{RAFT}.transfer:proceed",
+                "if state.peers[transfer.target].match_index == state.log.last_index:",
+                "if True:",
+            ),
+        ),
+        UnitTests(f"{STORY}[transfer_lagging]"),
+    ),
+    Mutant(
+        "proposals-during-transfer",
+        "transfer",
+        "a leader that hands over goes on taking proposals, and the target never catches up",
+        (Edit(f"{RAFT}.core:RaftCore.propose", "if state.transfer is not None:", "if False:"),),
+        UnitTests("unit/controller/raft/test_scenarios.py"),
+    ),
+)
