@@ -1,20 +1,21 @@
 """The worlds by name: what ``gantry sim`` runs, and what the mutation gate plants its bugs in.
 
 A kind says how a world is made from a seed and how it is played: faults first, then peace, in which
-it owes progress. ``play`` never raises for what a world found; a violation, and an assertion or a
-refusal of the code under test, are the outcome. Anything else is a defect of the test itself.
+it owes progress. Whatever ends a world early is its outcome: a violation, or any exception of the
+code under test, as it would end a process.
 """
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
-from gantry_protocol.errors import GantryError
 from sim.controller_world import ControllerWorld
-from sim.kernel.world import SECOND, World
+from sim.kernel.world import SECOND, Violation, World
 from sim.raft import places
 from sim.raft.world import RaftWorld
 from sim.replica_world import ReplicaWorld
@@ -22,8 +23,6 @@ from sim.tier.world import TierWorld, WholeTierWorld
 from sim.whole_world import WholeWorld
 
 BROKER_SECONDS = 12
-
-FOUND = (AssertionError, GantryError)  # what a wrong program ends a world with; Violation is one
 
 
 class Playable(Protocol):
@@ -75,8 +74,10 @@ def play(kind: Kind, seed: int, trace: Callable[[str], None] | None = None) -> O
     violation: str | None = None
     try:
         kind.play(run)
-    except FOUND as found:
-        violation = str(found) or type(found).__name__
+    except Violation as found:
+        violation = str(found)
+    except Exception as error:  # noqa: BLE001 - see the module
+        violation = _crash(world, error)
     return Outcome(
         world=kind.name,
         seed=seed,
@@ -85,6 +86,17 @@ def play(kind: Kind, seed: int, trace: Callable[[str], None] | None = None) -> O
         simulated_s=world.now_us / SECOND,
         violation=violation,
         counters=dict(sorted(world.counters.items())),
+    )
+
+
+def _crash(world: World, error: Exception) -> str:
+    """An exception as a violation: what, where, and what had happened."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}, line {place.lineno}, in {place.name}"
+    trace = "\n    ".join(world.recent_trace)
+    return (
+        f"seed {world.seed} at {world.now_us} us: {type(error).__name__}: {error} ({where})\n"
+        f"  trace:\n    {trace}"
     )
 
 

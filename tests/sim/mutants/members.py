@@ -15,7 +15,7 @@ MUTANTS = (
         "members",
         "a new leader changes the members before an entry of its term is committed",
         (Edit(f"{RAFT}.changes:may_begin", "return state.term_is_committed", "return True"),),
-        Seeds("raft-members", 100),
+        UnitTests(f"{STORY}[members_own_term_first]"),
     ),
     Mutant(
         "two-changes-at-once",
@@ -28,7 +28,7 @@ MUTANTS = (
                 "if False:",
             ),
         ),
-        Seeds("raft-members", 60),
+        UnitTests(f"{STORY}[members_refused]"),
     ),
     Mutant(
         "learner-is-counted",
@@ -72,7 +72,7 @@ MUTANTS = (
                 "while False:",
             ),
         ),
-        Seeds("raft-members", 60),
+        UnitTests(f"{STORY}[members_rolled_back]"),
     ),
     Mutant(
         "stranger-deposes-the-leader",
@@ -88,11 +88,18 @@ MUTANTS = (
         UnitTests(f"{STORY}[members_removed_is_harmless]"),
     ),
     Mutant(
+        "let-go-although-back",
+        "members",
+        "a member that was taken in again in the pass of its removal is sent nothing",
+        (Edit(f"{RAFT}.replication:_let_go", "if node not in state.members.nodes:", "if True:"),),
+        UnitTests(f"{STORY}[members_back_in_one_pass]"),
+    ),
+    Mutant(
         "promoted-without-the-log",
         "members",
         "a learner that lacks the log may vote, and a quorum waits for it",
         (Edit(f"{RAFT}.changes:_why_not_ready", "if lag > ", "if False and lag > "),),
-        UnitTests(f"{STORY}[members_refused]"),
+        UnitTests(f"{STORY}[members_learner_lags]"),
     ),
     Mutant(
         "transfer-to-one-that-lags",

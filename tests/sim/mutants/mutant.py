@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from sim.catalogue import FOUND, KINDS, play
-from sim.mutants.planting import Edit, planted
+from gantry_protocol.errors import GantryError
+from sim.catalogue import KINDS, play
+from sim.mutants.planting import Edit, StaleMutant, planted
 
 TESTS = Path(__file__).resolve().parents[2]
 
@@ -54,6 +55,8 @@ class Seeds:
                 violation = play(kind, seed).violation
             if violation is None:
                 continue
+            if "NameError" in violation:
+                raise StaleMutant(f"the replacement names what is not there: {violation}")
             without = play(kind, seed).violation
             if without is not None:
                 raise Alive(f"{self.kind}, seed {seed}, fails without the bug: {without}")
@@ -73,7 +76,7 @@ class Script:
         try:
             with planted(edits):
                 self.play()
-        except FOUND as found:
+        except (AssertionError, GantryError) as found:
             return Death(f"script {self.play.__name__}", None, _first_line(str(found)))
         raise Alive(f"script {self.play.__name__} passed with it")
 
