@@ -71,8 +71,8 @@ def send_all(state: RaftState) -> None:
 def _let_go(state: RaftState) -> None:
     """Those whose removal is committed have been told; a leader among them hands over.
 
-    It does so once it has applied its removal, so that whoever asked for it can be answered. Who was
-    taken in again since stays: a peer without progress would be a member for nothing.
+    It does so once it has applied its removal, so that whoever asked for it can be answered. Who
+    was taken in again since stays: a peer without progress would be a member for nothing.
     """
     for node in state.leaving:
         if node not in state.members.nodes:
