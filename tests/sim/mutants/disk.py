@@ -74,7 +74,13 @@ MUTANTS = (
         "truncation-not-replayed",
         "wal",
         "recovery ignores that a leader's entries replaced others",
-        (Edit(f"{WAL}.recovery:_replay", "del found.entries[parse_truncate(body) - 1 :]", "pass"),),
+        (
+            Edit(
+                f"{WAL}.replay:Replay._truncate",
+                "del self.entries[index - self._begin - 1 :]",
+                "pass",
+            ),
+        ),
         Seeds("raft", 40),
     ),
 )

@@ -73,7 +73,7 @@ MUTANTS = (
         "what is applied depends on the process",
         (
             Edit(
-                f"{METADATA}.mastership:_promoted",
+                f"{METADATA}.mastership:_promote",
                 "clean=group.clean and decision.clean,",
                 "clean=id(group) % 32 == 0,",
             ),
