@@ -39,6 +39,7 @@ from gantry_controller.raft.state import Role
 from gantry_controller.remoting.control import ControllerRequests
 from gantry_controller.remoting.desk import Desk
 from gantry_controller.remoting.forwarder import Forwarder
+from gantry_controller.remoting.live_settings import LiveSettings
 from gantry_controller.remoting.notifier import Notifier
 from gantry_controller.settings import ControllerSettings, Peer, parse_peers, read_token
 
@@ -78,7 +79,8 @@ class Controller:
             default_timeout_s=settings.heartbeat_timeout_ms / 1000,
         )
         self.forwarder = Forwarder(self._remoting_address)
-        self.notifier = Notifier(self._is_leading, self._living_addresses)
+        self.live_settings = LiveSettings()
+        self.notifier = Notifier(self._is_notifying, self._living_addresses)
         self.machine.add_listener(self.notifier.applied)
         self.imports = Imports(self.machine, self.node.propose, self._is_leading)
         self.hub = WatchHub(self.machine, self.node.read, self.watchman.liveness_changes)
@@ -126,6 +128,7 @@ class Controller:
             self.watchman,
             describe=self._describe_metadata,
             listing=self._listing,
+            live_settings=self.live_settings,
             default_timeout_s=self.settings.heartbeat_timeout_ms / 1000,
             refresh=self.imports.refreshed,
         )
@@ -216,6 +219,9 @@ class Controller:
 
     def _is_leading(self) -> bool:
         return self.node.is_serving_leader
+
+    def _is_notifying(self) -> bool:
+        return self._is_leading() and self.live_settings.notify_role_changes
 
     def _role_changed(self) -> None:
         leading = self._is_leading()

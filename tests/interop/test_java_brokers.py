@@ -224,6 +224,13 @@ async def administrators_see_the_quorum(group: JavaGroup) -> None:
     for address in nodes:
         assert f"============{address}============" in listed, listed
     assert len(re.findall(r"^election_timeout_ms\s+=\s+200$", listed, re.MULTILINE)) == 3, listed
+    setting = ["-k", "notifyBrokerRoleChanged", "-v", "false"]
+    updated = await group.admin("updateControllerConfig", "-a", nodes[0], *setting)
+    assert "success" in updated, updated
+    live = [
+        one.live_settings.notify_role_changes for _, one in sorted(group.quorum.running.items())
+    ]
+    assert live == [False, True, True]
 
 
 async def administrators_see_the_group(group: JavaGroup) -> None:

@@ -19,6 +19,7 @@ from gantry_controller.nameserver.requests import NameRequests
 from gantry_controller.raft.errors import NotLeader, ReadRedirect
 from gantry_controller.remoting.control import ControllerRequests
 from gantry_controller.remoting.desk import Desk
+from gantry_controller.remoting.live_settings import LiveSettings
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.headers.controller import GetMetadataResponseHeader
 from gantry_protocol.types import BrokerId, Index, NodeId, Term
@@ -147,6 +148,7 @@ class Office:
             self.watchman,
             describe=describe,
             listing=lambda: {"name": "controller-0", "bind": "127.0.0.1"},
+            live_settings=LiveSettings(),
             default_timeout_s=2.5,
             refresh=self.imports.refreshed,
         )

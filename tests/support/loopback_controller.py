@@ -13,6 +13,7 @@ from gantry_controller.nameserver.imports import Imports
 from gantry_controller.nameserver.requests import NameRequests
 from gantry_controller.remoting.control import ControllerRequests
 from gantry_controller.remoting.desk import Desk
+from gantry_controller.remoting.live_settings import LiveSettings
 from gantry_controller.remoting.notifier import Notifier
 from gantry_protocol.headers.controller import GetMetadataResponseHeader
 from gantry_protocol.remoting.connection import Connection
@@ -43,6 +44,7 @@ class LoopbackController:
             self.watchman,
             describe=lambda: GetMetadataResponseHeader("g", True, "n1:h:1;", "n1", self.address),
             listing=dict,
+            live_settings=LiveSettings(),
             default_timeout_s=2.5,
             refresh=self.imports.refreshed,
         )

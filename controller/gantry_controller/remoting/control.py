@@ -52,6 +52,7 @@ from gantry_controller.metadata.state import FIRST_BROKER_ID, BrokerGroup, Group
 from gantry_controller.remoting import replies
 from gantry_controller.remoting.consumers import ConsumerRequests
 from gantry_controller.remoting.desk import Desk, Exchange, Serve
+from gantry_controller.remoting.live_settings import LiveSettings, SettingRefused
 from gantry_controller.remoting.topics import TopicRequests
 
 TIMEOUT_MIN_S = 0.1
@@ -60,7 +61,6 @@ TIMEOUT_MAX_S = 600.0
 
 SET_SIZE_MAX = 1000
 NAMES_MAX = 10_000  # of groups in one 1006
-CONFIG_BLACK_LIST = ("configBlackList", "configStorePath", "rocketmqHome")
 
 Describe = Callable[[], GetMetadataResponseHeader]
 
@@ -73,7 +73,8 @@ class ControllerRequests:
         machine: the applied state.
         watchman: who is alive.
         describe: the answer to 1005.
-        listing: the answer to 1010, ``key=value`` by key.
+        listing: the answer to 1010, ``key=value`` by key, besides the live settings.
+        live_settings: which 1009 changes.
         default_timeout_s: for a registered process that has not sent a heartbeat yet.
         refresh: takes note of a heartbeat of a broker of the old kind (group, address); False if
             there is none.
@@ -87,6 +88,7 @@ class ControllerRequests:
         *,
         describe: Describe,
         listing: Callable[[], dict[str, str]],
+        live_settings: LiveSettings,
         default_timeout_s: float,
         refresh: Callable[[GroupKey, str], bool],
     ) -> None:
@@ -95,6 +97,7 @@ class ControllerRequests:
         self._watchman = watchman
         self._describe = describe
         self._listing = listing
+        self._live_settings = live_settings
         self._default_timeout_s = default_timeout_s
         self._refresh = refresh
         desk.add(self._handlers())
@@ -151,17 +154,17 @@ class ControllerRequests:
 
     def _get_config(self, exchange: Exchange) -> RemotingCommand:
         """1010, in the syntax of Java's properties files."""
-        lines = (f"{key}={value}\n" for key, value in sorted(self._listing().items()))
+        listing = self._listing() | self._live_settings.listing()
+        lines = (f"{key}={value}\n" for key, value in sorted(listing.items()))
         return reply(exchange.request, body="".join(lines).encode())
 
     def _update_config(self, exchange: Exchange) -> RemotingCommand:
-        """1009: no setting changes while a controller runs."""
-        text = exchange.request.body.decode("utf-8", "replace")
-        keys = {line.partition("=")[0].strip() for line in text.splitlines() if "=" in line}
-        remark = "The settings of a controller change by a restart only"
-        if keys & set(CONFIG_BLACK_LIST):
-            remark = "Can not update config in black list."
-        return reply(exchange.request, ResponseCode.NO_PERMISSION, remark)
+        """1009: on this node, until it restarts."""
+        try:
+            self._live_settings.update(exchange.request.body)
+        except SettingRefused as error:
+            return reply(exchange.request, ResponseCode.NO_PERMISSION, str(error))
+        return reply(exchange.request)
 
     # Answered by the leader: events.
 

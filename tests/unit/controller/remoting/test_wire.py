@@ -384,8 +384,27 @@ class TestAdmin:
         assert answer.code == ResponseCode.NO_PERMISSION
         assert answer.remark == "Can not update config in black list."
 
-    async def test_get_config_is_a_properties_text(self, office: Office) -> None:
-        assert office.call(1010).body == b"bind=127.0.0.1\nname=controller-0\n"
+    @pytest.mark.parametrize(
+        ("body", "told"),
+        [
+            ("enableElectUncleanMaster=true", "'enableElectUncleanMaster' does not change while"),
+            ("notifyBrokerRoleChanged=maybe", "is true or false, not 'maybe'"),
+            ("notifyBrokerRoleChanged=false\nrocketmqHome=x", "Can not update config in black"),
+            ("notifyBrokerRoleChanged=false\nunknown=1", "what does is: notifyBrokerRoleChanged"),
+        ],
+    )
+    async def test_update_config_takes_all_or_nothing(
+        self, office: Office, body: str, told: str
+    ) -> None:
+        answer = office.call(1009, body=body.encode())
+        assert answer.code == ResponseCode.NO_PERMISSION
+        assert told in (answer.remark or "")
+        assert b"notifyBrokerRoleChanged=true\n" in office.call(1010).body
+
+    async def test_update_config_is_seen_in_the_listing(self, office: Office) -> None:
+        assert office.call(1009, body=b"# mqadmin\nnotifyBrokerRoleChanged=false\n").code == 0
+        listed = b"bind=127.0.0.1\nname=controller-0\nnotifyBrokerRoleChanged=false\n"
+        assert office.call(1010).body == listed
 
     async def test_clean(self, office: Office) -> None:
         await three_in_sync(office)
