@@ -92,3 +92,17 @@ def test_adr_is_one_screen_with_the_agreed_parts(adr: Path) -> None:
     for part in ("**Status:**", "## Context", "## Decision", "## Consequences", "## Rejected"):
         assert part in text
     assert f"({adr.name})" in (adr.parent / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_test_in_the_table_of_upstream_exists() -> None:
+    text = (ROOT / "docs" / "upstream-tests.md").read_text(encoding="utf-8")
+    named: list[tuple[str, str]] = []
+    for path, test in re.findall(r"`([\w./]*)::(\w+)`", text):
+        named.append((path or named[-1][0], test))
+    assert len(named) > 20
+    missing = [
+        f"{path}::{test}"
+        for path, test in named
+        if not re.search(rf"def {test}\(", (ROOT / path).read_text(encoding="utf-8"))
+    ]
+    assert missing == []
