@@ -13,6 +13,7 @@ from gantry_controller.metadata.events import (
     encode_event,
 )
 from gantry_controller.node.framing import VERSION, Hello, encode_hello
+from gantry_controller.raft import shipment
 from gantry_controller.raft.codec import _FIXED, encode
 from gantry_controller.raft.members import Membership, encode_members
 from gantry_controller.raft.messages import (
@@ -22,6 +23,7 @@ from gantry_controller.raft.messages import (
     HardState,
     make_entry,
 )
+from gantry_controller.raft.snapshot import SnapshotMeta
 from gantry_controller.wal.format import (
     HEADER_SIZE,
     Head,
@@ -30,6 +32,7 @@ from gantry_controller.wal.format import (
     _hard_state_body,
     encode_batch,
 )
+from gantry_controller.wal.snapshot_file import Encoder
 from gantry_protocol.command import request
 from gantry_protocol.frame import SerializeType
 from gantry_protocol.frame import encode as encode_frame
@@ -67,6 +70,8 @@ def seeds() -> dict[str, list[bytes]]:
             pieces(_hard_state_body(HARD), *(entry.encoded for entry in entries())),
         ],
         "snapshots": [pieces(*snapshot.take(three_in_sync().state))],
+        "snapshot_files": [snapshot_file()],
+        "chunks": [shipment.encode(message) for message in shipped()],
     }
 
 
@@ -133,3 +138,19 @@ def segment() -> bytes:
         encoded = encode_batch(head, [Write(batch, HARD)])
         data[start : head.offset] = encoded
     return bytes(data)
+
+
+def snapshot_file() -> bytes:
+    """Two slices of a member's first snapshot."""
+    members = Membership(voters=(NodeId(1),), addresses=((NodeId(1), "h:1"),))
+    encoder = Encoder(SnapshotMeta(Index(3), Term(1), members))
+    return encoder.header() + encoder.slice(b"one") + encoder.slice(b"two") + encoder.end()
+
+
+def shipped() -> list[shipment.InstallSnapshot | shipment.InstallSnapshotReply]:
+    what = shipment.Shipment(Index(3), Term(1), size=6, checksum=1)
+    return [
+        shipment.InstallSnapshot(NodeId(1), NodeId(2), what, 0, b""),
+        shipment.InstallSnapshot(NodeId(1), NodeId(2), what, 3, b"two"),
+        shipment.InstallSnapshotReply(NodeId(2), NodeId(1), Index(3), Index(0), 3),
+    ]

@@ -21,10 +21,13 @@ from gantry_controller.metadata import snapshot
 from gantry_controller.metadata.events import UnknownEventError, decode_event, encode_event
 from gantry_controller.metadata.state import MetadataState
 from gantry_controller.node.framing import FrameReader, decode_hello, encode_hello
+from gantry_controller.raft import shipment
 from gantry_controller.raft.codec import decode, encode
 from gantry_controller.raft.errors import MessageError
 from gantry_controller.wal.recovery import recover
 from gantry_controller.wal.replay import Replay, SegmentUse
+from gantry_controller.wal.snapshot_file import Encoder, checksum_of
+from gantry_controller.wal.snapshots import parse_snapshot
 from gantry_protocol import frame as frames_module
 from gantry_protocol.bodies import (
     BrokerReplicasInfo,
@@ -202,6 +205,34 @@ def snapshots(data: bytes) -> None:
         assert list(snapshot.take(again)) == list(snapshot.take(state))
 
 
+def snapshot_files(data: bytes) -> None:
+    """A snapshot as it lies on the disk, or came from a peer: whole and verified, or refused."""
+    try:
+        info, slices = parse_snapshot(Path("snapshot-1"), data)
+        found = list(slices)
+    except (CorruptionError, DataDirError):
+        return
+    again = Encoder(info.meta)
+    written = again.header() + b"".join(map(again.slice, found)) + again.end()
+    assert parse_snapshot(Path("snapshot-1"), written)[0].meta == info.meta
+    assert info.checksum == checksum_of(data)
+
+
+def chunks(data: bytes) -> None:
+    """A snapshot's bytes on their way to a follower, and its answers."""
+    try:
+        chunk = shipment.decode_chunk(data)
+    except MessageError:
+        pass
+    else:
+        assert shipment.decode_chunk(shipment.encode(chunk)) == chunk
+    try:
+        answer = shipment.decode_reply(data)
+    except MessageError:
+        return
+    assert shipment.decode_reply(shipment.encode(answer)) == answer
+
+
 def _pieces(data: bytes) -> Iterator[bytes]:
     at = 0
     while at + LENGTH.size <= len(data):
@@ -226,5 +257,7 @@ TARGETS: dict[str, Target] = {
         segments,
         records,
         snapshots,
+        snapshot_files,
+        chunks,
     )
 }

@@ -91,7 +91,7 @@ def parse_meta(path: Path, data: bytes) -> tuple[SnapshotMeta, int, int]:
         raise CorruptionError(path, 0, f"the header's checksum is wrong; {WAY_OUT}")
     try:
         meta = msgspec.msgpack.decode(data[_FIXED.size : end], type=SnapshotMeta)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise CorruptionError(path, _FIXED.size, f"{error}; {WAY_OUT}") from error
     return meta, end + _CRC.size, checksum
 
@@ -110,7 +110,7 @@ def parse_slices(path: Path, data: bytes, offset: int, checksum: int) -> Iterato
         begin = offset + _SLICE.size
         body = data[begin : begin + (length or _COUNT.size)]
         checksum = extend(checksum, body)
-        if checksum != crc or (length and len(body) != length):
+        if checksum != crc or len(body) != (length or _COUNT.size):
             raise CorruptionError(path, offset, f"slice {count} has a wrong checksum; {WAY_OUT}")
         if length == 0:
             break
