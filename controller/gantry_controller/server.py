@@ -41,7 +41,7 @@ from gantry_controller.remoting.desk import Desk
 from gantry_controller.remoting.forwarder import Forwarder
 from gantry_controller.remoting.live_settings import LiveSettings
 from gantry_controller.remoting.notifier import Notifier
-from gantry_controller.settings import ControllerSettings, Peer, parse_peers, read_token
+from gantry_controller.settings import ControllerSettings, Peer, members_of, read_token
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -244,8 +244,7 @@ class Controller:
             return {peer.node_id: peer for peer in self.settings.members}
         if contacts != self._read_contacts:
             self._read_contacts = contacts
-            peers = [parse_peers(f"{node}={contact}")[0] for node, contact in contacts.items()]
-            self._read_members = {peer.node_id: peer for peer in peers}
+            self._read_members = members_of(self.settings, contacts)
         return self._read_members
 
     def _remoting_address(self, node: NodeId) -> str:

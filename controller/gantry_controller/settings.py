@@ -1,5 +1,6 @@
 """The controller's settings: one frozen model, read from flags, ``GANTRY_*`` variables or TOML."""
 
+import contextlib
 import ipaddress
 import re
 from pathlib import Path
@@ -225,6 +226,20 @@ def parse_peers(text: str) -> tuple[Peer, ...]:
     if not peers:
         raise ValueError(f"{text!r} names no member")
     return tuple(peers[number] for number in sorted(peers))
+
+
+def members_of(settings: ControllerSettings, contacts: dict[NodeId, str]) -> dict[NodeId, Peer]:
+    """The members that have these ``contacts`` (``node.contacts``), ascending.
+
+    Those that the settings name are taken from there. A contact that cannot be read is left out: it
+    came from a log, and a member nobody can reach is shown by its absence.
+    """
+    found = {peer.node_id: peer for peer in settings.members if peer.node_id in contacts}
+    for node, contact in contacts.items():
+        if node not in found:
+            with contextlib.suppress(ValueError):
+                (found[node],) = parse_peers(f"{node}={contact}")
+    return dict(sorted(found.items()))
 
 
 def read_token(file: Path) -> str:

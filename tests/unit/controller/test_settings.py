@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
-from gantry_controller.settings import ControllerSettings, parse_peers, read_token
+from gantry_controller.settings import ControllerSettings, members_of, parse_peers, read_token
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.process.config import load_settings
+from gantry_protocol.types import NodeId
 
 THREE = "1=c-0.c,2=c-1.c.ns.svc:9,3=10.0.0.3:1:2:3"
 
@@ -38,6 +39,31 @@ def test_node_alone_is_its_own_quorum() -> None:
 
 def test_own_number_wins_over_the_name() -> None:
     assert load(name="c-0", node_id="3", peers=THREE).number == 3
+
+
+def test_a_node_that_joins_need_not_be_a_founder() -> None:
+    joiner = ControllerSettings(name="c-3", join=True, peers="1=h1,2=h2,3=h3", bind="10.0.0.4")
+    assert [peer.host for peer in joiner.members] == ["h1", "h2", "h3", "10.0.0.4"]
+    assert ControllerSettings(name="c-3", join=True, bind="10.0.0.4").members[0].node_id == 4
+
+
+def test_members_are_where_the_settings_say_else_where_the_log_says() -> None:
+    settings = ControllerSettings(name="c-0", peers="1=h1,2=new", raft_port=0)
+    contacts = {1: "h1:0:0:0", 2: "old:1:2:3", 4: "h4:1:2:3", 5: "no:port", 6: "[::1]:1:2:3"}
+    members = members_of(settings, {NodeId(node): text for node, text in contacts.items()})
+    assert {node: peer.host for node, peer in members.items()} == {
+        1: "h1",
+        2: "new",
+        4: "h4",
+        6: "::1",
+    }
+    assert members[NodeId(4)].contact == "h4:1:2:3"
+
+
+def test_ports_of_a_node_alone_may_be_picked() -> None:
+    alone = ControllerSettings(name="c-0", raft_port=0, remoting_port=0, http_port=0)
+    (peer,) = alone.members
+    assert members_of(alone, {peer.node_id: peer.contact}) == {peer.node_id: peer}
 
 
 def test_ipv6_peer() -> None:
