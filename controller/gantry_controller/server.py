@@ -34,6 +34,7 @@ from gantry_controller.nameserver.imports import Imports
 from gantry_controller.nameserver.requests import NameRequests
 from gantry_controller.node.node import RaftNode
 from gantry_controller.node.options import NodeOptions
+from gantry_controller.node.serial import SerialQueue
 from gantry_controller.node.status import role_of
 from gantry_controller.raft.state import Role
 from gantry_controller.remoting.control import ControllerRequests
@@ -73,19 +74,21 @@ class Controller:
         self._read_members: dict[NodeId, Peer] = {}
         self.node = RaftNode(self._node_options(), self.machine)
         self.node.add_applied_listener(lambda _: self.node.digest_taken(self.machine.point))
+        serial = settings.architecture == "serial"
+        self.quorum = SerialQueue(self.node) if serial else self.node
         self.watchman = Watchman(
             self.machine,
-            self.node.propose,
+            self.quorum.propose,
             default_timeout_s=settings.heartbeat_timeout_ms / 1000,
         )
         self.forwarder = Forwarder(self._remoting_address)
         self.live_settings = LiveSettings()
         self.notifier = Notifier(self._is_notifying, self._living_addresses)
         self.machine.add_listener(self.notifier.applied)
-        self.imports = Imports(self.machine, self.node.propose, self._is_leading)
-        self.hub = WatchHub(self.machine, self.node.read, self.watchman.liveness_changes)
+        self.imports = Imports(self.machine, self.quorum.propose, self._is_leading)
+        self.hub = WatchHub(self.machine, self.quorum.read, self.watchman.liveness_changes)
         self.desk = Desk(
-            self.node,
+            self.quorum,
             self.forwarder,
             lambda: self.machine.state.index,
             self._describe_metadata,
@@ -148,7 +151,7 @@ class Controller:
         listeners = {name: server.stats for name, server in self._servers.items()}
         self._http.registry.register(ConnectionMetrics(listeners, self.limits, self._http))
         api = AdminApi(
-            self.node,
+            self.quorum,
             self.machine,
             self.watchman,
             self.hub,
@@ -314,7 +317,7 @@ class Controller:
         return views
 
     def _figures(self) -> RaftFigures:
-        node = self.node
+        node, serial = self.node, self.quorum
         return RaftFigures(
             self._is_leading(),
             node.term,
@@ -328,6 +331,7 @@ class Controller:
             len(node.members.voters),
             len(node.members.learners),
             node.stats.transfers,
+            *((len(serial), serial.refused) if isinstance(serial, SerialQueue) else ()),
         )
 
     def _listing(self) -> dict[str, str]:

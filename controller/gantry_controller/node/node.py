@@ -48,7 +48,6 @@ from gantry_controller.raft.members import Membership, decode_members
 from gantry_controller.raft.messages import Entry, EntryKind, Message
 from gantry_controller.raft.state import Role
 
-SETTINGS_MAX = 16  # changes that wait for the next pass
 NOTABLE = frozenset({"members", "transfer", "transfer-ended", "resigns", "admitted"})
 
 _log = log.get("raft")
@@ -99,7 +98,6 @@ class RaftNode:
         self._queued: list[tuple[bytes, Done]] = []
         self._queued_reads: list[object] = []
         self._queued_reads_anywhere: list[object] = []
-        self._queued_settings: list[tuple[bool, Done]] = []
         self._proposals = Proposals()
         self._reads = Reads()
         self._applied_term = Term(0)
@@ -328,22 +326,15 @@ class RaftNode:
         self._arm()
 
     def set_lease(self, done: Done, *, on: bool) -> None:
-        """Allow reads by lease, or end that; ``done`` as for ``propose``, None when it is so."""
-        if not self._running:
-            asyncio.get_running_loop().call_soon(done, NotLeader(None))
-            return
-        if len(self._queued_settings) >= SETTINGS_MAX:
-            self._loop.call_soon(done, Overloaded("Too many settings are being changed at once."))
-            return
-        self._queued_settings.append((on, done))
-        self._arm()
+        """Allow reads by lease, or end that; ``done`` as for ``change``, None when it is so."""
+        self.change(lambda core: core.set_lease(on=on), done)
 
     def _too_many(self) -> str:
         limit = self._options.proposals_max
         return f"{limit} requests already wait for a quorum; try again when it has answered."
 
     def change(self, begin: Callable[[RaftCore], Index], done: Done) -> None:
-        """Begin a change of the members; ``done`` gets the ``Membership`` once it is committed.
+        """Begin a change; ``done`` gets its result (``Membership``, None) once it is committed.
 
         Or ``NotLeader`` or ``ChangeRefused`` (nothing was begun), or ``ProposalDropped`` (unknown).
         It is called from the loop, exactly once.
@@ -411,7 +402,6 @@ class RaftNode:
             self._take_time()
             self._take_durable()
             self._take_proposals()
-            self._take_settings()
             self._take_reads()
             self._handle_ready()
         except Exception as error:  # noqa: BLE001 - whatever it was, the node must not go on
@@ -442,14 +432,6 @@ class RaftNode:
             return
         self.stats.proposals += len(callers)
         self._proposals.add(first, callers)
-
-    def _take_settings(self) -> None:
-        settings, self._queued_settings = self._queued_settings, []
-        for on, done in settings:
-            try:
-                self._proposals.add(self._core.set_lease(on=on), [done])
-            except NotLeader as error:
-                done(error)
 
     def _take_reads(self) -> None:
         if self._queued_reads:
@@ -562,11 +544,9 @@ class RaftNode:
             done(NotLeader(None))
         # These may be in the logs of others already: the next leader may commit them.
         self._proposals.drop(ProposalDropped())
-        for _, done in self._queued_settings:
-            done(NotLeader(None))
         self._handovers.drop(NotLeader(None))
         reads = self._queued_reads + self._queued_reads_anywhere
-        self._queued_settings, self._queued_reads, self._queued_reads_anywhere = [], [], []
+        self._queued_reads, self._queued_reads_anywhere = [], []
         self._reads.answer(reads, NotLeader(None))
         self._reads.drop(NotLeader(None))
 

@@ -320,17 +320,16 @@ class RaftCore:
             follower_reads.ask(self._state, contexts)
 
     def set_lease(self, *, on: bool) -> Index:
-        """Append the setting that allows reads by lease, or ends that (ADR 0020).
-
-        Returns:
-            The index of the entry; see ``propose``.
-
-        Raises:
-            NotLeader: with the leader, if one is known.
-        """
+        """Append the setting that allows reads by lease, or ends that; may raise ``NotLeader``."""
         if not self._state.leads:
             raise NotLeader(self._state.leader)
         return lease.append_setting(self._state, on=on)
+
+    def barrier(self) -> Index:
+        """Append an entry that applies as nothing; may raise ``NotLeader``."""
+        if not self._state.leads:
+            raise NotLeader(self._state.leader)
+        return self._state.append_own(EntryKind.NOOP, [b""])
 
     def transfer(self, target: NodeId | None) -> NodeId:
         """See ``transfer.begin``; it ends within one election time-out, either way."""

@@ -123,9 +123,10 @@ async def test_restart_of_all_nodes_keeps_everything(group: Group) -> None:
         assert view[key] == before[key]
 
 
-async def test_followers_pass_requests_on(group: Group) -> None:
+async def test_followers_answer_reads_and_pass_writes_on(group: Group) -> None:
     await group.quorum.led()
     for follower in group.quorum.followers():
+        before = follower.forwarder.forwarded
         async with group.quorum.client(follower) as caller:
             info = await caller.call(1004, GROUP)
             assert info.code == 0
@@ -134,7 +135,11 @@ async def test_followers_pass_requests_on(group: Group) -> None:
             route = await caller.call(105, {"topic": "TBW102"})
             data = json.loads(route.body)
             assert data["brokerDatas"][0]["brokerAddrs"] == {"0": group.master.address}
-        assert follower.forwarder.forwarded >= 2
+            assert follower.forwarder.forwarded == before
+            stale = {**GROUP, "masterBrokerId": "1", "masterEpoch": "0"}
+            refused = await caller.call(1001, stale, b'{"syncStateSet":[1],"syncStateSetEpoch":1}')
+            assert refused.code == 2000
+        assert follower.forwarder.forwarded == before + 1
 
 
 async def test_name_server_port_is_the_same_service(group: Group) -> None:
