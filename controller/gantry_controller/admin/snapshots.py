@@ -1,16 +1,22 @@
 """Snapshots as operators see them: POST /v1/quorum/snapshot, and the metrics of their making."""
 
 from collections.abc import Iterator
+from itertools import accumulate
 
 from aiohttp import web
 from gantry_protocol.admin import ErrorView, SnapshotView
 from gantry_protocol.process.probes import HttpServer
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from gantry_controller.node import RaftNode
 from gantry_controller.node.disk import DiskError
-from gantry_controller.node.snapshots import SnapshotBusy
+from gantry_controller.node.snapshots import PAUSE_BOUNDS_S, SnapshotBusy, SnapshotStats
 
 PREFIX = "gantry_controller_"
 PATH = "/v1/quorum/snapshot"
@@ -81,10 +87,21 @@ class SnapshotMetrics(Collector):
             "Longest time the event loop stood still for one.",
             stats.longest_slice_s,
         )
+        yield _pauses(stats)
         yield _gauge(
             "log_bytes_since_snapshot", "Applied log behind the newest one.", stats.log_bytes
         )
         yield _gauge("log_file_bytes", "Size of the log's files.", self._node.log_file_bytes)
+
+
+def _pauses(stats: SnapshotStats) -> HistogramMetricFamily:
+    bounds = [*map(str, PAUSE_BOUNDS_S), "+Inf"]
+    return HistogramMetricFamily(
+        PREFIX + "snapshot_slice_seconds",
+        "Times the event loop stood still for a snapshot.",
+        buckets=list(zip(bounds, accumulate(stats.pauses), strict=True)),
+        sum_value=stats.paused_s,
+    )
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

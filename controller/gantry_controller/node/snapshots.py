@@ -14,6 +14,7 @@ other error of the disk ends the node, since what is durable is unknown.
 import asyncio
 import errno
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -41,6 +42,7 @@ from gantry_controller.wal.snapshots import (
     snapshot_path,
 )
 
+PAUSE_BOUNDS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
 FREE_AT_ONCE = 5_000  # entries of a dropped log, about half a millisecond
 
 P = ParamSpec("P")
@@ -61,6 +63,8 @@ class SnapshotStats(msgspec.Struct):
         last_s: how long the newest took, from the view to the durable file.
         last_bytes: size of its file.
         longest_slice_s: the longest time the loop stood still for any, the view included.
+        pauses: how often it did for up to each of ``PAUSE_BOUNDS_S``, and for longer.
+        paused_s: for how long altogether.
         log_bytes: applied entries behind the newest one, encoded.
     """
 
@@ -70,6 +74,8 @@ class SnapshotStats(msgspec.Struct):
     last_s: float = 0.0
     last_bytes: int = 0
     longest_slice_s: float = 0.0
+    pauses: list[int] = msgspec.field(default_factory=lambda: [0] * (len(PAUSE_BOUNDS_S) + 1))
+    paused_s: float = 0.0
     log_bytes: int = 0
 
 
@@ -218,6 +224,8 @@ class Snapshots:
     def _stood_still(self, since: float) -> None:
         spent_s = time.perf_counter() - since
         self.stats.longest_slice_s = max(self.stats.longest_slice_s, spent_s)
+        self.stats.pauses[bisect_left(PAUSE_BOUNDS_S, spent_s)] += 1
+        self.stats.paused_s += spent_s
 
     def _count(self, info: SnapshotInfo, spent_s: float, log_bytes: int) -> None:
         self.stats.taken += 1

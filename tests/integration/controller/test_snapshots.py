@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from support.controller_quorum import Quorum, until
@@ -37,6 +38,10 @@ async def test_a_snapshot_on_request_and_what_is_told_of_it(quorum: Quorum) -> N
             text = await response.text()
     assert "gantry_controller_snapshots_taken_total 1.0" in text
     assert f"gantry_controller_snapshot_bytes {float(taken['sizeBytes'])}" in text
+    found = re.findall(r"snapshot_slice_seconds_bucket{.*} (.*)", text)
+    pauses = [float(count) for count in found]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] > 1
 
 
 async def test_a_controller_that_was_away_gets_the_snapshot(quorum: Quorum) -> None:

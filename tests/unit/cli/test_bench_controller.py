@@ -10,6 +10,7 @@ from gantry_cli.bench.controller import page, wire
 from gantry_cli.bench.controller.beats import TICKS, share_out
 from gantry_cli.bench.controller.cases import CASES
 from gantry_cli.bench.controller.figures import UNITS, Latencies, lines, percentile
+from gantry_cli.bench.controller.restart import bound_of
 from gantry_cli.bench.controller.target import parse_address, parse_members
 from gantry_cli.bench.controller.work import Reads, Registrations, Scripts, SetChanges, Widenings
 from gantry_cli.bench.results import machine
@@ -144,6 +145,15 @@ def test_lines_keep_the_decimals_that_a_metric_needs() -> None:
 )
 def test_members_are_read_as_each_make_writes_them(peers: str, expected: tuple[str, ...]) -> None:
     assert parse_members({"peers": peers}).all == expected
+
+
+def test_a_histogram_gives_the_bound_that_a_share_is_within() -> None:
+    buckets = {"0.001": 98.0, "0.005": 99.0, "0.05": 99.0, "+Inf": 100.0}
+    assert bound_of(buckets, 0.99) == 0.005
+    with pytest.raises(GantryError, match="no bound"):
+        bound_of(buckets, 0.999)
+    with pytest.raises(GantryError, match="no bound"):
+        bound_of({}, 0.99)
 
 
 def test_leader_may_be_unknown() -> None:

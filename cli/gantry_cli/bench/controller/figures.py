@@ -46,7 +46,7 @@ UNITS = {
     "writes_kept_percent": ("%", 1),
     "seconds": ("s", 2),
     "rss_mb": ("MB", 0),
-    "longest_pause_ms": ("ms", 2),
+    "pause_p99_ms": ("ms", 2),
     "ratio": ("1", 2),
     "groups": ("1", 0),
     "time_limit_reached": ("1", 0),
