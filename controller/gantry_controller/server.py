@@ -366,6 +366,7 @@ async def serve(settings: ControllerSettings, stop: asyncio.Event) -> None:
         gc.collect()
         gc.set_threshold(*COLLECT_AFTER)
         gc.freeze()  # what lives as long as the process need not be walked by each collection
+        controller.machine.add_restore_listener(gc.freeze)  # a snapshot brings new tables
         await stop.wait()
         await controller.hand_over()
     finally:

@@ -155,13 +155,15 @@ class HeartbeatTable:
                 self._link(connection, (*key, beat.broker_id))
         if row.closed:
             self._closed.discard((*key, beat.broker_id))
-        sooner = not row.shown[0] or beat.timeout_s < row.beat.timeout_s
+        old = row.beat
+        sooner = not row.shown[0] or beat.timeout_s < old.timeout_s
         row.beat = beat
         row.seen_s = now_s
         row.connection = connection
         row.closed = False
         row.refused = False
-        self._show(key, row, alive=True)
+        if sooner or beat.draining is not old.draining or beat.tier != old.tier:
+            self._show(key, row, alive=True)
         if sooner:
             self._due.put((*key, beat.broker_id), row.silent_from_s)
         return True

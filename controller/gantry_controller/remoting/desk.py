@@ -105,7 +105,7 @@ class Exchange:
         ext = request.ext or {}
         self.forwarded = FORWARDED in ext
         self.wants_index = WITH_INDEX in ext
-        self.until_s = asyncio.get_running_loop().time() + ANSWER_WITHIN_S
+        self.until_s = 0.0  # while it is open: when it has to be answered
 
     @property
     def follows_redirects(self) -> bool:
@@ -326,6 +326,7 @@ class Desk:
 
     def _keep_open(self, exchange: Exchange) -> None:
         """Until it is answered, or its time is over."""
+        exchange.until_s = asyncio.get_running_loop().time() + ANSWER_WITHIN_S
         self._open[exchange.number] = exchange
         if self._timer is None:
             self._wait_for(exchange)
