@@ -13,7 +13,7 @@ from gantry_controller.node import NodeOptions, RaftNode
 from gantry_protocol.types import Index, NodeId, Term
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
     from pathlib import Path
 
 PATIENCE_S = 30
@@ -32,11 +32,12 @@ class Journal:
     def snapshot(self) -> Iterator[bytes]:
         return iter(list(self.commands))
 
-    def decode(self, data: bytes) -> object:
-        return data
+    def assemble(self, slices: Iterable[bytes]) -> object:
+        return list(slices)
 
-    def restore(self, parts: list[object]) -> None:
-        self.commands = [part for part in parts if isinstance(part, bytes)]
+    def restore(self, assembled: object) -> None:
+        assert isinstance(assembled, list)
+        self.commands = assembled
 
 
 class Quorum:

@@ -5,7 +5,7 @@ the election supervisor) are called in the order of the log, on every node and a
 must only take note, and decide for themselves whether this node has anything to say.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import cast
 
 from gantry_protocol.types import Index, Term
@@ -80,17 +80,17 @@ class MetadataStateMachine:
         """The state as of now; each step encodes one slice, and later events change none."""
         return snapshot.take(self.state)
 
-    def decode(self, data: bytes) -> object:
-        """One slice, decoded; changes nothing.
+    def assemble(self, slices: Iterable[bytes]) -> object:
+        """A state from the slices of one snapshot, in whatever thread; changes nothing.
 
         Raises:
-            DataDirError: it was written by a newer program.
+            DataDirError: a newer program wrote it.
         """
-        return snapshot.decode(data)
+        return snapshot.assemble(slices)
 
-    def restore(self, parts: list[object]) -> None:
-        """Replaces the state by the decoded slices of one snapshot, in one step."""
-        snapshot.restore(self.state, cast(list[snapshot.Part], parts))
+    def restore(self, assembled: object) -> None:
+        """Replaces the state by an assembled one, in one step."""
+        snapshot.restore(self.state, cast(MetadataState, assembled))
         # What the state was at the last multiple before it nobody knows any more.
         self._digest_due = (self.state.index // self._digest_every + 1) * self._digest_every
         for listener in self._restore_listeners:

@@ -10,7 +10,7 @@ a dictionary. Nothing is sorted: a dictionary's order follows from the log, and 
 the order of the one it was taken from, so replicas produce equal bytes whatever their hash seed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -53,9 +53,9 @@ class Part(msgspec.Struct, frozen=True):
 def take(state: MetadataState) -> Iterator[bytes]:
     """A view of ``state`` as of now; each step encodes one slice of it."""
     view = {
-        name: dict(getattr(state, name)) if _is_table(kind) else getattr(state, name)
+        name: getattr(state, name).copy() if _is_table(kind) else getattr(state, name)
         for name, kind in FIELDS.items()
-    }
+    }  # copy() clones the table whole; dict() inserts one by one once anything was deleted
     return _encode(view)
 
 
@@ -94,15 +94,28 @@ def decode(data: bytes) -> Part:
         ) from error
 
 
-def restore(state: MetadataState, parts: list[Part]) -> None:
-    """Replace everything in ``state`` by what ``parts`` hold; nothing can fail half-way."""
+def assemble(slices: Iterable[bytes]) -> MetadataState:
+    """The state that a verified snapshot holds, its indexes and its digest included.
+
+    Raises:
+        DataDirError: it was written by a newer program.
+    """
     fresh: dict[str, Any] = {name: {} for name, kind in FIELDS.items() if _is_table(kind)}
-    for part in parts:
+    for part in map(decode, slices):
         if _is_table(FIELDS[part.field]):
             fresh[part.field].update(part.content)
         else:
             fresh[part.field] = part.content
     assert fresh.keys() == FIELDS.keys(), "a verified snapshot is complete"
+    state = MetadataState()
     for name, value in fresh.items():
         setattr(state, name, value)
     state.rebuild_indexes()
+    state.digest()  # the first one reads every record
+    return state
+
+
+def restore(state: MetadataState, fresh: MetadataState) -> None:
+    """Replace everything in ``state`` by what ``fresh`` holds, which is given up."""
+    for name in MetadataState.__slots__:
+        setattr(state, name, getattr(fresh, name))

@@ -1,6 +1,6 @@
 """What a node asks of the state machine under its log."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from gantry_protocol.types import Index, Term
@@ -15,8 +15,8 @@ class StateMachine(Protocol):
     def snapshot(self) -> Iterator[bytes]:
         """The state as of now, encoded slice by slice; commands applied meanwhile change none."""
 
-    def decode(self, data: bytes) -> object:
-        """One slice of a snapshot, decoded; changes nothing, and may run in any thread."""
+    def assemble(self, slices: Iterable[bytes]) -> object:
+        """A state from the slices of one snapshot; changes nothing, and may run in any thread."""
 
-    def restore(self, parts: list[object]) -> None:
-        """Replace the state by the decoded slices of one snapshot, in their order."""
+    def restore(self, assembled: object) -> None:
+        """Replace the state by an assembled one, at once."""

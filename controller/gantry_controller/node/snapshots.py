@@ -130,8 +130,8 @@ class Snapshots:
         await self.run(keep_only, self._options.directory, index)
         if marker is None:
             return None
-        info, parts = await self.run(self._read, marker)
-        self._machine.restore(parts)
+        info, assembled = await self.run(self._read, marker)
+        self._machine.restore(assembled)
         self.info = info
         return info.meta
 
@@ -251,7 +251,7 @@ class Snapshots:
             OSError: the disk is full or broken.
         """
         try:
-            info, parts = await self.run(self._verify, file, index, checksum)
+            info, assembled = await self.run(self._verify, file, index, checksum)
         except GantryError as error:
             self.stats.failed += 1
             _log.error("snapshot refused", node_id=self._options.node_id, reason=error)
@@ -259,7 +259,7 @@ class Snapshots:
             return False
         void = self._core.install(info.meta)
         if void is not None:
-            self._machine.restore(parts)
+            self._machine.restore(assembled)
             self.info = info
             self.stats.installed += 1
             self.stats.log_bytes = 0
@@ -270,14 +270,14 @@ class Snapshots:
 
     def _verify(
         self, file: SnapshotFile, index: Index, checksum: int
-    ) -> tuple[SnapshotInfo, list[object]]:
+    ) -> tuple[SnapshotInfo, object]:
         path = snapshot_path(self._options.directory, index)
         info, slices = parse_snapshot(path, file.content())
         if (info.meta.index, info.checksum) != (index, checksum):
             raise CorruptionError(path, 0, "it is not the snapshot that was announced")
-        parts = [self._machine.decode(data) for data in slices]
+        assembled = self._machine.assemble(slices)
         file.publish()
-        return info, parts
+        return info, assembled
 
     # ---- files -----------------------------------------------------------------------------------
 
@@ -288,12 +288,12 @@ class Snapshots:
         """
         self._spawn(self.run(remove_older, self._options.directory, index))
 
-    def _read(self, marker: Marker) -> tuple[SnapshotInfo, list[object]]:
+    def _read(self, marker: Marker) -> tuple[SnapshotInfo, object]:
         info, slices = read_snapshot(self._options.directory, marker.index)
         if (info.meta.index, info.meta.term) != (marker.index, marker.term):
             path = snapshot_path(self._options.directory, marker.index)
             raise CorruptionError(path, 0, f"the log names term {marker.term} for it")
-        return info, [self._machine.decode(data) for data in slices]
+        return info, self._machine.assemble(slices)
 
     def _judge(self, error: OSError) -> DiskError:
         """A full disk is borne; with anything else nobody knows what is durable."""

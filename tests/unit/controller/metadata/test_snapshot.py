@@ -43,8 +43,7 @@ def slots(state: MetadataState) -> dict[str, Any]:
 def test_round_trip_keeps_every_field_and_its_order() -> None:
     world = eventful()
     slices = list(snapshot.take(world.state))
-    fresh = MetadataState()
-    snapshot.restore(fresh, [snapshot.decode(data) for data in slices])
+    fresh = snapshot.assemble(slices)
     assert slots(fresh) == slots(world.state)
     assert fresh.digest() == world.state.digest()
     assert list(snapshot.take(fresh)) == slices
@@ -97,10 +96,10 @@ def test_a_restore_replaces_what_was_there_and_tells_it() -> None:
     machine.add_restore_listener(lambda: told.append(machine.state.index))
     slices = list(machine.snapshot())
     state = machine.state
-    machine.restore([machine.decode(data) for data in snapshot.take(eventful().state)])
+    machine.restore(machine.assemble(snapshot.take(eventful().state)))
     assert machine.state is state
     assert machine.group("c", "broker-a") is not None
-    machine.restore([machine.decode(data) for data in slices])
+    machine.restore(machine.assemble(slices))
     assert machine.group("c", "broker-a") is None
     assert len(told) == 2
     assert told[1] == 0
