@@ -27,6 +27,8 @@ trace they produce, up to a blank line. Lines that begin with ``#`` are the stor
     copy N [from=M]            a second copy of the first such message is on its way
     drop N [from=M]            messages on their way to N are lost
     stabilize [N …]            pass, persist and deliver among these nodes until nothing happens
+    compact N [margin]         N takes a snapshot of what it has applied; entries kept: margin
+    ship M N                   M offers its snapshot to N on a new connection; chunks are messages
     crash N                    N loses what is not durable and starts again
     status                     one line per node
 
@@ -65,14 +67,19 @@ from gantry_controller.raft.messages import (
     make_entry,
 )
 from gantry_controller.raft.reads import ReadMode
+from gantry_controller.raft.shipment import InstallSnapshot, InstallSnapshotReply
+from gantry_controller.raft.snapshot import Base, SnapshotMeta
 from gantry_controller.raft.state import Role
 from gantry_protocol.types import Index, NodeId, Term
+from support.raft_shipping import Shipping, show_part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 ROUNDS_MAX = 200
+
+Sent = Message | InstallSnapshot | InstallSnapshotReply
 
 
 class Node:
@@ -83,6 +90,8 @@ class Node:
         self.scenario = scenario
         self.hard: HardState | None = HardState(voting=True)
         self.entries: list[Entry] = []
+        self.base = Base()
+        self.snapshot: SnapshotMeta | None = None
         self.under_way: deque[Ready] = deque()
         self.held: deque[tuple[int, list[Message]]] = deque()
         self.durable = 0
@@ -100,6 +109,8 @@ class Node:
                 Random(f"{self.config.node_id}/{self.lives}"),
                 hard_state=self.hard,
                 entries=list(self.entries),
+                snapshot=self.snapshot,
+                base=self.base,
                 tracer=self.scenario.tracer(self.config.node_id),
             )
         return self._core
@@ -108,12 +119,19 @@ class Node:
         self._core = None
         self.under_way.clear()
         self.held.clear()
-        self.durable = self.applied = 0
+        self.durable = 0
+        self.applied = self.snapshot.index if self.snapshot else 0
+        self.scenario.shipping.forget(self.config.node_id)
 
     def store(self, ready: Ready) -> None:
         """The disk has written a batch."""
+        for marker in ready.markers:
+            gone = len(self.entries) if marker.restart else marker.base.index - self.base.index
+            del self.entries[:gone]
+            self.base = marker.base
+            self.snapshot = self.scenario.shipping.metas[marker.index]
         if ready.entries:
-            del self.entries[ready.entries[0].index - 1 :]
+            del self.entries[ready.entries[0].index - 1 - self.base.index :]
             self.entries.extend(ready.entries)
         self.hard = ready.hard_state
         self.durable = ready.batch
@@ -124,7 +142,8 @@ class Scenario:
 
     def __init__(self) -> None:
         self.nodes: dict[int, Node] = {}
-        self.network: list[Message] = []
+        self.network: list[Sent] = []
+        self.shipping = Shipping(lambda node: self.nodes[node].core, self.say)
         self.output: list[str] = []
         self.now_ns: int | None = None
         self.commands: dict[str, Callable[..., None]] = {
@@ -258,6 +277,12 @@ class Scenario:
     def do_lease(self, number: str, word: str) -> None:
         self._core(number).set_lease(on={"on": True, "off": False}[word])
 
+    def do_compact(self, number: str, margin: str = "0") -> None:
+        self.shipping.compact(int(number), int(margin))
+
+    def do_ship(self, source: str, target: str) -> None:
+        self._send([self.shipping.offer(int(source), int(target))])
+
     def do_crash(self, number: str) -> None:
         self.nodes[int(number)].crash()
 
@@ -299,7 +324,7 @@ class Scenario:
         for message in chosen:
             self.network.remove(message)
             self.say(f"{number} gets {show(message)}")
-            self._core(number).step(message)
+            self._step(number, message)
 
     def do_copy(self, number: str, **where: str) -> None:
         message = self._on_the_way(int(number), where)[0]
@@ -330,7 +355,10 @@ class Scenario:
         for number, node in self.nodes.items():
             state = node.core._state
             log = state.log
-            terms = ",".join(str(log.term_at(Index(i))) for i in range(1, log.last_index + 1))
+            first = log.base.index + 1
+            terms = ",".join(str(log.term_at(Index(i))) for i in range(first, log.last_index + 1))
+            if log.base.index:
+                terms = f"..{log.base.index}/t{log.base.term}|{terms}"
             self.say(
                 f"{number}: {state.role.value} term={state.term} vote={state.vote} "
                 f"leader={state.leader} log=[{terms}] durable={log.persisted_index} "
@@ -339,6 +367,15 @@ class Scenario:
             )
 
     # ---- details ---------------------------------------------------------------------------------
+
+    def _step(self, number: str, message: Sent) -> None:
+        if isinstance(message, InstallSnapshot):
+            reply = self.shipping.receive(message)
+            self._send([] if reply is None else [reply])
+        elif isinstance(message, InstallSnapshotReply):
+            self._send(self.shipping.reply(message))
+        else:
+            self._core(number).step(message)
 
     def _change(self, number: str, method: Callable[..., object], *arguments: object) -> None:
         try:
@@ -358,7 +395,7 @@ class Scenario:
     def _core(self, number: str) -> RaftCore:
         return self.nodes[int(number)].core
 
-    def _on_the_way(self, target: int, where: dict[str, str]) -> list[Message]:
+    def _on_the_way(self, target: int, where: dict[str, str]) -> list[Sent]:
         source = where.get("from")
         return [
             message
@@ -366,7 +403,7 @@ class Scenario:
             if message.target == target and source in (None, str(message.source))
         ]
 
-    def _send(self, messages: list[Message]) -> None:
+    def _send(self, messages: Sequence[Sent]) -> None:
         for message in messages:
             self.say(f"{show(message)}")
         self.network.extend(messages)
@@ -399,11 +436,20 @@ def _stored(ready: Ready) -> str:
     assert hard is not None
     parts = f" term={hard.term} vote={hard.vote} commit={hard.commit}"
     parts += "" if hard.voting else " not-voting"
+    for marker in ready.markers:
+        kind = "restart" if marker.restart else "snapshot"
+        parts += f" {kind}={marker.index}/t{marker.term} base={marker.base.index}"
     return parts + (f" [{_entries(ready.entries)}]" if ready.entries else "")
 
 
-def show(message: Message) -> str:
+def show(message: Sent) -> str:
     """A message in one line, in the words of the paper."""
+    if isinstance(message, InstallSnapshot | InstallSnapshotReply):
+        return show_part(message)
+    return _show(message)
+
+
+def _show(message: Message) -> str:
     head = f"{message.source}→{message.target}"
     match message:
         case Append():
