@@ -122,7 +122,7 @@ def test_restored_state_is_counted_anew_and_compared_at_the_next_point() -> None
     later = [encode_event(ForgetImport(cluster="old", name="x", address="x"))] * 4
     for index in range(1, 7):
         whole.apply(Index(index), Term(1), event)
-    restored.restore([restored.decode(part) for part in whole.snapshot()])
+    restored.restore(restored.assemble(whole.snapshot()))
     assert restored.state.digest() == whole.state.digest()
     for index, command in enumerate(later, start=7):
         for machine in (whole, restored):
