@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 from gantry_controller.metadata.state import BrokerGroup, Member
-from support.controller_quorum import Quorum, free_ports, until
+from support.controller_quorum import Quorum, until
+from support.raft_quorum import free_ports
 
 POM = Path(__file__).parent / "java_brokers" / "pom.xml"
 MISSING = [tool for tool in ("java", "mvn") if shutil.which(tool) is None]

@@ -6,7 +6,6 @@ connection to each controller, heartbeats on all of them, a listener for role ch
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -19,23 +18,12 @@ from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.errors import RemotingError
 from gantry_protocol.remoting.client import RemotingClient
 from gantry_protocol.remoting.server import Connection, RemotingServer
+from support.raft_quorum import free_ports
 
 TOKEN = "integration"
 CLUSTER = "c"
 NAME = "broker-a"
 GROUP = {"clusterName": CLUSTER, "brokerName": NAME}
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 async def until(condition: Callable[[], object], within_s: float = 10.0) -> None:
