@@ -117,14 +117,19 @@ class Quorum:
             yield session
 
     async def declare(self, replicas: int = 3, **wish: Any) -> dict[str, Any]:
+        """Asks the leader, and the next one if that has just ended (421)."""
         body = {"uid": "u1", "replicas": replicas, "minInSyncReplicas": 1, **wish}
-        async with (
-            self.http(await self.led()) as session,
-            session.put(f"/v1/groups/{CLUSTER}/{NAME}", json=body) as response,
-        ):
-            assert response.status == 200, await response.text()
-            answer: dict[str, Any] = await response.json()
-            return answer
+        async with asyncio.timeout(10):
+            while True:
+                async with (
+                    self.http(await self.led()) as session,
+                    session.put(f"/v1/groups/{CLUSTER}/{NAME}", json=body) as response,
+                ):
+                    if response.status == 421:
+                        continue
+                    assert response.status == 200, await response.text()
+                    answer: dict[str, Any] = await response.json()
+                    return answer
 
     async def view(self) -> dict[str, Any]:
         async with (
