@@ -47,7 +47,7 @@ Examples:
 @click.option("--runs", default=5, show_default=True, type=click.IntRange(1, 1000))
 @click.option(
     "--seconds",
-    default=3.0,
+    default=2.0,
     show_default=True,
     type=click.FloatRange(0.2, 600),
     help="What is counted of each run, after a warm-up.",

@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from gantry_controller.settings import ControllerSettings
 from gantry_protocol.errors import GantryError
 
 from gantry_cli.bench.controller import failover, mass, reading, restart, scale
@@ -27,10 +26,11 @@ if TYPE_CHECKING:
     from gantry_cli.bench.results import Line
 
 START_S = 4.0  # of a quorum, with its first groups
-KILL_S = 3.0  # the gap, the restart, and until the quorum is whole again
-STOP_S = 3.0
+KILL_S = 2.0  # the gap, the restart, and until the quorum is whole again
+STOP_S = 2.0
 BIRTHS_PER_S = 20_000.0  # of what prepares groups
 CAPACITY_S = 60.0  # after this the search begins no further step
+OLD_DESIGN = {"GANTRY_ARCHITECTURE": "serial"}
 FEW, MANY = Shape(64, 1), Shape(64, 16)
 
 
@@ -51,7 +51,7 @@ class Wish(NamedTuple):
     """
 
     runs: int = 5
-    seconds: float = 3.0
+    seconds: float = 2.0
     warmup_s: float = 0.5
     kills: int = 50
     against: str | None = None
@@ -156,19 +156,13 @@ async def _followers(stage: Stage) -> list[dict[str, float]]:
 
 
 async def _serial(stage: Stage) -> list[dict[str, float]]:
-    async with stage.quorum(_old_design()) as quorum:
+    async with stage.quorum(OLD_DESIGN) as quorum:
         return await writes(quorum, stage.plan(FEW))
 
 
 async def _new_over_serial(stage: Stage) -> list[dict[str, float]]:
-    async with stage.quorum() as new, stage.quorum(_old_design()) as old:
+    async with stage.quorum() as new, stage.quorum(OLD_DESIGN) as old:
         return await over(new, old, stage.plan(FEW))
-
-
-def _old_design() -> dict[str, str]:
-    if "architecture" not in ControllerSettings.model_fields:
-        raise CannotRun("needs a controller with --architecture serial")
-    return {"GANTRY_ARCHITECTURE": "serial"}
 
 
 def _groups(count: int) -> Callable[[Stage], Awaitable[list[dict[str, float]]]]:
