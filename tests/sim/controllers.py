@@ -12,8 +12,9 @@ carries an event without evidence (or none, to read the group) and is answered b
     get info        Request(number, None)
     heartbeat       Heartbeat(...)
 
-A node that does not lead passes a request on once, over its own connection to the leader. Nobody
-answers while there is no leader; the broker asks another node.
+A node that does not lead answers "get info" from its own state, once it has asked the leader how
+new that must be, and passes all else on once, over its own connection to the leader. Nobody answers
+while there is no leader; the broker asks another node.
 """
 
 from __future__ import annotations
@@ -222,9 +223,10 @@ class SimController(RaftProcess):
 
     def _serve_or_pass_on(self, link: int, request: Request) -> None:
         leader = self.core.leader
-        if self.core.role is Role.LEADER:
-            self._serve(request, lambda reply: self._tcp.send(link, reply))
-        elif leader is not None and leader != self.core.node_id:
+        here = self.core.role is Role.LEADER or request.event is None
+        if here and self._serve(request, lambda reply: self._tcp.send(link, reply)):
+            return
+        if leader is not None and leader != self.core.node_id:
             if self._leader_name != machine_name(leader):
                 self._tcp.close(LEADER_LINK)
                 self._leader_name = machine_name(leader)
@@ -233,8 +235,11 @@ class SimController(RaftProcess):
             self._passed_on[self._numbers] = (link, request)
             self._tcp.send(LEADER_LINK, PassedOn(self._numbers, request))
 
-    def _serve(self, request: Request, answer: Callable[[Reply], None]) -> None:
-        """Catches up first: what evidence is composed from must be no older than this request."""
+    def _serve(self, request: Request, answer: Callable[[Reply], None]) -> bool:
+        """Catches up first: what evidence is composed from must be no older than this request.
+
+        False if this node cannot say how new the state must be, and the leader should be asked.
+        """
 
         def done(code: ResponseCode) -> None:
             group = self.machine.state.groups.get(KEY)
@@ -253,6 +258,8 @@ class SimController(RaftProcess):
             self.read(current)
         except NotLeader:
             self.world_count("controller.not-leader")
+            return False
+        return True
 
     def _read_code(self, request: Request) -> ResponseCode:
         group = self.group()

@@ -191,7 +191,7 @@ async def test_a_disk_that_fails_ends_the_node(
 
         monkeypatch.setattr(os, "pwritev", fail)
         outcome = await call(leader.propose, b"lost")
-        assert isinstance(outcome, NotLeader)
+        assert isinstance(outcome, ProposalDropped)
         (reason,) = quorum.fatal
         assert isinstance(reason, DiskError)
         assert re.search("Writing the log in .* failed .Input/output error.; what is", str(reason))
@@ -218,7 +218,7 @@ async def test_a_state_machine_that_fails_ends_the_node(tmp_path: Path) -> None:
     await node.start()
     try:
         await until(lambda: node.is_serving_leader)
-        assert isinstance(await call(node.propose, b"x"), NotLeader)
+        assert isinstance(await call(node.propose, b"x"), ProposalDropped)
         assert str(fatal[0]) == "cannot read this event"
     finally:
         await node.stop()

@@ -213,6 +213,13 @@ class TestImport:
         report(office, 0, "h", registration("v"))
         assert office.quorum.index == index + 1
 
+    async def test_repeated_report_is_answered_after_a_read(self, office: Office) -> None:
+        """A deposed leader may remember what its successor has forgotten."""
+        report(office, 0, "h", registration("t", "u"))
+        reads = office.quorum.reads
+        assert report(office, 0, "h", registration("t", "u")).code == 0
+        assert office.quorum.reads == reads + 1
+
     async def test_replica_does_not_report_topics(self, office: Office) -> None:
         report(office, 0, "h", registration("t", "u"))
         report(office, 1, "g", registration("t", "u", "stale"))
