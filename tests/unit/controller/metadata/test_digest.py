@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from gantry_controller.metadata.digest import RecordSum, layout_of, value_sum
+from gantry_controller.metadata.digest import RecordSum, layout_of, record_sum, value_sum
 from gantry_controller.metadata.events import (
     CreateTopic,
     DeleteTopic,
@@ -130,3 +130,22 @@ def test_restored_state_is_counted_anew_and_compared_at_the_next_point() -> None
         assert restored.point.index in (0, 8)
     assert restored.point == whole.point
     assert restored.point.index == 8
+
+
+def test_group_that_changes_all_the_time_is_counted_once_per_digest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = three_in_sync()
+    counted = []
+
+    def counting(table: str, key: object, value: object) -> int:
+        counted.extend([] if value is None else [key])
+        return record_sum(table, key, value)
+
+    monkeypatch.setattr("gantry_controller.metadata.digest.record_sum", counting)
+    world.state.digest()
+    for new_set in ([1], [1, 2], [1]):
+        counted.clear()
+        world.alter(new_set, live=[1, 2])
+        assert world.state.digest() == counted_anew(world.state)
+        assert counted.count(world.group.key) == 2, "one by the digest, one by counting anew"
