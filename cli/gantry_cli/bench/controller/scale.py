@@ -139,6 +139,8 @@ class Capacity:
                 limited = True
                 break
             p99_ms = await self._try(tried)
+            if p99_ms is None or p99_ms > self.P99_MAX_MS:
+                p99_ms = await self._try(tried)  # once may be a neighbour's doing
             if p99_ms is not None and p99_ms <= self.P99_MAX_MS:
                 best, best_p99 = tried, p99_ms
             elif p99_ms is not None:
