@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from gantry_broker.clients import ClientProcessor, Refusal, SendOutcome
 from gantry_broker.clients.view import Appended, Created
+from gantry_broker.consumers import Consumers
 from gantry_broker.queues import MessageStore, StoredAt, TopicChange, change_record
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
@@ -17,6 +18,7 @@ from gantry_protocol.records import MessageRecord
 from gantry_protocol.remoting.client import RemotingClient
 from gantry_protocol.remoting.server import RemotingServer
 from gantry_protocol.types import Offset
+from support.group_view import NoControllers
 
 SEGMENT_BYTES = 1 << 20
 
@@ -30,6 +32,7 @@ class LoneGroup:
 
     def __init__(self, store: MessageStore) -> None:
         self.store = store
+        self.consumers = Consumers(self.cluster, self.broker_name, NoControllers())
         self._waiting: list[tuple[list[StoredAt], Appended]] = []
         self._is_flushing = False
 
