@@ -188,6 +188,11 @@ REMOTING: dict[RequestCode, Row] = {
     ),
     # The name service.
     RequestCode.GET_KV_CONFIG: _local("GetKvConfig", _C.QUERY_NOT_FOUND),
+    RequestCode.GET_KVLIST_BY_NAMESPACE: _local("GetKvListByNamespace", _C.QUERY_NOT_FOUND),
+    RequestCode.GET_UNIT_TOPIC_LIST: _local("GetUnitTopicList"),
+    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: _local("GetHasUnitSubTopicList"),
+    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: _local("GetHasUnitSubUnUnitTopicList"),
+    RequestCode.QUERY_DATA_VERSION: _local("QueryDataVersion"),
     RequestCode.REGISTER_BROKER: _named(_write("RegisterOldBroker", ImportBroker)),
     RequestCode.UNREGISTER_BROKER: _named(_write("UnregisterOldBroker", ForgetImport)),
     RequestCode.GET_ROUTEINFO_BY_TOPIC: _named(_read("GetRouteInfo", _C.TOPIC_NOT_EXIST)),

@@ -1,4 +1,4 @@
-"""The name service's codes: 101, 103, 104, 105, 106, 206, 216, 224, 304, 901.
+"""The name service's codes: 101, 103 to 106, 206, 216, 219, 224, 304, 311 to 313, 322, 901.
 
 Every body is compact JSON with quoted keys: Go clients split the text by hand, all others read
 either form. While no leader can be reached the answer is 1, on which clients keep the route they
@@ -58,6 +58,11 @@ class NameRequests:
         desk.add(
             {
                 code.GET_KV_CONFIG: self._no_kv,
+                code.GET_KVLIST_BY_NAMESPACE: self._no_kv,
+                code.GET_UNIT_TOPIC_LIST: self._no_topics,
+                code.GET_HAS_UNIT_SUB_TOPIC_LIST: self._no_topics,
+                code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self._no_topics,
+                code.QUERY_DATA_VERSION: self._always_register,
                 code.REGISTER_BROKER: self._register,
                 code.UNREGISTER_BROKER: self._unregister,
                 code.GET_ROUTEINFO_BY_TOPIC: self._topic_route,
@@ -139,9 +144,17 @@ class NameRequests:
         self._desk.read(exchange, answer)
 
     def _no_kv(self, exchange: Exchange) -> RemotingCommand:
-        """101: there is no key-value store; a key that is not there is the usual answer."""
+        """101 and 219: there is no key-value store; a key that is not there is the usual answer."""
         remark = "No config item, Namespace and key are not kept by this name server"
         return reply(exchange.request, ResponseCode.QUERY_NOT_FOUND, remark)
+
+    def _no_topics(self, exchange: Exchange) -> RemotingCommand:
+        """311, 312, 313: there are no units here, so no topic belongs to one."""
+        return reply(exchange.request, body=encode_body(TopicList([])))
+
+    def _always_register(self, exchange: Exchange) -> RemotingCommand:
+        """322: whether a report would bring anything is found out by its being made."""
+        return reply(exchange.request, ext={"changed": "true"})
 
     def _delete_topic(self, exchange: Exchange) -> None:
         header = from_ext(DeleteTopicFromNamesrvRequestHeader, exchange.request.ext)

@@ -278,3 +278,14 @@ class TestImport:
         assert ("C", "old") in office.machine.state.imports
         await asyncio.sleep(30)
         assert office.machine.state.imports == {}
+
+
+@pytest.mark.parametrize("code", [311, 312, 313])
+async def test_there_are_no_units(office: Office, code: int) -> None:
+    assert office.call(code).body == b'{"topicList":[]}'
+
+
+async def test_what_is_not_kept_is_said(office: Office) -> None:
+    assert office.call(219, {"namespace": "ORDER_TOPIC_CONFIG"}).code == 22
+    named = {"clusterName": "C", "brokerAddr": "h:1", "brokerName": "b", "brokerId": "0"}
+    assert office.call(322, named, b'{"counter":1}').ext == {"changed": "true"}
