@@ -122,7 +122,7 @@ class SimController(RaftProcess):
         return (
             core.role is Role.LEADER
             and core.term_is_committed
-            and len(self.applied) == core.commit_index
+            and self.applied_index == core.commit_index
         )
 
     def group(self) -> BrokerGroup | None:

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 SEEDS = range(45)
 TESTS = Path(__file__).resolve().parents[1]
 RARE_EVENTS = (
+    "raft.compacted",
+    "raft.installed",
+    "raft.members",
+    "read.follower",
     "raft.cut",
     "raft.leader-lost",
     "raft.quorum-lost",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from sim.mutants import admission, disk, members, metadata, raft, reads
+from sim.mutants import admission, disk, members, metadata, raft, reads, snapshots
 
 MUTANTS = (
     *raft.MUTANTS,
     *reads.MUTANTS,
+    *snapshots.MUTANTS,
     *members.MUTANTS,
     *admission.MUTANTS,
     *disk.MUTANTS,

@@ -5,7 +5,8 @@
     one vote               a voter names one candidate per term, restarts included
     log matching           (index, term) determines an entry and the one before it (§3.5)
     leader completeness    a new leader holds every committed entry          (§3.6.3)
-    state machine safety   every node applies the same entry at an index     (§3.6.3)
+    state machine safety   every node applies the same entry at an index, and has the same state
+                           after it, however it came by it                   (§3.6.3, §5)
     durable before ack     a committed entry is on a quorum's *disks*, by the disks' own content
     read freshness         a read sees everything acknowledged before it began (§6.4)
     lease safety           while a lease is valid, nobody was elected since      (``leases``)
@@ -26,8 +27,10 @@ from gantry_controller.raft.messages import EntryKind, VoteReply
 from gantry_controller.wal.format import HEADER_SIZE, Head, parse_header
 from gantry_controller.wal.recovery import read_batches
 from gantry_controller.wal.replay import Replay, SegmentUse
+from gantry_protocol.types import Index
 from sim.kernel.world import Violation
-from sim.raft.process import machine_name
+from sim.raft.process import chain, machine_name
+from sim.raft.snapshots import load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,13 +61,12 @@ class DurableLog:
         self._size = 0
         self._found = fresh_replay()
         self._head: Head | None = None
-        self._lost: list[list[Entry]] = []
+        self._lost: list[Replay] = []
 
     def holds(self, index: int, term: int) -> bool:
         """Whether (index, term) is durable here, or was on a volume that was lost since."""
         self.refresh()
-        logs = [self._found.entries, *self._lost]
-        return any(len(log) >= index and log[index - 1].term == term for log in logs)
+        return any(_holds(log, index, term) for log in (self._found, *self._lost))
 
     @property
     def is_voter(self) -> bool:
@@ -77,18 +79,20 @@ class DurableLog:
         self.refresh()
         if self._found.hard_state is None:
             return []
-        changes = [(0, founding)] + [
+        stored = load(self.machine.disk, self._found.marker, durable=True)
+        first = (0, founding) if stored is None else (stored.meta.index, stored.meta.members)
+        changes = [first] + [
             (entry.index, decode_members(entry.command))
             for entry in self._found.entries
-            if entry.kind is EntryKind.MEMBERS
+            if entry.kind is EntryKind.MEMBERS and entry.index > first[0]
         ]
-        return open_memberships(changes, self._found.hard_state.commit)
+        return open_memberships(changes, max(first[0], self._found.hard_state.commit))
 
     def refresh(self) -> None:
         """Read what has become durable since the last look."""
         if self.machine.wipes != self._wipes:
             self._wipes = self.machine.wipes
-            self._lost.append(self._found.entries)
+            self._lost.append(self._found)
             self._found, self._head, self._size = fresh_replay(), None, 0
         file = self.machine.disk.files.get("wal")
         if file is None or len(file.durable) == self._size:
@@ -101,6 +105,13 @@ class DurableLog:
             assert not isinstance(header, int)
             self._head = Head(1, header.size, HEADER_SIZE, header.seed, header.batch, 0)
         read_batches(Path("wal"), data, self._head, self._found)
+
+
+def _holds(log: Replay, index: int, term: int) -> bool:
+    """What stands before the base is in the snapshot that the log's marker names."""
+    assert log.base is not None
+    place = index - log.base.index - 1
+    return place < 0 or (place < len(log.entries) and log.entries[place].term == term)
 
 
 def fresh_replay() -> Replay:
@@ -122,6 +133,7 @@ class Invariants:
         self._member_changes: list[tuple[int, Membership]] = []  # committed: (index, members)
         self._commit_terms: list[int] = []  # per committed entry: in whose term, at the latest
         self._reached: dict[tuple[str, int], tuple[int, int]] = {}  # per life: term, commit
+        self._states = [b""]  # the state after each committed entry
         self._leaders: dict[int, str] = {}
         self._newest_term_led = 0
         self._votes: dict[tuple[str, int, int], int] = {}
@@ -163,7 +175,7 @@ class Invariants:
     def committed(self, node: RaftProcess) -> None:
         log = node.core._state.log
         for index in range(len(self.canon) + 1, log.commit_index + 1):
-            entry = log._entries[index - 1]
+            entry = log._entries[index - 1 - log.base.index]
             self.canon.append((entry.term, entry.encoded))
             if entry.kind is EntryKind.MEMBERS:
                 self._members_changed(index, decode_members(entry.command))
@@ -196,8 +208,29 @@ class Invariants:
             raise Violation(
                 f"state machine safety: {node.host.name} applies another entry {entry.index}"
             )
-        if len(node.applied) != entry.index - 1:
+        if node.applied_index != entry.index - 1:
             raise Violation(f"{node.host.name} applies entry {entry.index} out of order")
+
+    def state_changed(self, node: RaftProcess) -> None:
+        while len(self._states) <= node.applied_index:
+            _, encoded = self.canon[len(self._states) - 1]
+            self._states.append(chain(self._states[-1], encoded))
+        if node.digest != self._states[node.applied_index]:
+            raise Violation(
+                f"state machine safety: {node.host.name} has another state after entry "
+                f"{node.applied_index}"
+            )
+        self._check_members(node)
+
+    def _check_members(self, node: RaftProcess) -> None:
+        """Once members have changed, all nodes that applied the same know the same ones."""
+        index = Index(node.applied_index)
+        changed = [members for at, members in self._member_changes if at <= index]
+        if changed and node.core._state.history.at(index) != changed[-1]:
+            raise Violation(
+                f"members: {node.host.name} takes {node.core._state.history.at(index)} for the "
+                f"members as of entry {index}, but they are {changed[-1]}"
+            )
 
     # ---- what clients see ------------------------------------------------------------------------
 
@@ -208,9 +241,9 @@ class Invariants:
     def read_answered(self, node: RaftProcess, acked_before: int) -> None:
         """A read that began when ``acked_before`` was acknowledged is served by ``node``."""
         self.reads_checked += 1
-        if len(node.applied) < acked_before:
+        if node.applied_index < acked_before:
             raise Violation(
-                f"stale read: {node.host.name} serves entry {len(node.applied)}, but "
+                f"stale read: {node.host.name} serves entry {node.applied_index}, but "
                 f"{acked_before} was acknowledged before the read began"
             )
 
@@ -226,7 +259,8 @@ class Invariants:
         index = bisect_left(self._commit_terms, term)  # a late leader of an old term owes less
         if index:
             committed_term, _ = self.canon[index - 1]
-            if node.core._state.log.term_at(index) != committed_term:  # type: ignore[arg-type]  # int
+            log = node.core._state.log
+            if index > log.base.index and log.term_at(Index(index)) != committed_term:
                 raise Violation(
                     f"leader completeness: {name} leads term {term} without entry {index} of term "
                     f"{committed_term}"

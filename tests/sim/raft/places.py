@@ -12,6 +12,7 @@ from sim.kernel.disk import DiskOptions
 from sim.kernel.nemesis import NemesisOptions
 from sim.kernel.network import NetworkOptions
 from sim.kernel.world import MS, SECOND, World
+from sim.raft.process import ProcessKnobs
 from sim.raft.world import RaftOptions, RaftWorld
 
 if TYPE_CHECKING:
@@ -31,6 +32,30 @@ def late_leaders(seed: int) -> RaftWorld:
 def losing_volumes(seed: int) -> RaftWorld:
     """volumes are lost, and links break one way"""
     return _world(seed, ["wipe", "one_way", "split", "heal"], election_ticks=5)
+
+
+def taking_snapshots(seed: int) -> RaftWorld:
+    """snapshots all the time; followers that lag and new volumes need them"""
+    rng = World(seed).stream("place")
+    return RaftWorld(
+        seed,
+        RaftOptions(
+            election_ticks=rng.choice([5, 10]),
+            append_bytes_max=rng.choice([1, 100, 256 * 1024]),
+            spares=rng.choice([0, 1]),
+            administer_every_us=rng.choice([0, 500]) * MS,
+            faulty_us=15 * SECOND,
+        ),
+        knobs=ProcessKnobs(
+            snapshot_entries=rng.choice([3, 10]), snapshot_margin=rng.choice([0, 0, 2])
+        ),
+        disk=DiskOptions.swarm(rng),
+        network=NetworkOptions.swarm(rng),
+        nemesis=NemesisOptions(
+            faults=["isolate", "split", "kill", "power_cut", "power_cut_all", "wipe", "heal"],
+            mean_gap_us=500 * MS,
+        ),
+    )
 
 
 def leased(seed: int) -> RaftWorld:
@@ -128,6 +153,7 @@ PLACES: dict[str, Callable[[int], RaftWorld]] = {
     "raft-late-leaders": late_leaders,
     "raft-volumes": losing_volumes,
     "raft-members": changing_members,
+    "raft-snapshots": taking_snapshots,
     "raft-leases": leased,
     "raft-late-answers": late_answers,
     "raft-splits": splits,

@@ -7,6 +7,7 @@ answers only after it is durable) without asyncio, sockets and threads.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,6 +16,7 @@ from gantry_controller.raft.core import RaftCore, Ready
 from gantry_controller.wal.format import HEADER_SIZE, Head, Header, Write, encode_batch
 from gantry_controller.wal.recovery import Recovered, recover
 from gantry_protocol.types import Index, NodeId, Term
+from sim.raft.snapshots import Holds, Shipped, SimSnapshots, Stored, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +39,8 @@ class ProcessKnobs:
         turn_delay_us: greatest time between an input and the pass that handles it.
         use_codec: send bytes instead of values.
         hints: look whether the leader's process is gone when its connection closes.
+        snapshot_entries: take a snapshot after so many applied entries; 0: never.
+        snapshot_margin: entries that a snapshot covers and the log keeps.
     """
 
     tick_us: int = 20_000
@@ -44,6 +48,13 @@ class ProcessKnobs:
     turn_delay_us: int = 100
     use_codec: bool = False
     hints: bool = True
+    snapshot_entries: int = 0
+    snapshot_margin: int = 0
+
+
+def chain(digest: bytes, encoded: bytes) -> bytes:
+    """The state after an entry: a digest over all entries so far."""
+    return blake2b(digest + encoded, digest_size=16).digest()
 
 
 class Observer(Protocol):
@@ -66,6 +77,9 @@ class Observer(Protocol):
 
     def applied(self, node: RaftProcess, entry: Entry) -> None:
         """The node applies an entry."""
+
+    def state_changed(self, node: RaftProcess) -> None:
+        """The node's state machine holds another state now."""
 
 
 class SimWal:
@@ -124,14 +138,19 @@ class RaftProcess:
         self.knobs = knobs
         self.observer = observer
         self.wal = SimWal(host.disk, self.on_durable)
+        stored = load(host.disk, self.wal.found.marker)
+        self.snapshots = SimSnapshots(self, stored)
         self.core = RaftCore(
             config,
             host.rng,
             hard_state=self.wal.found.hard_state,
             entries=self.wal.found.entries,
+            snapshot=None if stored is None else stored.meta,
+            base=self.wal.found.base,
             tracer=lambda event, facts: observer.traced(self, event, facts),
         )
-        self.applied: list[tuple[int, bytes]] = []
+        self.applied_index = 0 if stored is None else stored.meta.index
+        self.digest = b"" if stored is None else stored.digest
         self.durable_batch = 0
         self.commit_seen = 0
         self.held: list[tuple[int, list[Message]]] = []
@@ -146,6 +165,9 @@ class RaftProcess:
         self.arm()
 
     def receive(self, source: str, message: object) -> None:
+        if isinstance(message, Shipped | Holds):
+            self.snapshots.receive(message)
+            return
         decoded = decode(message) if isinstance(message, bytes) else message
         self.core.step(decoded)  # type: ignore[arg-type]  # only messages are sent
         self.note_commit()
@@ -213,18 +235,22 @@ class RaftProcess:
         if ready.reads_redirected:
             self.host.world.count("read.redirected")
         self.answer_reads()
+        self.snapshots.take_when_due()
+        self.snapshots.ship()
 
     def write(self, ready: Ready) -> None:
         """Give a batch to the disk."""
         assert ready.hard_state is not None
         self.observer.stored(self, ready.entries)
-        self.wal.submit(ready.batch, Write(ready.entries, ready.hard_state))
+        self.wal.submit(ready.batch, Write(ready.entries, ready.hard_state, ready.markers))
+        self.snapshots.submitted(ready.batch, ready.markers)
 
     def on_durable(self, batch: int) -> None:
         """The disk has everything up to ``batch``."""
         for number in range(self.durable_batch + 1, batch + 1):
             self.core.persisted(number)
         self.durable_batch = batch
+        self.snapshots.durable(batch)
         self.release()
         self.note_commit()
         self.arm()
@@ -249,10 +275,12 @@ class RaftProcess:
             self.observer.committed(self)
 
     def apply(self, entries: list[Entry]) -> None:
-        """Apply to the state machine, which is the list of all commands."""
+        """Apply to the state machine, which is the digest of all entries."""
         for entry in entries:
             self.observer.applied(self, entry)
-            self.applied.append((entry.term, entry.command))
+            self.applied_index = entry.index
+            self.digest = chain(self.digest, entry.encoded)
+            self.observer.state_changed(self)
             proposal = self.proposals.pop(entry.index, None)
             if proposal is not None and proposal[0] == entry.term:
                 proposal[1]()
@@ -260,9 +288,19 @@ class RaftProcess:
             self.core.applied(entries[-1].index)
             self.arm()
 
+    def restored(self, stored: Stored) -> None:
+        """A snapshot has replaced the state machine's state."""
+        self.applied_index = stored.meta.index
+        self.digest = stored.digest
+        for index in [index for index in self.proposals if index <= stored.meta.index]:
+            del self.proposals[index]  # whether it was this proposal that took effect is unknown
+        self.observer.state_changed(self)
+        self.note_commit()
+        self.arm()
+
     def answer_reads(self) -> None:
         """Answer the reads whose index is applied."""
-        while self.reads and self.reads[0][0] <= len(self.applied):
+        while self.reads and self.reads[0][0] <= self.applied_index:
             for done in self.reads.pop(0)[1]:
                 done()  # type: ignore[operator]  # contexts are callbacks here
 

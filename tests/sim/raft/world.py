@@ -170,6 +170,8 @@ class RaftWorld:
             turn_delay_us=rng.choice([1, 100, 5_000]),
             use_codec=rng.random() < 0.3,
             hints=rng.random() < 0.7,
+            snapshot_entries=rng.choice([0, 5, 40]),
+            snapshot_margin=rng.choice([0, 2, 20]),
         )
         return cls(
             seed,
@@ -384,7 +386,7 @@ class RaftWorld:
         return (
             len(nodes) == len(names)
             and all(node.core.is_voter for node in nodes)
-            and len({len(node.applied) for node in nodes}) == 1
+            and len({node.applied_index for node in nodes}) == 1
         )
 
 
