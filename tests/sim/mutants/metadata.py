@@ -49,6 +49,7 @@ MUTANTS = (
                 f"{METADATA}.mastership:alter_sync_state_set",
                 "new_set = tuple(sorted(set(event.new_set)))",
                 "new_set = tuple(sorted(set(event.new_set)))\n"
+                "    from msgspec.structs import replace\n"
                 "    event = replace(event, expected_set_epoch=group.sync_state_set_epoch)",
             ),
         ),
