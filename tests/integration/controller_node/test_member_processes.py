@@ -161,8 +161,10 @@ async def processes(tmp_path: Path) -> AsyncIterator[Processes]:
         try:
             yield processes
         finally:
-            for node in list(processes.running):
-                await processes.end(node, signal.SIGKILL)
+            for process in processes.running.values():
+                if process.returncode is None:
+                    process.kill()
+                await process.wait()
 
 
 @asynccontextmanager
