@@ -4,8 +4,8 @@ Each record (a group, a topic of a group, …) counts as the CRC of its table, k
 digest is their sum, so it depends on the state alone and on no order or history, and a snapshot
 that was read back can be checked against the digest it carries. What changed is only noted when it
 does, with the value it had, and counted when a digest is asked for: a group that changed a thousand
-times between two digests costs as much as one that changed once. What the last digest counted is
-remembered, so a group that changes all the time is counted once per digest and not twice.
+times between two digests costs as much as one that changed once. What the last digests counted is
+remembered, so a group that changes again and again is counted once per digest and not twice.
 
 A CRC finds accidents, not forgery, which is all that replicas of one log need.
 """
@@ -18,6 +18,7 @@ import msgspec
 
 from gantry_controller.raft.digests import LAYOUT_SHIFT
 
+COUNTED_MAX = 32_768  # some megabytes; a quorum with more groups has most of them at rest
 _SUM_MASK = (1 << LAYOUT_SHIFT) - 1
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
@@ -64,7 +65,7 @@ class RecordSum:
         self._layout = layout
         self._sum = 0
         self._before: dict[tuple[str, Any], Any] = {}
-        self._counted: dict[tuple[str, Any], int] = {}  # what the last digest counted anew
+        self._counted: dict[tuple[str, Any], int] = {}  # what the last digests counted anew
 
     def touched(self, table: str, key: object, before: object) -> None:
         """The record of ``key`` is about to change from ``before``, None if there is none yet."""
@@ -85,7 +86,10 @@ class RecordSum:
             counted[record] = record_sum(table, key, after)
             self._sum += counted[record]
         self._before.clear()
-        self._counted = counted
+        if len(self._counted) + len(counted) > COUNTED_MAX:
+            self._counted = counted
+        else:
+            self._counted.update(counted)
         return self._layout << LAYOUT_SHIFT | self._sum & _SUM_MASK
 
 
