@@ -79,7 +79,7 @@ async def test_a_follower_that_is_too_far_behind_gets_the_snapshot(tmp_path: Pat
         await quorum.start(late)
         await quorum.agree_on(commands)
         assert quorum.nodes[late].snapshots.stats.installed == 1
-        assert leader.traffic.sender.stats.sent == 1
+        await until(lambda: leader.traffic.sender.stats.sent == 1)
         more = await write_many(quorum, 10, b"w")
         await quorum.agree_on(commands + more)
         await quorum.stop(late)
@@ -133,7 +133,7 @@ async def test_a_follower_that_dies_amid_it_comes_back_sound(
         node = await quorum.start(late)
         await until(lambda: node.traffic.receiver.received_bytes > 3_000)
         await quorum.stop(late)
-        node = await quorum.start(late)
+        await quorum.start(late)
         await quorum.agree_on(early + commands)
         assert not [name for name in names(quorum, late) if name.endswith(".new")]
 
