@@ -25,7 +25,8 @@ def tick(state: RaftState) -> None:
     """One tick of a node that does not lead."""
     state.election_elapsed += 1
     state.promise_elapsed += 1
-    if state.election_elapsed >= state.election_timeout and state.may_campaign:
+    due = state.election_elapsed >= state.election_timeout and state.may_campaign
+    if due and not lease.promised(state):  # its own vote is bound, too, if it is alone by now
         campaign(state)
     elif _asks_again(state):
         _request_votes(state, Term(state.term + 1), pre=True)

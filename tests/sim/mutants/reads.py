@@ -143,6 +143,13 @@ MUTANTS = (
         quick=True,
     ),
     Mutant(
+        "own-vote-breaks-a-promise",
+        "lease",
+        "the only voter that is left elects itself while the leader that left may read by lease",
+        (Edit(f"{RAFT}.election:tick", "if due and not lease.promised(state):", "if due:"),),
+        UnitTests(f"{STORY}[lease_and_removal]"),
+    ),
+    Mutant(
         "lease-counts-everybody",
         "lease",
         "echoes of voters that do not hold the setting count for the lease",
