@@ -83,8 +83,8 @@ class RecordSum:
                 continue
             known = self._counted.get(record)
             self._sum -= record_sum(table, key, before) if known is None else known
-            counted[record] = record_sum(table, key, after)
-            self._sum += counted[record]
+            counted[record] = adds = record_sum(table, key, after)
+            self._sum += adds
         self._before.clear()
         if len(self._counted) + len(counted) > COUNTED_MAX:
             self._counted = counted

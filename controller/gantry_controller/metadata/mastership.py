@@ -6,7 +6,7 @@ from gantry_protocol.types import BrokerId, Epoch
 from gantry_controller.metadata.election import Elected, Kept, Refused, decide
 from gantry_controller.metadata.events import AlterSyncStateSet, ElectMaster
 from gantry_controller.metadata.results import Result, missing, refuse
-from gantry_controller.metadata.state import BrokerGroup, MetadataState
+from gantry_controller.metadata.state import BrokerGroup, MetadataState, is_ascending
 
 
 def elect_master(state: MetadataState, event: ElectMaster) -> Result:
@@ -66,7 +66,9 @@ def alter_sync_state_set(state: MetadataState, event: AlterSyncStateSet) -> Resu
     if group is None:
         code = ResponseCode.CONTROLLER_ALTER_SYNC_STATE_SET_FAILED
         return missing(state, event, code, "Broker metadata is not existed")
-    new_set = tuple(sorted(set(event.new_set)))
+    new_set = event.new_set
+    if not is_ascending(new_set):
+        new_set = tuple(sorted(set(new_set)))
     refusal = _refuse_alteration(group, event, new_set)
     if refusal is not None:
         code, remark = refusal

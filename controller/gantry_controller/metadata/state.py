@@ -6,11 +6,12 @@ its invariant, and ``put`` asserts them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from operator import lt
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 from gantry_protocol.types import BrokerId, Epoch, Index
+from msgspec.structs import replace
 
 from gantry_controller.metadata.clients import (
     Client,
@@ -257,8 +258,9 @@ class MetadataState:
 
         Returns it as it is now, stamped with the index.
         """
-        group = msgspec.structs.replace(group, changed_index=self.index, **changes)
-        key = group.key
+        changes["changed_index"] = self.index
+        group = replace(group, **changes)
+        key = (group.cluster, group.name)
         old = self.groups.get(key)
         _check(group, old)
         self._sum.touched("groups", key, old)
@@ -361,22 +363,37 @@ def _check(new: BrokerGroup, old: BrokerGroup | None) -> None:
     """The invariants of one group and of one step; a failure is a bug, and ends the process."""
     if old is None or new.members is not old.members:
         ids = [member.broker_id for member in new.members]
-        assert _ascending(ids), new
+        assert is_ascending(ids), new
         assert not ids or ids[-1] < new.next_broker_id, new
-    assert _ascending(new.sync_state_set), new
-    assert all(map(new.member, new.sync_state_set)), new
+    assert _are_of(new.members, new.sync_state_set), new
     assert new.master_id is None or new.master_id in new.sync_state_set, new
     assert not new.removed or (not new.members and new.declaration is None), new
     if old is None:
         return
     assert new.master_epoch >= old.master_epoch, (old, new)
     assert new.next_broker_id >= old.next_broker_id, (old, new)
-    set_changed = new.sync_state_set != old.sync_state_set
-    assert new.sync_state_set_epoch >= old.sync_state_set_epoch + set_changed, (old, new)
-    elected = (new.master_id, new.master_incarnation) != (old.master_id, old.master_incarnation)
-    assert new.master_id is None or new.master_epoch > old.master_epoch or not elected, (old, new)
+    step = new.sync_state_set_epoch - old.sync_state_set_epoch
+    assert step > 0 or (step == 0 and new.sync_state_set == old.sync_state_set), (old, new)
+    if new.master_id is not None and new.master_epoch == old.master_epoch:
+        assert new.master_id == old.master_id, (old, new)
+        assert new.master_incarnation == old.master_incarnation, (old, new)
 
 
-def _ascending(ids: Sequence[BrokerId]) -> bool:
+def is_ascending(ids: Sequence[BrokerId]) -> bool:
     """Whether each is above the one before, so that none comes twice."""
-    return len(ids) < 2 or all(map(lt, ids, ids[1:]))
+    for one, following in pairwise(ids):  # noqa: SIM110 - a generator costs as much again
+        if one >= following:
+            return False
+    return True
+
+
+def _are_of(members: tuple[Member, ...], ids: tuple[BrokerId, ...]) -> bool:
+    """Whether ``ids`` ascend and are all of members, which ascend themselves: in one walk."""
+    rest = iter(members)
+    for broker_id in ids:
+        for member in rest:
+            if member.broker_id == broker_id:
+                break
+        else:
+            return False
+    return True
