@@ -152,6 +152,14 @@ def alive_of(
     return tuple(found)
 
 
+def some_drain(table: HeartbeatTable, group: BrokerGroup) -> bool:
+    """Whether ``draining`` has anybody to look at."""
+    for row in table.rows_of(group.key).values():  # noqa: SIM110 - a generator costs as much again
+        if row.beat.draining:
+            return True
+    return False
+
+
 def draining(table: HeartbeatTable, group: BrokerGroup, clock: Clock) -> list[BrokerId]:
     """The living members that are about to stop, ascending."""
     rows = table.rows_of(group.key)

@@ -135,6 +135,8 @@ class Watchman:
 
     def draining(self, group: BrokerGroup) -> list[BrokerId]:
         """The living members that are about to stop."""
+        if not rules.some_drain(self.table, group):  # asked for with every poll of a broker
+            return []
         return rules.draining(self.table, group, self._clock())
 
     def is_alive(self, group: BrokerGroup, member: Member) -> bool:

@@ -55,6 +55,10 @@ class TopicTable(Parted, frozen=True, array_like=True):
         return self.topics
 
 
+_NO_TOPICS = TopicTable()
+_NO_SUBSCRIPTIONS = SubscriptionTable()
+_NO_CONSUMERS = ConsumerTable()
+
 _SAYS_NOTHING = ("", "#")  # how the incarnation of a broker that announces none begins
 
 
@@ -280,7 +284,7 @@ class MetadataState:
 
     def put_topics(self, key: GroupKey, table: TopicTable) -> TopicTable:
         """Makes ``table`` the topics of the group ``key``."""
-        old = self.topics.get(key, TopicTable())
+        old = self.topics.get(key, _NO_TOPICS)
         assert table.version > old.version, (key, old.version, table.version)
         self._sum.touched("topics", key, self.topics.get(key))
         for topic in old.topics.keys() - table.topics.keys():
@@ -314,15 +318,15 @@ class MetadataState:
 
     def topic_table(self, key: GroupKey) -> TopicTable:
         """The topics of the group ``key``; empty for a group that never had one."""
-        return self.topics.get(key, TopicTable())
+        return self.topics.get(key, _NO_TOPICS)
 
     def subscription_table(self, key: GroupKey) -> SubscriptionTable:
         """The subscription groups of the group ``key``; empty for one that never had any."""
-        return self.subscriptions.get(key, SubscriptionTable())
+        return self.subscriptions.get(key, _NO_SUBSCRIPTIONS)
 
     def consumer_table(self, key: GroupKey) -> ConsumerTable:
         """The consumer groups with members on the group ``key``."""
-        return self.consumers.get(key, ConsumerTable())
+        return self.consumers.get(key, _NO_CONSUMERS)
 
     def groups_with(self, topic: str) -> list[GroupKey]:
         """The groups that have ``topic``, sorted."""

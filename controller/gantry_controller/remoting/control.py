@@ -53,6 +53,7 @@ from gantry_controller.remoting import replies
 from gantry_controller.remoting.consumers import ConsumerRequests
 from gantry_controller.remoting.desk import Desk, Exchange, Serve
 from gantry_controller.remoting.live_settings import LiveSettings, SettingRefused
+from gantry_controller.remoting.replica_info import ReplicaInfo
 from gantry_controller.remoting.topics import TopicRequests
 
 TIMEOUT_MIN_S = 0.1
@@ -100,6 +101,7 @@ class ControllerRequests:
         self._live_settings = live_settings
         self._default_timeout_s = default_timeout_s
         self._refresh = refresh
+        self._replica_infos = ReplicaInfo()
         desk.add(self._handlers())
         desk.add(TopicRequests(desk, machine).handlers())
         desk.add(ConsumerRequests(desk, machine).handlers())
@@ -292,21 +294,20 @@ class ControllerRequests:
         header = from_ext(GetReplicaInfoRequestHeader, exchange.request.ext)
 
         def answer() -> RemotingCommand:
-            ambiguity = self._machine.state.ambiguity(header.cluster_name, header.broker_name)
-            if ambiguity is not None:
-                code = ResponseCode.CONTROLLER_INVALID_REQUEST
-                return reply(exchange.request, code, ambiguity, {})
             group = self._group(header.cluster_name, header.broker_name)
-            if group is not None and _is_replaced(group, header.broker_id, header.incarnation):
+            if group is None:
+                ambiguity = self._machine.state.ambiguity(header.cluster_name, header.broker_name)
+                return replies.no_replica_info_reply(exchange.request, ambiguity)
+            if _is_replaced(group, header.broker_id, header.incarnation):
                 # A late registration of an earlier process won; this one must register again.
                 code = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
                 remark = f"This process of broker {header.broker_id} hasn't been registered"
                 return reply(exchange.request, code, remark, {})
-            return replies.replica_info_reply(
+            return self._replica_infos.reply(
                 exchange.request,
                 group,
                 versions=self._versions(group),
-                draining=() if group is None else self._watchman.draining(group),
+                draining=self._watchman.draining(group),
             )
 
         self._desk.read(exchange, answer)
@@ -356,9 +357,9 @@ class ControllerRequests:
     def _versions(self, group: BrokerGroup | None) -> replies.Versions:
         if group is None:
             return replies.Versions(0, 0)
-        state = self._machine.state
+        state, key = self._machine.state, group.key
         return replies.Versions(
-            state.topic_table(group.key).version, state.subscription_table(group.key).version
+            state.topic_table(key).version, state.subscription_table(key).version
         )
 
 

@@ -123,17 +123,22 @@ def register_reply(
     return reply(to, ext=to_ext(header), body=sync_state_set_body(group))
 
 
+def no_replica_info_reply(to: RemotingCommand, ambiguity: str | None) -> RemotingCommand:
+    """1004 of no group, or of one of several; then ``ambiguity`` says so."""
+    if ambiguity is not None:
+        return reply(to, ResponseCode.CONTROLLER_INVALID_REQUEST, ambiguity, {})
+    remark = "Broker metadata is not existed"
+    return reply(to, ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, remark, {})
+
+
 def replica_info_reply(
     to: RemotingCommand,
-    group: BrokerGroup | None,
+    group: BrokerGroup,
     *,
     versions: Versions,
     draining: Iterable[BrokerId],
 ) -> RemotingCommand:
     """1004; reports the recorded master even if it is dead."""
-    if group is None:
-        remark = "Broker metadata is not existed"
-        return reply(to, ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST, remark, {})
     master = group.master
     header = GetReplicaInfoResponseHeader(
         master_epoch=group.master_epoch,
