@@ -11,6 +11,7 @@ A CRC finds accidents, not forgery, which is all that replicas of one log need.
 """
 
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -18,7 +19,8 @@ import msgspec
 
 from gantry_controller.raft.digests import LAYOUT_SHIFT
 
-COUNTED_MAX = 32_768  # some megabytes; a quorum with more groups has most of them at rest
+COUNTED_MAX = 32_768
+"""Remembered per table, in some megabytes; a quorum with more groups has most of them at rest."""
 _SUM_MASK = (1 << LAYOUT_SHIFT) - 1
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
@@ -64,33 +66,44 @@ class RecordSum:
     def __init__(self, layout: int) -> None:
         self._layout = layout
         self._sum = 0
-        self._before: dict[tuple[str, Any], Any] = {}
-        self._counted: dict[tuple[str, Any], int] = {}  # what the last digests counted anew
+        self._before: defaultdict[str, dict[Any, Any]] = defaultdict(dict)
+        self._counted: defaultdict[str, dict[Any, int]] = defaultdict(
+            dict
+        )  # anew, by the last ones
 
     def touched(self, table: str, key: object, before: object) -> None:
         """The record of ``key`` is about to change from ``before``, None if there is none yet."""
-        self._before.setdefault((table, key), before)
+        self._before[table].setdefault(key, before)
 
     def settle(self, tables: Mapping[str, Mapping[Any, Any]]) -> int:
         """The digest of the state that ``tables`` are."""
-        counted: dict[tuple[str, Any], int] = {}
-        for record, before in self._before.items():
-            table, key = record
-            after = tables[table].get(key)
-            if isinstance(after, Parted) or isinstance(before, Parted):
-                self._sum += value_sum(table, key, after, before)
-                self._sum -= value_sum(table, key, before, after)
-                continue
-            known = self._counted.get(record)
-            self._sum -= record_sum(table, key, before) if known is None else known
-            counted[record] = adds = record_sum(table, key, after)
-            self._sum += adds
-        self._before.clear()
-        if len(self._counted) + len(counted) > COUNTED_MAX:
-            self._counted = counted
-        else:
-            self._counted.update(counted)
+        for table, changed in self._before.items():
+            self._sum += self._difference(table, changed, tables[table])
+            changed.clear()
         return self._layout << LAYOUT_SHIFT | self._sum & _SUM_MASK
+
+    def _difference(
+        self, table: str, changed: Mapping[Any, Any], records: Mapping[Any, Any]
+    ) -> int:
+        """What the records count now, less what they counted before they changed."""
+        known = self._counted[table]
+        counted: dict[Any, int] = {}
+        total = 0
+        for key, before in changed.items():
+            after = records.get(key)
+            if isinstance(after, Parted) or isinstance(before, Parted):
+                total += value_sum(table, key, after, before)
+                total -= value_sum(table, key, before, after)
+                continue
+            was = known.get(key)
+            total -= record_sum(table, key, before) if was is None else was
+            counted[key] = now = record_sum(table, key, after)
+            total += now
+        if len(known) + len(counted) > COUNTED_MAX:
+            self._counted[table] = counted
+        else:
+            known.update(counted)
+        return total
 
 
 def value_sum(table: str, key: object, value: object, other: object) -> int:

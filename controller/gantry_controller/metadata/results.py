@@ -7,6 +7,8 @@ from gantry_protocol.codes import ResponseCode
 
 from gantry_controller.metadata.state import BrokerGroup, MetadataState
 
+_SUCCESS = ResponseCode.SUCCESS  # to look it up in the enumeration costs more than to compare
+
 
 class Result(msgspec.Struct, frozen=True, gc=False):
     """The outcome of one event, equal on every replica.
@@ -30,7 +32,7 @@ class Result(msgspec.Struct, frozen=True, gc=False):
     @property
     def ok(self) -> bool:
         """Whether the event was accepted."""
-        return self.code == ResponseCode.SUCCESS
+        return self.code == _SUCCESS
 
 
 def refuse(code: ResponseCode, remark: str, group: BrokerGroup | None = None) -> Result:

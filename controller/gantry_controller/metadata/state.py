@@ -93,7 +93,7 @@ class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """Whether a message signed ``incarnation`` (empty: unsigned) is of this process."""
         if incarnation:
             return incarnation == self.incarnation and self.registrations > 0
-        return self.registrations > 0 and not self.announces
+        return self.registrations > 0 and self.incarnation[:1] in _SAYS_NOTHING
 
 
 class Declaration(msgspec.Struct, frozen=True, array_like=True, gc=False):
