@@ -37,6 +37,7 @@ _PREFIX = struct.Struct(">iI")  # length; serialize type in the high byte, heade
 _LENGTH_BYTES = 4
 _HEADER_LENGTH_MASK = 0xFFFFFF
 _TLS_HANDSHAKE = 0x16
+_JSON = SerializeType.JSON  # to look a member up costs a tenth of a microsecond, per frame
 
 
 def encode(command: RemotingCommand) -> bytes:
@@ -45,7 +46,7 @@ def encode(command: RemotingCommand) -> bytes:
     Raises:
         FrameError: it does not fit a frame; nothing may be sent.
     """
-    if command.serialize_type is SerializeType.JSON:
+    if command.serialize_type is _JSON:
         header = encode_json_header(command)
     else:
         header = encode_rocketmq_header(command)
@@ -167,9 +168,9 @@ class FrameDecoder:
                 break
             header_start = position + _PREFIX.size
             header_end = header_start + header_size
-            if serialize_type == SerializeType.JSON:
+            if serialize_type == _JSON:
                 command = decode_json_header(data[header_start:header_end])
-                command.serialize_type = SerializeType.JSON
+                command.serialize_type = _JSON
             else:
                 command = decode_rocketmq_header(data[header_start:header_end])
             command.body = data[header_end:frame_end]

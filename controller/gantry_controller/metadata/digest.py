@@ -67,9 +67,7 @@ class RecordSum:
         self._layout = layout
         self._sum = 0
         self._before: defaultdict[str, dict[Any, Any]] = defaultdict(dict)
-        self._counted: defaultdict[str, dict[Any, int]] = defaultdict(
-            dict
-        )  # anew, by the last ones
+        self._counted: defaultdict[str, dict[Any, int]] = defaultdict(dict)  # by the last ones
 
     def touched(self, table: str, key: object, before: object) -> None:
         """The record of ``key`` is about to change from ``before``, None if there is none yet."""

@@ -45,7 +45,7 @@ from gantry_controller.raft.errors import (
     ReadRedirect,
 )
 from gantry_controller.raft.members import Membership, decode_members
-from gantry_controller.raft.messages import Entry, EntryKind, Message
+from gantry_controller.raft.messages import COMMAND, Entry, EntryKind, Message
 from gantry_controller.raft.state import Role
 
 NOTABLE = frozenset({"members", "transfer", "transfer-ended", "resigns", "admitted"})
@@ -488,7 +488,7 @@ class RaftNode:
             return
         for entry in entries:
             result: Any = None
-            if entry.kind is EntryKind.COMMAND:
+            if entry.kind is COMMAND:
                 result = self._machine.apply(entry.index, entry.term, entry.command)
             elif entry.kind is EntryKind.MEMBERS:
                 result = decode_members(entry.command)

@@ -28,6 +28,8 @@ from gantry_controller.raft.messages import Entry, EntryKind
 from gantry_controller.raft.progress import Progress
 from gantry_controller.raft.state import RaftState, Role
 
+_MEMBERS = EntryKind.MEMBERS  # per entry (``messages.COMMAND``)
+
 # ---- a leader's administrator --------------------------------------------------------------------
 
 
@@ -147,7 +149,7 @@ def log_followed(state: RaftState, kept: Index, entries: tuple[Entry, ...]) -> N
     """A leader's ``entries`` are in the log; of what was there before, up to ``kept`` is left."""
     changed = state.history.keep(kept)
     for entry in entries:
-        if entry.kind is EntryKind.MEMBERS and entry.index > kept:
+        if entry.kind is _MEMBERS and entry.index > kept:
             state.history.append(entry.index, decode_members(entry.command))
             changed = True
     if changed:

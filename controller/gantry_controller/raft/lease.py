@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from gantry_controller.raft.state import RaftState
 
+_LEASE = EntryKind.LEASE  # per entry (``messages.COMMAND``)
+
 
 class Lease:
     """What a node knows of leases.
@@ -59,7 +61,7 @@ class Lease:
     def note(self, entries: Iterable[Entry]) -> None:
         """Entries were added to the log."""
         for entry in entries:
-            if entry.kind is EntryKind.LEASE:
+            if entry.kind is _LEASE:
                 self.settings.append((entry.index, entry.command == LEASE_ON))
 
     def keep(self, last: Index) -> None:

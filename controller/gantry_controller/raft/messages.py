@@ -35,6 +35,9 @@ class EntryKind(IntEnum):
     LEASE = 4  # switches leases on or off (``lease``); the state machine does not see it
 
 
+COMMAND = EntryKind.COMMAND
+"""By this name for what is done per entry: to look a member up costs a tenth of a microsecond."""
+
 LEASE_ON, LEASE_OFF = b"\x01", b"\x00"
 """The commands of an entry of the kind ``LEASE``."""
 
@@ -75,14 +78,21 @@ def parse_entry(encoded: bytes) -> Entry:
     if len(encoded) < ENTRY_HEADER.size:
         raise MessageError(f"an entry of {len(encoded)} bytes is shorter than its header")
     kind, term, index = ENTRY_HEADER.unpack_from(encoded)
-    if kind not in _KINDS:
+    known = _KINDS.get(kind)
+    if known is None:
         raise MessageError(f"entry {index} is of the unknown kind {kind}")
-    entry = Entry(index, term, _KINDS[kind], encoded)
-    if kind == EntryKind.MEMBERS:
-        decode_members(entry.command)
-    if kind == EntryKind.LEASE and entry.command not in (LEASE_ON, LEASE_OFF):
-        raise MessageError(f"entry {index} switches leases to {entry.command!r}")
+    entry = Entry(index, term, known, encoded)
+    if known is not COMMAND:
+        _check_content(entry)
     return entry
+
+
+def _check_content(entry: Entry) -> None:
+    """What is not for the state machine is for the core, so it must be readable."""
+    if entry.kind is EntryKind.MEMBERS:
+        decode_members(entry.command)
+    if entry.kind is EntryKind.LEASE and entry.command not in (LEASE_ON, LEASE_OFF):
+        raise MessageError(f"entry {entry.index} switches leases to {entry.command!r}")
 
 
 class HardState(msgspec.Struct, frozen=True, gc=False):

@@ -47,6 +47,10 @@ WITH_INDEX = "gantryWithIndex"
 LOG_INDEX = "gantryLogIndex"
 """Extension fields: of a request that asks, and of its answer."""
 
+# Per request; to look a member up in its enumeration costs a tenth of a microsecond.
+_ANY, _ANY_AT_READ_INDEX = Answerer.ANY, Answerer.ANY_AT_READ_INDEX
+_CONSISTENT_READ = Consistency.CONSISTENT_READ
+
 _log = log.get("desk")
 
 
@@ -174,7 +178,7 @@ class Desk:
         self.requests[request.code] = self.requests.get(request.code, 0) + 1
         self._numbers += 1
         exchange = Exchange(connection, request, *found, self._numbers)
-        if exchange.row.answerer is Answerer.ANY:
+        if exchange.row.answerer is _ANY:
             return _as_promised(exchange, exchange.serve(exchange))
         self._keep_open(exchange)
         try:
@@ -208,8 +212,8 @@ class Desk:
 
     def read(self, exchange: Exchange, answer: Callable[[], RemotingCommand]) -> None:
         """Makes the answer from the state once that is as new as this request."""
-        assert exchange.row.consistency is Consistency.CONSISTENT_READ, exchange.row
-        anywhere = exchange.row.answerer is Answerer.ANY_AT_READ_INDEX
+        assert exchange.row.consistency is _CONSISTENT_READ, exchange.row
+        anywhere = exchange.row.answerer is _ANY_AT_READ_INDEX
         self._when_current(exchange, answer, anywhere=anywhere)
 
     def look_again(self, exchange: Exchange, answer: Callable[[], RemotingCommand | None]) -> None:
@@ -249,7 +253,7 @@ class Desk:
 
     def _serve_or_pass_on(self, exchange: Exchange) -> RemotingCommand | None:
         quorum = self._quorum
-        if quorum.is_serving_leader or exchange.row.answerer is Answerer.ANY_AT_READ_INDEX:
+        if quorum.is_serving_leader or exchange.row.answerer is _ANY_AT_READ_INDEX:
             return _as_promised(exchange, exchange.serve(exchange))
         if quorum.leader_id == quorum.node_id:
             # Just elected: what the handler looks at may be older than its predecessor's answers.
