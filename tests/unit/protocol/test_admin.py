@@ -54,8 +54,8 @@ def test_a_watch_heartbeat_needs_only_its_index() -> None:
     assert (event.index, event.heartbeat, event.cluster) == (7, True, None)
 
 
-def test_an_error_names_the_leader() -> None:
+def test_an_error_names_the_leader_and_the_others() -> None:
     assert (
         ErrorView(error="NOT_LEADER", message="m").to_json()
-        == '{"error":"NOT_LEADER","message":"m","leader":null}'
+        == '{"error":"NOT_LEADER","message":"m","leader":null,"peers":[]}'
     )
