@@ -47,10 +47,10 @@ MUTANTS = (
             ),
             Edit(
                 f"{METADATA}.mastership:alter_sync_state_set",
-                "new_set = tuple(sorted(set(event.new_set)))",
-                "new_set = tuple(sorted(set(event.new_set)))\n"
+                "new_set = event.new_set\n",
+                "new_set = event.new_set\n"
                 "    from msgspec.structs import replace\n"
-                "    event = replace(event, expected_set_epoch=group.sync_state_set_epoch)",
+                "    event = replace(event, expected_set_epoch=group.sync_state_set_epoch)\n",
             ),
         ),
         Seeds("controllers", 60),
