@@ -223,6 +223,9 @@ async def test_the_command_line_shows_moves_and_is_refused(processes: Processes)
     assert (code, err) == (0, "")
     assert "leader" in out
     assert await processes.leader() == target
+    code, out, err = await processes.gantry("lease", "on")
+    assert (code, err) == (0, "")
+    assert "Reads by lease are on" in out
     code, out, err = await processes.gantry("promote", "9")
     assert (code, out) == (2, "")
     assert "Node 9 is not a learner; the members are 1, 2, 3." in err
