@@ -12,14 +12,14 @@ A driver does this, forever:
     answer ready.reads once their index is applied; refuse ready.reads_dropped; send whoever waits
     for ready.reads_redirected to the leader
 
+What a node knows is in one place (``state.RaftState``), and here is what its owner may ask of it.
+What a peer's message may do is in ``stepping``, what leaves and what of it is durable in ``ready``.
+
 ``ready()`` may be called again while earlier batches are still being written; batches must become
 durable, and be reported, in order. ``messages_after_persist`` of a Ready that has nothing to write
 wait for the batch before it (``Ready.batch`` then names that one).
 """
 
-from collections import deque
-
-import msgspec
 from gantry_protocol.types import Index, NodeId, Term
 
 from gantry_controller.raft import (
@@ -31,88 +31,20 @@ from gantry_controller.raft import (
     priority,
     replication,
     snapshots,
+    stepping,
     transfer,
 )
 from gantry_controller.raft.config import RaftConfig
 from gantry_controller.raft.digests import DigestPoint, Digests
-from gantry_controller.raft.errors import MessageError, NotLeader, Overloaded
+from gantry_controller.raft.errors import NotLeader, Overloaded
 from gantry_controller.raft.members import Membership
-from gantry_controller.raft.messages import (
-    Append,
-    AppendReply,
-    Census,
-    CensusReply,
-    Entry,
-    EntryKind,
-    HardState,
-    Heartbeat,
-    HeartbeatReply,
-    Message,
-    ReadIndexReply,
-    ReadIndexRequest,
-    TimeoutNow,
-    VoteReply,
-    VoteRequest,
-)
+from gantry_controller.raft.messages import Entry, EntryKind, HardState, Message
 from gantry_controller.raft.progress import Progress
-from gantry_controller.raft.reads import ReadState
-from gantry_controller.raft.snapshot import Base, Marker, SnapshotMeta
+from gantry_controller.raft.ready import Outbox, Ready, SoftState
+from gantry_controller.raft.snapshot import Base, SnapshotMeta
 from gantry_controller.raft.state import RaftState, Randomness, Role, Tracer
 
-InTerm = (
-    Append
-    | AppendReply
-    | Heartbeat
-    | HeartbeatReply
-    | VoteReply
-    | TimeoutNow
-    | ReadIndexRequest
-    | ReadIndexReply
-)
-"""Messages of a term: a higher one is adopted, a lower one refused, before anything else."""
-
-
-class SoftState(msgspec.Struct, frozen=True):
-    """What need not survive a crash but interests the node's surroundings."""
-
-    role: Role
-    term: Term
-    leader: NodeId | None
-
-
-class Ready(msgspec.Struct):
-    """What a pass produced; see the module for the order in which to handle it.
-
-    Attributes:
-        batch: number of the batch that must be durable for ``messages_after_persist``.
-        markers: to write first; each names a snapshot that is durable already.
-        hard_state: to write, or None.
-        entries: to write; the first may overwrite what was written at its index and behind it.
-        messages_now: to send at once.
-        messages_after_persist: to send when ``batch`` is durable.
-        committed: to apply, in order.
-        reads: may be answered once their index is applied.
-        reads_dropped: contexts of reads this node cannot answer any more.
-        reads_redirected: contexts of a follower's reads that the leader should answer.
-        soft_state: the new role, term or leader, or None if all are as before.
-    """
-
-    batch: int
-    markers: list[Marker]
-    hard_state: HardState | None
-    entries: list[Entry]
-    messages_now: list[Message]
-    messages_after_persist: list[Message]
-    committed: list[Entry]
-    reads: list[ReadState]
-    reads_dropped: list[object]
-    reads_redirected: list[object]
-    soft_state: SoftState | None
-
-    @property
-    def must_persist(self) -> bool:
-        """Whether there is anything to write."""
-        return self.hard_state is not None or bool(self.entries)
+__all__ = ["RaftCore", "Ready", "SoftState"]
 
 
 class RaftCore:
@@ -144,11 +76,7 @@ class RaftCore:
         self._state = RaftState(
             config, rng, hard, entries or [], tracer, snapshot=snapshot, base=base
         )
-        self._batch = 0
-        self._under_way: deque[tuple[int, HardState]] = deque()
-        self._last_hard = hard
-        self._durable_hard = hard
-        self._last_soft = self._soft_state()
+        self._outbox = Outbox(self._state, hard)
 
     # ---- what a driver may look at ---------------------------------------------------------------
 
@@ -355,35 +283,11 @@ class RaftCore:
             LogLostError: the own disk has lost what this node acknowledged.
             StateDiffersError: a majority disagrees with this node's state.
         """
-        state = self._state
-        if message.target != state.node_id or message.source == state.node_id:
-            raise MessageError(
-                f"a message from node {message.source} to node {message.target} reached node "
-                f"{state.node_id} of {list(state.members.nodes)}"
-            )
-        match message:
-            case Census():
-                admission.on_census(state, message)
-            case CensusReply():
-                admission.on_census_reply(state, message)
-            case VoteRequest():
-                self._step_vote_request(message)
-            case _:
-                self._step_in_term(message)
+        stepping.step(self._state, message)
 
     def persisted(self, batch: int) -> None:
         """``batch`` is durable. Batches must be reported in order."""
-        expected, self._durable_hard = self._under_way.popleft()
-        assert batch == expected, "batches become durable in order"
-        state = self._state
-        state.log.batch_persisted()
-        durable = self._durable_hard
-        if durable.voting and state.blank:
-            admission.mark_is_durable(state)
-        if state.role is Role.LEADER:
-            replication.update_commit(state)
-        elif (durable.term, durable.vote) == (state.term, state.node_id):
-            election.own_vote_is_durable(state)
+        self._outbox.persisted(batch)
 
     def applied(self, index: Index) -> None:
         """Entries up to ``index`` have been applied."""
@@ -449,144 +353,4 @@ class RaftCore:
             replication.send_all(state)
         else:
             follower_reads.send(state)
-        entries = state.log.submit()
-        markers, state.markers = state.markers, []
-        hard_state = self._hard_state_to_write(writes=bool(entries or markers))
-        now, state.now = state.now, []
-        after_persist, state.after_persist = state.after_persist, []
-        reads, state.reads_confirmed = state.reads_confirmed, []
-        dropped, state.reads_dropped = state.reads_dropped, []
-        redirected, state.reads_redirected = state.reads_redirected, []
-        return Ready(
-            batch=self._batch,
-            markers=markers,
-            hard_state=hard_state,
-            entries=entries,
-            messages_now=now,
-            messages_after_persist=after_persist,
-            committed=state.log.hand_out(state.config.apply_entries_max),
-            reads=reads,
-            reads_dropped=dropped,
-            reads_redirected=redirected,
-            soft_state=self._changed_soft_state(),
-        )
-
-    def _hard_state_to_write(self, *, writes: bool) -> HardState | None:
-        """The hard state, if it changed or comes with more; commit alone is not worth a sync."""
-        hard = self._state.hard_state
-        last = self._last_hard
-        changed = (hard.term, hard.vote, hard.voting) != (last.term, last.vote, last.voting)
-        if not changed and not writes:
-            return None
-        self._batch += 1
-        self._last_hard = hard
-        self._under_way.append((self._batch, hard))
-        self._state.log.batch_submitted()
-        return hard
-
-    def _soft_state(self) -> SoftState:
-        return SoftState(self._state.role, self._state.term, self._state.leader)
-
-    def _changed_soft_state(self) -> SoftState | None:
-        soft = self._soft_state()
-        if soft == self._last_soft:
-            return None
-        self._last_soft = soft
-        return soft
-
-    # ---- messages --------------------------------------------------------------------------------
-
-    def _step_vote_request(self, request: VoteRequest) -> None:
-        """Voting is refused by silence while a leader is heard, and by a blank node always."""
-        state = self._state
-        if state.blank != 0:
-            return
-        if request.term < state.term:
-            reply = VoteReply(state.node_id, request.source, state.term, False, request.pre)
-            state.now.append(reply)
-            return
-        if not request.transfer and (state.hears_leader or lease.promised(state)):
-            return
-        if request.pre:
-            election.on_pre_vote_request(state, request)
-            return
-        if request.term > state.term:
-            state.become_follower(request.term, None)
-        election.on_vote_request(state, request)
-
-    def _step_in_term(self, message: InTerm) -> None:
-        """Adopt a higher term, refuse a lower one (thesis §3.3), then handle the message."""
-        state = self._state
-        if isinstance(message, VoteReply) and message.pre and message.granted:
-            if message.term == state.term + 1:  # about a term that nobody has entered
-                election.on_vote_reply(state, message)
-            return
-        if message.term > state.term:
-            if self._is_answer_of_stranger(message):
-                return
-            state.become_follower(message.term, None)
-        elif message.term < state.term:
-            self._answer_old_term(message)
-            return
-        match message:
-            case Append():
-                self._follow(message.source)
-                replication.on_append(state, message)
-            case Heartbeat():
-                self._follow(message.source)
-                replication.on_heartbeat(state, message)
-            case VoteReply():
-                election.on_vote_reply(state, message)
-            case TimeoutNow():
-                self._follow(message.source)
-                transfer.on_timeout_now(state)
-            case ReadIndexRequest():
-                follower_reads.on_request(state, message)
-            case ReadIndexReply():
-                follower_reads.on_reply(state, message)
-            case _:
-                self._step_reply(message)
-
-    def _is_answer_of_stranger(self, message: Message) -> bool:
-        """A server that was removed may be in any term; it must not depose a leader (§4.2.3).
-
-        A *request* of a stranger is heard: its sender may lead a quorum that has grown since.
-        """
-        request = isinstance(message, (Append, Heartbeat, TimeoutNow))
-        return not request and message.source not in self._state.members.nodes
-
-    def _step_reply(self, message: AppendReply | HeartbeatReply) -> None:
-        state = self._state
-        if state.role is not Role.LEADER or message.source not in state.peers:
-            return
-        if isinstance(message, HeartbeatReply):
-            replication.on_heartbeat_reply(state, message)
-            return
-        if message.index > state.log.last_index:
-            raise MessageError(
-                f"node {message.source} answers for entry {message.index} of term {message.term}, "
-                f"but this leader has sent no more than {state.log.last_index}"
-            )
-        replication.on_append_reply(state, message)
-
-    def _follow(self, leader: NodeId) -> None:
-        """A leader of the present term speaks (thesis §3.4: candidates give way)."""
-        state = self._state
-        assert state.role is not Role.LEADER, "two leaders in one term"
-        if state.role is not Role.FOLLOWER or state.leader is None:
-            state.become_follower(state.term, leader)
-        assert state.leader == leader, "two leaders in one term"
-        state.restart_election_timer()
-        state.promise_elapsed = 0
-
-    def _answer_old_term(self, message: InTerm) -> None:
-        """Tell a leader of an older term; with pre-vote it may not learn otherwise (etcd #8517).
-
-        This node's term is higher although somebody leads an older one, so no vote will raise the
-        others; the answer makes that leader step down and the election settles the term.
-        """
-        state = self._state
-        if isinstance(message, (Append, Heartbeat)):
-            state.now.append(
-                HeartbeatReply(state.node_id, message.source, state.term, 0, state.blank)
-            )
+        return self._outbox.take()

@@ -120,7 +120,7 @@ class RaftState:
         election_timeout: ticks after which to campaign; drawn anew for every wait.
         uncommitted_bytes: encoded size of the entries beyond commit (leader only).
         digests: what the applied states of all members look like.
-        now, after_persist: messages of this pass (see ``core.Ready``).
+        now, after_persist: messages of this pass (see ``ready.Ready``).
         reads: a leader's reads. follower_reads: those of a node that does not lead.
         lease: the setting, and what this leader knows of promises.
         reads_confirmed, reads_dropped, reads_redirected: reads that ended in this pass.

@@ -80,7 +80,7 @@ MUTANTS = (
         "a removed node's higher term ends a leadership",
         (
             Edit(
-                f"{RAFT}.core:RaftCore._is_answer_of_stranger",
+                f"{RAFT}.stepping:_is_answer_of_stranger",
                 "return not request and",
                 "return False and",
             ),

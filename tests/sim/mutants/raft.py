@@ -128,7 +128,7 @@ MUTANTS = (
         "an acknowledgement of an earlier term counts",
         (
             Edit(
-                f"{RAFT}.core:RaftCore._step_in_term",
+                f"{RAFT}.stepping:_step_in_term",
                 "elif message.term < state.term:",
                 "elif message.term < state.term and not isinstance(message, AppendReply):",
             ),
@@ -205,7 +205,7 @@ MUTANTS = (
         "a follower obeys a leader of an earlier term",
         (
             Edit(
-                f"{RAFT}.core:RaftCore._step_in_term",
+                f"{RAFT}.stepping:_step_in_term",
                 "elif message.term < state.term:",
                 "elif message.term < state.term and not isinstance(message, Append):",
             ),
@@ -244,7 +244,7 @@ MUTANTS = (
         "a node that hears its leader votes for another all the same",
         (
             Edit(
-                f"{RAFT}.core:RaftCore._step_vote_request",
+                f"{RAFT}.stepping:_step_vote_request",
                 "if not request.transfer and (state.hears_leader or lease.promised(state)):",
                 "if False:",
             ),
