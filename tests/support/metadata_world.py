@@ -12,9 +12,11 @@ from gantry_controller.metadata.events import (
     ApplyBrokerId,
     CleanBrokerData,
     DeclareGroup,
+    DeleteKv,
     ElectMaster,
     Event,
     LiveMember,
+    PutKv,
     PutSubscriptionGroup,
     RegisterBroker,
     ReportConsumers,
@@ -210,3 +212,11 @@ def consumers(world: World) -> None:
             )
         )
         assert result.ok, result
+
+
+def told_by_tools(world: World) -> None:
+    """Key-values that came and went."""
+    for namespace, key in (("n", "b"), ("n", "a"), ("gone", "k"), ("m", "k"), ("n", "zeta")):
+        assert world.apply(PutKv(namespace=namespace, key=key, value="v")).changed
+    for namespace, key in (("gone", "k"), ("n", "b")):
+        assert world.apply(DeleteKv(namespace=namespace, key=key)).changed

@@ -15,12 +15,14 @@ from gantry_controller.metadata.events import (
     CleanBrokerData,
     CreateTopic,
     DeclareGroup,
+    DeleteKv,
     DeleteSubscriptionGroup,
     DeleteTopic,
     ElectMaster,
     Event,
     ForgetImport,
     ImportBroker,
+    PutKv,
     PutSubscriptionGroup,
     RegisterBroker,
     RemoveGroup,
@@ -34,6 +36,7 @@ from gantry_controller.metadata.groups import (
     remove_group,
 )
 from gantry_controller.metadata.mastership import alter_sync_state_set, elect_master
+from gantry_controller.metadata.names import delete_kv, put_kv
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import MetadataState
 from gantry_controller.metadata.subscriptions import (
@@ -83,5 +86,9 @@ def apply(  # noqa: C901 - a table of one line per event, which mypy checks for 
             return delete_subscription_group(state, event)
         case ReportConsumers():
             return report_consumers(state, event)
+        case PutKv():
+            return put_kv(state, event)
+        case DeleteKv():
+            return delete_kv(state, event)
         case _:
             assert_never(event)

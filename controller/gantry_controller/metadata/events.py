@@ -45,7 +45,7 @@ class LiveMember(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     connected: bool = True
 
 
-class _Event(
+class _Record(
     msgspec.Struct,
     frozen=True,
     gc=False,
@@ -54,7 +54,11 @@ class _Event(
     omit_defaults=True,
     forbid_unknown_fields=True,
 ):
-    """``cluster`` may be empty where Java's request names none."""
+    """About the whole quorum's state, not about one group."""
+
+
+class _Event(_Record, frozen=True):
+    """About a group; ``cluster`` may be empty where Java's request names none."""
 
     cluster: str
     name: str
@@ -194,6 +198,21 @@ class ReportConsumers(_Event, frozen=True, tag="ReportConsumers/1"):
     incarnation: str = ""
 
 
+class PutKv(_Record, frozen=True, tag="PutKv/1"):
+    """A tool keeps a value in the name service (code 100)."""
+
+    namespace: str
+    key: str
+    value: str
+
+
+class DeleteKv(_Record, frozen=True, tag="DeleteKv/1"):
+    """A tool strikes a value (code 102)."""
+
+    namespace: str
+    key: str
+
+
 Event = (
     DeclareGroup
     | RemoveGroup
@@ -209,6 +228,8 @@ Event = (
     | PutSubscriptionGroup
     | DeleteSubscriptionGroup
     | ReportConsumers
+    | PutKv
+    | DeleteKv
 )
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")

@@ -7,7 +7,7 @@ its invariant, and ``put`` asserts them.
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from gantry_protocol.types import BrokerId, Epoch, Index
@@ -21,6 +21,7 @@ from gantry_controller.metadata.clients import (
     SubscriptionTable,
 )
 from gantry_controller.metadata.digest import Parted, RecordSum, layout_of
+from gantry_controller.metadata.kv import Namespace
 
 GroupKey = tuple[str, str]
 """(cluster name, broker name): the identity of a broker group."""
@@ -201,7 +202,9 @@ class MetadataState:
     subscriptions: dict[GroupKey, SubscriptionTable]
     consumers: dict[GroupKey, ConsumerTable]
 
-    REPLICATED = ("index", "groups", "topics", "imports", "subscriptions", "consumers")
+    kv: dict[str, Namespace]
+
+    REPLICATED = ("index", "groups", "topics", "imports", "subscriptions", "consumers", "kv")
 
     __slots__ = ("_names", "_sum", "_topic_groups", *REPLICATED)
 
@@ -212,6 +215,7 @@ class MetadataState:
         self.imports = {}
         self.subscriptions = {}
         self.consumers = {}
+        self.kv = {}
         self.rebuild_indexes()
 
     def rebuild_indexes(self) -> None:
@@ -316,6 +320,15 @@ class MetadataState:
         else:
             del self.imports[key]
 
+    def put_plain(self, field: Literal["kv"], key: Any, value: object) -> None:
+        """Makes ``value`` the record of ``key`` in a field of no index; None strikes the key."""
+        records: dict[Any, object] = getattr(self, field)
+        self._sum.touched(field, key, records.get(key))
+        if value is None:
+            records.pop(key, None)
+        else:
+            records[key] = value
+
     def topic_table(self, key: GroupKey) -> TopicTable:
         """The topics of the group ``key``; empty for a group that never had one."""
         return self.topics.get(key, _NO_TOPICS)
@@ -340,7 +353,7 @@ class MetadataState:
         """64 bits that are equal on replicas whose states are (``metadata.digest``)."""
         return self._sum.settle(self.tables())
 
-    def tables(self) -> dict[str, Mapping[GroupKey, object]]:
+    def tables(self) -> dict[str, Mapping[Any, object]]:
         """Everything replicated that has keys, by field."""
         return {name: getattr(self, name) for name in self.REPLICATED if name != "index"}
 
@@ -358,6 +371,7 @@ LAYOUT = layout_of(
         ConsumerGroup,
         Client,
         Subscription,
+        Namespace,
     )
 )
 """Tells this version's way to write the state from others'."""

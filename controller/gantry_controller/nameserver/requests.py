@@ -1,4 +1,4 @@
-"""The name service's codes: 101, 103 to 106, 206, 216, 219, 224, 304, 311 to 313, 322, 901.
+"""The name service's codes: 103 to 106, 206, 216, 224, 304, 311 to 313, 322, 901.
 
 Every body is compact JSON with quoted keys: Go clients split the text by hand, all others read
 either form. While no leader can be reached the answer is 1, on which clients keep the route they
@@ -33,6 +33,7 @@ from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import GroupKey, Topic
 from gantry_controller.metadata.topics import is_news
 from gantry_controller.nameserver import routes
+from gantry_controller.nameserver.administration import NameAdministration
 from gantry_controller.nameserver.imports import Imports
 from gantry_controller.remoting.desk import Desk, Exchange
 
@@ -57,8 +58,6 @@ class NameRequests:
         code = RequestCode
         desk.add(
             {
-                code.GET_KV_CONFIG: self._no_kv,
-                code.GET_KVLIST_BY_NAMESPACE: self._no_kv,
                 code.GET_UNIT_TOPIC_LIST: self._no_topics,
                 code.GET_HAS_UNIT_SUB_TOPIC_LIST: self._no_topics,
                 code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self._no_topics,
@@ -74,6 +73,7 @@ class NameRequests:
                 code.GET_BROKER_MEMBER_GROUP: self._member_group,
             }
         )
+        desk.add(NameAdministration(desk, machine).handlers())
 
     def _topic_route(self, exchange: Exchange) -> None:
         topic = from_ext(GetRouteInfoRequestHeader, exchange.request.ext).topic
@@ -142,11 +142,6 @@ class NameRequests:
             return reply(exchange.request, body=encode_body(BrokerMemberGroupBody(group)))
 
         self._desk.read(exchange, answer)
-
-    def _no_kv(self, exchange: Exchange) -> RemotingCommand:
-        """101 and 219: there is no key-value store; a key that is not there is the usual answer."""
-        remark = "No config item, Namespace and key are not kept by this name server"
-        return reply(exchange.request, ResponseCode.QUERY_NOT_FOUND, remark)
 
     def _no_topics(self, exchange: Exchange) -> RemotingCommand:
         """311, 312, 313: there are no units here, so no topic belongs to one."""

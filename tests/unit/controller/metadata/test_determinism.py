@@ -15,7 +15,7 @@ from gantry_controller.metadata import snapshot
 from gantry_controller.metadata.events import (
     CleanBrokerData, CreateTopic, DeleteTopic, ImportBroker, ForgetImport, RemoveGroup)
 from gantry_controller.metadata.state import Topic
-from support.metadata_world import World, consumers, three_in_sync
+from support.metadata_world import World, consumers, three_in_sync, told_by_tools
 
 world = three_in_sync()
 four = Topic(4, 4, 6)
@@ -25,6 +25,7 @@ for number, name in enumerate(("x", "y", "w", "z")):
     world.apply(ImportBroker(cluster="old", name=name, broker_id=0, address=f"h:{number}",
         topics={topic: four for topic in ("q", "p", "r", "TBW102", "a")}))
 consumers(world)
+told_by_tools(world)
 world.elect(live=[3, 2])
 world.alter([3, 1, 2], live=[1, 2, 3])
 world.clean([2])

@@ -13,7 +13,7 @@ from gantry_controller.metadata.events import (
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.state import LAYOUT, MetadataState, Topic, TopicTable
 from gantry_protocol.types import Index, Term
-from support.metadata_world import World, consumers, three_in_sync
+from support.metadata_world import World, consumers, three_in_sync, told_by_tools
 
 FOUR = Topic(4, 4, 6)
 
@@ -50,6 +50,7 @@ def eventful(*, often: bool) -> World:
     world.apply(ForgetImport(cluster="old", name="x", address="x"))
     step()
     consumers(world)
+    told_by_tools(world)
     world.elect(live=[3, 2])
     step()
     world.clean([2])

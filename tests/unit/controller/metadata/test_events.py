@@ -51,6 +51,8 @@ SAMPLES: list[Event] = [
         master_epoch=Epoch(2),
         groups={"g": ConsumerGroup((Client("a"),), (Subscription("t"),)), "h": None},
     ),
+    events.PutKv(namespace="n", key="k", value="v"),
+    events.DeleteKv(namespace="n", key="k"),
 ]
 
 

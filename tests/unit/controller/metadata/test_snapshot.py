@@ -16,7 +16,7 @@ from gantry_controller.metadata.events import (
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.state import MetadataState, Topic
 from gantry_protocol.errors import DataDirError
-from support.metadata_world import World, consumers, three_in_sync
+from support.metadata_world import World, consumers, three_in_sync, told_by_tools
 
 FOUR = Topic(4, 4, 6)
 
@@ -31,6 +31,7 @@ def eventful() -> World:
         ImportBroker(cluster="old", name="x", broker_id=0, address="h:1", topics={"q": FOUR})
     )
     consumers(world)
+    told_by_tools(world)
     world.elect(live=[3, 2])
     return world
 

@@ -154,11 +154,6 @@ class TestLists:
         body = json.loads(office.call(304).body)
         assert body == {"topicList": [CLUSTER, NAME], "brokerAddr": address(1)}
 
-    async def test_key_values_are_not_kept(self, office: Office) -> None:
-        answer = office.call(101, {"namespace": "n", "key": "k"})
-        assert answer.code == ResponseCode.QUERY_NOT_FOUND
-        assert office.call(100).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-
     async def test_delete_topic(self, office: Office) -> None:
         start(office)
         assert office.call(216, {"topic": "Orders", "clusterName": CLUSTER}).code == 0
@@ -285,7 +280,6 @@ async def test_there_are_no_units(office: Office, code: int) -> None:
     assert office.call(code).body == b'{"topicList":[]}'
 
 
-async def test_what_is_not_kept_is_said(office: Office) -> None:
-    assert office.call(219, {"namespace": "ORDER_TOPIC_CONFIG"}).code == 22
+async def test_whoever_asks_whether_to_report_is_told_to(office: Office) -> None:
     named = {"clusterName": "C", "brokerAddr": "h:1", "brokerName": "b", "brokerId": "0"}
     assert office.call(322, named, b'{"counter":1}').ext == {"changed": "true"}

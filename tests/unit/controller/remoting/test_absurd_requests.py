@@ -45,6 +45,9 @@ FIELDS = [
     "haServerAddr",
     "bodyCrc32",
     "compressed",
+    "namespace",
+    "key",
+    "value",
     "gantryForwarded",
     "gantryWithIndex",
 ]

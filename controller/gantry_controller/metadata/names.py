@@ -1,0 +1,84 @@
+"""What tools tell the name service: key-values, and of these the order of topics.
+
+Upstream's name servers each keep their own file of them; here they are state of the quorum, equal
+at every reader. Every one is bounded, since each node keeps all of them in memory, and one
+namespace goes into one answer.
+"""
+
+import re
+
+from gantry_protocol.codes import ResponseCode
+
+from gantry_controller.metadata.events import DeleteKv, PutKv
+from gantry_controller.metadata.kv import Namespace
+from gantry_controller.metadata.results import Result, refuse
+from gantry_controller.metadata.state import MetadataState
+
+ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"  # NamesrvUtil.NAMESPACE_ORDER_TOPIC_CONFIG
+NAME_CHARS_MAX = 255  # of a namespace, and of a key; Validators.CHARACTER_MAX_LENGTH
+VALUE_CHARS_MAX = 64 * 1024  # the order of a topic on 3,000 groups
+NAMESPACES_MAX = 256
+KEYS_MAX = 10_000  # of one namespace
+CHARS_MAX = 2 * 1024 * 1024  # of all; six bytes each in JSON still fit into a frame of 16 MiB
+
+_ONE = r"[^:; \t\r\n]+:[1-9][0-9]{0,3}"
+_ORDER = re.compile(f"{_ONE}(;{_ONE})*")  # no \s: what it matches depends on Python's Unicode
+
+
+def put_kv(state: MetadataState, event: PutKv) -> Result:
+    """Keeps a value, or another one, under its key."""
+    problem = _kv_problem(event)
+    if problem is not None:
+        return refuse(ResponseCode.INVALID_PARAMETER, problem)
+    old = state.kv.get(event.namespace, Namespace())
+    known = old.entries.get(event.key)
+    if known == event.value:
+        return Result()
+    more = len(event.value) - len(known or "")
+    if known is None:
+        more += len(event.key)
+    full = _full(state, event.namespace, more, new_key=known is None)
+    if full is not None:
+        return refuse(ResponseCode.SYSTEM_ERROR, full)
+    entries = {**old.entries, event.key: event.value}
+    state.put_plain("kv", event.namespace, Namespace(old.version + 1, entries, old.chars + more))
+    return Result(changed=True)
+
+
+def delete_kv(state: MetadataState, event: DeleteKv) -> Result:
+    """Strikes a value; striking what is not there succeeds, as upstream's does."""
+    old = state.kv.get(event.namespace)
+    if old is None or event.key not in old.entries:
+        return Result()
+    chars = old.chars - len(event.key) - len(old.entries[event.key])
+    entries = {key: value for key, value in old.entries.items() if key != event.key}
+    rest = Namespace(old.version + 1, entries, chars) if entries else None
+    state.put_plain("kv", event.namespace, rest)
+    return Result(changed=True)
+
+
+def _kv_problem(event: PutKv) -> str | None:
+    for what, text in (("namespace", event.namespace), ("key", event.key)):
+        if not 1 <= len(text) <= NAME_CHARS_MAX:
+            return f"A {what} has 1 to {NAME_CHARS_MAX} characters, not {len(text)}."
+    if not 1 <= len(event.value) <= VALUE_CHARS_MAX:
+        return f"A value has 1 to {VALUE_CHARS_MAX} characters, not {len(event.value)}."
+    if event.namespace == ORDER_NAMESPACE and not _ORDER.fullmatch(event.value):
+        # Clients parse it unchecked: one that cannot be read would stop every producer's sending.
+        return (
+            f"The order of a topic is broker:queues;broker:queues with 1 to 9999 queues each, "
+            f"not {event.value[:64]!r}."
+        )
+    return None
+
+
+def _full(state: MetadataState, namespace: str, more: int, *, new_key: bool) -> str | None:
+    """Why there is no room for ``more`` characters in ``namespace``; None if there is."""
+    old = state.kv.get(namespace)
+    if old is None and len(state.kv) >= NAMESPACES_MAX:
+        return f"There are {NAMESPACES_MAX} namespaces, the most there may be"
+    if old is not None and new_key and len(old.entries) >= KEYS_MAX:
+        return f"The namespace {namespace} has {KEYS_MAX} keys, the most it may have"
+    if more > 0 and more + sum(one.chars for one in state.kv.values()) > CHARS_MAX:
+        return f"Key-values may have {CHARS_MAX} characters together; delete some"
+    return None

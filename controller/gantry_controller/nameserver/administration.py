@@ -1,0 +1,78 @@
+"""What administrators ask of name servers: 100, 101, 102 and 219, the key-values.
+
+``mqadmin`` sends each of its writes to every name server it knows. Here they all reach one log, so
+the second and third find it done and change nothing.
+"""
+
+from gantry_protocol.bodies import encode_body
+from gantry_protocol.bodies.route import KVTable
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.headers import from_ext, to_ext
+from gantry_protocol.headers.nameserver import (
+    GetKVConfigRequestHeader,
+    GetKVConfigResponseHeader,
+    GetKVListByNamespaceRequestHeader,
+    PutKVConfigRequestHeader,
+)
+
+from gantry_controller.metadata.events import DeleteKv, PutKv
+from gantry_controller.metadata.machine import MetadataStateMachine
+from gantry_controller.remoting.desk import Desk, Exchange, Serve
+
+
+class NameAdministration:
+    """Handlers of administrators' codes on one node."""
+
+    def __init__(self, desk: Desk, machine: MetadataStateMachine) -> None:
+        self._desk = desk
+        self._machine = machine
+
+    def handlers(self) -> dict[RequestCode, Serve]:
+        """What is served here."""
+        return {
+            RequestCode.PUT_KV_CONFIG: self._put_kv,
+            RequestCode.GET_KV_CONFIG: self._get_kv,
+            RequestCode.DELETE_KV_CONFIG: self._delete_kv,
+            RequestCode.GET_KVLIST_BY_NAMESPACE: self._list_kv,
+        }
+
+    def _put_kv(self, exchange: Exchange) -> None:
+        header = from_ext(PutKVConfigRequestHeader, exchange.request.ext)
+        event = PutKv(namespace=header.namespace, key=header.key, value=header.value)
+        self._desk.write(
+            exchange, event, lambda result: reply(exchange.request, result.code, result.remark)
+        )
+
+    def _delete_kv(self, exchange: Exchange) -> None:
+        header = from_ext(GetKVConfigRequestHeader, exchange.request.ext)
+        event = DeleteKv(namespace=header.namespace, key=header.key)
+        self._desk.write(
+            exchange, event, lambda result: reply(exchange.request, result.code, result.remark)
+        )
+
+    def _get_kv(self, exchange: Exchange) -> None:
+        header = from_ext(GetKVConfigRequestHeader, exchange.request.ext)
+
+        def answer() -> RemotingCommand:
+            namespace = self._machine.state.kv.get(header.namespace)
+            value = None if namespace is None else namespace.entries.get(header.key)
+            if value is None:
+                remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
+                return reply(exchange.request, ResponseCode.QUERY_NOT_FOUND, remark)
+            return reply(exchange.request, ext=to_ext(GetKVConfigResponseHeader(value)))
+
+        self._desk.read(exchange, answer)
+
+    def _list_kv(self, exchange: Exchange) -> None:
+        header = from_ext(GetKVListByNamespaceRequestHeader, exchange.request.ext)
+
+        def answer() -> RemotingCommand:
+            namespace = self._machine.state.kv.get(header.namespace)
+            if namespace is None:
+                remark = f"No config item, Namespace: {header.namespace}"
+                return reply(exchange.request, ResponseCode.QUERY_NOT_FOUND, remark)
+            table = KVTable(dict(sorted(namespace.entries.items())))
+            return reply(exchange.request, body=encode_body(table))
+
+        self._desk.read(exchange, answer)
