@@ -156,8 +156,9 @@ class Pair:
     def _break(self, patch: pytest.MonkeyPatch, *, torn: bool) -> None:
         write_durably, remove = wal_module.write_durably, wal_module.remove_segments
 
-        def tear(fd: int, data: bytes, offset: int) -> None:
-            write_durably(fd, data[: self.rng.randrange(len(data))], offset)
+        def tear(fd: int, data: bytes, offset: int, ahead: int) -> None:
+            cut = self.rng.randrange(len(data))
+            write_durably(fd, data[:cut], offset, self.rng.choice((0, ahead)))
             raise PowerCut
 
         def remove_some(paths: list[Path]) -> None:

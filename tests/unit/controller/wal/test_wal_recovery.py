@@ -21,7 +21,7 @@ from gantry_controller.wal.format import (
     encode_batch,
 )
 from gantry_controller.wal.recovery import Recovered, recover
-from gantry_controller.wal.wal import Wal
+from gantry_controller.wal.wal import AHEAD_BYTES, Wal
 from gantry_protocol.errors import CorruptionError, DataDirError
 from gantry_protocol.types import Index, NodeId, Term
 from google_crc32c import value
@@ -352,6 +352,27 @@ def test_batch_larger_than_a_segment_gets_one_of_its_own(tmp_path: Path) -> None
     wal.close()
     _, found = Wal.open(tmp_path)
     assert [len(entry.command) for entry in found.entries] == [5, 5_000, 5]
+
+
+def test_zeros_go_ahead_of_what_is_written_once_per_stretch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pwritev, sizes = os.pwritev, []
+
+    def note(fd: int, parts: list[bytes], offset: int, flags: int) -> int:
+        sizes.append([len(part) for part in parts])
+        return pwritev(fd, parts, offset, flags)
+
+    monkeypatch.setattr(os, "pwritev", note)
+    segment_size = AHEAD_BYTES + 100_000
+    wal, _ = Wal.open(tmp_path, segment_size_bytes=segment_size)
+    for index in range(1, 13):
+        wal.append([write(index, 1, [bytes(100_000)])])
+    wal.close()
+
+    assert [len(parts) for parts in sizes] == [2] + [1] * 10 + [2]  # the last in a new segment
+    assert HEADER_SIZE + sum(sizes[0]) == segment_size  # no further than it goes
+    assert {path.stat().st_size for path in tmp_path.iterdir()} == {segment_size}
 
 
 def test_failed_disk_refuses_everything_after_it(
