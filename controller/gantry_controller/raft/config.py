@@ -18,6 +18,8 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
         hurry_ticks: once the leader's process is known to be gone, campaign within this.
         append_bytes_max: entries in one message stop at this size (one entry always fits).
         inflight_max: appends on their way to one peer.
+        append_entries_min: while one is, fewer entries than this wait for its answer and travel
+            together: group commit on the network, as on the disk.
         uncommitted_bytes_max: proposals are refused beyond this, so memory is bounded while no
             quorum answers.
         apply_entries_max: entries handed out and not yet reported as applied.
@@ -37,6 +39,7 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     hurry_ticks: int = 6
     append_bytes_max: int = 256 * 1024
     inflight_max: int = 64
+    append_entries_min: int = 256
     uncommitted_bytes_max: int = 16 * 1024 * 1024
     apply_entries_max: int = 1024
     priority: int = 0

@@ -46,7 +46,8 @@ def send_all(state: RaftState) -> None:
     for node, progress in state.peers.items():
         _send_entries(state, node, progress)
         committed = commit_vouched(state, progress)
-        news = progress.commit_sent < committed or progress.round_sent < state.reads.wanted
+        untold = progress.commit_sent < committed and not progress.inflight
+        news = untold or progress.round_sent < state.reads.wanted
         if progress.heartbeat_due or news:
             progress.heartbeat_due = False
             progress.commit_sent = committed
@@ -110,7 +111,9 @@ def _send_entries(state: RaftState, node: NodeId, progress: Progress) -> None:
     if needs_snapshot(state, progress):
         return
     while progress.may_send(state.config.inflight_max):
-        if progress.next_index > state.log.last_index and not must:
+        waiting = state.log.last_index - progress.next_index + 1
+        full = waiting >= state.config.append_entries_min
+        if not must and (waiting <= 0 or (progress.inflight and not full)):
             return
         _send_append(state, progress, node, state.config.append_bytes_max)
         must = False

@@ -37,7 +37,7 @@ AHEAD_BYTES = 1024 * 1024
 """Zeros written behind a batch that reaches blocks never written before. The file system notes in
 its journal that such blocks hold data now, and a sync waits for that: ten times as long as for
 blocks that do (ext4). So one sync in thousands waits, for all of them."""
-_ZEROS = memoryview(bytes(AHEAD_BYTES))
+_ZEROS = bytes(AHEAD_BYTES)
 
 
 class Wal:

@@ -67,6 +67,7 @@ class RaftOptions:
     heartbeat_ticks: int = 3
     append_bytes_max: int = 256 * 1024
     inflight_max: int = 64
+    append_entries_min: int = 256
     uncommitted_bytes_max: int = 1 << 20
     apply_entries_max: int = 1024
     clock_drift: float = 0.0
@@ -95,6 +96,7 @@ class RaftOptions:
             uncommitted_bytes_max=rng.choice([200, 3_000]),
             apply_entries_max=rng.choice([5, 50, 1024]),
             clock_drift=rng.choice([0.0, 0.05, 0.2]),
+            append_entries_min=rng.choice([1, 4, 256]),
         )
 
 
@@ -193,6 +195,7 @@ class RaftWorld:
             heartbeat_ticks=self.options.heartbeat_ticks,
             append_bytes_max=self.options.append_bytes_max,
             inflight_max=self.options.inflight_max,
+            append_entries_min=self.options.append_entries_min,
             uncommitted_bytes_max=self.options.uncommitted_bytes_max,
             apply_entries_max=self.options.apply_entries_max,
             read_lag_max=self.options.read_lag_max,
