@@ -13,7 +13,7 @@ A CRC finds accidents, not forgery, which is all that replicas of one log need.
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,10 @@ from gantry_controller.raft.digests import LAYOUT_SHIFT
 
 COUNTED_MAX = 32_768
 """Remembered per table, in some megabytes; a quorum with more groups has most of them at rest."""
+
+SHARE_MAX = 256
+"""Records of one table that are counted in one go: less than a millisecond."""
+
 _SUM_MASK = (1 << LAYOUT_SHIFT) - 1
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
@@ -59,49 +63,81 @@ class Parted(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RecordSum:
-    """The running sum; ``touched`` before each change, ``settle`` for the value."""
+    """The running sum; ``touched`` before each change, ``settle`` for the value.
 
-    __slots__ = ("_before", "_counted", "_layout", "_sum")
+    To count many thousand records takes longer than a request may wait, so a digest can also be
+    counted bit by bit while the state goes on: ``begin`` notes which values it is about, ``count``
+    counts some of them.
+    """
+
+    __slots__ = ("_before", "_counted", "_layout", "_open", "_sum")
 
     def __init__(self, layout: int) -> None:
         self._layout = layout
         self._sum = 0
         self._before: defaultdict[str, dict[Any, Any]] = defaultdict(dict)
         self._counted: defaultdict[str, dict[Any, int]] = defaultdict(dict)  # by the last ones
+        self._open: list[_Share] = []  # begun and not counted
 
     def touched(self, table: str, key: object, before: object) -> None:
         """The record of ``key`` is about to change from ``before``, None if there is none yet."""
         self._before[table].setdefault(key, before)
 
+    def begin(self, tables: Mapping[str, Mapping[Any, Any]]) -> None:
+        """From now on ``count`` counts the state that ``tables`` are now."""
+        assert not self._open, "one digest at a time"
+        for table, changed in self._before.items():
+            records = tables[table]
+            changes = [(key, before, records.get(key)) for key, before in changed.items()]
+            for start in range(0, len(changes), SHARE_MAX):
+                self._open.append(_Share(table, changes[start : start + SHARE_MAX]))
+            changed.clear()
+
+    def count(self) -> int | None:
+        """Counts some hundred records.
+
+        Returns the digest of the state as it was at ``begin``, None while more is to be counted.
+        """
+        counted = 0
+        while self._open and counted < SHARE_MAX:
+            share = self._open.pop()
+            self._count(share)
+            counted += len(share.changes)
+        return None if self._open else self._layout << LAYOUT_SHIFT | self._sum & _SUM_MASK
+
     def settle(self, tables: Mapping[str, Mapping[Any, Any]]) -> int:
         """The digest of the state that ``tables`` are."""
-        for table, changed in self._before.items():
-            self._sum += self._difference(table, changed, tables[table])
-            changed.clear()
-        return self._layout << LAYOUT_SHIFT | self._sum & _SUM_MASK
+        while self._open:
+            self.count()
+        self.begin(tables)
+        while (digest := self.count()) is None:
+            pass
+        return digest
 
-    def _difference(
-        self, table: str, changed: Mapping[Any, Any], records: Mapping[Any, Any]
-    ) -> int:
-        """What the records count now, less what they counted before they changed."""
+    def _count(self, share: "_Share") -> None:
+        """Adds what the records count now, less what they counted before they changed."""
+        table = share.table
         known = self._counted[table]
-        counted: dict[Any, int] = {}
+        if len(known) > COUNTED_MAX:
+            known.clear()
         total = 0
-        for key, before in changed.items():
-            after = records.get(key)
+        for key, before, after in share.changes:
             if isinstance(after, Parted) or isinstance(before, Parted):
                 total += value_sum(table, key, after, before)
                 total -= value_sum(table, key, before, after)
                 continue
             was = known.get(key)
             total -= record_sum(table, key, before) if was is None else was
-            counted[key] = now = record_sum(table, key, after)
+            known[key] = now = record_sum(table, key, after)
             total += now
-        if len(known) + len(counted) > COUNTED_MAX:
-            self._counted[table] = counted
-        else:
-            known.update(counted)
-        return total
+        self._sum += total
+
+
+class _Share(NamedTuple):
+    """Records of one table that are counted together: key, value before and after."""
+
+    table: str
+    changes: list[tuple[Any, Any, Any]]
 
 
 def value_sum(table: str, key: object, value: object, other: object) -> int:

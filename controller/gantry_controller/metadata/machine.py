@@ -23,9 +23,13 @@ ChangeListener = Callable[[Event, Result], None]
 RestoreListener = Callable[[], None]
 """Called when the whole state was replaced: everything may be different."""
 
-DIGEST_EVERY = 1024
-"""Entries between two digests. Groups that change often share the cost of one; a difference is
-known within a second of load."""
+DIGEST_EVERY = 4096
+"""Entries between two digests. A group that changes ten times in between is counted once; a
+difference is known within a second of load."""
+
+COUNT_EVERY = 64
+"""Entries between two bits of a digest: it is complete long before the next one begins, however
+many groups have changed, and no entry waits for it."""
 
 
 class MetadataStateMachine:
@@ -36,14 +40,15 @@ class MetadataStateMachine:
 
     Attributes:
         point: the newest digest of the state. Its index is a multiple of ``digest_every``; it is
-            taken just before the first event beyond that index is applied.
+            begun just before the first event beyond that index is applied, and counted bit by bit.
     """
 
     def __init__(self, digest_every: int = DIGEST_EVERY) -> None:
         self.state = MetadataState()
         self.point = DigestPoint()
         self._digest_every = digest_every
-        self._digest_due = digest_every  # taken before the first event beyond it
+        self._digest_due = digest_every  # begun before the first event beyond it
+        self._counting = Index(0)  # the index of the digest that is being counted
         self._listeners: list[ChangeListener] = []
         self._restore_listeners: list[RestoreListener] = []
 
@@ -63,18 +68,30 @@ class MetadataStateMachine:
         """
         event = decode_event(command)
         if index > self._digest_due:
-            self._take_point(index)
+            self._begin_point(index)
+        elif self._counting and index % COUNT_EVERY == 0:
+            self._count_point()
         result = apply(self.state, index, event)
         if result.changed:
             for listener in self._listeners:
                 listener(event, result)
         return result
 
-    def _take_point(self, index: Index) -> None:
+    def _begin_point(self, index: Index) -> None:
         """The state as it is was that at the last multiple before ``index``, and all through."""
+        while self._counting:
+            self._count_point()
         last = (index - 1) // self._digest_every * self._digest_every
-        self.point = DigestPoint(Index(last), self.state.digest())
+        self.state.begin_digest()
+        self._counting = Index(last)
         self._digest_due = last + self._digest_every
+        self._count_point()
+
+    def _count_point(self) -> None:
+        digest = self.state.count_digest()
+        if digest is not None:
+            self.point = DigestPoint(self._counting, digest)
+            self._counting = Index(0)
 
     def snapshot(self) -> Iterator[bytes]:
         """The state as of now; each step encodes one slice, and later events change none."""
@@ -93,6 +110,7 @@ class MetadataStateMachine:
         snapshot.restore(self.state, cast(MetadataState, assembled))
         # What the state was at the last multiple before it nobody knows any more.
         self._digest_due = (self.state.index // self._digest_every + 1) * self._digest_every
+        self._counting = Index(0)
         for listener in self._restore_listeners:
             listener()
 

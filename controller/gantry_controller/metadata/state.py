@@ -353,6 +353,14 @@ class MetadataState:
         """64 bits that are equal on replicas whose states are (``metadata.digest``)."""
         return self._sum.settle(self.tables())
 
+    def begin_digest(self) -> None:
+        """Note what the digest of the present state is about; ``count_digest`` makes it."""
+        self._sum.begin(self.tables())
+
+    def count_digest(self) -> int | None:
+        """Do the next bit of the digest that was begun; returns it once it is complete."""
+        return self._sum.count()
+
     def tables(self) -> dict[str, Mapping[Any, object]]:
         """Everything replicated that has keys, by field."""
         return {name: getattr(self, name) for name in self.REPLICATED if name != "index"}

@@ -2,7 +2,13 @@
 
 import msgspec
 import pytest
-from gantry_controller.metadata.digest import RecordSum, layout_of, record_sum, value_sum
+from gantry_controller.metadata.digest import (
+    SHARE_MAX,
+    RecordSum,
+    layout_of,
+    record_sum,
+    value_sum,
+)
 from gantry_controller.metadata.events import (
     CreateTopic,
     DeleteTopic,
@@ -10,7 +16,7 @@ from gantry_controller.metadata.events import (
     ImportBroker,
     encode_event,
 )
-from gantry_controller.metadata.machine import MetadataStateMachine
+from gantry_controller.metadata.machine import COUNT_EVERY, MetadataStateMachine
 from gantry_controller.metadata.state import LAYOUT, MetadataState, Topic, TopicTable
 from gantry_protocol.types import Index, Term
 from support.metadata_world import World, consumers, three_in_sync, told_by_tools
@@ -118,6 +124,43 @@ def test_points_are_taken_at_the_same_indexes_whatever_is_missing() -> None:
                 points.append((machine.point.index, machine.point.digest))
     assert {index for index, _ in seen[0]} == {0, 4, 8, 12, 16}
     assert set(seen[0]) == set(seen[1])
+
+
+def test_digest_is_counted_while_the_state_goes_on() -> None:
+    """It is that of the state at ``begin``, whatever changes before it is complete."""
+    names = [f"b{number}" for number in range(3 * SHARE_MAX)]
+    state, later = RecordSum(LAYOUT), RecordSum(LAYOUT)
+    records = dict.fromkeys(names, 1)
+    for one in (state, later):
+        for name in names:
+            one.touched("groups", name, None)
+    expected = later.settle({"groups": dict(records)})
+
+    state.begin({"groups": records})
+    assert state.count() is None
+    for name in names[::2]:
+        state.touched("groups", name, records[name])
+        records[name] = 2
+    assert state.count() is None
+    assert state.count() == expected
+
+    fresh = RecordSum(LAYOUT)
+    for name in names:
+        fresh.touched("groups", name, None)
+    assert state.settle({"groups": records}) == fresh.settle({"groups": records})
+
+
+def test_digest_of_many_changes_is_complete_before_the_next_begins() -> None:
+    """Its bits are counted between entries; a new point waits for none of them in vain."""
+    machine = MetadataStateMachine(digest_every=1024)
+    for index in range(1, 3000):
+        topics = {"q": FOUR}
+        event = ImportBroker(
+            cluster="old", name=f"x{index}", broker_id=0, address=f"x{index}", topics=topics
+        )
+        machine.apply(Index(index), Term(1), encode_event(event))
+        behind = index - machine.point.index
+        assert behind <= 1024 + COUNT_EVERY * (3 * 1024 // SHARE_MAX), index
 
 
 def test_restored_state_is_counted_anew_and_compared_at_the_next_point() -> None:
