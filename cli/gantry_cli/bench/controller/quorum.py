@@ -1,17 +1,14 @@
-"""Three controller processes on loopback, each with its own directory, syncing each write.
+"""Controller processes on loopback, each with its own directory, syncing each write.
 
-Use as an async context manager. Rule protected: whatever ends the measurement, its processes end
-with it. What it refuses: to go on without a process that ended by itself; the sentence says which,
-and where its log is.
+Use as an async context manager: it begins with a quorum that is whole, and its processes end with
+it. A measurement of the controllers has three, one of brokers makes do with one.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import signal
-import sys
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -21,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
 
 from gantry_cli.bench.controller.target import ASK_S, cpu_of, leader_of, rss_mb
-from gantry_cli.bench.members import HOST, end_process, free_ports
+from gantry_cli.bench.processes import HOST, Processes, free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,7 +26,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-NODES = (1, 2, 3)
+NODES = 3
 PORTS = ("raft", "remoting", "http", "nameserver")
 SETTLE_PATIENCE_S = 30.0
 HTTP_PATIENCE_S = 30.0  # a snapshot takes its time
@@ -42,27 +39,33 @@ class Quorum:
     Args:
         directory: for data, logs and the token; it exists.
         settings: environment variables that every controller gets besides its own.
+        nodes: how many.
+
+    Attributes:
+        token: of the admin API.
     """
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
-        self._directory = directory
+    def __init__(
+        self, directory: Path, settings: Mapping[str, str] | None = None, *, nodes: int = NODES
+    ) -> None:
+        self.token = secrets.token_hex(16)
         self._settings = dict(settings or {})
-        self._token = secrets.token_hex(16)
-        self._running: dict[int, asyncio.subprocess.Process] = {}
+        self._processes = Processes(directory)
+        self._all = range(1, nodes + 1)
         self._ports: dict[int, dict[str, int]] = {}
         self._session: aiohttp.ClientSession | None = None
         self._leading: int | None = None  # when last asked
 
     async def __aenter__(self) -> Self:
-        free = iter(free_ports(len(NODES) * len(PORTS)))
-        self._ports = {node: {purpose: next(free) for purpose in PORTS} for node in NODES}
-        (self._directory / "token").write_text(self._token, encoding="ascii")
+        free = iter(free_ports(len(self._all) * len(PORTS)))
+        self._ports = {node: {purpose: next(free) for purpose in PORTS} for node in self._all}
+        self._token_file.write_text(self.token, encoding="ascii")
         timeout = aiohttp.ClientTimeout(total=HTTP_PATIENCE_S)
         self._session = aiohttp.ClientSession(
-            headers={"Authorization": f"Bearer {self._token}"}, timeout=timeout
+            headers={"Authorization": f"Bearer {self.token}"}, timeout=timeout
         )
         try:
-            for node in NODES:
+            for node in self._all:
                 await self.start(node)
             await self.settled()
         except BaseException:
@@ -84,16 +87,16 @@ class Quorum:
         """See `Target`."""
         self.check()
         address = await leader_of(await self.members())
-        self._leading = next(node for node in NODES if self.address(node) == address)
+        self._leading = next(node for node in self._all if self.address(node) == address)
         return address
 
     async def members(self) -> Sequence[str]:
         """See `Target`; those that run."""
-        return [self.address(node) for node in self._running]
+        return [self.address(node) for node in self.nodes]
 
     def cpu_s(self) -> tuple[float, float] | None:
         """See `Target`; who leads is as of the last `leader`."""
-        used = {node: cpu_of(process.pid) for node, process in self._running.items()}
+        used = {node: cpu_of(self._processes.pid(_name(node))) for node in self.nodes}
         leader = used.pop(self._leading or 0, 0.0)
         return leader, sum(used.values())
 
@@ -108,64 +111,46 @@ class Quorum:
     @property
     def nodes(self) -> Sequence[int]:
         """Those that run."""
-        return list(self._running)
+        running = set(self._processes.names)
+        return [node for node in self._all if _name(node) in running]
 
-    def address(self, node: int) -> str:
-        """Where brokers reach it."""
-        return f"{HOST}:{self._ports[node]['remoting']}"
+    def address(self, node: int, purpose: str = "remoting") -> str:
+        """Where brokers reach it, or others for another `purpose` (`PORTS`)."""
+        return f"{HOST}:{self._ports[node][purpose]}"
 
     async def start(self, node: int) -> None:
         """Start one controller that does not run."""
-        assert node not in self._running
         peers = ",".join(
             f"{one}={HOST}:{ports['raft']}:{ports['remoting']}:{ports['http']}"
             for one, ports in self._ports.items()
         )
         variables = {
-            "GANTRY_NAME": f"controller-{node - 1}",
             "GANTRY_PEERS": peers,
             "GANTRY_CLUSTER_UID": "bench",
-            "GANTRY_DATA_DIR": str(self._directory / str(node)),
-            "GANTRY_ADMIN_TOKEN_FILE": str(self._directory / "token"),
+            "GANTRY_ADMIN_TOKEN_FILE": str(self._token_file),
             **{f"GANTRY_{key.upper()}_PORT": str(port) for key, port in self._ports[node].items()},
         }
-        inherited = {key: value for key, value in os.environ.items() if key[:7] != "GANTRY_"}
-        with (self._directory / f"{node}.log").open("ab") as log:
-            self._running[node] = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "gantry_cli", "controller"),
-                env={**inherited, **variables, **self._settings},
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C is ours; the quorum ends in order
-            )
+        await self._processes.start(_name(node), "controller", {**variables, **self._settings})
 
     async def kill(self, node: int) -> None:
         """SIGKILL, and until it is gone."""
-        process = self._running.pop(node)
-        process.kill()
-        await process.wait()
+        await self._processes.kill(_name(node))
 
     def pause(self, node: int) -> None:
         """SIGSTOP."""
-        self._running[node].send_signal(signal.SIGSTOP)
+        self._processes.signal(_name(node), signal.SIGSTOP)
 
     def resume(self, node: int) -> None:
         """SIGCONT."""
-        self._running[node].send_signal(signal.SIGCONT)
+        self._processes.signal(_name(node), signal.SIGCONT)
 
     def rss_mb(self, node: int) -> float:
         """Memory of its process."""
-        return rss_mb(self._running[node].pid)
+        return rss_mb(self._processes.pid(_name(node)))
 
     def check(self) -> None:
         """Raise if a process has ended by itself."""
-        for node, process in self._running.items():
-            if process.returncode is not None:
-                raise GantryError(
-                    f"Controller {node} ended with {process.returncode}; its log is "
-                    f"{self._directory / str(node)}.log."
-                )
+        self._processes.check()
 
     # ---- its admin API
 
@@ -184,7 +169,7 @@ class Quorum:
             await asyncio.sleep(ASK_S)
         raise GantryError(
             f"The quorum did not settle in {SETTLE_PATIENCE_S:.0f} s; its logs are in "
-            f"{self._directory}."
+            f"{self._processes.directory}."
         )
 
     async def view(self, node: int) -> QuorumView | None:
@@ -222,18 +207,23 @@ class Quorum:
         return self._session
 
     def _url(self, node: int, path: str) -> str:
-        return f"http://{HOST}:{self._ports[node]['http']}{path}"
+        return f"http://{self.address(node, 'http')}{path}"
+
+    @property
+    def _token_file(self) -> Path:
+        return self._processes.directory / "token"
 
     async def _close(self) -> None:
-        running, self._running = self._running, {}
-        for process in running.values():
-            if process.returncode is None:
-                process.send_signal(signal.SIGCONT)  # one that stands still cannot end
         try:
-            await asyncio.gather(*(end_process(process) for process in running.values()))
+            await self._processes.end()
         finally:
             if self._session is not None:
                 await self._session.close()
+
+
+def _name(node: int) -> str:
+    """As the pods of a StatefulSet are called: their numbers begin at 0."""
+    return f"controller-{node - 1}"
 
 
 def _together(view: QuorumView) -> bool:
