@@ -130,7 +130,12 @@ class Run:
         click.echo(f"About {max(estimate_s / 60, 1):.0f} min on a quiet machine.", err=True)
         with progress(sum(CASES[name].steps(self._wish) for name in self._cases)) as advance:
             for name in self._cases:
-                stage = Stage(self._wish, self._directory, partial(advance, name))
+                stage = Stage(
+                    self._wish,
+                    self._directory,
+                    partial(advance, name),
+                    lambda text, name=name: click.echo(f"{name}: {text}", err=True),  # type: ignore[misc]
+                )
                 await self._one(name, stage)
 
     async def _one(self, name: str, stage: Stage) -> None:

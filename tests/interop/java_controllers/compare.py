@@ -35,7 +35,7 @@ MAIN = "org.apache.rocketmq.controller.ControllerStartup"
 HEAP = "512m"
 WARMUP_S = "5"  # the JVM compiles what is hot
 START_S = 60.0
-CASE_S = 150.0  # then it is ended, and said so
+CASE_S = 240.0  # then it is ended, and said so
 
 # Serialisation reflects into the JDK: without these a controller dies at its start or first
 # snapshot (apache/rocketmq 10170, 10612).

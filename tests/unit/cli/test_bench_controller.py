@@ -7,7 +7,8 @@ import json
 import msgspec
 import pytest
 from gantry_cli.bench.controller import page, wire
-from gantry_cli.bench.controller.beats import TICKS, share_out
+from gantry_cli.bench.controller.beats import TICKS, Beats, share_out
+from gantry_cli.bench.controller.capacity import Search
 from gantry_cli.bench.controller.cases import CASES
 from gantry_cli.bench.controller.figures import UNITS, Latencies, lines, percentile
 from gantry_cli.bench.controller.restart import bound_of
@@ -75,15 +76,54 @@ def test_registrations_go_round_all_groups_and_each_is_another() -> None:
     assert {(one.code, one.opaque, (one.ext or {})["brokerId"]) for one in seen} == {(1003, 1, "2")}
 
 
-def test_every_heartbeat_has_its_tick_and_its_connection() -> None:
-    frames = [bytes([number % 256, number // 256]) for number in range(1000)]
-    slices = share_out(frames, 3)
-    assert len(slices) == TICKS
-    assert sorted(
-        data[at : at + 2] for tick in slices for data in tick for at in range(0, len(data), 2)
-    ) == sorted(frames)
-    sizes = [sum(map(len, tick)) for tick in slices]
-    assert max(sizes) - min(sizes) <= 2 * 3
+@pytest.mark.parametrize("connections", [16, 1000], ids=["few", "many"])
+def test_a_heartbeat_has_its_phase_whatever_it_shares_a_connection_with(connections: int) -> None:
+    frames = [b"%04d" % number for number in range(6000)]
+    phases = [number * 7919 % TICKS for number in range(6000)]
+    slices = share_out(frames, phases, connections)
+    seen = {
+        data[at : at + 4]: (tick, connection)
+        for tick, slice_ in enumerate(slices)
+        for connection, data in slice_
+        for at in range(0, len(data), 4)
+    }
+    assert [seen[frame][0] for frame in frames] == phases
+    assert {connection for _, connection in seen.values()} == set(range(connections))
+    assert sum(len(data) for slice_ in slices for _, data in slice_) == 4 * 6000
+
+
+async def test_replicas_beat_all_through_the_second_as_real_brokers_do() -> None:
+    """In step, or all within a tenth, they would be a burst that no controller ever sees."""
+    beats = Beats(0, replicas=3, connections=1000)
+    await beats.speak_for(3334)
+    sizes = [sum(len(data) for _, data in slice_) for slice_ in beats.rounds[1000]]
+    tenths = [sum(sizes[at : at + TICKS // 10]) for at in range(0, TICKS, TICKS // 10)]
+    assert max(tenths) < 1.2 * sum(tenths) / 10
+    assert min(tenths) > 0.8 * sum(tenths) / 10
+
+
+async def test_a_replica_keeps_its_phase_when_more_come_and_when_they_fall_silent() -> None:
+    beats = Beats(0, replicas=3, connections=16)
+    await beats.speak_for(20)
+    before = beats.rounds
+    await beats.speak_for(100)
+    assert sum(len(data) for slice_ in beats.rounds[16] for _, data in slice_) == 5 * sum(
+        len(data) for slice_ in before[16] for _, data in slice_
+    )
+    await beats.speak_for(20)
+    assert beats.rounds == before
+
+
+@pytest.mark.parametrize("carried", [0, 1, 5, 255, 256, 300, 5000, 20_000, 32_768])
+def test_the_search_finds_how_many_are_carried(carried: int) -> None:
+    search = Search()
+    tried = []
+    while (number := search.next()) is not None:
+        tried.append(number)
+        search.note(number, carried=number <= carried)
+    assert len(set(tried)) == len(tried) <= 14
+    assert search.best <= carried
+    assert search.best == carried if carried in (0, 1) else search.best >= carried * 0.8
 
 
 def test_readers_share_the_groups() -> None:
@@ -197,6 +237,19 @@ def test_the_page_shows_what_was_measured_and_what_fell_short() -> None:
         ["≥ 60,000", "50,000", "**no**", ""],
         ["≤ 400, max ≤ 1,000", "120 (100 … 1,100)", "**no**", ""],
     ]
+
+
+def test_the_page_says_how_many_times_as_many_groups_there_are() -> None:
+    measured = [figure("groups-capacity", "groups", 16_000.0)]
+    figures, _ = page.read(measured)
+    assert len(page.table(figures)) == 3  # nothing to compare with
+    measured += [
+        figure("groups-capacity", "groups", 2_000.0, bench="java-dledger"),
+        figure("groups-capacity", "groups", 0.0, bench="java-jraft"),
+    ]
+    figures, _ = page.read(measured)
+    ratio = [cell.strip() for cell in page.table(figures)[-1].split("|")[1:-1]]
+    assert ratio == ["… times theirs", "≥ 10", "", "**no**", "8.0", "theirs is 0"]
 
 
 def test_a_page_is_not_made_of_nothing() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gantry_protocol.errors import GantryError
 
-from gantry_cli.bench.controller import failover, mass, reading, restart, scale
+from gantry_cli.bench.controller import capacity, failover, mass, reading, restart, scale
 from gantry_cli.bench.controller.figures import BENCH, lines
 from gantry_cli.bench.controller.quorum import Quorum
 from gantry_cli.bench.controller.target import Against
@@ -29,7 +29,7 @@ START_S = 4.0  # of a quorum, with its first groups
 KILL_S = 2.0  # the gap, the restart, and until the quorum is whole again
 STOP_S = 2.0
 BIRTHS_PER_S = 20_000.0  # of what prepares groups
-CAPACITY_S = 60.0  # after this the search begins no further step
+CAPACITY_S = 120.0  # after this the search begins no further step
 OLD_DESIGN = {"GANTRY_ARCHITECTURE": "serial"}
 FEW, MANY = Shape(64, 1), Shape(64, 16)
 
@@ -70,11 +70,19 @@ class Stage:
         wish: what was asked for.
         directory: for the quorums; it exists.
         advance: called after each run.
+        say: is told what a long run has found so far.
     """
 
-    def __init__(self, wish: Wish, directory: Path, advance: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        wish: Wish,
+        directory: Path,
+        advance: Callable[[], None],
+        say: Callable[[str], None],
+    ) -> None:
         self.wish = wish
         self.advance = advance
+        self.say = say
         self._directory = directory
 
     def plan(self, shape: Shape) -> Plan:
@@ -185,7 +193,14 @@ async def _heartbeats(stage: Stage) -> list[dict[str, float]]:
 
 async def _capacity(stage: Stage) -> list[dict[str, float]]:
     async with stage.target() as target:
-        search = scale.Capacity(target, seconds=stage.wish.seconds, limit_s=CAPACITY_S)
+        wish = stage.wish
+        search = capacity.Capacity(
+            target,
+            seconds=wish.seconds,
+            warmup_s=wish.warmup_s,
+            limit_s=CAPACITY_S,
+            say=stage.say,
+        )
         found = await search.search()
     stage.advance()
     return [found]
@@ -287,7 +302,7 @@ CASES: dict[str, Case] = {
         "most groups, three replicas beating, at p99 of 100 writes/s up to 50 ms",
         _capacity,
         lambda _: 1,
-        lambda _: CAPACITY_S + 15.0,
+        lambda _: CAPACITY_S,
     ),
     "mass-failover": Case(
         "1,000 masters die in one instant until the last group has a new one",

@@ -6,8 +6,6 @@ import asyncio
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from gantry_protocol.errors import GantryError
-
 from gantry_cli.bench.controller.beats import Beats
 from gantry_cli.bench.controller.load import Load
 from gantry_cli.bench.controller.throughput import (
@@ -61,21 +59,21 @@ async def ratio(few: Target, many: Target, groups: int, plan: Plan) -> list[dict
 
 async def heartbeats(target: Target, plan: Plan) -> list[dict[str, float]]:
     """10,000 replicas that beat each second: the leader's CPU, and what writes notice of them."""
-    groups = range(WRITERS, WRITERS + BROKERS // THREE + 1)
-    await prepare(target, groups, replicas=THREE)
+    groups = BROKERS // THREE + 1
+    await prepare(target, range(WRITERS, WRITERS + groups), replicas=THREE)
     births = Scripts(WRITERS, range(WRITERS), replicas=REPLICAS, alive=True)
     load = Load(births, connections=WRITERS)
-    beats = Beats(groups, replicas=THREE, connections=BEAT_CONNECTIONS)
     try:
-        leader = await target.leader()
-        await load.connect([leader])
-        await load.finish(PREPARE_PATIENCE_S)
-        load.work, load.per_second = SetChanges(WRITERS), WRITES_PER_S
-        await beats.connect(leader, await target.members())
-        return [await _beaten(target, load, beats, plan) for _ in range(plan.runs)]
+        async with Beats(WRITERS, replicas=THREE, connections=BEAT_CONNECTIONS) as beats:
+            leader = await target.leader()
+            await load.connect([leader])
+            await load.finish(PREPARE_PATIENCE_S)
+            load.work, load.per_second = SetChanges(WRITERS), WRITES_PER_S
+            await beats.connect(leader, await target.members())
+            await beats.speak_for(groups)
+            return [await _beaten(target, load, beats, plan) for _ in range(plan.runs)]
     finally:
         load.close()
-        await beats.close()
 
 
 async def _beaten(target: Target, load: Load, beats: Beats, plan: Plan) -> dict[str, float]:
@@ -96,92 +94,3 @@ async def _beaten(target: Target, load: Load, beats: Beats, plan: Plan) -> dict[
     if before is not None and after is not None:
         figures["leader_cpu_percent"] = 100 * (after[0] - before[0]) / took_s
     return figures
-
-
-class Capacity:
-    """The most groups, three replicas each beating, at which writes stay below `P99_MAX_MS`.
-
-    Doubles until it is too much, then halves the distance a few times. Groups once born stay; those
-    beyond the tried number are silent, and nobody misses them.
-
-    Args:
-        target: whom to load.
-        seconds: how long each number of groups is watched.
-        limit_s: when to stop trying.
-    """
-
-    P99_MAX_MS = 50.0
-    FIRST = 250
-    MOST = 32_000  # the controllers' table of heartbeats ends at 100,000 brokers
-    HALVINGS = 3
-    CONNECTIONS = Beats.FEW
-    WRITES_PER_S = 100.0
-
-    def __init__(self, target: Target, *, seconds: float, limit_s: float) -> None:
-        self._target = target
-        self._seconds = seconds
-        self._until_s = perf_counter() + limit_s
-        self._born = 0
-        self._why = "the time was up"
-        self._tries = 0
-
-    async def search(self) -> dict[str, float]:
-        """The number, its p99, and whether the time limit ended the search.
-
-        Raises:
-            GantryError: the smallest number is too much already.
-        """
-        best, best_p99, tried, limited = 0, 0.0, self.FIRST, False
-        worst: int | None = None
-        halvings = 0
-        while halvings < self.HALVINGS and tried <= self.MOST:
-            if perf_counter() > self._until_s:
-                limited = True
-                break
-            p99_ms = await self._try(tried)
-            if p99_ms is None or p99_ms > self.P99_MAX_MS:
-                p99_ms = await self._try(tried)  # once may be a neighbour's doing
-            if p99_ms is not None and p99_ms <= self.P99_MAX_MS:
-                best, best_p99 = tried, p99_ms
-            elif p99_ms is not None:
-                self._why = f"with {tried} the p99 of a write was {p99_ms:.0f} ms"
-                worst = tried
-            else:
-                worst = tried
-            if worst is None:
-                tried *= 2
-            else:
-                halvings += 1
-                tried = (best + worst) // 2
-        if not best:
-            raise GantryError(f"Not even {self.FIRST} groups were measured: {self._why}")
-        return {"groups": best, "p99_ms": best_p99, "time_limit_reached": float(limited)}
-
-    async def _try(self, groups: int) -> float | None:
-        """The p99 of writes, in ms; None if it could not even be measured."""
-        beats = Beats(range(groups), replicas=THREE, connections=self.CONNECTIONS)
-        writers = self.MOST + WRITERS * self._tries  # new ones: the last try's are dead by now
-        self._tries += 1
-        births = Scripts(WRITERS, range(writers, writers + WRITERS), replicas=REPLICAS, alive=True)
-        load = Load(births, connections=WRITERS)
-        try:
-            await prepare(self._target, range(self._born, groups), replicas=THREE)
-            self._born = max(self._born, groups)
-            leader = await self._target.leader()
-            await load.connect([leader])
-            await beats.connect(leader, await self._target.members())
-            beats.start()
-            await load.finish(PREPARE_PATIENCE_S)
-            load.work, load.per_second = SetChanges(WRITERS, writers), self.WRITES_PER_S
-            await asyncio.sleep(BEAT_SETTLE_S)
-            found = await load.window(0.0, self._seconds, lambda: None)
-            await beats.stop()
-        except (GantryError, OSError) as error:
-            self._why = str(error)
-            return None
-        else:
-            enough = found.operations >= 0.9 * self.WRITES_PER_S * self._seconds
-            return found.p_ms(0.99) if enough else None
-        finally:
-            load.close()
-            await beats.close()

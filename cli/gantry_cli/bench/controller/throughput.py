@@ -53,18 +53,19 @@ async def prepare(
     *,
     replicas: int = REPLICAS,
     registered: int | None = None,
+    patience_s: float = PREPARE_PATIENCE_S,
 ) -> None:
     """Let groups be born on the leader (see `Scripts`); nobody beats their hearts.
 
     Raises:
-        GantryError: a controller refused.
+        GantryError: a controller refused, or they were not all born in time.
     """
     slots, connections = PREPARE
     script = Scripts(slots, groups, replicas=replicas, registered=registered)
     load = Load(script, connections=connections, outstanding=slots // connections)
     try:
         await load.connect([await target.leader()])
-        await load.finish(PREPARE_PATIENCE_S)
+        await load.finish(patience_s)
     finally:
         load.close()
 
