@@ -53,5 +53,6 @@ class Ticker:
         passed = int((self._loop.time() - self._ticked_at) / TICK_S)
         self._ticked_at += passed * TICK_S
         self._timer = self._loop.call_at(self._ticked_at + TICK_S, self._tick)
-        self._due += min(passed, TICKS_AT_ONCE_MAX)
-        self._tell()
+        if passed:  # uvloop's timers may fire some microseconds early
+            self._due += min(passed, TICKS_AT_ONCE_MAX)
+            self._tell()
