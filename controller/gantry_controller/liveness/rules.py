@@ -96,6 +96,8 @@ def _is_heard(table: HeartbeatTable, member: Member, row: Row, clock: Clock) -> 
     """``is_alive`` of a member whose registered process has this row."""
     if row.refused or clock.now_s > row.silent_from_s:
         return False
+    if member.pod_uid is None:
+        return True
     gone_s = table.gone_since(member.pod_uid)
     return gone_s is None or row.seen_s > gone_s
 
@@ -134,20 +136,21 @@ def alive_of(
 
     The evidence of a change of the sync-state set, which comes more often than any other event.
     """
-    rows = table.rows_of(group.key)
+    rows = table.rows_of((group.cluster, group.name))
     found = []
     for broker_id in broker_ids:
-        member = group.member(broker_id)
-        if member is None:
+        for member in group.members:  # as ``group.member`` does; a call per id would cost as much
+            if member.broker_id == broker_id:
+                break
+        else:
             continue
         row = rows.get(broker_id)
-        if (
-            row is not None
-            and member.is_incarnation(row.beat.incarnation)
-            and _is_heard(table, member, row, clock)
-        ):
-            found.append(LiveMember(broker_id, row.beat.incarnation))
-        elif _is_unsuspected_master(table, group, member, clock):
+        if row is not None:
+            incarnation = row.beat.incarnation
+            if member.is_incarnation(incarnation) and _is_heard(table, member, row, clock):
+                found.append(LiveMember(broker_id, incarnation))
+                continue
+        if _is_unsuspected_master(table, group, member, clock):
             found.append(_named(member))
     return tuple(found)
 

@@ -17,7 +17,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from gantry_protocol.codes import ResponseCode
-from gantry_protocol.command import FLAG_RESPONSE, RemotingCommand, reply
+from gantry_protocol.command import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, reply
 from gantry_protocol.errors import FrameError
 from gantry_protocol.frame import FrameDecoder, encode
 from gantry_protocol.hosts import join_address
@@ -304,18 +304,20 @@ class Connection(asyncio.Protocol):
 
     def _serve(self, request: RemotingCommand) -> None:
         server = self._server
+        stats = self._stats
         if request.flag & FLAG_RESPONSE:
-            self._stats.stray_responses += 1
+            stats.stray_responses += 1
             return
-        if request.is_oneway:
-            self._stats.oneways += 1
+        oneway = request.flag & FLAG_ONEWAY
+        if oneway:
+            stats.oneways += 1
         else:
-            self._stats.requests += 1
+            stats.requests += 1
             if (
                 len(self._unanswered) >= server.max_in_flight
-                or self._stats.in_flight >= server.max_in_flight_total
+                or stats.in_flight >= server.max_in_flight_total
             ):
-                self._stats.busy += 1
+                stats.busy += 1
                 self._send_reply(request, _BUSY)
                 return
         self._serving = request
@@ -326,16 +328,16 @@ class Connection(asyncio.Protocol):
         if self._serving is None:  # answered or held from within the handler
             return
         self._serving = None
-        if request.is_oneway or self.closed:
+        if oneway or self.closed:
             return
         if response is not None:
             self._send_reply(request, response)
         else:
             self._unanswered[id(request)] = request
-            self._stats.in_flight += 1
+            stats.in_flight += 1
 
     def _send_reply(self, request: RemotingCommand, response: RemotingCommand) -> None:
-        if request.is_oneway or self.closed or self._pipe is not None:
+        if request.flag & FLAG_ONEWAY or self.closed or self._pipe is not None:
             return
         response.opaque = request.opaque
         response.flag |= FLAG_RESPONSE
@@ -351,7 +353,7 @@ class Connection(asyncio.Protocol):
         self._out_bytes += len(data)
         if self._out_bytes >= HIGH_WATER_BYTES:
             self.flush()
-        elif not self._dispatching:
+        elif not self._dispatching and len(self._out) == 1:  # else it was said before
             self._server.flush_soon(self)
 
     def flush(self) -> None:
