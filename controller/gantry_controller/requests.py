@@ -34,6 +34,7 @@ from gantry_controller.metadata.events import (
     RegisterBroker,
     RemoveGroup,
     ReportConsumers,
+    SetWritable,
 )
 
 
@@ -193,6 +194,12 @@ REMOTING: dict[RequestCode, Row] = {
     RequestCode.GET_KV_CONFIG: _named(_read("GetKvConfig", _C.QUERY_NOT_FOUND)),
     RequestCode.DELETE_KV_CONFIG: _named(_write("DeleteKvConfig", DeleteKv)),
     RequestCode.GET_KVLIST_BY_NAMESPACE: _named(_read("GetKvListByNamespace", _C.QUERY_NOT_FOUND)),
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: _named(
+        _write("WipeWritePerm", SetWritable, _C.INVALID_PARAMETER)
+    ),
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: _named(
+        _write("AddWritePerm", SetWritable, _C.INVALID_PARAMETER)
+    ),
     RequestCode.GET_UNIT_TOPIC_LIST: _local("GetUnitTopicList"),
     RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: _local("GetHasUnitSubTopicList"),
     RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: _local("GetHasUnitSubUnUnitTopicList"),

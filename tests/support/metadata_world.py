@@ -20,6 +20,7 @@ from gantry_controller.metadata.events import (
     PutSubscriptionGroup,
     RegisterBroker,
     ReportConsumers,
+    SetWritable,
     decode_event,
     encode_event,
 )
@@ -215,7 +216,8 @@ def consumers(world: World) -> None:
 
 
 def told_by_tools(world: World) -> None:
-    """Key-values that came and went."""
+    """Key-values that came and went, and a group without writes."""
+    world.apply(SetWritable(cluster=CLUSTER, name=NAME, writable=False))
     for namespace, key in (("n", "b"), ("n", "a"), ("gone", "k"), ("m", "k"), ("n", "zeta")):
         assert world.apply(PutKv(namespace=namespace, key=key, value="v")).changed
     for namespace, key in (("gone", "k"), ("n", "b")):

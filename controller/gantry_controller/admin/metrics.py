@@ -155,6 +155,16 @@ class Metrics(Collector):
             "Broker groups on record without a master.",
             sum(group.master_id is None for group in groups),
         )
+        yield _gauge(
+            "groups_wiped",
+            "Broker groups whose routes keep producers away (205) until they are let back (327).",
+            len(self._machine.state.wiped),
+        )
+        yield _gauge(
+            "kv_chars",
+            "Characters of the name service's key-values.",
+            sum(one.chars for one in self._machine.state.kv.values()),
+        )
         heard = self._watchman.brokers_heard()
         yield _gauge("brokers_heard", "Brokers heard within their time-outs by this node.", heard)
 

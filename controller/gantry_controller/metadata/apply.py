@@ -27,6 +27,7 @@ from gantry_controller.metadata.events import (
     RegisterBroker,
     RemoveGroup,
     ReportConsumers,
+    SetWritable,
 )
 from gantry_controller.metadata.groups import (
     apply_broker_id,
@@ -36,7 +37,7 @@ from gantry_controller.metadata.groups import (
     remove_group,
 )
 from gantry_controller.metadata.mastership import alter_sync_state_set, elect_master
-from gantry_controller.metadata.names import delete_kv, put_kv
+from gantry_controller.metadata.names import delete_kv, put_kv, set_writable
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import MetadataState
 from gantry_controller.metadata.subscriptions import (
@@ -90,5 +91,7 @@ def apply(  # noqa: C901 - a table of one line per event, which mypy checks for 
             return put_kv(state, event)
         case DeleteKv():
             return delete_kv(state, event)
+        case SetWritable():
+            return set_writable(state, event)
         case _:
             assert_never(event)

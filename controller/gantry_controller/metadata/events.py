@@ -213,6 +213,12 @@ class DeleteKv(_Record, frozen=True, tag="DeleteKv/1"):
     key: str
 
 
+class SetWritable(_Event, frozen=True, tag="SetWritable/1"):
+    """An administrator keeps producers from a group (code 205), or lets them back (327)."""
+
+    writable: bool
+
+
 Event = (
     DeclareGroup
     | RemoveGroup
@@ -230,6 +236,7 @@ Event = (
     | ReportConsumers
     | PutKv
     | DeleteKv
+    | SetWritable
 )
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")

@@ -71,6 +71,7 @@ def remove_group(state: MetadataState, event: RemoveGroup) -> Result:
             f"The group belongs to {owner}, not to {event.uid}",
             group,
         )
+    state.put_plain("wiped", group.key, None)  # a later group of that name is another
     return Result(group=_bury(state, group, event.uid), changed=True)
 
 

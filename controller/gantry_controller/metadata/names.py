@@ -1,18 +1,21 @@
-"""What tools tell the name service: key-values, and of these the order of topics.
+"""What administrators tell the name service: key-values, and which groups get no new messages.
 
-Upstream's name servers each keep their own file of them; here they are state of the quorum, equal
-at every reader. Every one is bounded, since each node keeps all of them in memory, and one
-namespace goes into one answer.
+Upstream's name servers each keep their own; here it is state of the quorum, equal at every reader.
+All of it is bounded, since each node keeps it in memory, and one namespace goes into one answer.
+
+A wipe is a word about the group, beside its topics and not among them: a broker that reports its
+topics anew does not undo it, and who takes it back finds every topic's perm as its owner made it
+(ADR 0025).
 """
 
 import re
 
 from gantry_protocol.codes import ResponseCode
 
-from gantry_controller.metadata.events import DeleteKv, PutKv
+from gantry_controller.metadata.events import DeleteKv, PutKv, SetWritable
 from gantry_controller.metadata.kv import Namespace
 from gantry_controller.metadata.results import Result, refuse
-from gantry_controller.metadata.state import MetadataState
+from gantry_controller.metadata.state import GroupKey, MetadataState
 
 ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"  # NamesrvUtil.NAMESPACE_ORDER_TOPIC_CONFIG
 NAME_CHARS_MAX = 255  # of a namespace, and of a key; Validators.CHARACTER_MAX_LENGTH
@@ -20,6 +23,7 @@ VALUE_CHARS_MAX = 64 * 1024  # the order of a topic on 3,000 groups
 NAMESPACES_MAX = 256
 KEYS_MAX = 10_000  # of one namespace
 CHARS_MAX = 2 * 1024 * 1024  # of all; six bytes each in JSON still fit into a frame of 16 MiB
+WIPED_MAX = 10_000  # groups
 
 _ONE = r"[^:; \t\r\n]+:[1-9][0-9]{0,3}"
 _ORDER = re.compile(f"{_ONE}(;{_ONE})*")  # no \s: what it matches depends on Python's Unicode
@@ -55,6 +59,40 @@ def delete_kv(state: MetadataState, event: DeleteKv) -> Result:
     rest = Namespace(old.version + 1, entries, chars) if entries else None
     state.put_plain("kv", event.namespace, rest)
     return Result(changed=True)
+
+
+def set_writable(state: MetadataState, event: SetWritable) -> Result:
+    """Keeps producers from a group, or lets them back; what is so already changes nothing."""
+    keys = _groups_named(state, event.cluster, event.name)
+    if not keys:
+        return refuse(ResponseCode.SYSTEM_ERROR, f"There is no broker group {event.name}")
+    if len(keys) > 1:
+        clusters = ", ".join(cluster for cluster, _ in keys)
+        return refuse(
+            ResponseCode.INVALID_PARAMETER,
+            f"There are broker groups {event.name} in several clusters ({clusters}); name the "
+            "cluster",
+        )
+    (key,) = keys
+    topic_count = len(state.topic_table(key).topics)
+    if event.writable is (key not in state.wiped):
+        return Result(topic_count=topic_count)
+    if not event.writable and len(state.wiped) >= WIPED_MAX:
+        return refuse(
+            ResponseCode.SYSTEM_ERROR,
+            f"Producers are kept from {WIPED_MAX} groups, the most there may be",
+        )
+    state.put_plain("wiped", key, None if event.writable else state.index)
+    return Result(changed=True, topic_count=topic_count)
+
+
+def _groups_named(state: MetadataState, cluster: str, name: str) -> list[GroupKey]:
+    """The groups that a request may mean, which names no cluster as Java sends it.
+
+    A broker of the old kind that restarts is forgotten in between; that it is wiped is not.
+    """
+    keys = {*state.named(name), *(key for key in (*state.imports, *state.wiped) if key[1] == name)}
+    return sorted(key for key in keys if cluster in ("", key[0]))
 
 
 def _kv_problem(event: PutKv) -> str | None:

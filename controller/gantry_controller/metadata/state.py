@@ -191,7 +191,8 @@ class MetadataState:
 
     A field is replicated or derived. Replicated ones have a type below, which is all a snapshot
     needs to know (``snapshot``): a plain value, or a dictionary of immutable values. Derived ones
-    begin with an underscore and are made again by ``rebuild_indexes``.
+    begin with an underscore and are made again by ``rebuild_indexes``. ``wiped`` are the groups
+    whose routes allow no writes, by the index that wiped them (``metadata.names``).
     """
 
     index: Index
@@ -203,8 +204,18 @@ class MetadataState:
     consumers: dict[GroupKey, ConsumerTable]
 
     kv: dict[str, Namespace]
+    wiped: dict[GroupKey, Index]
 
-    REPLICATED = ("index", "groups", "topics", "imports", "subscriptions", "consumers", "kv")
+    REPLICATED = (
+        "index",
+        "groups",
+        "topics",
+        "imports",
+        "subscriptions",
+        "consumers",
+        "kv",
+        "wiped",
+    )
 
     __slots__ = ("_names", "_sum", "_topic_groups", *REPLICATED)
 
@@ -216,6 +227,7 @@ class MetadataState:
         self.subscriptions = {}
         self.consumers = {}
         self.kv = {}
+        self.wiped = {}
         self.rebuild_indexes()
 
     def rebuild_indexes(self) -> None:
@@ -254,6 +266,10 @@ class MetadataState:
             return None
         clusters = ", ".join(key[0] for key in keys)
         return f"There are broker groups {name} in several clusters ({clusters}); name the cluster"
+
+    def named(self, name: str) -> tuple[GroupKey, ...]:
+        """The living groups of that name, one in a cluster; sorted."""
+        return self._names.get(name, ())
 
     def living(self, cluster: str | None = None) -> Iterator[BrokerGroup]:
         """The groups that are no tombstones, of one cluster or of all."""
@@ -320,7 +336,7 @@ class MetadataState:
         else:
             del self.imports[key]
 
-    def put_plain(self, field: Literal["kv"], key: Any, value: object) -> None:
+    def put_plain(self, field: Literal["kv", "wiped"], key: Any, value: object) -> None:
         """Makes ``value`` the record of ``key`` in a field of no index; None strikes the key."""
         records: dict[Any, object] = getattr(self, field)
         self._sum.touched(field, key, records.get(key))

@@ -1,8 +1,10 @@
-"""What administrators ask of name servers: 100, 101, 102 and 219, the key-values.
+"""What administrators ask of name servers: 100, 101, 102, 205, 219 and 327.
 
 ``mqadmin`` sends each of its writes to every name server it knows. Here they all reach one log, so
 the second and third find it done and change nothing.
 """
+
+from collections.abc import Callable
 
 from gantry_protocol.bodies import encode_body
 from gantry_protocol.bodies.route import KVTable
@@ -10,15 +12,23 @@ from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.headers import from_ext, to_ext
 from gantry_protocol.headers.nameserver import (
+    AddWritePermOfBrokerResponseHeader,
     GetKVConfigRequestHeader,
     GetKVConfigResponseHeader,
     GetKVListByNamespaceRequestHeader,
     PutKVConfigRequestHeader,
+    WipeWritePermOfBrokerResponseHeader,
+    WritePermOfBrokerRequestHeader,
 )
+from gantry_protocol.process import log
+from msgspec import Struct
 
-from gantry_controller.metadata.events import DeleteKv, PutKv
+from gantry_controller.metadata.events import DeleteKv, PutKv, SetWritable
 from gantry_controller.metadata.machine import MetadataStateMachine
+from gantry_controller.metadata.results import Result
 from gantry_controller.remoting.desk import Desk, Exchange, Serve
+
+_log = log.get("names")
 
 
 class NameAdministration:
@@ -35,6 +45,8 @@ class NameAdministration:
             RequestCode.GET_KV_CONFIG: self._get_kv,
             RequestCode.DELETE_KV_CONFIG: self._delete_kv,
             RequestCode.GET_KVLIST_BY_NAMESPACE: self._list_kv,
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self._wipe,
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_back,
         }
 
     def _put_kv(self, exchange: Exchange) -> None:
@@ -76,3 +88,26 @@ class NameAdministration:
             return reply(exchange.request, body=encode_body(table))
 
         self._desk.read(exchange, answer)
+
+    def _wipe(self, exchange: Exchange) -> None:
+        self._set_writable(exchange, WipeWritePermOfBrokerResponseHeader, writable=False)
+
+    def _add_back(self, exchange: Exchange) -> None:
+        self._set_writable(exchange, AddWritePermOfBrokerResponseHeader, writable=True)
+
+    def _set_writable(
+        self, exchange: Exchange, answered: Callable[[int], Struct], *, writable: bool
+    ) -> None:
+        header = from_ext(WritePermOfBrokerRequestHeader, exchange.request.ext)
+        event = SetWritable(
+            cluster=header.cluster_name or "", name=header.broker_name, writable=writable
+        )
+
+        def answer(result: Result) -> RemotingCommand:
+            if result.topic_count is None:
+                return reply(exchange.request, result.code, result.remark)
+            if result.changed:
+                _log.info("writes through routes", broker_name=event.name, allowed=writable)
+            return reply(exchange.request, ext=to_ext(answered(result.topic_count)))
+
+        self._desk.write(exchange, event, answer)

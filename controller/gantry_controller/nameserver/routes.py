@@ -3,13 +3,14 @@
 Broker 0 of a declared group is the address its owner declared (a Service in front of every replica)
 and so outlives the master: the route stays the same through a failover, and only a group that never
 had a master has none. Without a declared address it is the master's own. Brokers of the old kind
-appear as they reported themselves.
+appear as they reported themselves. Who has been wiped shows no topic that may be written, the
+template included, so producers neither send there nor create topics there.
 """
 
 from collections.abc import Iterator
 
 from gantry_protocol.bodies import BrokerData, ClusterInfo, QueueData, TopicRouteData
-from gantry_protocol.bodies.route import MASTER_ID
+from gantry_protocol.bodies.route import MASTER_ID, PERM_WRITE
 
 from gantry_controller.metadata.state import (
     DEFAULT_TOPIC,
@@ -34,7 +35,7 @@ def topic_route(state: MetadataState, topic: str) -> TopicRouteData | None:
         queues.append(
             QueueData(
                 broker_name=name,
-                perm=config.perm,
+                perm=config.perm & ~PERM_WRITE if key in state.wiped else config.perm,
                 read_queue_nums=config.read_queue_nums,
                 write_queue_nums=config.write_queue_nums,
                 topic_sys_flag=config.topic_sys_flag,

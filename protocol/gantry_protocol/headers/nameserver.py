@@ -100,6 +100,19 @@ class DeleteTopicFromNamesrvRequestHeader(msgspec.Struct, frozen=True, rename="c
 
 
 class WritePermOfBrokerRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """205 and 327."""
+    """205 and 327; ``cluster_name`` is ours, for a name that several clusters have."""
 
     broker_name: str
+    cluster_name: str | None = None
+
+
+class WipeWritePermOfBrokerResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """205."""
+
+    wipe_topic_count: Int32
+
+
+class AddWritePermOfBrokerResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """327."""
+
+    add_topic_count: Int32

@@ -53,6 +53,7 @@ SAMPLES: list[Event] = [
     ),
     events.PutKv(namespace="n", key="k", value="v"),
     events.DeleteKv(namespace="n", key="k"),
+    events.SetWritable(**GROUP, writable=False),
 ]
 
 

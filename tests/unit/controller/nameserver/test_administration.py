@@ -4,7 +4,7 @@ import json
 
 import pytest
 from gantry_protocol.codes import ResponseCode
-from support.controller_desk import Office
+from support.controller_desk import CLUSTER, NAME, Office
 
 ORDER = {"namespace": "ORDER_TOPIC_CONFIG", "key": "Orders"}
 
@@ -53,3 +53,58 @@ class TestKeyValues:
     async def test_without_a_leader(self, office: Office, code: int) -> None:
         office.quorum.follow(None)
         assert office.call(code, {**ORDER, "value": "a:1"}).code == ResponseCode.SYSTEM_ERROR
+
+
+def start(office: Office) -> None:
+    """A group with a master, and a topic that may be written and one that may only be read."""
+    office.join(1)
+    assert office.elect(1).code == 0
+    for topic, perm in (("Orders", "6"), ("Archive", "4")):
+        create = {"topic": topic, "readQueueNums": "4", "writeQueueNums": "4", "perm": perm}
+        assert office.call(17, {**create, "clusterName": CLUSTER}).code == 0
+
+
+def perms(office: Office) -> dict[str, int]:
+    """Of each topic, as clients see them."""
+    routes = {
+        topic: office.call(105, {"topic": topic}) for topic in ("Orders", "Archive", "TBW102")
+    }
+    return {
+        topic: json.loads(answer.body)["queueDatas"][0]["perm"] for topic, answer in routes.items()
+    }
+
+
+class TestWritePerm:
+    async def test_wipe_and_add_back(self, office: Office) -> None:
+        start(office)
+        before = perms(office)
+        assert before == {"Orders": 6, "Archive": 4, "TBW102": 7}
+        assert office.call(205, {"brokerName": NAME}).ext == {"wipeTopicCount": "2"}
+        assert perms(office) == {"Orders": 4, "Archive": 4, "TBW102": 5}
+        assert office.call(327, {"brokerName": NAME}).ext == {"addTopicCount": "2"}
+        assert perms(office) == before, "upstream makes everything 6"
+
+    async def test_each_of_the_name_servers_is_told(self, office: Office) -> None:
+        start(office)
+        for _ in range(3):
+            assert office.call(205, {"brokerName": NAME}).ext == {"wipeTopicCount": "2"}
+
+    async def test_only_routes_show_it(self, office: Office) -> None:
+        """A broker that read it as its topics' perm would refuse what is still on its way."""
+        start(office)
+        named = {"clusterName": CLUSTER, "brokerName": NAME}
+        before = office.call(21, named).body
+        office.call(205, {"brokerName": NAME})
+        assert office.call(21, named).body == before
+
+    @pytest.mark.parametrize("code", [205, 327])
+    async def test_refusals(self, office: Office, code: int) -> None:
+        answer = office.call(code, {"brokerName": "nobody"})
+        assert (answer.code, answer.remark) == (1, "There is no broker group nobody")
+        for cluster in ("c", "d"):
+            body = {"topicConfigSerializeWrapper": {}}
+            named = {"brokerName": "b", "brokerAddr": "h:1", "clusterName": cluster}
+            report = {**named, "brokerId": "0"}
+            assert office.call(103, report, json.dumps(body).encode()).code == 0
+        assert office.call(code, {"brokerName": "b"}).code == ResponseCode.INVALID_PARAMETER
+        assert office.call(code, {"brokerName": "b", "clusterName": "d"}).code == 0
