@@ -20,6 +20,7 @@ from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_controller.metadata.events import (
     AlterSyncStateSet,
     ApplyBrokerId,
+    ChangeSettings,
     CleanBrokerData,
     CreateTopic,
     DeclareGroup,
@@ -34,6 +35,7 @@ from gantry_controller.metadata.events import (
     RegisterBroker,
     RemoveGroup,
     ReportConsumers,
+    ReportTopic,
     SetWritable,
 )
 
@@ -200,12 +202,19 @@ REMOTING: dict[RequestCode, Row] = {
     RequestCode.ADD_WRITE_PERM_OF_BROKER: _named(
         _write("AddWritePerm", SetWritable, _C.INVALID_PARAMETER)
     ),
+    RequestCode.UPDATE_NAMESRV_CONFIG: _named(
+        _write("UpdateNameServerConfig", ChangeSettings, _C.NO_PERMISSION)
+    ),
+    RequestCode.GET_NAMESRV_CONFIG: _named(_read("GetNameServerConfig")),
     RequestCode.GET_UNIT_TOPIC_LIST: _local("GetUnitTopicList"),
     RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: _local("GetHasUnitSubTopicList"),
     RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: _local("GetHasUnitSubUnUnitTopicList"),
     RequestCode.QUERY_DATA_VERSION: _local("QueryDataVersion"),
     RequestCode.REGISTER_BROKER: _named(_write("RegisterOldBroker", ImportBroker)),
     RequestCode.UNREGISTER_BROKER: _named(_write("UnregisterOldBroker", ForgetImport)),
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV: _named(
+        _write("RegisterOldTopic", ReportTopic, _C.INVALID_PARAMETER)
+    ),
     RequestCode.GET_ROUTEINFO_BY_TOPIC: _named(_read("GetRouteInfo", _C.TOPIC_NOT_EXIST)),
     RequestCode.GET_BROKER_CLUSTER_INFO: _named(_read("GetClusterInfo")),
     RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: _named(_read("GetAllTopics")),

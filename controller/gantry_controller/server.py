@@ -139,7 +139,7 @@ class Controller:
             default_timeout_s=self.settings.heartbeat_timeout_ms / 1000,
             refresh=self.imports.refreshed,
         )
-        NameRequests(self.desk, self.machine, self.imports)
+        NameRequests(self.desk, self.machine, self.imports, self._listing)
 
     def _add_http(self) -> None:
         metrics = Metrics(

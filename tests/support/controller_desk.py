@@ -123,6 +123,11 @@ def describe() -> GetMetadataResponseHeader:
     return GetMetadataResponseHeader("g", True, "n1:h:1;", "n1", "h:1")
 
 
+def listing() -> dict[str, str]:
+    """The node's own settings."""
+    return {"name": "controller-0", "bind": "127.0.0.1"}
+
+
 class Office:
     """The handlers of node 1; must be made inside a running event loop."""
 
@@ -147,12 +152,12 @@ class Office:
             self.machine,
             self.watchman,
             describe=describe,
-            listing=lambda: {"name": "controller-0", "bind": "127.0.0.1"},
+            listing=listing,
             live_settings=LiveSettings(),
             default_timeout_s=2.5,
             refresh=self.imports.refreshed,
         )
-        self.names = NameRequests(self.desk, self.machine, self.imports)
+        self.names = NameRequests(self.desk, self.machine, self.imports, listing)
         self.watchman.role_changed(leading=True)
 
     async def _knock(self, address: str) -> Knock:

@@ -48,7 +48,7 @@ class LoopbackController:
             default_timeout_s=2.5,
             refresh=self.imports.refreshed,
         )
-        NameRequests(desk, self.machine, self.imports)
+        NameRequests(desk, self.machine, self.imports, dict)
         self.notifier = Notifier(lambda: True, self._living)
         self.machine.add_listener(self.notifier.applied)
         self.server = RemotingServer(desk.handle, on_close=self._closed)

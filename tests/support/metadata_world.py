@@ -10,6 +10,7 @@ from gantry_controller.metadata.clients import Client, ConsumerGroup, Subscripti
 from gantry_controller.metadata.events import (
     AlterSyncStateSet,
     ApplyBrokerId,
+    ChangeSettings,
     CleanBrokerData,
     DeclareGroup,
     DeleteKv,
@@ -216,7 +217,9 @@ def consumers(world: World) -> None:
 
 
 def told_by_tools(world: World) -> None:
-    """Key-values that came and went, and a group without writes."""
+    """Key-values that came and went, a group without writes, a setting."""
+    for chosen in ("false", "true"):
+        world.apply(ChangeSettings(settings={"orderMessageEnable": chosen}))
     world.apply(SetWritable(cluster=CLUSTER, name=NAME, writable=False))
     for namespace, key in (("n", "b"), ("n", "a"), ("gone", "k"), ("m", "k"), ("n", "zeta")):
         assert world.apply(PutKv(namespace=namespace, key=key, value="v")).changed

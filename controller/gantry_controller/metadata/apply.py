@@ -12,6 +12,7 @@ from gantry_protocol.types import Index
 from gantry_controller.metadata.events import (
     AlterSyncStateSet,
     ApplyBrokerId,
+    ChangeSettings,
     CleanBrokerData,
     CreateTopic,
     DeclareGroup,
@@ -27,6 +28,7 @@ from gantry_controller.metadata.events import (
     RegisterBroker,
     RemoveGroup,
     ReportConsumers,
+    ReportTopic,
     SetWritable,
 )
 from gantry_controller.metadata.groups import (
@@ -37,7 +39,7 @@ from gantry_controller.metadata.groups import (
     remove_group,
 )
 from gantry_controller.metadata.mastership import alter_sync_state_set, elect_master
-from gantry_controller.metadata.names import delete_kv, put_kv, set_writable
+from gantry_controller.metadata.names import change_settings, delete_kv, put_kv, set_writable
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import MetadataState
 from gantry_controller.metadata.subscriptions import (
@@ -50,6 +52,7 @@ from gantry_controller.metadata.topics import (
     delete_topic,
     forget_import,
     import_broker,
+    report_topic,
 )
 
 
@@ -93,5 +96,9 @@ def apply(  # noqa: C901 - a table of one line per event, which mypy checks for 
             return delete_kv(state, event)
         case SetWritable():
             return set_writable(state, event)
+        case ChangeSettings():
+            return change_settings(state, event)
+        case ReportTopic():
+            return report_topic(state, event)
         case _:
             assert_never(event)

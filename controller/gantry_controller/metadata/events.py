@@ -219,6 +219,19 @@ class SetWritable(_Event, frozen=True, tag="SetWritable/1"):
     writable: bool
 
 
+class ChangeSettings(_Record, frozen=True, tag="ChangeSettings/1"):
+    """An administrator changes settings of the name service, in upstream's words (code 318)."""
+
+    settings: dict[str, str]
+
+
+class ReportTopic(_Record, frozen=True, tag="ReportTopic/1"):
+    """Brokers of the old kind, by name, have a topic that is new or was changed (code 217)."""
+
+    topic: str
+    queues: dict[str, Topic]
+
+
 Event = (
     DeclareGroup
     | RemoveGroup
@@ -237,6 +250,8 @@ Event = (
     | PutKv
     | DeleteKv
     | SetWritable
+    | ChangeSettings
+    | ReportTopic
 )
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")

@@ -1,4 +1,4 @@
-"""What administrators tell the name service: key-values, and which groups get no new messages.
+"""What administrators tell the name service: key-values, settings, who gets no new messages.
 
 Upstream's name servers each keep their own; here it is state of the quorum, equal at every reader.
 All of it is bounded, since each node keeps it in memory, and one namespace goes into one answer.
@@ -12,7 +12,7 @@ import re
 
 from gantry_protocol.codes import ResponseCode
 
-from gantry_controller.metadata.events import DeleteKv, PutKv, SetWritable
+from gantry_controller.metadata.events import ChangeSettings, DeleteKv, PutKv, SetWritable
 from gantry_controller.metadata.kv import Namespace
 from gantry_controller.metadata.results import Result, refuse
 from gantry_controller.metadata.state import GroupKey, MetadataState
@@ -24,6 +24,18 @@ NAMESPACES_MAX = 256
 KEYS_MAX = 10_000  # of one namespace
 CHARS_MAX = 2 * 1024 * 1024  # of all; six bytes each in JSON still fit into a frame of 16 MiB
 WIPED_MAX = 10_000  # groups
+
+ORDER_IN_ROUTES = "orderMessageEnable"
+"""Whether a route says where its topic's ordered queues are; clients then write to these alone."""
+
+ORDER_TO_BROKERS = "returnOrderTopicConfigToBroker"
+"""Whether brokers of the old kind are told which topics are ordered, in the answer to 103."""
+
+DEFAULTS = {ORDER_IN_ROUTES: False, ORDER_TO_BROKERS: True}
+"""Upstream's; all else that it has for name servers is a node's own, or always so here."""
+
+BLACK_LIST = ("configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome")
+"""Upstream's; refused in its words."""
 
 _ONE = r"[^:; \t\r\n]+:[1-9][0-9]{0,3}"
 _ORDER = re.compile(f"{_ONE}(;{_ONE})*")  # no \s: what it matches depends on Python's Unicode
@@ -84,6 +96,45 @@ def set_writable(state: MetadataState, event: SetWritable) -> Result:
         )
     state.put_plain("wiped", key, None if event.writable else state.index)
     return Result(changed=True, topic_count=topic_count)
+
+
+def change_settings(state: MetadataState, event: ChangeSettings) -> Result:
+    """Takes over all of them or nothing.
+
+    Upstream drops in silence what it does not know; here it is refused, since somebody relies on
+    it.
+    """
+    if not event.settings.keys().isdisjoint(BLACK_LIST):
+        return refuse(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+    chosen: dict[str, bool] = {}
+    for name, text in sorted(event.settings.items()):
+        if name not in DEFAULTS:
+            known = ", ".join(DEFAULTS)
+            return refuse(
+                ResponseCode.NO_PERMISSION,
+                f"{name[:64]!r} does not change while name servers run; what does is: {known}",
+            )
+        value = {"true": True, "false": False}.get(text.lower())
+        if value is None:
+            return refuse(ResponseCode.NO_PERMISSION, f"{name} is true or false, not {text[:64]!r}")
+        chosen[name] = value
+    changes = {name: value for name, value in chosen.items() if setting(state, name) is not value}
+    for name, value in changes.items():
+        state.put_plain("settings", name, None if value is DEFAULTS[name] else value)
+    return Result(changed=bool(changes))
+
+
+def setting(state: MetadataState, name: str) -> bool:
+    """One of ``DEFAULTS``, as it is now."""
+    return state.settings.get(name, DEFAULTS[name])
+
+
+def ordered_queues(state: MetadataState, topic: str) -> str | None:
+    """What a route says of where the ordered queues of ``topic`` are."""
+    orders = state.kv.get(ORDER_NAMESPACE)
+    if orders is None or not setting(state, ORDER_IN_ROUTES):
+        return None
+    return orders.entries.get(topic)
 
 
 def _groups_named(state: MetadataState, cluster: str, name: str) -> list[GroupKey]:

@@ -192,7 +192,8 @@ class MetadataState:
     A field is replicated or derived. Replicated ones have a type below, which is all a snapshot
     needs to know (``snapshot``): a plain value, or a dictionary of immutable values. Derived ones
     begin with an underscore and are made again by ``rebuild_indexes``. ``wiped`` are the groups
-    whose routes allow no writes, by the index that wiped them (``metadata.names``).
+    whose routes allow no writes, by the index that wiped them; ``settings`` those of the
+    name service that are not as they are by default (``metadata.names``).
     """
 
     index: Index
@@ -205,6 +206,7 @@ class MetadataState:
 
     kv: dict[str, Namespace]
     wiped: dict[GroupKey, Index]
+    settings: dict[str, bool]
 
     REPLICATED = (
         "index",
@@ -215,6 +217,7 @@ class MetadataState:
         "consumers",
         "kv",
         "wiped",
+        "settings",
     )
 
     __slots__ = ("_names", "_sum", "_topic_groups", *REPLICATED)
@@ -228,6 +231,7 @@ class MetadataState:
         self.consumers = {}
         self.kv = {}
         self.wiped = {}
+        self.settings = {}
         self.rebuild_indexes()
 
     def rebuild_indexes(self) -> None:
@@ -336,7 +340,7 @@ class MetadataState:
         else:
             del self.imports[key]
 
-    def put_plain(self, field: Literal["kv", "wiped"], key: Any, value: object) -> None:
+    def put_plain(self, field: Literal["kv", "wiped", "settings"], key: Any, value: object) -> None:
         """Makes ``value`` the record of ``key`` in a field of no index; None strikes the key."""
         records: dict[Any, object] = getattr(self, field)
         self._sum.touched(field, key, records.get(key))

@@ -6,8 +6,15 @@ be an increment (upstream's ``deleteTopicWithBrokerRegistration`` is false).
 """
 
 from gantry_protocol.codes import ResponseCode
+from msgspec.structs import replace
 
-from gantry_controller.metadata.events import CreateTopic, DeleteTopic, ForgetImport, ImportBroker
+from gantry_controller.metadata.events import (
+    CreateTopic,
+    DeleteTopic,
+    ForgetImport,
+    ImportBroker,
+    ReportTopic,
+)
 from gantry_controller.metadata.results import Result, refuse
 from gantry_controller.metadata.state import (
     DEFAULT_TOPIC,
@@ -127,6 +134,36 @@ def _fit_topics(state: MetadataState, key: GroupKey, event: ImportBroker) -> dic
     known = state.topic_table(key).topics
     total = len(known) + sum(topic not in known for topic in fit)
     return fit if total <= TOPICS_PER_GROUP_MAX else {}
+
+
+def report_topic(state: MetadataState, event: ReportTopic) -> Result:
+    """Merges one topic of brokers of the old kind, on all that are named or on none.
+
+    Groups of ours are not reported to: their topics are committed first (``create_topic``).
+    """
+    merged: dict[GroupKey, Topic] = {}
+    for name, config in sorted(event.queues.items()):
+        problem = None if event.topic == DEFAULT_TOPIC else topic_problem(event.topic, config)
+        if problem is not None:
+            return refuse(ResponseCode.INVALID_PARAMETER, problem)
+        keys = sorted(key for key in state.imports if key[1] == name)
+        if len(keys) != 1:
+            found = "several clusters have" if keys else "there is no"
+            return refuse(
+                ResponseCode.INVALID_PARAMETER,
+                f"Topic {event.topic} is not taken over: {found} broker {name} that reports its "
+                "topics",
+            )
+        known = state.topic_table(keys[0]).topics
+        if event.topic not in known and len(known) >= TOPICS_PER_GROUP_MAX:
+            return refuse(
+                ResponseCode.SYSTEM_ERROR,
+                f"Group {name} has {TOPICS_PER_GROUP_MAX} topics, the most it may have",
+            )
+        order = event.topic in known and known[event.topic].order  # a report like this says nothing
+        merged[keys[0]] = replace(config, order=order)
+    changes = [_merge_topics(state, key, {event.topic: one}) for key, one in merged.items()]
+    return Result(changed=any(changes))
 
 
 def forget_import(state: MetadataState, event: ForgetImport) -> Result:

@@ -1,7 +1,8 @@
-"""What administrators ask of name servers: 100, 101, 102, 205, 219 and 327.
+"""What administrators ask of name servers: 100, 101, 102, 205, 219, 318, 319 and 327.
 
 ``mqadmin`` sends each of its writes to every name server it knows. Here they all reach one log, so
-the second and third find it done and change nothing.
+the second and third find it done and change nothing. The settings (318) are the quorum's, too;
+what a listing (319) shows besides are those of the node that was asked.
 """
 
 from collections.abc import Callable
@@ -23,20 +24,31 @@ from gantry_protocol.headers.nameserver import (
 from gantry_protocol.process import log
 from msgspec import Struct
 
-from gantry_controller.metadata.events import DeleteKv, PutKv, SetWritable
+from gantry_controller.metadata.events import ChangeSettings, DeleteKv, PutKv, SetWritable
 from gantry_controller.metadata.machine import MetadataStateMachine
+from gantry_controller.metadata.names import DEFAULTS, setting
 from gantry_controller.metadata.results import Result
+from gantry_controller.remoting import properties
 from gantry_controller.remoting.desk import Desk, Exchange, Serve
 
 _log = log.get("names")
 
 
 class NameAdministration:
-    """Handlers of administrators' codes on one node."""
+    """Handlers of administrators' codes on one node.
 
-    def __init__(self, desk: Desk, machine: MetadataStateMachine) -> None:
+    Args:
+        desk: the way into the log and back.
+        machine: the applied state.
+        listing: the settings of this node, ``key=value`` by key.
+    """
+
+    def __init__(
+        self, desk: Desk, machine: MetadataStateMachine, listing: Callable[[], dict[str, str]]
+    ) -> None:
         self._desk = desk
         self._machine = machine
+        self._listing = listing
 
     def handlers(self) -> dict[RequestCode, Serve]:
         """What is served here."""
@@ -47,6 +59,8 @@ class NameAdministration:
             RequestCode.GET_KVLIST_BY_NAMESPACE: self._list_kv,
             RequestCode.WIPE_WRITE_PERM_OF_BROKER: self._wipe,
             RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_back,
+            RequestCode.UPDATE_NAMESRV_CONFIG: self._update_config,
+            RequestCode.GET_NAMESRV_CONFIG: self._get_config,
         }
 
     def _put_kv(self, exchange: Exchange) -> None:
@@ -111,3 +125,21 @@ class NameAdministration:
             return reply(exchange.request, ext=to_ext(answered(result.topic_count)))
 
         self._desk.write(exchange, event, answer)
+
+    def _update_config(self, exchange: Exchange) -> None:
+        event = ChangeSettings(settings=properties.parse(exchange.request.body))
+
+        def answer(result: Result) -> RemotingCommand:
+            if result.changed:
+                _log.info("name service settings changed", names=", ".join(sorted(event.settings)))
+            return reply(exchange.request, result.code, result.remark)
+
+        self._desk.write(exchange, event, answer)
+
+    def _get_config(self, exchange: Exchange) -> None:
+        def answer() -> RemotingCommand:
+            state = self._machine.state
+            shared = {name: properties.flag(setting(state, name)) for name in DEFAULTS}
+            return reply(exchange.request, body=properties.write(self._listing() | shared))
+
+        self._desk.read(exchange, answer)

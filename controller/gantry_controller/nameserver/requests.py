@@ -1,17 +1,21 @@
-"""The name service's codes: 103 to 106, 206, 216, 224, 304, 311 to 313, 322, 901.
+"""The name service's codes for brokers and clients; administrators' are in ``administration``.
 
 Every body is compact JSON with quoted keys: Go clients split the text by hand, all others read
 either form. While no leader can be reached the answer is 1, on which clients keep the route they
 have; 17 would be a statement about the topic.
 """
 
+from collections.abc import Callable
+
 from gantry_protocol.bodies import (
     BrokerMemberGroup,
     BrokerMemberGroupBody,
     TopicList,
+    decode_body,
     decode_registration,
     encode_body,
 )
+from gantry_protocol.bodies.route import KVTable, TopicQueues
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.headers import from_ext, to_ext
@@ -22,13 +26,15 @@ from gantry_protocol.headers.nameserver import (
     GetTopicsByClusterRequestHeader,
     RegisterBrokerRequestHeader,
     RegisterBrokerResponseHeader,
+    RegisterTopicRequestHeader,
     UnRegisterBrokerRequestHeader,
 )
 from gantry_protocol.records import masked_crc
 from gantry_protocol.types import BrokerId
 
-from gantry_controller.metadata.events import DeleteTopic, ForgetImport, ImportBroker
+from gantry_controller.metadata.events import DeleteTopic, ForgetImport, ImportBroker, ReportTopic
 from gantry_controller.metadata.machine import MetadataStateMachine
+from gantry_controller.metadata.names import ORDER_NAMESPACE, ORDER_TO_BROKERS, setting
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import GroupKey, Topic
 from gantry_controller.metadata.topics import is_news
@@ -49,9 +55,22 @@ MASTER_ID = 0
 
 
 class NameRequests:
-    """Handlers of the name service's codes on one node."""
+    """Handlers of the name service's codes on one node.
 
-    def __init__(self, desk: Desk, machine: MetadataStateMachine, imports: Imports) -> None:
+    Args:
+        desk: the way into the log and back.
+        machine: the applied state.
+        imports: who of the old kind is there.
+        listing: the settings of this node, for administrators.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        machine: MetadataStateMachine,
+        imports: Imports,
+        listing: Callable[[], dict[str, str]],
+    ) -> None:
         self._desk = desk
         self._machine = machine
         self._imports = imports
@@ -64,6 +83,7 @@ class NameRequests:
                 code.QUERY_DATA_VERSION: self._always_register,
                 code.REGISTER_BROKER: self._register,
                 code.UNREGISTER_BROKER: self._unregister,
+                code.REGISTER_TOPIC_IN_NAMESRV: self._report_topic,
                 code.GET_ROUTEINFO_BY_TOPIC: self._topic_route,
                 code.GET_BROKER_CLUSTER_INFO: self._cluster_info,
                 code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._all_topics,
@@ -73,7 +93,7 @@ class NameRequests:
                 code.GET_BROKER_MEMBER_GROUP: self._member_group,
             }
         )
-        desk.add(NameAdministration(desk, machine).handlers())
+        desk.add(NameAdministration(desk, machine, listing).handlers())
 
     def _topic_route(self, exchange: Exchange) -> None:
         topic = from_ext(GetRouteInfoRequestHeader, exchange.request.ext).topic
@@ -227,7 +247,33 @@ class NameRequests:
             header = RegisterBrokerResponseHeader(
                 ha_server_addr=masters[0].ha_address, master_addr=masters[0].address
             )
-        return reply(exchange.request, result.code, result.remark, to_ext(header))
+        ordered = self._ordered_topics() if result.ok else b""
+        return reply(exchange.request, result.code, result.remark, to_ext(header), ordered)
+
+    def _ordered_topics(self) -> bytes:
+        """Which topics are ordered, for brokers to mark them."""
+        state = self._machine.state
+        orders = state.kv.get(ORDER_NAMESPACE)
+        if orders is None or not setting(state, ORDER_TO_BROKERS):
+            return b""
+        return encode_body(KVTable(dict(sorted(orders.entries.items()))))
+
+    def _report_topic(self, exchange: Exchange) -> None:
+        """217: a broker of the old kind with ``enableSingleTopicRegister``."""
+        header = from_ext(RegisterTopicRequestHeader, exchange.request.ext)
+        queues = decode_body(TopicQueues, exchange.request.body).queue_datas
+        event = ReportTopic(
+            topic=header.topic,
+            queues={
+                one.broker_name: Topic(
+                    one.read_queue_nums, one.write_queue_nums, one.perm, one.topic_sys_flag
+                )
+                for one in queues
+            },
+        )
+        self._desk.write(
+            exchange, event, lambda result: reply(exchange.request, result.code, result.remark)
+        )
 
     def _unregister(self, exchange: Exchange) -> None:
         header = from_ext(UnRegisterBrokerRequestHeader, exchange.request.ext)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from gantry_protocol.bodies import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from gantry_protocol.bodies.route import MASTER_ID, PERM_WRITE
 
+from gantry_controller.metadata.names import ordered_queues
 from gantry_controller.metadata.state import (
     DEFAULT_TOPIC,
     DEFAULT_TOPIC_CONFIG,
@@ -41,7 +42,8 @@ def topic_route(state: MetadataState, topic: str) -> TopicRouteData | None:
                 topic_sys_flag=config.topic_sys_flag,
             )
         )
-    return TopicRouteData(brokers, queues, {}) if brokers else None
+    order = ordered_queues(state, topic)
+    return TopicRouteData(brokers, queues, {}, order) if brokers else None
 
 
 def _groups_with(state: MetadataState, topic: str) -> Iterator[tuple[GroupKey, Topic]]:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 from gantry_protocol.errors import BodyError
 
+from gantry_controller.remoting import properties
+
 BLACK_LIST = ("configBlackList", "configStorePath", "rocketmqHome")
 """Upstream's; refused in its words."""
 
@@ -34,7 +36,7 @@ class LiveSettings:
 
     def listing(self) -> dict[str, str]:
         """All of them as text."""
-        return {NOTIFY: _text(self.notify_role_changes)}
+        return {NOTIFY: properties.flag(self.notify_role_changes)}
 
     def update(self, body: bytes) -> None:
         """Take over a properties text (``key=value`` lines): all of it, or nothing.
@@ -42,10 +44,7 @@ class LiveSettings:
         Raises:
             SettingRefused: a key or a value cannot be taken; names it.
         """
-        text = body.decode("utf-8", "replace")
-        lines = (line.strip() for line in text.splitlines())
-        pairs = [line.partition("=")[::2] for line in lines if line and line[0] not in "#!"]
-        wanted = {key.strip(): value.strip() for key, value in pairs}
+        wanted = properties.parse(body)
         if wanted.keys() & set(BLACK_LIST):
             raise SettingRefused("Can not update config in black list.")
         for apply in [self._checked(key, value) for key, value in wanted.items()]:
@@ -65,7 +64,3 @@ class LiveSettings:
         if chosen is None:
             raise SettingRefused(f"{NOTIFY} is true or false, not {value[:64]!r}")
         return lambda: setattr(self, "notify_role_changes", chosen)
-
-
-def _text(value: bool) -> str:
-    return "true" if value else "false"

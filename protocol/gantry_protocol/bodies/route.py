@@ -46,6 +46,12 @@ class TopicRouteData(Body, frozen=True, omit_defaults=True):
     order_topic_conf: str | None = None
 
 
+class TopicQueues(Body, frozen=True):
+    """217: what of a ``TopicRouteData`` counts in a broker's report of one topic."""
+
+    queue_datas: list[QueueData] = msgspec.field(default_factory=list)
+
+
 class ClusterInfo(Body, frozen=True):
     """106."""
 

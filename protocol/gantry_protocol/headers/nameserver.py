@@ -99,6 +99,12 @@ class DeleteTopicFromNamesrvRequestHeader(msgspec.Struct, frozen=True, rename="c
     cluster_name: str | None = None
 
 
+class RegisterTopicRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """217."""
+
+    topic: str
+
+
 class WritePermOfBrokerRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     """205 and 327; ``cluster_name`` is ours, for a name that several clusters have."""
 

@@ -54,6 +54,8 @@ SAMPLES: list[Event] = [
     events.PutKv(namespace="n", key="k", value="v"),
     events.DeleteKv(namespace="n", key="k"),
     events.SetWritable(**GROUP, writable=False),
+    events.ChangeSettings(settings={"orderMessageEnable": "true"}),
+    events.ReportTopic(topic="t", queues={"b": TOPIC}),
 ]
 
 

@@ -3,7 +3,13 @@
 from typing import Any
 
 import pytest
-from gantry_controller.metadata.events import CreateTopic, DeleteTopic, ForgetImport, ImportBroker
+from gantry_controller.metadata.events import (
+    CreateTopic,
+    DeleteTopic,
+    ForgetImport,
+    ImportBroker,
+    ReportTopic,
+)
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import BrokerGroup, MetadataState, Topic
 from gantry_protocol.codes import ResponseCode
@@ -181,3 +187,56 @@ class TestImport:
         assert world.apply(ForgetImport(cluster="old", name="b", address="g:1")).changed
         assert world.state.topic_names() == []
         assert not world.apply(ForgetImport(cluster="old", name="b", address="g:1")).changed
+
+
+class TestReportOfOneTopic:
+    """217, of brokers of the old kind."""
+
+    @staticmethod
+    def report_one(world: World, topic: str = "u", config: Topic = FOUR, name: str = "b") -> Result:
+        return world.apply(ReportTopic(topic=topic, queues={name: config}))
+
+    def test_is_merged(self) -> None:
+        world = World()
+        report(world, 0, "h:1", t=FOUR)
+        assert self.report_one(world).changed
+        assert not self.report_one(world).changed
+        assert self.report_one(world, "t", Topic(8, 8, 4)).changed
+        assert world.state.topic_table(("old", "b")).topics == {"t": Topic(8, 8, 4), "u": FOUR}
+
+    def test_does_not_undo_that_the_topic_is_ordered(self) -> None:
+        """What is reported in this way says nothing of it."""
+        world = World()
+        report(world, 0, "h:1", t=Topic(4, 4, 6, order=True))
+        self.report_one(world, "t", Topic(8, 8, 6))
+        assert world.state.topic_table(("old", "b")).topics["t"] == Topic(8, 8, 6, order=True)
+
+    @pytest.mark.parametrize("name", ["nobody", NAME])
+    def test_only_who_reports_topics_can(self, name: str) -> None:
+        world = World()
+        world.declare()
+        result = self.report_one(world, name=name)
+        assert result.code == ResponseCode.INVALID_PARAMETER
+        assert result.remark == (
+            f"Topic u is not taken over: there is no broker {name} that reports its topics"
+        )
+        assert world.state.topics == {}
+
+    def test_name_in_several_clusters_is_refused(self) -> None:
+        world = World()
+        report(world, 0, "h:1")
+        world.apply(ImportBroker(cluster="other", name="b", broker_id=0, address="g:1"))
+        assert "several clusters have broker b" in str(self.report_one(world).remark)
+
+    def test_all_or_nothing(self) -> None:
+        world = World()
+        report(world, 0, "h:1")
+        both = {"b": FOUR, "c": FOUR}
+        assert not world.apply(ReportTopic(topic="u", queues=both)).ok
+        assert world.state.topics == {}
+
+    @pytest.mark.parametrize("config", [Topic(0, 4, 6), Topic(4, 4, 8), Topic(4, 99_999, 6)])
+    def test_what_is_no_topic_is_refused(self, config: Topic) -> None:
+        world = World()
+        report(world, 0, "h:1")
+        assert self.report_one(world, config=config).code == ResponseCode.INVALID_PARAMETER

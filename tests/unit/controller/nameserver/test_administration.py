@@ -108,3 +108,71 @@ class TestWritePerm:
             assert office.call(103, report, json.dumps(body).encode()).code == 0
         assert office.call(code, {"brokerName": "b"}).code == ResponseCode.INVALID_PARAMETER
         assert office.call(code, {"brokerName": "b", "clusterName": "d"}).code == 0
+
+
+class TestConfig:
+    async def test_listing(self, office: Office) -> None:
+        """``mqadmin getNamesrvConfig`` shows the node's own settings, and those of all."""
+        assert office.call(319).body == (
+            b"bind=127.0.0.1\nname=controller-0\norderMessageEnable=false\n"
+            b"returnOrderTopicConfigToBroker=true\n"
+        )
+
+    async def test_change_is_in_the_listing(self, office: Office) -> None:
+        assert office.call(318, body=b"orderMessageEnable=true\n").code == 0
+        assert b"\norderMessageEnable=true\n" in office.call(319).body
+
+    async def test_refusal(self, office: Office) -> None:
+        answer = office.call(318, body=b"listenPort=9876\n")
+        assert answer.code == ResponseCode.NO_PERMISSION
+        assert "'listenPort' does not change" in str(answer.remark)
+
+    async def test_listing_is_a_linearizable_read(self, office: Office) -> None:
+        reads = office.quorum.reads
+        office.call(319)
+        assert office.quorum.reads == reads + 1
+
+
+class TestOrder:
+    """``mqadmin updateOrderConf``, as routes and brokers of the old kind see it."""
+
+    VALUE = "broker-a:4"
+
+    async def test_route_says_it_once_that_is_enabled(self, office: Office) -> None:
+        start(office)
+        office.call(100, {**ORDER, "value": self.VALUE})
+        assert b"orderTopicConf" not in office.call(105, {"topic": "Orders"}).body
+        office.call(318, body=b"orderMessageEnable=true")
+        assert (
+            json.loads(office.call(105, {"topic": "Orders"}).body)["orderTopicConf"] == self.VALUE
+        )
+        assert b"orderTopicConf" not in office.call(105, {"topic": "Archive"}).body
+        office.call(102, ORDER)
+        assert b"orderTopicConf" not in office.call(105, {"topic": "Orders"}).body
+
+    async def test_brokers_are_told_which_topics_are_ordered(self, office: Office) -> None:
+        named = {"brokerName": "b", "brokerAddr": "h:1", "clusterName": "c", "brokerId": "0"}
+        body = b'{"topicConfigSerializeWrapper":{}}'
+        assert office.call(103, named, body).body == b""
+        office.call(100, {**ORDER, "value": self.VALUE})
+        for _ in range(2):  # reported for the first time, or again: nothing new
+            assert office.call(103, named, body).body == b'{"table":{"Orders":"broker-a:4"}}'
+        office.call(318, body=b"returnOrderTopicConfigToBroker=false")
+        assert office.call(103, named, body).body == b""
+
+
+class TestReportOfOneTopic:
+    async def test_as_a_java_broker_sends_it(self, office: Office) -> None:
+        """``enableSingleTopicRegister``; the body is a whole ``TopicRouteData``."""
+        named = {"brokerName": "b", "brokerAddr": "h:1", "clusterName": "c", "brokerId": "0"}
+        office.call(103, named, b'{"topicConfigSerializeWrapper":{}}')
+        queues = (
+            b'{"brokerDatas":[],"filterServerTable":{},"queueDatas":[{"brokerName":"b","perm":6,'
+            b'"readQueueNums":4,"topicSysFlag":0,"writeQueueNums":4}]}'
+        )
+        assert office.call(217, {"topic": "Orders"}, queues).code == 0
+        (queue,) = json.loads(office.call(105, {"topic": "Orders"}).body)["queueDatas"]
+        assert (queue["brokerName"], queue["perm"], queue["readQueueNums"]) == ("b", 6, 4)
+        nobody = queues.replace(b'"b"', b'"nobody"')
+        answer = office.call(217, {"topic": "Orders"}, nobody)
+        assert answer.code == ResponseCode.INVALID_PARAMETER

@@ -76,6 +76,8 @@ BODIES = st.one_of(
             b'{1:"a",2:}',
             b"\xff\xfe",
             b"=\n\\u12",
+            b"orderMessageEnable=true\nconfigStorePath=x",
+            b'{"queueDatas":[{"brokerName":"b","perm":-1,"readQueueNums":-1,"writeQueueNums":0}]}',
         ]
     ),
 )

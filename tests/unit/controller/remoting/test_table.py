@@ -26,6 +26,13 @@ SPEC = {
     1012: ("GetNextBrokerId", "consistent read"),
     1013: ("ApplyBrokerId", "write"),
 }
+NAME_SERVERS = {
+    **dict.fromkeys((100, 102, 103, 104, 205, 216, 217, 318, 327), "write"),
+    **dict.fromkeys((101, 105, 106, 206, 219, 224, 304, 319, 901), "consistent read"),
+    **dict.fromkeys((311, 312, 313, 322, 904), "local"),
+}
+"""Every code that upstream's name server answers (``DefaultRequestProcessor``)."""
+
 ONLY_IN_UPSTREAMS_LOG = (1014, 1015, 1016, 1017, 1018)
 BROKERS_ANSWER = (1007, 1008)
 
@@ -33,6 +40,11 @@ BROKERS_ANSWER = (1007, 1008)
 def test_controller_codes_are_the_specs() -> None:
     ours = {code: row for code, row in REMOTING.items() if code == 904 or 1000 <= code < 2000}
     assert {int(code): (row.name, row.consistency.value) for code, row in ours.items()} == SPEC
+
+
+def test_every_code_of_a_name_server_is_answered() -> None:
+    ours = {int(code): row.consistency.value for code, row in REMOTING.items()}
+    assert {code: ours.get(code) for code in NAME_SERVERS} == NAME_SERVERS
 
 
 @pytest.mark.parametrize("code", [*ONLY_IN_UPSTREAMS_LOG, *BROKERS_ANSWER])
