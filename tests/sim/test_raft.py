@@ -28,6 +28,7 @@ TESTS = Path(__file__).resolve().parents[1]
 RARE_EVENTS = (
     "raft.compacted",
     "raft.installed",
+    "shipment.resumed",
     "raft.members",
     "read.follower",
     "raft.cut",

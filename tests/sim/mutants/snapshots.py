@@ -105,8 +105,8 @@ MUTANTS = (
         (
             Edit(
                 f"{DRIVER}:SimSnapshots._write",
-                "file.sync(lambda: self._written(then))",
-                "self._written(then)",
+                "file.sync(then)",
+                "then()",
             ),
         ),
         Seeds("raft-snapshots", 40),

@@ -7,6 +7,7 @@
     leader completeness    a new leader holds every committed entry          (§3.6.3)
     state machine safety   every node applies the same entry at an index, and has the same state
                            after it, however it came by it                   (§3.6.3, §5)
+    equal snapshots        equal states have equal files, whoever takes them (``shipments``)
     durable before ack     a committed entry is on a quorum's *disks*, by the disks' own content
     read freshness         a read sees everything acknowledged before it began (§6.4)
     lease safety           while a lease is valid, nobody was elected since      (``leases``)
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from sim.kernel.machine import Machine
     from sim.kernel.world import World
     from sim.raft.process import RaftProcess
+    from sim.raft.snapshots import Stored
 
 
 def majority(members: int) -> int:
@@ -134,6 +136,7 @@ class Invariants:
         self._commit_terms: list[int] = []  # per committed entry: in whose term, at the latest
         self._reached: dict[tuple[str, int], tuple[int, int]] = {}  # per life: term, commit
         self._states = [b""]  # the state after each committed entry
+        self._snapshots: dict[int, bytes] = {}  # the file of each that was taken
         self._leaders: dict[int, str] = {}
         self._newest_term_led = 0
         self._votes: dict[tuple[str, int, int], int] = {}
@@ -221,6 +224,13 @@ class Invariants:
                 f"{node.applied_index}"
             )
         self._check_members(node)
+
+    def snapshot_taken(self, node: RaftProcess, stored: Stored) -> None:
+        if self._snapshots.setdefault(stored.meta.index, stored.data) != stored.data:
+            raise Violation(
+                f"equal snapshots: {node.host.name} has another file of the state after entry "
+                f"{stored.meta.index}"
+            )
 
     def _check_members(self, node: RaftProcess) -> None:
         """Once members have changed, all nodes that applied the same know the same ones."""

@@ -58,6 +58,38 @@ def taking_snapshots(seed: int) -> RaftWorld:
     )
 
 
+def shipping_snapshots(seed: int) -> RaftWorld:
+    """snapshots in chunks that get lost, doubled and late, while leaders change and nodes end"""
+    # Entries are applied one by one, so that nodes take their snapshots of the same states and a
+    # new leader can go on where the old one stopped.
+    rng = World(seed).stream("place")
+    return RaftWorld(
+        seed,
+        RaftOptions(
+            members=rng.choice([3, 3, 5]),
+            election_ticks=5,
+            propose_every_us=rng.choice([10, 40]) * MS,
+            apply_entries_max=1,
+            administer_every_us=rng.choice([0, 500]) * MS,
+            faulty_us=15 * SECOND,
+        ),
+        knobs=ProcessKnobs(
+            snapshot_entries=rng.choice([10, 100]), chunk_bytes=rng.choice([4, 10, 40])
+        ),
+        network=NetworkOptions(
+            latency_us=(1_000, 20_000),
+            loss_rate=rng.choice([0.0, 0.02, 0.1]),
+            duplicate_rate=rng.choice([0.0, 0.1, 0.3]),
+            fifo=rng.random() < 0.6,
+        ),
+        disk=DiskOptions(sync_us=(100, 5_000)),
+        nemesis=NemesisOptions(
+            faults=["isolate", "isolate_leader", "kill_leader", "wipe", "heal", "heal"],
+            mean_gap_us=400 * MS,
+        ),
+    )
+
+
 def leased(seed: int) -> RaftWorld:
     """leases are on; leaders sleep or are cut off, nodes restart at once, clocks differ"""
     return RaftWorld(
@@ -154,6 +186,7 @@ PLACES: dict[str, Callable[[int], RaftWorld]] = {
     "raft-volumes": losing_volumes,
     "raft-members": changing_members,
     "raft-snapshots": taking_snapshots,
+    "raft-shipments": shipping_snapshots,
     "raft-leases": leased,
     "raft-late-answers": late_answers,
     "raft-splits": splits,

@@ -16,7 +16,8 @@ from gantry_controller.raft.core import RaftCore, Ready
 from gantry_controller.wal.format import HEADER_SIZE, Head, Header, Write, encode_batch
 from gantry_controller.wal.recovery import Recovered, recover
 from gantry_protocol.types import Index, NodeId, Term
-from sim.raft.snapshots import Holds, Shipped, SimSnapshots, Stored, load
+from sim.raft.shipments import Part, SimReceiver, SimSender
+from sim.raft.snapshots import SimSnapshots, Stored, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,8 +40,9 @@ class ProcessKnobs:
         turn_delay_us: greatest time between an input and the pass that handles it.
         use_codec: send bytes instead of values.
         hints: look whether the leader's process is gone when its connection closes.
-        snapshot_entries: take a snapshot after so many applied entries; 0: never.
+        snapshot_entries: take a snapshot at, or soon behind, each multiple of this; 0: never.
         snapshot_margin: entries that a snapshot covers and the log keeps.
+        chunk_bytes: greatest part of a snapshot that is sent at once.
     """
 
     tick_us: int = 20_000
@@ -50,6 +52,7 @@ class ProcessKnobs:
     hints: bool = True
     snapshot_entries: int = 0
     snapshot_margin: int = 0
+    chunk_bytes: int = 64
 
 
 def chain(digest: bytes, encoded: bytes) -> bytes:
@@ -80,6 +83,9 @@ class Observer(Protocol):
 
     def state_changed(self, node: RaftProcess) -> None:
         """The node's state machine holds another state now."""
+
+    def snapshot_taken(self, node: RaftProcess, stored: Stored) -> None:
+        """The node has made a snapshot of its state."""
 
 
 class SimWal:
@@ -140,6 +146,8 @@ class RaftProcess:
         self.wal = SimWal(host.disk, self.on_durable)
         stored = load(host.disk, self.wal.found.marker)
         self.snapshots = SimSnapshots(self, stored)
+        self.sender = SimSender(self)
+        self.receiver = SimReceiver(self)
         self.core = RaftCore(
             config,
             host.rng,
@@ -165,8 +173,9 @@ class RaftProcess:
         self.arm()
 
     def receive(self, source: str, message: object) -> None:
-        if isinstance(message, Shipped | Holds):
-            self.snapshots.receive(message)
+        if isinstance(message, Part):
+            end = self.receiver if message.forth else self.sender
+            end.receive(message)
             return
         decoded = decode(message) if isinstance(message, bytes) else message
         self.core.step(decoded)  # type: ignore[arg-type]  # only messages are sent
@@ -236,7 +245,7 @@ class RaftProcess:
             self.host.world.count("read.redirected")
         self.answer_reads()
         self.snapshots.take_when_due()
-        self.snapshots.ship()
+        self.sender.serve(self.core.awaiting_snapshot)
 
     def write(self, ready: Ready) -> None:
         """Give a batch to the disk."""

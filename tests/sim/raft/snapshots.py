@@ -1,26 +1,27 @@
-"""Snapshots of one simulated node: a file on its disk, taken, loaded, sent and installed.
+"""Snapshots of one simulated node: a file on its disk, taken, loaded, installed, removed.
 
 It keeps the order that ``gantry_controller.node.snapshots`` keeps: the log learns of a snapshot
 when its file is durable, and older files go when the marker of a newer one is durable. The state is
-the digest of everything applied, so one file is one write. How a file travels in chunks is not
-simulated (``raft.shipment`` has tests of its own): here it arrives whole, twice, late or never.
+the digest of everything applied, in a file of the real format. How files travel: ``shipments``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 from gantry_controller.raft.snapshot import Marker, SnapshotMeta
-from gantry_protocol.types import Index, NodeId
-from sim.kernel.world import MS
+from gantry_controller.wal.snapshot_file import Encoder, checksum_of, parse_meta, parse_slices
+from gantry_protocol.types import Index
 
 if TYPE_CHECKING:
+    from gantry_controller.raft.shipment import Shipment
     from sim.kernel.disk import Disk
     from sim.raft.process import RaftProcess
 
-SHIP_AGAIN_US = 400 * MS
+SLICE_BYTES = 4  # so that a digest is several slices
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -28,76 +29,110 @@ class Stored(msgspec.Struct, frozen=True):
 
     Attributes:
         digest: the state machine's state: see ``process.chain``.
+        data: all bytes of the file.
     """
 
     meta: SnapshotMeta
     digest: bytes
+    data: bytes
+
+    @property
+    def checksum(self) -> int:
+        """What names its content."""
+        return checksum_of(self.data)
 
 
-class Shipped(msgspec.Struct, frozen=True):
-    """A leader sends its newest file."""
-
-    source: NodeId
-    stored: Stored
+def write_file(meta: SnapshotMeta, digest: bytes) -> Stored:
+    """The file of a state."""
+    return Stored(meta, digest, b"".join(_parts(Encoder(meta), digest)))
 
 
-class Holds(msgspec.Struct, frozen=True):
-    """What the receiver holds, committed, once it has dealt with the file."""
+def _parts(encoder: Encoder, digest: bytes) -> Iterator[bytes]:
+    yield encoder.header()
+    for place in range(0, len(digest), SLICE_BYTES):
+        yield encoder.slice(digest[place : place + SLICE_BYTES])
+    yield encoder.end()
 
-    source: NodeId
-    index: Index
+
+def read_file(name: str, data: bytes) -> Stored:
+    """The state in a file; raises CorruptionError."""
+    path = Path(name)
+    meta, offset, checksum = parse_meta(path, data)
+    return Stored(meta, b"".join(parse_slices(path, data, offset, checksum)), data)
+
+
+def _name(index: int) -> str:
+    return f"snapshot-{index:020}"
 
 
 def load(disk: Disk, marker: Marker | None, *, durable: bool = False) -> Stored | None:
     """The file that the log's newest ``marker`` names; as the medium has it, if ``durable``."""
     if marker is None:
         return None
-    file = disk.files[_name(marker.index)]
-    stored = msgspec.msgpack.decode(file.durable if durable else file.data, type=Stored)
+    name = _name(marker.index)
+    file = disk.files[name]
+    stored = read_file(name, bytes(file.durable if durable else file.data))
     assert (stored.meta.index, stored.meta.term) == (marker.index, marker.term)
     return stored
 
 
-def _name(index: Index) -> str:
-    return f"snapshot-{index}"
-
-
 class SimSnapshots:
-    """See the module."""
+    """One life's snapshots.
+
+    Attributes:
+        newest: the newest complete one; what a peer is sent.
+    """
 
     def __init__(self, process: RaftProcess, newest: Stored | None) -> None:
         self.newest = newest
         self._process = process
-        self._busy = False
+        self._taking = False
         self._markers: list[tuple[int, Index]] = []  # (batch, snapshot) not yet durable
-        self._shipped_us: dict[NodeId, int] = {}
+        self._remove(lambda index: newest is None or index != newest.meta.index)
 
     # ---- taking
 
     def take_when_due(self) -> None:
-        """Begin one if enough was applied since the last."""
+        """Begin one at every so manieth entry, which on other nodes is the same one."""
         every = self._process.knobs.snapshot_entries
         covered = 0 if self.newest is None else self.newest.meta.index
-        if not every or self._busy or self._process.applied_index < covered + every:
+        if not every or self._taking or self._process.applied_index // every <= covered // every:
             return
-        stored = Stored(self._process.core.snapshot_meta(), self._process.digest)
+        self._taking = True
+        stored = write_file(self._process.core.snapshot_meta(), self._process.digest)
         self._write(stored, lambda: self._taken(stored))
 
     def _taken(self, stored: Stored) -> None:
+        self._taking = False
         core = self._process.core
         core.compact(stored.meta, self._process.knobs.snapshot_margin)
         if core.snapshot is stored.meta:
             self.newest = stored
+            self._process.observer.snapshot_taken(self._process, stored)
         self._process.arm()
 
     def _write(self, stored: Stored, then: Callable[[], None]) -> None:
-        self._busy = True
         file = self._process.host.disk.file(_name(stored.meta.index))
-        file.write(0, msgspec.msgpack.encode(stored))
-        file.sync(lambda: self._written(then))
+        file.write(0, stored.data)
+        file.sync(then)
 
-    def _written(self, then: Callable[[], None]) -> None:
-        self._busy = False
+    # ---- receiving
+
+    def install(self, data: bytes, shipment: Shipment, then: Callable[[], None]) -> None:
+        """A peer's snapshot was received in full: verify it, make it durable, begin behind it.
+
+        Raises:
+            CorruptionError: its bytes are not what was announced.
+        """
+        stored = read_file(f"shipment {shipment.index}", data)
+        announced = (shipment.index, shipment.term, shipment.checksum)
+        assert (stored.meta.index, stored.meta.term, stored.checksum) == announced
+        self._write(stored, lambda: self._received(stored, then))
+
+    def _received(self, stored: Stored, then: Callable[[], None]) -> None:
+        if self._process.core.install(stored.meta) is not None:
+            self.newest = stored
+            self._process.restored(stored)
         then()
 
     # ---- files
@@ -111,43 +146,10 @@ class SimSnapshots:
         done = [index for number, index in self._markers if number <= batch]
         self._markers = [marker for marker in self._markers if marker[0] > batch]
         if done:
-            files = self._process.host.disk.files
-            for name in [n for n in files if n.startswith("snapshot-")]:
-                if int(name.removeprefix("snapshot-")) < done[-1]:
-                    del files[name]
+            self._remove(lambda index: index < done[-1])
 
-    # ---- travelling
-
-    def ship(self) -> None:
-        """Send the newest file to whoever waits for one, again after a while."""
-        now_us = self._process.host.clock_us
-        for node in self._process.core.awaiting_snapshot:
-            sent_us = self._shipped_us.get(node)
-            if self.newest and (sent_us is None or now_us - sent_us > SHIP_AGAIN_US):
-                self._shipped_us[node] = now_us
-                shipped = Shipped(self._process.core.node_id, self.newest)
-                self._process.host.send(f"n{node}", shipped)
-
-    def receive(self, message: Shipped | Holds) -> None:
-        """A file, or the answer to one."""
-        core = self._process.core
-        if isinstance(message, Holds):
-            self._shipped_us.pop(message.source, None)
-            core.snapshot_delivered(message.source, message.index)
-            self._process.arm()
-            return
-        meta = message.stored.meta
-        if not core.wants_snapshot(meta.index, meta.term):
-            self._answer(message.source)
-        elif not self._busy:
-            self._write(message.stored, lambda: self._install(message))
-
-    def _install(self, message: Shipped) -> None:
-        if self._process.core.install(message.stored.meta) is not None:
-            self.newest = message.stored
-            self._process.restored(message.stored)
-        self._answer(message.source)
-
-    def _answer(self, source: NodeId) -> None:
-        core = self._process.core
-        self._process.host.send(f"n{source}", Holds(core.node_id, core.commit_index))
+    def _remove(self, condemned: Callable[[int], bool]) -> None:
+        files = self._process.host.disk.files
+        for name in [name for name in files if name.startswith("snapshot-")]:
+            if condemned(int(name.removeprefix("snapshot-"))):
+                del files[name]

@@ -174,6 +174,7 @@ class RaftWorld:
             hints=rng.random() < 0.7,
             snapshot_entries=rng.choice([0, 5, 40]),
             snapshot_margin=rng.choice([0, 2, 20]),
+            chunk_bytes=rng.choice([20, 100, 4096]),
         )
         return cls(
             seed,
