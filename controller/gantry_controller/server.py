@@ -10,10 +10,11 @@ import contextlib
 import gc
 import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gantry_protocol.admin import LeaseView, PeerView, QuorumView
-from gantry_protocol.errors import Busy, ConfigError
+from gantry_protocol.errors import Busy, ConfigError, DataDirError
 from gantry_protocol.headers.controller import GetMetadataResponseHeader
 from gantry_protocol.process import log
 from gantry_protocol.process.datadir import DataDir
@@ -35,8 +36,9 @@ from gantry_controller.nameserver.imports import Imports
 from gantry_controller.nameserver.requests import NameRequests
 from gantry_controller.node.node import RaftNode
 from gantry_controller.node.options import NodeOptions
+from gantry_controller.node.rejoin import aside, put_aside
 from gantry_controller.node.serial import SerialQueue
-from gantry_controller.node.status import role_of
+from gantry_controller.node.status import PeerStatus, role_of
 from gantry_controller.raft.state import Role
 from gantry_controller.remoting.control import ControllerRequests
 from gantry_controller.remoting.desk import Desk
@@ -76,7 +78,8 @@ class Controller:
         self.machine = MetadataStateMachine()
         self._read_contacts: dict[NodeId, str] = {}
         self._read_members: dict[NodeId, Peer] = {}
-        self.node = RaftNode(self._node_options(), self.machine)
+        self._options = self._node_options()
+        self.node = RaftNode(self._options, self.machine)
         self.node.add_applied_listener(lambda _: self.node.digest_taken(self.machine.point))
         serial = settings.architecture == "serial"
         self.quorum = SerialQueue(self.node) if serial else self.node
@@ -111,15 +114,20 @@ class Controller:
         self._directory: DataDir | None = None
         self._started: list[Callable[[], Awaitable[None]]] = []  # to undo, last first
 
+    @property
+    def _log_directory(self) -> Path:
+        return self.settings.data_dir / LOG_DIRECTORY
+
     def _node_options(self) -> NodeOptions:
         settings = self.settings
         return NodeOptions(
             cluster_uid=settings.cluster_uid,
             node_id=settings.number,
             peers={peer.node_id: peer.contact for peer in settings.members},
+            founds=not settings.rejoin and not aside(self._log_directory),
             join=settings.join,
             priority=settings.election_priority,
-            directory=settings.data_dir / LOG_DIRECTORY,
+            directory=self._log_directory,
             bind=settings.bind,
             port=settings.raft_port,
             election_timeout_ms=settings.election_timeout_ms,
@@ -183,6 +191,7 @@ class Controller:
         self._directory = await DataDir.open_async(
             settings.data_dir, "controller", identity, LOCK_WAIT_S
         )
+        await self._judge_log()
         self.ports["raft"] = await self.node.start()
         self._started.append(self.node.stop)
         self.watchman.start()
@@ -198,6 +207,26 @@ class Controller:
         self.ports["http"] = await self._http.start(settings.bind, settings.http_port)
         self._started.append(self._http.stop)
         _log.info("controller serves", node=settings.number, name=settings.name, **self.ports)
+
+    async def _judge_log(self) -> None:
+        """Put a damaged log aside if that was asked for. The directory is this process's now.
+
+        Raises:
+            RejoinRefused: there is nothing damaged.
+            DataDirError: another process did it since this one began and would found a quorum.
+        """
+        if self.settings.rejoin:
+            done = await asyncio.to_thread(put_aside, self._log_directory, self.machine.assemble)
+            if done is not None:
+                file, offset = done.damage.file, done.damage.offset
+                _log.warning(
+                    "damaged log put aside", file=file, offset=offset, kept_in=done.kept_in
+                )
+        elif self._options.founds and aside(self._log_directory):
+            raise DataDirError(
+                f"The log in {self._log_directory} was put aside while this process waited for it; "
+                "start it again."
+            )
 
     async def hand_over(self) -> None:
         """A leader that is told to end lets another lead first; that takes a second at most."""
@@ -312,6 +341,7 @@ class Controller:
                     name=peer.name,
                     address=peer.raft_address,
                     role=role_of(self.node.members, peer.node_id),
+                    counted=self._is_counted(peer.node_id, status),
                     priority=None if status is None else status.priority,
                     match_index=None if status is None else status.match_index,
                     last_contact_ms=None if status is None else status.last_contact_ms,
@@ -319,6 +349,11 @@ class Controller:
                 )
             )
         return views
+
+    def _is_counted(self, node: NodeId, status: PeerStatus | None) -> bool | None:
+        if node == self.settings.number:
+            return self.node.is_voter
+        return None if status is None else status.counted
 
     def _figures(self) -> RaftFigures:
         node, serial = self.node, self.quorum

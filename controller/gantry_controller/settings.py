@@ -80,6 +80,12 @@ class ControllerSettings(Settings):
         description="Found nothing: wait until a leader takes this node in (gantry controllers "
         "add). For a node with an empty directory whose quorum exists already.",
     )
+    rejoin: bool = Field(
+        default=False,
+        description="Come back although the log here is damaged: its files are put aside, and this "
+        "node votes again only when the others have filled it. For one start; refused if the log "
+        "is sound.",
+    )
     election_priority: int = Field(
         default=0,
         ge=0,
@@ -171,6 +177,11 @@ class ControllerSettings(Settings):
         number = self.number
         if not self.join and members and number not in {peer.node_id for peer in members}:
             raise ValueError(f"node {number} ({self.name}) is not among the peers {self.peers!r}")
+        if self.rejoin and not self.join and all(peer.node_id == number for peer in members):
+            raise ValueError(
+                f"node {number} ({self.name}) cannot rejoin, it has no peers to fill it: name them "
+                "with --peers, or start with --join as well; a quorum of one must restore its files"
+            )
         return self
 
     @property

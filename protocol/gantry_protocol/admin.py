@@ -149,9 +149,11 @@ class GroupList(_View):
 
 
 class PeerView(_View):
-    """One member of the quorum; the last four attributes are known to the leader only.
+    """One member of the quorum; the last five attributes are known to the leader only.
 
-    ``role`` is voter or learner; ``priority`` the election priority it last stated.
+    ``role`` is voter or learner; ``priority`` the election priority it last stated. ``counted`` is
+    False while its disk is new, and it neither votes nor confirms anything; every node knows that
+    of itself.
     ``differs_at_index``: the first entry after which its state was found to differ.
     """
 
@@ -159,6 +161,7 @@ class PeerView(_View):
     name: str
     address: str
     role: str = "voter"
+    counted: bool | None = None
     match_index: int | None = None
     last_contact_ms: int | None = None
     priority: int | None = None

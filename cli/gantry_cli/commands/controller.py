@@ -15,13 +15,20 @@ from gantry_cli.process import run_process
 Examples:
   gantry controller --data-dir /var/lib/gantry               a quorum of one, on loopback
   gantry controller --name c-0 --bind 10.0.0.1 --cluster-uid 5f3a \\
-    --peers 1=c-0.c,2=c-1.c,3=c-2.c --data-dir /var/lib/gantry"""
+    --peers 1=c-0.c,2=c-1.c,3=c-2.c --data-dir /var/lib/gantry
+
+\b
+Ways to start:
+  --peers     a quorum's founders, each with the same list; and again at each later start
+  --join      a member that the others take in later (gantry controllers add)
+  --rejoin    a member whose log is damaged, once, beside what it is started with otherwise"""
 )
 @settings_options(ControllerSettings)
 def controller(**flags: object) -> int:
     """Run one member of a controller quorum.
 
     It keeps the metadata of broker groups in a replicated log, elects masters, and answers name
-    service requests. It ends on SIGTERM. A data directory belongs to one member of one quorum.
+    service requests. It ends on SIGTERM, and hands leadership over before. A data directory belongs
+    to one member of one quorum. Operating a quorum, step by step: docs/controllers.md.
     """
     return run_process("controller", ControllerSettings, serve, flags)

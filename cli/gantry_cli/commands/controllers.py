@@ -49,8 +49,8 @@ def controllers() -> None:
 
     Voters decide, learners only receive. Members change one at a time; the quorum goes on answering
     meanwhile. A member that only lost its disk needs none of this: start it again with an empty
-    directory, and the others will fill it and let it vote. What to do when, step by step:
-    docs/controllers.md.
+    directory (or with --rejoin, if its files are damaged), and the others will fill it and let it
+    vote. What to do when, step by step: docs/controllers.md.
     """
 
 
@@ -231,9 +231,14 @@ def _row(view: QuorumView, peer: PeerView) -> tuple[object, ...]:
     return (
         peer.id,
         peer.name,
-        "leader" if peer.id == view.leader_id else peer.role,
+        "leader" if peer.id == view.leader_id else _role(peer),
         peer.address,
         "-" if peer.match_index is None else peer.match_index,
         "-" if heard is None else f"{heard} ms ago",
         "-" if peer.priority is None else peer.priority,
     )
+
+
+def _role(peer: PeerView) -> str:
+    """What it is; with a new disk it is being filled, and votes for nothing until it is."""
+    return peer.role if peer.counted is not False else f"{peer.role}, filling"

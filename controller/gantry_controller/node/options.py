@@ -38,6 +38,8 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
         cluster_uid: identity of the quorum; peers of another one are refused.
         node_id: this node.
         peers: contact (``contacts``) of every founding member, this node included.
+        founds: may take part in founding a quorum; not if it has put a damaged log aside
+            (``rejoin``).
         join: found nothing: wait to be taken in by a quorum that exists; ``peers`` then only says
             where members are reached, this node at least.
         priority: election priority (``raft.priority``).
@@ -60,6 +62,7 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     node_id: NodeId
     peers: dict[NodeId, str]
     directory: Path
+    founds: bool = True
     join: bool = False
     priority: int = 0
     bind: str = "127.0.0.1"
@@ -83,6 +86,7 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
         return RaftConfig(
             node_id=self.node_id,
             voters=() if self.join else tuple(sorted(self.peers)),
+            founds=self.founds,
             addresses=tuple(sorted(self.peers.items())),
             priority=self.priority,
             election_ticks=max(self.election_timeout_ms // TICK_MS, heartbeat_ticks + 1),

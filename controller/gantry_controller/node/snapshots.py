@@ -36,8 +36,8 @@ from gantry_controller.wal.snapshots import (
     SnapshotInfo,
     SnapshotWriter,
     keep_only,
+    load_snapshot,
     parse_snapshot,
-    read_snapshot,
     remove_older,
     snapshot_path,
 )
@@ -130,7 +130,8 @@ class Snapshots:
         await self.run(keep_only, self._options.directory, index)
         if marker is None:
             return None
-        info, assembled = await self.run(self._read, marker)
+        directory, assemble = self._options.directory, self._machine.assemble
+        info, assembled = await self.run(load_snapshot, directory, marker, assemble)
         self._machine.restore(assembled)
         self.info = info
         return info.meta
@@ -287,13 +288,6 @@ class Snapshots:
         Not those before the newest snapshot: if a crash takes that one's marker, this one counts.
         """
         self._spawn(self.run(remove_older, self._options.directory, index))
-
-    def _read(self, marker: Marker) -> tuple[SnapshotInfo, object]:
-        info, slices = read_snapshot(self._options.directory, marker.index)
-        if (info.meta.index, info.meta.term) != (marker.index, marker.term):
-            path = snapshot_path(self._options.directory, marker.index)
-            raise CorruptionError(path, 0, f"the log names term {marker.term} for it")
-        return info, self._machine.assemble(slices)
 
     def _judge(self, error: OSError) -> DiskError:
         """A full disk is borne; with anything else nobody knows what is durable."""

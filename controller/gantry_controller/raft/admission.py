@@ -36,9 +36,18 @@ from gantry_controller.raft.progress import Progress
 from gantry_controller.raft.state import RaftState
 
 
+def is_founder(state: RaftState) -> bool:
+    """Whether this node is new, and has not put a damaged log aside (``RaftConfig.founds``).
+
+    That log may hold the last copy of something acknowledged; an empty quorum that began beside it
+    would be a loss that nobody noticed. So a node that has files aside can only be admitted.
+    """
+    return state.config.founds and state.is_pristine
+
+
 def tick(state: RaftState) -> None:
     """Ask, at every heartbeat's pace, those who have not said that they are new."""
-    if state.blank == 0 or not state.is_pristine:
+    if state.blank == 0 or not is_founder(state):
         return
     state.heartbeat_elapsed += 1
     if state.heartbeat_elapsed >= state.config.heartbeat_ticks:
@@ -52,13 +61,13 @@ def tick(state: RaftState) -> None:
 
 def on_census(state: RaftState, census: Census) -> None:
     """Say whether this node is new, as of now."""
-    reply = CensusReply(state.node_id, census.source, census.nonce, state.is_pristine)
+    reply = CensusReply(state.node_id, census.source, census.nonce, is_founder(state))
     state.now.append(reply)
 
 
 def on_census_reply(state: RaftState, reply: CensusReply) -> None:
     """Note a founder; with all of them this node may vote."""
-    if state.blank == 0 or reply.nonce != state.blank or not state.is_pristine:
+    if state.blank == 0 or reply.nonce != state.blank or not is_founder(state):
         return
     founder = reply.pristine and reply.source in state.others
     if founder and reply.source not in state.founders:

@@ -11,6 +11,8 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         node_id: this node.
         voters: all founding members, this node included; empty on a node that waits to be taken in.
+        founds: whether this node may take part in founding a quorum (``admission``); False where
+            it has lost a log whose entries may have been acknowledged.
         addresses: where the founding members are reached, for those who join later.
         election_ticks: a follower that hears no leader campaigns after 1x to 2x this; a leader
             that hears no quorum for this long steps down.
@@ -33,6 +35,7 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     node_id: NodeId
     voters: tuple[NodeId, ...]
+    founds: bool = True
     addresses: tuple[tuple[NodeId, str], ...] = ()
     election_ticks: int = 20
     heartbeat_ticks: int = 3

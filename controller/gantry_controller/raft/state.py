@@ -159,7 +159,7 @@ class RaftState:
         self.term = hard.term
         self.vote = hard.vote
         self.leader: NodeId | None = None
-        self.voter_marked = hard.voting or self.is_alone
+        self.voter_marked = hard.voting or (self.is_alone and config.founds)
         self.blank = 0 if self.voter_marked else (rng.getrandbits(63) | 1)
         self.founders: list[NodeId] = []
         self.peers: dict[NodeId, Progress] = {}

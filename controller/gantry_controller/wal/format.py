@@ -61,6 +61,12 @@ TYPE_MARKER = 19
 
 SECTOR = 512  # what a disk writes wholly or not at all
 
+WAY_OUT = (
+    "this node must not vote with it: restore the file, or, if the other voters are healthy, start "
+    "this node once with --rejoin, and they will fill it again"
+)
+"""Ends every sentence about damage; docs/controllers.md says more."""
+
 
 class Header(msgspec.Struct, frozen=True):
     """A segment's header; see the module."""

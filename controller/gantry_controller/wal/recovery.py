@@ -11,7 +11,7 @@ Batches are read while the chain of checksums holds. Where it ends in the last s
 
 Damage raises ``CorruptionError`` and nothing is cut, because cutting would drop entries this node
 has confirmed; the way out is the rule for nodes that lost their disk (``raft.admission``), and a
-person decides to take it.
+person decides to take it (``node.rejoin``).
 """
 
 from collections.abc import Iterable
@@ -31,6 +31,7 @@ from gantry_controller.wal.format import (
     RECORD,
     SECTOR,
     VERSION,
+    WAY_OUT,
     Floor,
     Head,
     Header,
@@ -38,11 +39,6 @@ from gantry_controller.wal.format import (
     parse_header,
 )
 from gantry_controller.wal.replay import Replay, SegmentUse
-
-WAY_OUT = (
-    "restore the file, or give this node an empty data directory if the other nodes are healthy: "
-    "they will fill it again"
-)
 
 
 class Recovered(msgspec.Struct):

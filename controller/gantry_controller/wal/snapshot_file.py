@@ -18,6 +18,7 @@ from gantry_protocol.errors import CorruptionError, DataDirError
 from google_crc32c import extend, value
 
 from gantry_controller.raft.snapshot import SnapshotMeta
+from gantry_controller.wal.format import WAY_OUT
 
 VERSION = 1
 MAGIC = b"GANTSNAP"
@@ -28,11 +29,6 @@ _CRC = struct.Struct(">I")
 _SLICE = struct.Struct(">II")
 _COUNT = struct.Struct(">Q")
 END_SIZE = _SLICE.size + _COUNT.size
-
-WAY_OUT = (
-    "this node must not vote with it; if the other nodes are healthy, let it rejoin with an empty "
-    "log: they will fill it again (docs/controllers.md)"
-)
 
 
 class Encoder:

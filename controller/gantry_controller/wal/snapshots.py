@@ -20,10 +20,10 @@ import msgspec
 from gantry_protocol.errors import CorruptionError
 from gantry_protocol.types import Index
 
-from gantry_controller.raft.snapshot import SnapshotMeta
+from gantry_controller.raft.snapshot import Marker, SnapshotMeta
+from gantry_controller.wal.format import WAY_OUT
 from gantry_controller.wal.segments import sync_directory
 from gantry_controller.wal.snapshot_file import (
-    WAY_OUT,
     Encoder,
     checksum_of,
     parse_meta,
@@ -148,6 +148,22 @@ def read_snapshot(directory: Path, index: Index) -> tuple[SnapshotInfo, Iterator
             path, 0, f"the file is missing, but the log begins behind it; {WAY_OUT}"
         ) from None
     return parse_snapshot(path, data)
+
+
+def load_snapshot(
+    directory: Path, marker: Marker, assemble: Callable[[Iterator[bytes]], object]
+) -> tuple[SnapshotInfo, object]:
+    """The snapshot that ``marker`` names, and the state that ``assemble`` makes of its slices.
+
+    Raises:
+        CorruptionError: it is missing, or not what was written, or another than the log names.
+        DataDirError: a newer program wrote it.
+    """
+    info, slices = read_snapshot(directory, marker.index)
+    if (info.meta.index, info.meta.term) != (marker.index, marker.term):
+        path = snapshot_path(directory, marker.index)
+        raise CorruptionError(path, 0, f"the log names term {marker.term} for it; {WAY_OUT}")
+    return info, assemble(slices)
 
 
 def parse_snapshot(path: Path, data: bytes) -> tuple[SnapshotInfo, Iterator[bytes]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import sys
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
+from gantry_controller.wal.format import FLOOR_MARK, HEADER_SIZE
 from support.raft_quorum import free_ports
 
 if TYPE_CHECKING:
@@ -63,10 +65,28 @@ class Processes:
             stderr=log,
         )
 
+    @property
+    def peers(self) -> str:
+        return ",".join(f"{node}={self.contact(node)}" for node in (1, 2, 3))
+
     async def start_founders(self) -> None:
-        peers = ",".join(f"{node}={self.contact(node)}" for node in (1, 2, 3))
         for node in (1, 2, 3):
-            await self.start(node, "--peers", peers)
+            await self.start(node, "--peers", self.peers)
+
+    async def ended_by_itself(self, node: int) -> str:
+        """What a process said that refused to start."""
+        async with asyncio.timeout(PATIENCE_S):
+            assert await self.running.pop(node).wait() == 2
+        return self.log(node).read_text().splitlines()[-1]
+
+    async def until_it_votes(self, node: int) -> None:
+        """Until this member says of itself that it may vote."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                _, view = await self.ask(node, "GET", "/v1/quorum")
+                if any(peer["id"] == node and peer["counted"] for peer in view.get("peers", [])):
+                    return
+                await asyncio.sleep(0.02)
 
     async def end(self, node: int, how: signal.Signals = signal.SIGTERM) -> None:
         process = self.running.pop(node)
@@ -113,6 +133,14 @@ class Processes:
         )
         out, err = await process.communicate()
         return process.returncode or 0, out.decode(), err.decode()
+
+
+def flip_a_byte_below_the_floor(log: Path) -> None:
+    """Change one bit of what was durable, and confirmed, before the last batch began."""
+    data = bytearray(log.read_bytes())
+    last = data.rindex(FLOOR_MARK)
+    data[(HEADER_SIZE + last) // 2] ^= 1
+    log.write_bytes(data)
 
 
 class Writer:
@@ -209,6 +237,26 @@ async def test_leadership_moves_on_request_and_before_the_end(processes: Process
         assert "event=transfer" in processes.log(target).read_text(), (
             "it ended without handing over"
         )
+        await writer.more()
+
+
+async def test_a_member_with_a_damaged_log_says_so_and_comes_back(processes: Processes) -> None:
+    """It names byte and file, keeps them, and votes again once it holds what it had confirmed."""
+    async with writing(processes, "rejoin") as writer:
+        leader = await processes.leader()
+        victim, third = (node for node in (1, 2, 3) if node != leader)
+        await processes.end(victim, signal.SIGKILL)
+        log = processes.root / str(victim) / "raft" / "wal-0000000001"
+        flip_a_byte_below_the_floor(log)
+        peers = processes.peers
+        await processes.start(victim, "--peers", peers)
+        said = await processes.ended_by_itself(victim)
+        assert re.search(rf"{re.escape(str(log))} is damaged at byte \d+: .*--rejoin", said), said
+        await processes.start(victim, "--peers", peers, "--rejoin")
+        await processes.until_it_votes(victim)
+        assert [path.name for path in log.parent.parent.glob("raft.damaged-*/wal-*")]
+        # Of the two that are left it is one, so all that is written from now on it confirms.
+        await processes.end(third, signal.SIGKILL)
         await writer.more()
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from sim.mutants.mutant import Mutant, Script, Seeds
+from sim.mutants.mutant import Mutant, Script, Seeds, UnitTests
 from sim.mutants.planting import Edit
 from sim.raft import scripts
 
 RAFT = "gantry_controller.raft"
+CORE = "unit/controller/raft/test_core.py"
 
 MUTANTS = (
     Mutant(
@@ -16,7 +17,7 @@ MUTANTS = (
         (
             Edit(
                 f"{RAFT}.state:RaftState.__init__",
-                "self.voter_marked = hard.voting or self.is_alone",
+                "self.voter_marked = hard.voting or (self.is_alone and config.founds)",
                 "self.voter_marked = True",
             ),
         ),
@@ -43,5 +44,31 @@ MUTANTS = (
         ),
         Script(scripts.forgotten_vote),
         quick=True,
+    ),
+    Mutant(
+        "founds-beside-its-damaged-log",
+        "admission",
+        "a node that put its damaged log aside founds an empty quorum with others that lost theirs",
+        (
+            Edit(
+                f"{RAFT}.admission:is_founder",
+                "return state.config.founds and state.is_pristine",
+                "return state.is_pristine",
+            ),
+        ),
+        UnitTests(CORE),
+    ),
+    Mutant(
+        "alone-beside-its-damaged-log",
+        "admission",
+        "a quorum of one that put its damaged log aside goes on with an empty one",
+        (
+            Edit(
+                f"{RAFT}.state:RaftState.__init__",
+                "self.voter_marked = hard.voting or (self.is_alone and config.founds)",
+                "self.voter_marked = hard.voting or self.is_alone",
+            ),
+        ),
+        UnitTests(CORE),
     ),
 )

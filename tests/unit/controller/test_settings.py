@@ -37,6 +37,14 @@ def test_node_alone_is_its_own_quorum() -> None:
     assert (peer.node_id, peer.raft_address) == (1, "10.0.0.9:7000")
 
 
+@pytest.mark.parametrize("peers", ["", "1=10.0.0.1"])
+def test_quorum_of_one_has_nobody_to_come_back_to(peers: str) -> None:
+    with pytest.raises(ConfigError, match="cannot rejoin, it has no peers to fill it"):
+        load(name="c-0", peers=peers, rejoin="true")
+    assert load(name="c-0", peers=peers, rejoin="true", join="true").rejoin
+    assert load(name="c-0", peers=THREE, rejoin="true").rejoin
+
+
 def test_own_number_wins_over_the_name() -> None:
     assert load(name="c-0", node_id="3", peers=THREE).number == 3
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from gantry_controller.raft.config import RaftConfig
 from gantry_controller.raft.core import RaftCore
@@ -12,6 +13,7 @@ from gantry_controller.raft.errors import LogLostError, MessageError, NotLeader,
 from gantry_controller.raft.messages import (
     Append,
     AppendReply,
+    Census,
     CensusReply,
     Entry,
     EntryKind,
@@ -255,6 +257,41 @@ def test_a_founder_believes_only_answers_to_its_present_life() -> None:
     assert not node.ready().must_persist
     for source in (A, B):
         node.step(CensusReply(source, ME, asked[0].nonce, True))
+    assert not node.is_voter, "its mark is not durable"
+    persist_all(node)
+    assert node.is_voter
+
+
+def test_a_node_that_put_a_log_aside_neither_founds_nor_helps_to_found() -> None:
+    """Its old log may be the last copy of what an empty quorum would have lost (ADR 0026)."""
+    node = RaftCore(RaftConfig(node_id=ME, voters=(ME, A, B), founds=False), Random(1))
+    for _ in range(100):
+        node.tick()
+    node.step(Census(A, ME, 7))
+    said = persist_all(node)
+    assert said == [CensusReply(ME, A, 7, False)]
+    for source in (A, B):
+        node.step(CensusReply(source, ME, node._state.blank, True))
+    persist_all(node)
+    assert not node.is_voter
+
+
+def test_a_node_that_put_a_log_aside_is_no_quorum_of_its_own() -> None:
+    node = RaftCore(RaftConfig(node_id=ME, voters=(ME,), founds=False), Random(1))
+    for _ in range(100):
+        node.tick()
+        persist_all(node)
+    assert (node.is_voter, node.role, node.term) == (False, Role.FOLLOWER, 0)
+
+
+def test_a_node_that_put_a_log_aside_votes_once_it_is_admitted_and_that_is_durable() -> None:
+    node = RaftCore(RaftConfig(node_id=ME, voters=(ME, A, B), founds=False), Random(1))
+    node.step(append(5, (0, 0), *entries(5, 5), commit=1))
+    (answer,) = persist_all(node)
+    node.step(vote_request(B, 6, (9, 5)))
+    assert persist_all(node) == []
+    admitting = msgspec.structs.replace(append(5, (2, 5), commit=2), admit=answer.blank)
+    node.step(admitting)
     assert not node.is_voter, "its mark is not durable"
     persist_all(node)
     assert node.is_voter
