@@ -131,11 +131,11 @@ class Overseer:
             return False
         return type(event) is not AlterSyncStateSet or group.key in self._waiting
 
-    def applied(self, event: Event, result: Result, now_s: float) -> None:
-        """Takes note of a change of the metadata."""
+    def applied(self, event: Event, result: Result, now_s: float) -> bool:
+        """Takes note of a change of the metadata; whether there is something to look at."""
         group = result.group
         if group is None:
-            return
+            return False
         key = group.key
         if isinstance(event, RegisterBroker):
             self._table.registered(key, event.broker_id, now_s)
@@ -146,7 +146,22 @@ class Overseer:
             self._table.keep_only(key, (member.broker_id for member in group.members))
         if group.removed:
             self._first_heard_s.pop(key, None)
+        if not self.leading or self._is_of_a_replica(event, group):
+            return False
         self.look(key, now_s)
+        return True
+
+    def _is_of_a_replica(self, event: Event, group: BrokerGroup) -> bool:
+        """A replica has started anew under a master; that calls for no election.
+
+        When a thousand brokers come back at once, only those that lead or are waited for are
+        looked at.
+        """
+        return (
+            type(event) is RegisterBroker
+            and group.master_id not in (None, event.broker_id)
+            and group.key not in self._waiting
+        )
 
     def heard(self, key: GroupKey, now_s: float) -> bool:
         """A member of ``key`` was heard; whether there is something to look at."""

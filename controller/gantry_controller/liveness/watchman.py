@@ -169,8 +169,9 @@ class Watchman:
         return self._overseer.clock(self._now_s())
 
     def _applied(self, event: Event, result: Result) -> None:
-        if self._overseer.concerns(event, result):
-            self._overseer.applied(event, result, self._now_s())
+        if not self._overseer.concerns(event, result):
+            return
+        if self._overseer.applied(event, result, self._now_s()):
             self._arm()
 
     def _restored(self) -> None:

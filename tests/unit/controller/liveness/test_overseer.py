@@ -116,6 +116,17 @@ def test_restarted_master_is_elected_anew(watched: Watched) -> None:
     assert watched.world.group.master_epoch == 2
 
 
+def test_a_replica_that_comes_back_calls_for_no_look_and_its_master_for_one(
+    watched: Watched,
+) -> None:
+    time_out_s = watched.overseer.next_due()
+    watched.wait(0.1)
+    watched.world.register(2, start=2, last_epoch=1)
+    assert watched.overseer.next_due() == time_out_s  # the master's, as it was
+    watched.world.register(1, start=2, last_epoch=1)
+    assert watched.overseer.next_due() == watched.now_s
+
+
 def test_group_without_anybody_waits_for_a_member_of_the_set(watched: Watched) -> None:
     watched.world.alter([1], live=[1])
     watched.die(1)
