@@ -8,6 +8,7 @@ chapter; a broker's number is its directory, whatever address and id it has.
 """
 
 import asyncio
+import json
 import re
 import shutil
 import subprocess
@@ -189,6 +190,7 @@ async def test_life_of_a_group(group: JavaGroup) -> None:
     await old_master_returns_as_slave(group, old_master)
     await administrators_see_the_quorum(group)
     await administrators_see_the_group(group)
+    await administrators_tell_the_name_service(group)
     await administrator_makes_it_master(group, old_master)
     mover = await slave_returns_under_another_address(group)
     await administrator_cleans_what_is_gone(group, mover)
@@ -248,6 +250,29 @@ async def administrators_see_the_group(group: JavaGroup) -> None:
     assert epochs.count("#Epoch: EpochEntry{epoch=1, startOffset=0, ") == 3, epochs
     listed = await group.admin("clusterList")
     assert len(re.findall(rf"{CLUSTER}\s+{NAME}\s+\d+\s+127\.0\.0\.1:\d+", listed)) == 3, listed
+
+
+async def administrators_tell_the_name_service(group: JavaGroup) -> None:
+    """What they say at one controller, another one shows, of a topic that every broker has."""
+    topic = "SELF_TEST_TOPIC"
+
+    async def shown() -> tuple[int, str | None]:
+        async with group.quorum.client(group.quorum.running[2]) as caller:
+            route = json.loads((await caller.call(105, {"topic": topic})).body)
+        return route["queueDatas"][0]["perm"], route.get("orderTopicConf")
+
+    assert await shown() == (6, None)
+    order = f"{NAME}:1"
+    ordered = await group.admin("updateOrderConf", "-t", topic, "-m", "put", "-v", order)
+    assert f"update orderConf success. topic=[{topic}], orderConf=[{order}]" in ordered, ordered
+    enabled = await group.admin("updateNamesrvConfig", "-k", "orderMessageEnable", "-v", "true")
+    assert "update name server config success!" in enabled, enabled
+    wiped = await group.admin("wipeWritePerm", "-b", NAME)
+    assert re.search(rf"wipe write perm of broker\[{NAME}\] .* OK, [1-9]", wiped), wiped
+    assert await shown() == (4, order)
+    added = await group.admin("addWritePerm", "-b", NAME)
+    assert re.search(rf"add write perm of broker\[{NAME}\] .* OK, [1-9]", added), added
+    assert await shown() == (6, order)
 
 
 async def administrator_makes_it_master(group: JavaGroup, wanted: Member) -> None:
