@@ -7,10 +7,10 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q
-# Tests that compute get a worker per core; a file's processes start and stop on one worker, which
-# mostly waits for them, so there may be more of those.
+# Tests that compute get a worker per core; a worker whose tests start processes mostly waits for them,
+# so there are twice as many of those (tests/integration/conftest.py tells who gets which test).
 COMPUTE := -n $(shell nproc) --dist worksteal
-WAIT := -n $(shell echo $$(($$(nproc) + 1))) --dist loadfile
+WAIT := -n $(shell echo $$((2 * $$(nproc)))) --dist loadscope
 RUNS ?= 20
 
 .PHONY: help

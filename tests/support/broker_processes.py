@@ -16,6 +16,12 @@ from support.loopback_controller import CLUSTER, GROUP, LoopbackController
 EXIT_WITHIN_S = 20
 
 
+def own_network() -> str:
+    """The first three numbers of loopback addresses that no other test process uses meanwhile."""
+    high, low = divmod(os.getpid(), 250)
+    return f"127.{80 + high % 140}.{low}"
+
+
 class Process:
     """One `gantry broker`."""
 
@@ -61,11 +67,11 @@ class Process:
 class Group:
     """Three processes on addresses of their own, and a controller."""
 
-    network = "127.77.31"
     env: dict[str, str] = {}  # noqa: RUF012 - replaced, never changed
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.network = own_network()
         self.controller = LoopbackController()
         self.processes: dict[str, Process] = {}
         self.acknowledged: list[float] = []

@@ -29,8 +29,6 @@ PLACE = {"consumerGroup": "readers", "topic": "orders", "queueId": "0"}
 class TieredGroup(Group):
     """Three processes that keep as little of the log as they may."""
 
-    network = "127.77.33"
-
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         bucket = directory / "bucket"

@@ -1,0 +1,40 @@
+"""How these tests are spread over workers: one by one, except where a file shares what it starts.
+
+Most of them start processes of their own and wait for them, for a second or for ten; handed out by
+the file, one worker would have the last long file and the others nothing. (xdist's own mark
+`xdist_group` does not reach its scheduler under the newest pytest.)
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from xdist.scheduler import LoadScopeScheduling
+
+if TYPE_CHECKING:
+    import pytest
+    from xdist.remote import Producer
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARING = 'scope="module"'
+
+
+class ByTest(LoadScopeScheduling):
+    """Tests go to whoever is free; those of a file with a shared fixture stay together."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return file if shares(file) else nodeid
+
+
+@cache
+def shares(file: str) -> bool:
+    """Whether tests of this file, a path below the root, use one fixture together."""
+    return SHARING in (ROOT / file).read_text("utf-8")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """Asked once, in the process that hands the tests out."""
+    return ByTest(config, log)
