@@ -8,7 +8,6 @@ import struct
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 
 import pytest
 from gantry_controller.node.framing import VERSION, Hello, encode_hello, frame
@@ -21,14 +20,6 @@ from support.controller_quorum import GROUP, Quorum, WireBroker, until
 from support.wire import WirePeer
 
 GOOD = encode(request(1005))
-
-
-@pytest.fixture
-async def quorum(tmp_path: Path) -> AsyncIterator[Quorum]:
-    quorum = Quorum(tmp_path)
-    await quorum.start()
-    yield quorum
-    await quorum.stop()
 
 
 @asynccontextmanager

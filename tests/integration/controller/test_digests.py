@@ -1,8 +1,6 @@
 """A controller whose state is not what the others made of the same log does not go on serving."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,14 +14,11 @@ EVERY = 8
 
 
 @pytest.fixture
-async def quorum(tmp_path: Path) -> AsyncIterator[Quorum]:
-    quorum = Quorum(tmp_path)
-    await quorum.start()
+def quorum(quorum: Quorum) -> Quorum:
     for controller in quorum.running.values():
         machine = controller.machine
         machine._digest_every = machine._digest_due = EVERY  # else a thousand entries are needed
-    yield quorum
-    await quorum.stop()
+    return quorum
 
 
 async def fill(quorum: Quorum) -> None:

@@ -8,10 +8,7 @@ acknowledged before it asked. The leader is lost half-way.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 
-import pytest
 from gantry_controller.server import Controller
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.errors import RemotingError
@@ -21,14 +18,6 @@ CHANGES = 120
 READERS_PER_NODE = 3
 TOPIC = "Orders"
 NO_STATEMENT = (ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY)
-
-
-@pytest.fixture
-async def quorum(tmp_path: Path) -> AsyncIterator[Quorum]:
-    quorum = Quorum(tmp_path)
-    await quorum.start()
-    yield quorum
-    await quorum.stop()
 
 
 class Story:

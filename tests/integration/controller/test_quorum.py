@@ -13,14 +13,6 @@ from gantry_protocol.remoting.client import RemotingClient
 from support.controller_quorum import CLUSTER, GROUP, NAME, Quorum, WireBroker, until
 
 
-@pytest.fixture
-async def quorum(tmp_path: Path) -> AsyncIterator[Quorum]:
-    quorum = Quorum(tmp_path)
-    await quorum.start()
-    yield quorum
-    await quorum.stop()
-
-
 class Group:
     """A declared group of three brokers in sync."""
 

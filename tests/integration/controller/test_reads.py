@@ -2,25 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-import pytest
 from gantry_controller.raft.reads import ReadMode
 from gantry_controller.server import Controller
 from support.controller_quorum import CLUSTER, NAME, Caller, Quorum, until
 
 WRITES = 60
 TOPIC = "Orders"
-
-
-@pytest.fixture
-async def quorum(tmp_path: Path) -> AsyncIterator[Quorum]:
-    quorum = Quorum(tmp_path)
-    await quorum.start()
-    yield quorum
-    await quorum.stop()
 
 
 async def write_route(caller: Caller, queues: int) -> None:

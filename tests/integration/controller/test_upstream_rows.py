@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from gantry_protocol.command import RemotingCommand, request
@@ -19,14 +18,6 @@ from gantry_protocol.remoting.client import RemotingClient
 from support.controller_quorum import GROUP, Quorum, until
 
 TIMEOUT_MS = 1000
-
-
-@pytest.fixture
-async def quorum(tmp_path: Path) -> AsyncIterator[Quorum]:
-    quorum = Quorum(tmp_path)
-    await quorum.start()
-    yield quorum
-    await quorum.stop()
 
 
 class Brokers:
