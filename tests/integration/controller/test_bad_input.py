@@ -15,6 +15,7 @@ from gantry_controller.remoting.desk import ANSWER_WITHIN_S
 from gantry_controller.server import Controller
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.frame import encode
+from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.types import NodeId
 from support.controller_quorum import GROUP, Quorum, WireBroker, until
 from support.wire import WirePeer
@@ -140,12 +141,18 @@ async def test_a_client_that_never_reads_costs_little_and_harms_nobody(quorum: Q
         server = leader._servers["remoting"]
         reader, writer = await asyncio.open_connection("127.0.0.1", leader.ports["remoting"])
         asking = encode(request(1010)) * 1000
-        with suppress(TimeoutError, ConnectionError):
-            async with asyncio.timeout(1):
-                while True:
-                    writer.write(asking)
-                    await writer.drain()
-        (greedy,) = [one for one in server.connections.values() if one._congested]
+
+        def congested() -> list[Connection]:
+            return [one for one in server.connections.values() if one._congested]
+
+        async with asyncio.timeout(30):
+            while not congested():
+                writer.write(asking)
+                await asyncio.sleep(0.005)
+        for _ in range(50):  # of which it takes nothing more
+            writer.write(asking)
+            await asyncio.sleep(0.005)
+        (greedy,) = congested()
         assert greedy._transport is not None
         assert greedy._transport.get_write_buffer_size() < 4 * 1024 * 1024
         assert server.stats.slow_closed == 0
