@@ -1,4 +1,9 @@
-"""A local cluster driven by its command line, as a person would."""
+"""A local cluster driven by its command line, as a person would.
+
+What a test does is a command in a process of its own. What it asks again and again until it is so
+is the same command in the test's process: half a second of imports per question would take the
+processors from the cluster that is waited for.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +18,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from click.testing import CliRunner
+from gantry_cli.main import cli
+from gantry_protocol.hosts import HOSTS_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 GROUP = "orders"
 PATIENCE_S = 60
+POLL_S = 0.2
 Group: TypeAlias = dict[str, Any]  # as `gantry status --json` prints it
 
 
@@ -24,13 +33,13 @@ class CliCluster:
     """The cluster of one state directory."""
 
     def __init__(self, state_dir: Path) -> None:
-        self._env = os.environ | {"GANTRY_LOCAL_DIR": str(state_dir)}
+        self._place = {"GANTRY_LOCAL_DIR": str(state_dir)}
 
     def run(self, *args: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
         """`gantry ARGS` with `text` as standard input, whatever its exit code."""
         return subprocess.run(
             [sys.executable, "-m", "gantry_cli", *args],
-            env=self._env,
+            env=os.environ | self._place,
             cwd=ROOT,
             input=text,
             capture_output=True,
@@ -43,6 +52,18 @@ class CliCluster:
         done = self.run(*args)
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    def asked(self, *args: str) -> str | None:
+        """What `gantry ARGS` prints, asked from this process; None when it fails."""
+        # The command makes its process resolve the cluster's names; this one shall not.
+        done = CliRunner().invoke(cli, args, env=self._place | {HOSTS_VARIABLE: None})
+        return done.stdout if done.exit_code == 0 else None
+
+    def shown(self, *args: str) -> str:
+        """As `asked`; it must succeed."""
+        text = self.asked(*args)
+        assert text is not None, f"gantry {' '.join(args)} failed"
+        return text
 
     def gantry_applies(self, manifest: str) -> None:
         """`gantry local apply` of this text; it must be accepted."""
@@ -61,10 +82,10 @@ class CliCluster:
 
     def group(self) -> Group | None:
         """The group, if the controllers have it and answer."""
-        done = self.run("status", "--json")
-        if done.returncode != 0:
+        text = self.asked("status", "--json")
+        if text is None:
             return None
-        groups = [one for one in json.loads(done.stdout)["groups"] if one["name"] == GROUP]
+        groups = [one for one in json.loads(text)["groups"] if one["name"] == GROUP]
         return groups[0] if groups else None
 
     def wait_until(self, condition: Callable[[Group], bool]) -> Group:
@@ -75,14 +96,14 @@ class CliCluster:
             group = self.group()
             if group is not None and condition(group):
                 return group
-            time.sleep(0.3)
+            time.sleep(POLL_S)
         pytest.fail(f"the group did not get there: {group}")
 
     def master_pod(self) -> str:
         """The pod of the master, by what the controllers and the API server say."""
         group = self.wait_until(settled)
         (member,) = [one for one in group["members"] if one["brokerId"] == group["masterBrokerId"]]
-        pods = json.loads(self.gantry("local", "get", "pods", "-o", "json"))["items"]
+        pods = json.loads(self.shown("local", "get", "pods", "-o", "json"))["items"]
         (name,) = [
             pod["metadata"]["name"] for pod in pods if pod["metadata"]["uid"] == member["podUid"]
         ]

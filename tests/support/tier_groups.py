@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from gantry_operator.names import BROKER_HTTP_PORT
-from support.cli_cluster import CliCluster
+from support.cli_cluster import POLL_S, CliCluster
 from support.fault_proxy import FaultProxy, Strike, fault_proxy
 
 PATIENCE_S = 120
@@ -40,7 +40,7 @@ class TieredGroup:
 
     def read(self) -> Json:
         """The resource."""
-        text = self.cluster.gantry("local", "get", "brokergroups", self.name, "-o", "json")
+        text = self.cluster.shown("local", "get", "brokergroups", self.name, "-o", "json")
         found: Json = json.loads(text)
         return found
 
@@ -63,7 +63,7 @@ class TieredGroup:
         while time.monotonic() < deadline:
             if check():
                 return
-            time.sleep(0.3)
+            time.sleep(POLL_S)
         pytest.fail(f"{self.name} never got there: {what}; {self.read().get('status')}")
 
     def until_health(self, status: str, reason: str) -> Json:
@@ -85,7 +85,7 @@ class TieredGroup:
     def serves(self, count: int = 5, body: str = "a message") -> bool:
         """Whether the group acknowledges messages of a topic of its own."""
         topic = f"of-{self.name}"
-        self.cluster.gantry("topics", "create", topic, "--group", self.name)
+        self.cluster.shown("topics", "create", topic, "--group", self.name)
         args = ("produce", topic, "--count", str(count), "--body", body, "--patience", "30")
         acknowledged: int = json.loads(self.cluster.gantry(*args, "--json"))["acknowledged"]
         return acknowledged == count
@@ -93,7 +93,7 @@ class TieredGroup:
     def broker_status(self) -> Json:
         """What the first replica says of itself."""
         pod = f"{self.name}-broker-0"
-        found = json.loads(self.cluster.gantry("local", "get", "pods", pod, "-o", "json"))
+        found = json.loads(self.cluster.shown("local", "get", "pods", pod, "-o", "json"))
         url = f"http://{found['status']['podIP']}:{BROKER_HTTP_PORT}/status"
         with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
             status: Json = json.load(answer)
@@ -101,7 +101,7 @@ class TieredGroup:
 
     def events(self, reason: str) -> list[Json]:
         """Events about the group for this reason."""
-        items = json.loads(self.cluster.gantry("local", "get", "events", "-o", "json"))["items"]
+        items = json.loads(self.cluster.shown("local", "get", "events", "-o", "json"))["items"]
         return [
             one
             for one in items
@@ -110,7 +110,7 @@ class TieredGroup:
 
     def log(self) -> str:
         """Of the first replica."""
-        return self.cluster.gantry("local", "logs", f"{self.name}-broker-0")
+        return self.cluster.shown("local", "logs", f"{self.name}-broker-0")
 
 
 SETTLED = (("Accepted", "True"), ("Available", "True"), ("Progressing", "False"))
