@@ -8,7 +8,6 @@ written and printed at the end, also when tests failed.
 from __future__ import annotations
 
 import os
-import secrets
 from typing import TYPE_CHECKING
 
 import pytest
@@ -86,12 +85,7 @@ def workers(bare: Kube) -> list[str]:
 def trial(kube: Kube, image: str, workers: list[str], report: Report) -> Trial:
     """The example's group with a client on each worker."""
     group, controllers = installation.GROUP, installation.CONTROLLERS
-    soaks = [
-        soak.start(
-            kube, f"soak-{node}", image=image, controllers=controllers, group=group, node=node
-        )
-        for node in workers
-    ]
+    soaks = soak.start_on(workers, kube, image=image, controllers=controllers, group=group)
     return Trial(kube, group, controllers, soaks, report)
 
 
@@ -109,7 +103,6 @@ def operator(kube: Kube) -> Iterator[None]:
 @pytest.fixture
 def scratch(bare: Kube) -> Iterator[Kube]:
     """A namespace of its own, restricted, and deleted afterwards."""
-    found = bare.within(f"e2e-{secrets.token_hex(4)}")
-    found.create_namespace()
+    found = installation.new_namespace(bare)
     yield found
     found.delete("namespace", found.namespace)

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from gantry_operator import names
 from harness import client
+from harness.ahead import one_ahead
+from harness.installation import new_namespace
 from harness.shell import CommandError
 from harness.waiting import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from harness.kube import Kube, Object
 
 pytestmark = pytest.mark.usefixtures("kube")
@@ -43,12 +47,33 @@ def broker_group(name: str = GROUP, **spec: Any) -> Object:
     return resource("BrokerGroup", name, **spec)
 
 
+@pytest.fixture(scope="module")
+def quorums(bare: Kube, image: str, request: pytest.FixtureRequest) -> Iterator[Iterator[Kube]]:
+    """For each test that asks for one a namespace with a ControllerGroup that starts."""
+    made: list[Kube] = []
+
+    def begin() -> Kube:
+        made.append(new_namespace(bare))
+        made[-1].apply(resource("ControllerGroup", client.CONTROLLERS, image=image))
+        return made[-1]
+
+    asking = [one for one in request.session.items if "quorum" in fixtures_of(one)]
+    yield one_ahead(len(asking), begin)
+    for kube in made:  # those of tests that ended early, or never began
+        kube.delete("namespace", kube.namespace)
+
+
+def fixtures_of(item: pytest.Item) -> list[str]:
+    return item.fixturenames if isinstance(item, pytest.Function) else []
+
+
 @pytest.fixture
-def quorum(scratch: Kube, image: str) -> Kube:
+def quorum(quorums: Iterator[Kube]) -> Iterator[Kube]:
     """A namespace of its own with a ControllerGroup in it."""
-    scratch.apply(resource("ControllerGroup", client.CONTROLLERS, image=image))
-    scratch.wait_for("controllergroup", client.CONTROLLERS, "Available", START_PATIENCE_S)
-    return scratch
+    found = next(quorums)
+    found.wait_for("controllergroup", client.CONTROLLERS, "Available", START_PATIENCE_S)
+    yield found
+    found.delete("namespace", found.namespace)
 
 
 def start(kube: Kube, **spec: Any) -> Object:

@@ -29,12 +29,7 @@ def split(
     within.create_namespace()
     within.apply(*placement.two_and_one(CONTROLLERS, GROUP, two=workers[0]))
     within.wait_for("brokergroup", GROUP, "Available", READY_PATIENCE_S)
-    soaks = [
-        soak.start(
-            within, f"soak-{node}", image=image, controllers=CONTROLLERS, group=GROUP, node=node
-        )
-        for node in workers
-    ]
+    soaks = soak.start_on(workers, within, image=image, controllers=CONTROLLERS, group=GROUP)
     yield Trial(within, GROUP, CONTROLLERS, soaks, report)
     within.delete("namespace", NAMESPACE)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from pathlib import Path
 
@@ -47,6 +48,13 @@ def workers(kube: Kube) -> list[str]:
     """The nodes that take pods, by name."""
     nodes = kube.list("nodes", "!node-role.kubernetes.io/control-plane")
     return sorted(node["metadata"]["name"] for node in nodes)
+
+
+def new_namespace(kube: Kube) -> Kube:
+    """Make a namespace with a name of its own, restricted by the Pod Security Standards."""
+    found = kube.within(f"e2e-{secrets.token_hex(4)}")
+    found.create_namespace()
+    return found
 
 
 def install(kube: Kube) -> float:

@@ -8,13 +8,17 @@ shares with this process.
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 from gantry_cli.soak.pod import HTTP_PORT, soak_pod
 from harness.kube import Kube, Object
 from harness.node import on_node
 from harness.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LABELS = {"app": "gantry-soak"}
 LANES = 2
@@ -112,6 +116,19 @@ def start(kube: Kube, name: str, *, image: str, controllers: str, group: str, no
     soak = Soak(name, node, address)
     wait_until(f"{name} gets acknowledgements", START_PATIENCE_S, lambda: _flows(soak))
     return soak
+
+
+def start_on(
+    nodes: Sequence[str], kube: Kube, *, image: str, controllers: str, group: str
+) -> list[Soak]:
+    """A soak pod on each of these nodes, all started at once; see `start`."""
+
+    def begin(node: str) -> Soak:
+        name = f"soak-{node}"
+        return start(kube, name, image=image, controllers=controllers, group=group, node=node)
+
+    with ThreadPoolExecutor(len(nodes)) as all_at_once:
+        return list(all_at_once.map(begin, nodes))
 
 
 def _address(pod: Object | None) -> str | None:
