@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# All that the scenarios need, in about two minutes: the cluster, Gantry's images and those of the tests, and the API
+# contract proved on the real API server. Where all that is there already, only the contract takes time.
+source "$(dirname "$0")/cluster/lib.sh"
+cd "$ROOT_DIR"
+
+"$CLUSTER_DIR/up.sh"
+
+# The contract needs the API server alone, so it runs while images are built and loaded.
+mkdir -p build/e2e
+GANTRY_CONTRACT_KUBECONFIG=$KUBECONFIG .venv/bin/python -m pytest -q tests/integration/api_contract >build/e2e/contract.txt 2>&1 &
+contract=$!
+trap 'kill $contract 2>/dev/null || true' EXIT
+
+"$CLUSTER_DIR/image.sh"
+"$CLUSTER_DIR/pipeline-image.sh"
+"$CLUSTER_DIR/java-image.sh" >/dev/null
+"$CLUSTER_DIR/store-image.sh" >/dev/null
+
+say "API contract:"
+wait $contract || { cat build/e2e/contract.txt; exit 1; }
+tail -1 build/e2e/contract.txt >&2
