@@ -24,6 +24,7 @@ from support.raft_quorum import free_ports
 POM = Path(__file__).parent / "java_brokers" / "pom.xml"
 MISSING = [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
 CLUSTER, NAME = "DefaultCluster", "broker-a"
+ORDERED = "SELF_TEST_TOPIC"
 START_S = 120.0
 SETTLE_S = 60.0
 BROKERS = (0, 1, 2)
@@ -194,6 +195,7 @@ async def test_life_of_a_group(group: JavaGroup) -> None:
     await administrator_makes_it_master(group, old_master)
     mover = await slave_returns_under_another_address(group)
     await administrator_cleans_what_is_gone(group, mover)
+    await brokers_have_learnt_what_is_ordered(group)
 
 
 async def master_is_killed_and_a_slave_takes_over(group: JavaGroup) -> Member:
@@ -254,7 +256,7 @@ async def administrators_see_the_group(group: JavaGroup) -> None:
 
 async def administrators_tell_the_name_service(group: JavaGroup) -> None:
     """What they say at one controller, another one shows, of a topic that every broker has."""
-    topic = "SELF_TEST_TOPIC"
+    topic = ORDERED
 
     async def shown() -> tuple[int, str | None]:
         async with group.quorum.client(group.quorum.running[2]) as caller:
@@ -309,3 +311,13 @@ async def administrator_cleans_what_is_gone(group: JavaGroup, victim: Member) ->
     assert "success" in cleaned, cleaned
     left = await group.settled(SETTLE_S, lambda one: len(one.members) == 2)
     assert left.member(victim.broker_id) is None
+
+
+async def brokers_have_learnt_what_is_ordered(group: JavaGroup) -> None:
+    """From the answer to a report (103), which they repeat every 30 s; then they report it so."""
+    leader = await group.quorum.led()
+    table = leader.machine.state.topic_table((CLUSTER, NAME))
+    assert not table.topics["TBW102"].order
+    await until(
+        lambda: leader.machine.state.topic_table((CLUSTER, NAME)).topics[ORDERED].order, SETTLE_S
+    )

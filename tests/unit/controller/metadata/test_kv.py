@@ -6,6 +6,8 @@ from gantry_controller.metadata.events import DeleteKv, PutKv
 from gantry_controller.metadata.names import ORDER_NAMESPACE
 from gantry_controller.metadata.results import Result
 from gantry_protocol.codes import ResponseCode
+from hypothesis import given
+from hypothesis import strategies as st
 from support.metadata_world import World
 
 
@@ -124,3 +126,31 @@ def test_characters_are_bounded_over_all_namespaces(
     delete(world, "m", "abc")
     assert put(world, "n", "abc", "1234567").ok
     assert sum(one.chars for one in world.state.kv.values()) == 10
+
+
+SHORT = st.text("ab", max_size=2)
+
+
+@given(st.lists(st.tuples(SHORT, SHORT, SHORT | st.none()), max_size=60))
+def test_whatever_is_told_a_table_of_texts_is_what_is_kept(
+    told: list[tuple[str, str, str | None]],
+) -> None:
+    """Against a plain dictionary; a refusal changes nothing, and what is counted is there."""
+    world, expected = World(), dict[tuple[str, str], str]()
+    for namespace, key, value in told:
+        digest = world.state.digest()
+        if value is None:
+            result = delete(world, namespace, key)
+            expected.pop((namespace, key), None)
+        else:
+            result = put(world, namespace, key, value)
+            if result.ok:
+                expected[namespace, key] = value
+        assert result.changed or world.state.digest() == digest
+        spaces = world.state.kv.items()
+        assert {(name, key): one.entries[key] for name, one in spaces for key in one.entries} == (
+            expected
+        )
+        assert all(one.entries for _, one in spaces)
+        counted = sum(len(key) + len(value) for (_, key), value in expected.items())
+        assert sum(one.chars for _, one in spaces) == counted
