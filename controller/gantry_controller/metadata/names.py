@@ -153,7 +153,8 @@ def _kv_problem(event: PutKv) -> str | None:
     if not 1 <= len(event.value) <= VALUE_CHARS_MAX:
         return f"A value has 1 to {VALUE_CHARS_MAX} characters, not {len(event.value)}."
     if event.namespace == ORDER_NAMESPACE and not _ORDER.fullmatch(event.value):
-        # Clients parse it unchecked: one that cannot be read would stop every producer's sending.
+        # Java's clients parse it with each route (MQClientInstance.topicRouteData2TopicPublishInfo)
+        # and throw: one that cannot be read would stop every producer of the topic.
         return (
             f"The order of a topic is broker:queues;broker:queues with 1 to 9999 queues each, "
             f"not {event.value[:64]!r}."

@@ -86,7 +86,7 @@ def test_order_of_a_topic(world: World, order: str) -> None:
     ],
 )
 def test_order_that_clients_cannot_read_is_refused(world: World, order: str) -> None:
-    """Java's client would throw (Go's would end) with each route of the topic that it is told."""
+    """Java's client would throw with each route of the topic that it is told."""
     result = put(world, ORDER_NAMESPACE, "Orders", order)
     assert result.code == ResponseCode.INVALID_PARAMETER
     assert "broker:queues;broker:queues" in str(result.remark)
