@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 from gantry_cli.bench.controller import page, wire
 from gantry_cli.bench.controller.beats import TICKS, Beats, share_out
-from gantry_cli.bench.controller.capacity import Search
+from gantry_cli.bench.controller.capacity import TRIES, Search, Trials
 from gantry_cli.bench.controller.cases import CASES
 from gantry_cli.bench.controller.figures import UNITS, Latencies, lines, percentile
 from gantry_cli.bench.controller.restart import bound_of
@@ -18,6 +19,9 @@ from gantry_cli.bench.results import machine
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import ConfigError, FrameError, GantryError
 from gantry_protocol.frame import FrameDecoder, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def decoded(frame: bytes | None) -> RemotingCommand:
@@ -124,6 +128,73 @@ def test_the_search_finds_how_many_are_carried(carried: int) -> None:
     assert len(set(tried)) == len(tried) <= 14
     assert search.best <= carried
     assert search.best == carried if carried in (0, 1) else search.best >= carried * 0.8
+
+
+class Quorums:
+    """What would be tried: quick up to `carried` groups; `slow` spoils so many tries."""
+
+    def __init__(self, carried: int, *, slow: Mapping[int, int] | None = None, time: int = 99):
+        self.carried = carried
+        self.slow = dict(slow or {})
+        self.time = time
+        self.tried: list[int] = []
+
+    async def attempt(self, groups: int) -> float:
+        self.tried.append(groups)
+        if self.slow.get(groups, 0):
+            self.slow[groups] -= 1
+            return 500.0
+        if groups > self.carried:
+            raise GantryError("A controller is more than a second behind with the heartbeats.")
+        return 10.0 + groups / 1000
+
+    async def search(self) -> dict[str, float]:
+        late = lambda: len(self.tried) >= self.time  # noqa: E731
+        return await Trials(self.attempt, late=late, say=lambda _: None).search()
+
+
+async def test_the_capacity_is_a_number_that_was_tried() -> None:
+    quorums = Quorums(1000)
+    found = await quorums.search()
+    assert found["groups"] in quorums.tried
+    assert 880 <= found["groups"] <= 1000
+    assert found["p99_ms"] == 10.0 + found["groups"] / 1000
+    assert found["time_limit_reached"] == 0.0
+
+
+async def test_a_number_is_not_too_much_while_writes_are_slow_by_themselves() -> None:
+    calm = await Quorums(1000).search()
+    neighbour = Quorums(1000, slow={512: TRIES})
+
+    async def attempt(groups: int) -> float:
+        if groups == 512 and neighbour.slow[512] == 1:
+            neighbour.slow[0] = TRIES  # whoever delays writes goes on for a while
+        return await Quorums.attempt(neighbour, groups)
+
+    found = await Trials(attempt, late=lambda: False, say=lambda _: None).search()
+    assert found == calm
+
+
+async def test_where_writes_are_slow_without_heartbeats_nothing_is_measured() -> None:
+    with pytest.raises(GantryError, match="Nothing was measured: with 0 groups the p99"):
+        await Quorums(1000, slow={0: 99}, time=9).search()
+
+
+async def test_not_even_one_group_is_a_figure() -> None:
+    assert await Quorums(0).search() == {"groups": 0.0, "time_limit_reached": 0.0}
+
+
+@pytest.mark.parametrize("time", range(2, 20))
+async def test_the_search_ends_in_time(time: int) -> None:
+    quorums = Quorums(1000, time=time)
+    found = await quorums.search()
+    assert len(quorums.tried) <= time
+    assert found["groups"] in quorums.tried
+
+
+async def test_no_time_to_find_any_is_said() -> None:
+    with pytest.raises(GantryError, match="No number of groups that is carried was found"):
+        await Quorums(0, time=4).search()
 
 
 def test_readers_share_the_groups() -> None:

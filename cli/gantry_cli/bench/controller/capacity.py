@@ -3,16 +3,15 @@
 The number is doubled until it is too much, or quartered until it is not, and then the distance is
 halved. Only replicas are added or fall silent between two tries; connections stay, since the end of
 one calls for a look at everybody who spoke on it. Rules protected: the search ends in time whatever
-the controllers do, and a number counts as too much only if it failed several times, because a
-neighbour on the same machine delays a write as well. What it refuses: to name a number that it has
-not tried.
+the controllers do, and a number counts as too much only if it failed twice and writes are quick
+again without any heartbeat, because a neighbour on the same machine delays a write as well. What it
+refuses: to name a number that it has not tried, or any where writes are slow by themselves.
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 from gantry_protocol.errors import GantryError
@@ -23,7 +22,9 @@ from gantry_cli.bench.controller.throughput import REPLICAS, prepare
 from gantry_cli.bench.controller.work import Scripts, SetChanges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
+    from types import TracebackType
+    from typing import Self
 
     from gantry_cli.bench.controller.target import Target
 
@@ -32,7 +33,7 @@ P99_MAX_MS = 50.0
 FIRST = 256
 MOST = 32_768  # the controllers' table of heartbeats ends at 100,000 brokers
 CLOSE_ENOUGH = 8  # the search ends when the least that is too much is within 1/8
-TRIES = 3  # of one number
+TRIES = 2  # of one number, before silence is tried
 WATCH_MIN_S = 3.0  # of a try: 300 writes
 SETTLE_S = 2.0  # of new replicas: each is heard twice
 WRITERS = 64
@@ -66,95 +67,138 @@ class Search:
             self.worst = tried
 
 
-class Capacity:
-    """One search.
+class Trials:
+    """The search, whatever is tried.
 
     Args:
-        target: whom to load.
-        seconds: how long each try is watched, at least `WATCH_MIN_S`.
-        warmup_s: of a first try, besides.
-        limit_s: when to begin no further try; groups of the last one may take a minute more.
+        attempt: the p99 of writes in ms while so many groups beat; a `GantryError` if somebody did
+            not keep up.
+        late: whether to begin no further try.
         say: is told of each try.
     """
 
     def __init__(
         self,
-        target: Target,
+        attempt: Callable[[int], Awaitable[float]],
         *,
-        seconds: float,
-        warmup_s: float,
-        limit_s: float,
+        late: Callable[[], bool],
         say: Callable[[str], None],
     ) -> None:
-        self._target = target
-        self._seconds = max(seconds, WATCH_MIN_S)
-        self._warmup_s = warmup_s
-        self._until_s = perf_counter() + limit_s
+        self._attempt = attempt
+        self._is_late = late
         self._say = say
-        self._born = 0
-        self._sessions = 0
-        self._session: Session | None = None
-        self._why = "the time was up."
+        self._limited = False
+        self._why = ""
 
     async def search(self) -> dict[str, float]:
         """The number, its p99, and whether the time limit ended the search.
 
         Raises:
-            GantryError: there was no time to find one that is carried.
+            GantryError: writes are slow without heartbeats, or none that is carried was found.
         """
+        while await self._tries(0) is None:
+            if self._late():
+                raise GantryError(f"Nothing was measured: {self._why}")
         search, p99s = Search(), dict[int, float]()
-        try:
-            while (groups := search.next()) is not None and not self._late():
-                found = await self._tries(groups)
-                search.note(groups, carried=found is not None)
-                if found is not None:
-                    p99s[groups] = found
-        finally:
-            await self._leave()
-        limited = search.next() is not None
-        if limited and not search.best:
+        while (groups := search.next()) is not None and not self._late():
+            found = await self._carried(groups)
+            if found is not None:
+                p99s[groups] = found
+            elif self._limited:
+                break
+            search.note(groups, carried=found is not None)
+        if self._limited and not search.best:
             raise GantryError(f"No number of groups that is carried was found: {self._why}")
-        figures = {"groups": float(search.best), "time_limit_reached": float(limited)}
+        figures = {"groups": float(search.best), "time_limit_reached": float(self._limited)}
         if search.best:  # else not even one group is carried, and that is the figure
             figures["p99_ms"] = p99s[search.best]
         return figures
 
-    def _late(self) -> bool:
-        return perf_counter() > self._until_s
+    async def _carried(self, groups: int) -> float | None:
+        """The p99 of writes in ms that this number was carried with; None if it is too much.
+
+        None, too, if the time was up before that was known; `_limited` says so.
+        """
+        while True:
+            found = await self._tries(groups)
+            if found is not None or self._late() or await self._tries(0) is not None:
+                return found
+            if self._late():
+                return None
+            self._say("writes are slow without heartbeats, too; once more")
 
     async def _tries(self, groups: int) -> float | None:
-        """The p99 of writes in ms that this number was carried with, or None."""
+        """The p99 of writes in ms, or None if it was too high, or not measured, each time."""
         for number in range(TRIES):
             if number and self._late():
                 break
             try:
-                p99_ms = await self._try(groups)
+                p99_ms = await self._attempt(groups)
             except GantryError as error:
                 self._why = str(error)
                 self._say(f"{groups:,} groups: {error}")
-                await self._leave()
                 continue
             self._say(f"{groups:,} groups: p99 of writes {p99_ms:.1f} ms")
             if p99_ms <= P99_MAX_MS:
                 return p99_ms
-            self._why = f"with {groups:,} the p99 of a write was {p99_ms:.0f} ms."
+            self._why = f"with {groups:,} groups the p99 of a write was {p99_ms:.0f} ms."
         return None
 
-    async def _try(self, groups: int) -> float:
-        if groups > self._born:
-            births = range(self._born, groups)
-            await prepare(self._target, births, replicas=THREE, patience_s=BIRTH_PATIENCE_S)
-            self._born = groups
-        if self._session is None:
-            # New writers: the last session's went with their connections.
-            first = MOST + WRITERS * self._sessions
-            self._sessions += 1
-            self._session = Session(first)
-            await self._session.begin(self._target)
-            settle_s = SETTLE_S + self._warmup_s
-        else:
+    def _late(self) -> bool:
+        self._limited = self._limited or self._is_late()
+        return self._limited
+
+
+class Crowd:
+    """Groups that beat and writes beside them; use as an async context manager.
+
+    Args:
+        target: whom to load.
+        seconds: how long each try is watched, at least `WATCH_MIN_S`.
+        warmup_s: before that, on new connections.
+    """
+
+    def __init__(self, target: Target, *, seconds: float, warmup_s: float) -> None:
+        self._target = target
+        self._seconds = max(seconds, WATCH_MIN_S)
+        self._warmup_s = warmup_s
+        self._born = 0
+        self._sessions = 0
+        self._session: Session | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._leave()
+
+    async def p99_ms(self, groups: int) -> float:
+        """Of writes, while so many groups beat; after an error the next try has new connections.
+
+        Raises:
+            GantryError: somebody did not keep up, or refused.
+        """
+        try:
+            if groups > self._born:
+                births = range(self._born, groups)
+                await prepare(self._target, births, replicas=THREE, patience_s=BIRTH_PATIENCE_S)
+                self._born = groups
             settle_s = SETTLE_S
-        return await self._session.p99_ms(groups, settle_s, self._seconds)
+            if self._session is None:
+                # New writers: the last session's went with their connections.
+                self._session = Session(MOST + WRITERS * self._sessions)
+                self._sessions += 1
+                await self._session.begin(self._target)
+                settle_s += self._warmup_s
+            return await self._session.p99_ms(groups, settle_s, self._seconds)
+        except GantryError:
+            await self._leave()
+            raise
 
     async def _leave(self) -> None:
         session, self._session = self._session, None

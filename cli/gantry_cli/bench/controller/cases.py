@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from contextlib import asynccontextmanager
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from gantry_protocol.errors import GantryError
@@ -29,7 +30,7 @@ START_S = 4.0  # of a quorum, with its first groups
 KILL_S = 2.0  # the gap, the restart, and until the quorum is whole again
 STOP_S = 2.0
 BIRTHS_PER_S = 20_000.0  # of what prepares groups
-CAPACITY_S = 120.0  # after this the search begins no further step
+CAPACITY_S = 150.0  # after this the search begins no further step
 OLD_DESIGN = {"GANTRY_ARCHITECTURE": "serial"}
 FEW, MANY = Shape(64, 1), Shape(64, 16)
 
@@ -192,16 +193,13 @@ async def _heartbeats(stage: Stage) -> list[dict[str, float]]:
 
 
 async def _capacity(stage: Stage) -> list[dict[str, float]]:
-    async with stage.target() as target:
-        wish = stage.wish
-        search = capacity.Capacity(
-            target,
-            seconds=wish.seconds,
-            warmup_s=wish.warmup_s,
-            limit_s=CAPACITY_S,
-            say=stage.say,
-        )
-        found = await search.search()
+    wish, until_s = stage.wish, perf_counter() + CAPACITY_S
+    async with (
+        stage.target() as target,
+        capacity.Crowd(target, seconds=wish.seconds, warmup_s=wish.warmup_s) as crowd,
+    ):
+        trials = capacity.Trials(crowd.p99_ms, late=lambda: perf_counter() > until_s, say=stage.say)
+        found = await trials.search()
     stage.advance()
     return [found]
 
