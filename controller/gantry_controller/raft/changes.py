@@ -11,7 +11,8 @@ can be elected by them. That argument needs three rules, and each refusal below 
   never waits for one that must first receive the whole log (§4.2.1).
 
 A leader that removes itself leads on until that is committed, without counting itself, then hands
-over (§4.2.2). A member that was removed is told of the commit, if it still listens, and no more.
+over (§4.2.2). Between the two it changes nothing: taken back as a learner it would go on leading.
+A member that was removed is told of the commit, if it still listens, and no more.
 """
 
 from gantry_protocol.types import Index, NodeId
@@ -123,6 +124,11 @@ def _check_may_change(state: RaftState) -> None:
         raise ChangeRefused(
             f"Another change of the members (entry {state.history.changed_index}) is under way; "
             "try again when it is committed."
+        )
+    if state.node_id not in state.members.voters:
+        raise ChangeRefused(
+            f"Node {state.node_id} was taken out and leads only until another one does; try again "
+            "in a moment."
         )
 
 
