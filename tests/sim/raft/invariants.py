@@ -11,6 +11,7 @@
     durable before ack     a committed entry is on a quorum's *disks*, by the disks' own content
     read freshness         a read sees everything acknowledged before it began (§6.4)
     lease safety           while a lease is valid, nobody was elected since      (``leases``)
+    refinement             every step is one of the specification's         (``refinement``)
     monotony               term and commit never fall, within one life of a process
 
 The observer is told what nodes do and believes nothing else: what is durable it reads, through the
@@ -31,12 +32,13 @@ from gantry_controller.wal.replay import Replay, SegmentUse
 from gantry_protocol.types import Index
 from sim.kernel.world import Violation
 from sim.raft.process import chain, machine_name
+from sim.raft.refinement import Refinement
 from sim.raft.snapshots import load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gantry_controller.raft.messages import Entry, Message
+    from gantry_controller.raft.messages import Entry, HardState, Message
     from sim.kernel.machine import Machine
     from sim.kernel.world import World
     from sim.raft.process import RaftProcess
@@ -75,6 +77,12 @@ class DurableLog:
         """Whether the medium says that this node may vote."""
         self.refresh()
         return self._found.hard_state is not None and self._found.hard_state.voting
+
+    @property
+    def hard_state(self) -> HardState | None:
+        """What the medium holds beside the log."""
+        self.refresh()
+        return self._found.hard_state
 
     def memberships(self, founding: Membership) -> list[Membership]:
         """What a process that starts from this medium may act by: see ``open_memberships``."""
@@ -136,6 +144,7 @@ class Invariants:
         self._commit_terms: list[int] = []  # per committed entry: in whose term, at the latest
         self._reached: dict[tuple[str, int], tuple[int, int]] = {}  # per life: term, commit
         self._states = [b""]  # the state after each committed entry
+        self._refinement = Refinement(self)
         self._snapshots: dict[int, bytes] = {}  # the file of each that was taken
         self._leaders: dict[int, str] = {}
         self._newest_term_led = 0
@@ -156,6 +165,7 @@ class Invariants:
             self._elected(node)
 
     def sent(self, node: RaftProcess, message: Message) -> None:
+        self._refinement.sent(node, message)
         if isinstance(message, VoteReply) and message.granted and not message.pre:
             key = (node.host.name, self.durable[node.host.name].machine.wipes, message.term)
             given = self._votes.setdefault(key, message.target)
@@ -205,6 +215,9 @@ class Invariants:
                     f"lease safety: {node.host.name} may read by lease in term {node.core.term}, "
                     f"but term {self._newest_term_led} has a leader"
                 )
+
+    def stepped(self, node: RaftProcess) -> None:
+        self._refinement.stepped(node)
 
     def applied(self, node: RaftProcess, entry: Entry) -> None:
         if self.canon[entry.index - 1] != (entry.term, entry.encoded):

@@ -78,6 +78,9 @@ class Observer(Protocol):
     def looked(self, node: RaftProcess) -> None:
         """The node has handled something."""
 
+    def stepped(self, node: RaftProcess) -> None:
+        """The node has handled one input, all of it, and nothing else."""
+
     def applied(self, node: RaftProcess, entry: Entry) -> None:
         """The node applies an entry."""
 
@@ -222,7 +225,8 @@ class RaftProcess:
             self.arm()
 
     def arm(self) -> None:
-        """Run a pass soon; inputs that arrive before it are handled together."""
+        """An input was handled: run a pass soon; what arrives before it is in the same."""
+        self.observer.stepped(self)
         if not self.armed:
             self.armed = True
             self.host.after(self.host.rng.randint(0, self.knobs.turn_delay_us), self.turn)

@@ -124,6 +124,31 @@ def commit_beyond_the_message() -> None:
     assert follower.commit_index <= 2, "entries of a replaced leader were committed"
 
 
+def tail_confirmed_unseen() -> None:
+    """A follower with a stale tail gets an old append again, about entries it has committed.
+
+    It may say that it holds what is committed, and not that its tail is the leader's.
+    """
+    follower = core(2, 3, 1, 1, 2, 2, term=2)
+    for prev_index in (2, 1):
+        follower.step(
+            Append(
+                source=NodeId(1),
+                target=NodeId(2),
+                term=Term(3),
+                prev_index=Index(prev_index),
+                prev_term=Term(1),
+                commit=Index(2),
+                round=0,
+                admit=0,
+                entries=(),
+            )
+        )
+        (reply,) = settle(follower)
+        assert isinstance(reply, AppendReply)
+        assert reply.index <= 2, "entries that no message named were confirmed"
+
+
 def old_term_ack() -> None:
     """An acknowledgement sent to this node's earlier leadership arrives in a later one.
 
@@ -300,6 +325,7 @@ def aba_persist_race() -> None:
 SCRIPTS = (
     figure_8,
     commit_beyond_the_message,
+    tail_confirmed_unseen,
     old_term_ack,
     vote_after_restart,
     vote_told_too_early,
