@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from sim.mutants import admission, disk, members, metadata, raft, reads, snapshots
+from sim.mutants import admission, disk, members, metadata, raft, reads, shipments, snapshots
 
 MUTANTS = (
     *raft.MUTANTS,
     *reads.MUTANTS,
     *snapshots.MUTANTS,
+    *shipments.MUTANTS,
     *members.MUTANTS,
     *admission.MUTANTS,
     *disk.MUTANTS,

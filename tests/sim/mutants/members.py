@@ -121,4 +121,18 @@ MUTANTS = (
         (Edit(f"{RAFT}.core:RaftCore.propose", "if state.transfer is not None:", "if False:"),),
         UnitTests("unit/controller/raft/test_scenarios.py"),
     ),
+    Mutant(
+        "leader-takes-itself-back",
+        "members",
+        "a leader that was taken out adds itself as a learner, and leads on",
+        (
+            Edit(
+                f"{RAFT}.changes:_check_may_change",
+                "if state.node_id not in state.members.voters:",
+                "if False:",
+            ),
+        ),
+        UnitTests(f"{STORY}[members_leader_is_out]"),
+        quick=True,
+    ),
 )

@@ -277,4 +277,31 @@ MUTANTS = (
         ),
         UnitTests(CORE),
     ),
+    Mutant(
+        "refusal-counts-as-a-vote",
+        "election",
+        "a candidate takes every answer for a vote",
+        (
+            Edit(
+                f"{RAFT}.election:on_vote_reply",
+                "reply.granted)",
+                "True)",
+            ),
+        ),
+        Seeds("raft", 10),
+    ),
+    Mutant(
+        "old-news-confirms-everything",
+        "replication",
+        "an append about committed entries is answered with the end of a log nobody compared",
+        (
+            Edit(
+                f"{RAFT}.replication:on_append",
+                "_accept(state, message, log.commit_index)",
+                "_accept(state, message, log.last_index)",
+            ),
+        ),
+        Script(scripts.tail_confirmed_unseen),
+        quick=True,
+    ),
 )

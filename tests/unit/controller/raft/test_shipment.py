@@ -75,7 +75,16 @@ def test_an_answer_about_what_was_not_sent_ends_it(reply: InstallSnapshotReply) 
         sending.on_reply(reply)
 
 
-@pytest.mark.parametrize("wrong", [chunk(0, b"x"), chunk(6, b"x"), chunk(5, b"")])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        chunk(0, b"x"),
+        chunk(6, b"x"),
+        chunk(5, b""),
+        chunk(5, b"x", Shipment(Index(9), Term(2), 100, 78)),
+    ],
+    ids=["again", "too-far", "empty", "of-another"],
+)
 def test_only_the_next_bytes_are_taken(wrong: InstallSnapshot) -> None:
     receiving = Receiving()
     assert receiving.offered(SHIPMENT)

@@ -140,6 +140,15 @@ def test_a_snapshot_never_takes_the_log_back(
     assert node.ready().markers == []
 
 
+def test_a_snapshot_from_before_the_log_begins_brings_nothing() -> None:
+    """Of what was compacted the log knows no term any more, but it was committed."""
+    node = core(1, 1, 1, commit=3)
+    node.compact(meta(3, 1), 0)
+    assert not node.wants_snapshot(Index(2), Term(1))
+    assert node.install(meta(2, 1)) is None
+    assert (node.last_index, node.commit_index) == (3, 3)
+
+
 @pytest.mark.parametrize(
     ("terms", "commit"),
     [

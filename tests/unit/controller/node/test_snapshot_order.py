@@ -1,0 +1,155 @@
+"""When the core hears of a snapshot its file is durable, and an old one waits for the marker."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from gantry_controller.node import NodeOptions
+from gantry_controller.node.disk import Disk
+from gantry_controller.node.snapshots import Snapshots
+from gantry_controller.raft.core import Ready
+from gantry_controller.raft.members import Membership
+from gantry_controller.raft.messages import HardState
+from gantry_controller.raft.snapshot import Base, Marker, SnapshotMeta
+from gantry_controller.wal.snapshots import (
+    SnapshotFile,
+    SnapshotWriter,
+    read_snapshot,
+    snapshot_path,
+)
+from gantry_protocol.types import Index, NodeId, Term
+from support.power import Power, power_watch, restore
+from support.raft_quorum import Journal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+META = SnapshotMeta(Index(9), Term(2), Membership((NodeId(1),)))
+COMMANDS = [b"one", b"two" * 500]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    directory = tmp_path / "raft"
+    directory.mkdir()
+    return directory
+
+
+@pytest.fixture
+def power(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Power]:
+    with power_watch(directory, monkeypatch) as power:
+        yield power
+
+
+class Core:
+    """What a snapshot's end is told to; the power might go in that moment."""
+
+    applied_index = Index(9)
+
+    def __init__(self, power: Power) -> None:
+        self.snapshot: SnapshotMeta | None = None
+        self._power = power
+
+    def snapshot_meta(self) -> SnapshotMeta:
+        return META
+
+    def compact(self, meta: SnapshotMeta, margin_entries: int) -> list[Any]:
+        self._told(meta)
+        return []
+
+    def install(self, meta: SnapshotMeta) -> list[Any]:
+        self._told(meta)
+        return []
+
+    def _told(self, meta: SnapshotMeta) -> None:
+        self.snapshot = meta
+        moment = self._power.freeze()
+        for way in range(10):
+            after = restore(moment, self._power.root.with_name(f"after-{way}"), Random(way))
+            info, slices = read_snapshot(after, meta.index)
+            assert (info.meta, list(slices)) == (META, COMMANDS)
+
+
+def snapshots_of(directory: Path, core: Core) -> tuple[Snapshots, Journal]:
+    options = NodeOptions(
+        cluster_uid="q", node_id=NodeId(1), peers={NodeId(1): "h:1"}, directory=directory
+    )
+    journal = Journal()
+    snapshots = Snapshots(options, journal, news=lambda: None, failed=lambda error: None)
+    snapshots.begin(core, [])  # type: ignore[arg-type]  # only what an end is told to
+    return snapshots, journal
+
+
+async def test_the_core_hears_of_a_taken_one_when_it_is_durable(
+    directory: Path, power: Power
+) -> None:
+    core = Core(power)
+    snapshots, journal = snapshots_of(directory, core)
+    journal.commands = COMMANDS
+    assert await snapshots.take() == META
+    assert core.snapshot == META
+    await snapshots.stop()
+
+
+def received(directory: Path) -> tuple[SnapshotFile, Index, int]:
+    """All bytes of a peer's snapshot, and what was announced: its index and checksum."""
+    elsewhere = directory.with_name("peer")
+    elsewhere.mkdir()
+    writer = SnapshotWriter(elsewhere, META)
+    for command in COMMANDS:
+        writer.add(command)
+    info = writer.finish()
+    file = SnapshotFile(directory, META.index, "received")
+    file.append(snapshot_path(elsewhere, META.index).read_bytes())
+    return file, META.index, info.checksum
+
+
+async def test_the_core_hears_of_a_received_one_when_it_is_durable(
+    directory: Path, power: Power
+) -> None:
+    core = Core(power)
+    snapshots, journal = snapshots_of(directory, core)
+    assert await snapshots.install(*received(directory))
+    assert (core.snapshot, journal.commands) == (META, COMMANDS)
+    await snapshots.stop()
+
+
+@pytest.mark.parametrize("wrong", ["checksum", "index"])
+async def test_what_was_not_announced_is_dropped(directory: Path, power: Power, wrong: str) -> None:
+    core = Core(power)
+    snapshots, journal = snapshots_of(directory, core)
+    file, index, checksum = received(directory)
+    if wrong == "checksum":
+        checksum ^= 1
+    else:
+        index = Index(index + 1)
+    assert not await snapshots.install(file, index, checksum)
+    assert (core.snapshot, journal.commands, list(directory.iterdir())) == (None, [], [])
+    assert snapshots.stats.failed == 1
+    await snapshots.stop()
+
+
+class SlowWriter:
+    """The log's thread, which has not come to it yet."""
+
+    def submit(self, batch: int, write: object) -> None:
+        pass
+
+
+def test_an_older_file_may_go_when_the_marker_is_durable(directory: Path) -> None:
+    options = NodeOptions(
+        cluster_uid="q", node_id=NodeId(1), peers={NodeId(1): "h:1"}, directory=directory
+    )
+    disk = Disk(options, durable=lambda: None, failed=lambda error: None)
+    disk._writer = SlowWriter()  # type: ignore[assignment]  # only what takes a batch
+    for batch, index in ((1, 7), (2, 9)):
+        marker = Marker(Index(index), Term(1), Base(Index(index), Term(1)), restart=False)
+        disk.submit(Ready(batch, [marker], HardState(), [], [], [], [], [], [], [], None))
+    assert (list(disk.take_durable()), disk.take_marked()) == ([], None)
+    disk._durable = 1
+    assert (list(disk.take_durable()), disk.take_marked()) == ([1], 7)
+    disk._durable = 2
+    assert (list(disk.take_durable()), disk.take_marked()) == ([2], 9)
