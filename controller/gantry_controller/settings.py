@@ -12,6 +12,13 @@ from gantry_protocol.process.config import Settings
 from gantry_protocol.types import NodeId
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from gantry_controller.node.options import (
+    ELECTION_TIMEOUT_MS,
+    SNAPSHOT_LOG_BYTES,
+    SNAPSHOT_MARGIN_ENTRIES,
+)
+from gantry_controller.raft.config import READ_LAG_MAX
+
 REMOTING_PORT = 9878
 NAMESERVER_PORT = 9876
 RAFT_PORT = 9879
@@ -124,7 +131,7 @@ class ControllerSettings(Settings):
         default=HTTP_PORT, description="Port of the admin API, probes and metrics."
     )
     election_timeout_ms: int = Field(
-        default=400,
+        default=ELECTION_TIMEOUT_MS,
         ge=100,
         le=60_000,
         description="A follower that hears no leader for one to two times this stands for "
@@ -136,21 +143,22 @@ class ControllerSettings(Settings):
         "controllers do it; only to measure what that costs.",
     )
     read_lag_max: int = Field(
-        default=10_000,
+        default=READ_LAG_MAX,
         ge=0,
         le=1_000_000_000,
         description="A follower that has more committed entries than this still to apply sends "
         "readers to the leader.",
     )
     snapshot_log_bytes: int = Field(
-        default=64 * 1024 * 1024,
+        default=SNAPSHOT_LOG_BYTES,
         ge=64 * 1024,
         le=16 * 1024**3,
         description="A node takes a snapshot of its state, and lets go of the log before it, when "
-        "this many bytes of log were applied since the last one.",
+        "this many bytes of log were applied since the last one, and twice as many as that one "
+        "has. A restart replays about as much; 16 MiB take a second.",
     )
     snapshot_margin_entries: int = Field(
-        default=10_000,
+        default=SNAPSHOT_MARGIN_ENTRIES,
         ge=0,
         le=10_000_000,
         description="Log entries kept although a snapshot covers them, so that a follower that is "

@@ -51,6 +51,15 @@ T = TypeVar("T")
 _log = log.get("snapshot")
 
 
+def due_at(least_bytes: int, snapshot_bytes: int) -> int:
+    """Bytes of log after which the next snapshot is taken, for one of ``snapshot_bytes`` now.
+
+    A snapshot writes the whole state, so its cost is shared by a log of twice its size: with much
+    state it adds half to the bytes written, however small ``least_bytes`` is.
+    """
+    return max(least_bytes, 2 * snapshot_bytes)
+
+
 class SnapshotBusy(GantryError):  # noqa: N818 - a plain word reads better where it is caught
     """A snapshot is being made already, or there is nothing new to be in one."""
 
@@ -65,7 +74,8 @@ class SnapshotStats(msgspec.Struct):
         longest_slice_s: the longest time the loop stood still for any, the view included.
         pauses: how often it did for up to each of ``PAUSE_BOUNDS_S``, and for longer.
         paused_s: for how long altogether.
-        log_bytes: applied entries behind the newest one, encoded.
+        log_bytes: entries behind the newest one, encoded: those applied since the start, and all
+            that recovery found.
     """
 
     taken: int = 0
@@ -110,6 +120,7 @@ class Snapshots:
         self._core: RaftCore
         self._tasks: set[asyncio.Task[None]] = set()
         self._taking = False
+        self._recovered_to = Index(0)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
 
     @property
@@ -142,6 +153,7 @@ class Snapshots:
         covered = 0 if core.snapshot is None else core.snapshot.index
         behind = (len(entry.encoded) for entry in entries if entry.index > covered)
         self.stats.log_bytes = sum(behind)
+        self._recovered_to = entries[-1].index if entries else Index(0)
 
     async def stop(self) -> None:
         """Give up what is under way; its file is removed at the next start."""
@@ -158,9 +170,17 @@ class Snapshots:
     # ---- taking ----------------------------------------------------------------------------------
 
     def applied(self, entries: list[Entry]) -> None:
-        """These were applied; take a snapshot when there are enough."""
-        self.stats.log_bytes += sum(len(entry.encoded) for entry in entries)
-        if self.stats.log_bytes >= self._options.snapshot_log_bytes and not self._taking:
+        """These were applied; take a snapshot when there are enough.
+
+        What recovery found was counted at the start, and a snapshot amid it would only delay it.
+        """
+        if entries[-1].index <= self._recovered_to:
+            return
+        new = (len(entry.encoded) for entry in entries if entry.index > self._recovered_to)
+        self.stats.log_bytes += sum(new)
+        size = 0 if self.info is None else self.info.size
+        due = self.stats.log_bytes >= due_at(self._options.snapshot_log_bytes, size)
+        if due and not self._taking:
             self._spawn(self._take_when_due())
 
     async def take(self) -> SnapshotMeta:

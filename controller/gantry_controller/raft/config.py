@@ -4,6 +4,8 @@ import msgspec
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.types import NodeId
 
+READ_LAG_MAX = 10_000  # entries; applied in about a tenth of a second
+
 
 class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Who takes part and within which bounds.
@@ -47,7 +49,7 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     apply_entries_max: int = 1024
     priority: int = 0
     promote_lag_max: int = 1000
-    read_lag_max: int = 10_000
+    read_lag_max: int = READ_LAG_MAX
     lease_ns: int = 0
 
     def __post_init__(self) -> None:
