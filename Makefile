@@ -109,7 +109,7 @@ spark: venv ## the pipeline's jobs and data source under a real Spark session (n
 
 .PHONY: interop
 interop: venv ## RocketMQ's own Java brokers, tools and clients (skipped without Java and Maven)
-	@$(PYTEST) tests/interop
+	@$(PYTEST) -n 2 --dist loadfile tests/interop
 
 .PHONY: fuzz
 fuzz: venv ## every reader of foreign bytes, guided by coverage; SECONDS_EACH (default 30) per target

@@ -10,19 +10,17 @@ chapter; a broker's number is its directory, whatever address and id it has.
 import asyncio
 import json
 import re
-import shutil
-import subprocess
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 from gantry_controller.metadata.state import BrokerGroup, Member
+from support import java
 from support.controller_quorum import Quorum, until
 from support.raft_quorum import free_ports
 
 POM = Path(__file__).parent / "java_brokers" / "pom.xml"
-MISSING = [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
 CLUSTER, NAME = "DefaultCluster", "broker-a"
 ORDERED = "SELF_TEST_TOPIC"
 START_S = 120.0
@@ -32,29 +30,25 @@ BROKERS = (0, 1, 2)
 pytestmark = [
     pytest.mark.java,
     # Upstream's own programs, which are fetched and built with these.
-    pytest.mark.skipif(bool(MISSING), reason=f"{' and '.join(MISSING)} not installed"),
+    pytest.mark.skipif(bool(java.MISSING), reason=f"{' and '.join(java.MISSING)} not installed"),
     pytest.mark.timeout(900),
 ]
 
 # The store class refers to buffers inside the JDK; the heap is for a machine that does other work.
-# Most of these processes live for seconds: little compiling, simple collecting is the least work.
 JVM = [
     *("--add-exports", "java.base/sun.nio.ch=ALL-UNNAMED"),
     *("--add-opens", "java.base/sun.nio.ch=ALL-UNNAMED"),
     *("--add-opens", "java.base/java.nio=ALL-UNNAMED"),
     *("--add-opens", "java.base/java.lang=ALL-UNNAMED"),
     *("-Xms200m", "-Xmx300m", "-XX:MaxDirectMemorySize=256m"),
-    *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+    *java.SHORT_LIVED,
 ]
 
 
 @pytest.fixture(scope="module")
 def classpath(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The jars, fetched by Maven."""
-    target = tmp_path_factory.mktemp("classpath") / "classpath"
-    goal = ["dependency:build-classpath", f"-Dmdep.outputFile={target}"]
-    subprocess.run(["mvn", "-q", "-B", "-f", str(POM), *goal], check=True)
-    return target.read_text().strip()
+    return java.classpath(POM, tmp_path_factory.mktemp("classpath"))
 
 
 class JavaGroup:

@@ -6,22 +6,21 @@ time: the gap of the kill test is printed, and written to the test report.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from support import java
 from support.cli_cluster import CliCluster, cluster_with_group, settled
 
 JAVA = Path(__file__).parent / "java"
-MISSING = [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
 
 pytestmark = [
     pytest.mark.java,
     # Upstream's own programs, which are fetched and built with these.
-    pytest.mark.skipif(bool(MISSING), reason=f"{' and '.join(MISSING)} not installed"),
+    pytest.mark.skipif(bool(java.MISSING), reason=f"{' and '.join(java.MISSING)} not installed"),
     pytest.mark.timeout(600),
 ]
 
@@ -35,15 +34,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CliCluster]:
 @pytest.fixture(scope="module")
 def classpath(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The compiled probe and the clients it needs, fetched by Maven."""
-    target = tmp_path_factory.mktemp("classpath") / "classpath"
-    subprocess.run(
-        [
-            *("mvn", "-q", "-B", "-f", str(JAVA / "pom.xml"), "compile"),
-            *("dependency:build-classpath", f"-Dmdep.outputFile={target}"),
-        ],
-        check=True,
-    )
-    return f"{JAVA / 'target' / 'classes'}:{target.read_text().strip()}"
+    jars = java.classpath(JAVA / "pom.xml", tmp_path_factory.mktemp("classpath"), "compile")
+    return f"{JAVA / 'target' / 'classes'}:{jars}"
 
 
 class Probe:
@@ -52,7 +44,7 @@ class Probe:
     def __init__(self, classpath: str, home: Path, *args: str) -> None:
         self._process = subprocess.Popen(
             [
-                *("java", "-cp", classpath, f"-Duser.home={home}", "-Xmx256m"),
+                *("java", "-cp", classpath, f"-Duser.home={home}", "-Xmx256m", *java.SHORT_LIVED),
                 *("dev.gantry.interop.Probe", *args),
             ],
             stdout=subprocess.PIPE,
