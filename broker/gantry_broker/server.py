@@ -227,7 +227,11 @@ def _tier(settings: BrokerSettings) -> TierOptions | None:
         credentials=_tier_credentials(settings),
         endpoint=settings.tier_endpoint,
         region=settings.tier_region,
-        limits=Limits(pack_bytes=settings.tier_pack_bytes, linger_ms=settings.tier_linger_ms),
+        limits=Limits(
+            pack_bytes=settings.tier_pack_bytes,
+            linger_ms=settings.tier_linger_ms,
+            backoff_last_ms=settings.tier_retry_max_ms,
+        ),
         local_bytes=settings.tier_local_bytes,
     )
 

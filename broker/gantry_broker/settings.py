@@ -104,6 +104,13 @@ class BrokerSettings(Settings):
         le=3_600_000,
         description="How long a confirmed message waits for its object to fill up.",
     )
+    tier_retry_max_ms: int = Field(
+        default=30_000,
+        ge=200,
+        le=3_600_000,
+        description="Longest wait before a call that the tier's store refused or did not answer is "
+        "made again; the waits before it are shorter.",
+    )
     tier_local_bytes: int | None = Field(
         default=None,
         ge=0,

@@ -18,7 +18,8 @@ from support.cli_cluster import POLL_S, CliCluster
 from support.fault_proxy import FaultProxy, Strike, fault_proxy
 
 PATIENCE_S = 120
-LINGER_MS = 200
+# What is done to a group or to its store shows soon, however long the store failed before.
+BRISK = {"lingerMs": 200, "packBytes": 65536, "retryMaxMs": 500}
 STRUCK = 100_000  # requests that meet a fault; more than any test sends
 METHODS = ("GET", "HEAD", "PUT", "DELETE")
 Json = dict[str, Any]
@@ -35,7 +36,7 @@ class TieredGroup:
         """Make the group as it is wished."""
         spec: Json = {"replicas": replicas, "storage": {"size": "1Gi"}}
         if tier is not None:
-            spec["tier"] = {"lingerMs": LINGER_MS, "packBytes": 65536} | tier
+            spec["tier"] = BRISK | tier
         self.cluster.gantry_applies(resource("BrokerGroup", self.name, spec=spec))
 
     def read(self) -> Json:

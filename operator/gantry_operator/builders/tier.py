@@ -34,6 +34,7 @@ def tier_env(group: BrokerGroup) -> tuple[Manifest, ...]:
         "GANTRY_TIER_CREDENTIALS_DIR": names.TIER_KEYS_DIR if tier.credentials_secret else None,
         "GANTRY_TIER_PACK_BYTES": tier.pack_bytes,
         "GANTRY_TIER_LINGER_MS": tier.linger_ms,
+        "GANTRY_TIER_RETRY_MAX_MS": tier.retry_max_ms,
         "GANTRY_TIER_LOCAL_BYTES": tier.local_bytes,
     }
     return tuple(pods.value(name, str(text)) for name, text in settings.items() if text is not None)

@@ -75,6 +75,7 @@ RESERVED_SETTINGS = (
     "tier_local_bytes",
     "tier_pack_bytes",
     "tier_region",
+    "tier_retry_max_ms",
     "tier_shard",
     "tier_url",
 )

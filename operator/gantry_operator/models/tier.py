@@ -101,6 +101,15 @@ class Tier(Model):
             "how far the tier lies behind a quiet group. Range 100 to 3600000; default 30000."
         ),
     )
+    retry_max_ms: int = Field(
+        default=30_000,
+        ge=200,
+        le=3_600_000,
+        description=(
+            "Longest wait, in milliseconds, before the uploader asks a store again that refused or "
+            "did not answer; its first waits are shorter. Range 200 to 3600000; default 30000."
+        ),
+    )
     local_bytes: int | None = Field(
         default=None,
         ge=_MIB,

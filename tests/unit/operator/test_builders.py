@@ -350,6 +350,7 @@ TIER = {
     "credentialsSecret": {"name": "orders-tier"},
     "packBytes": 1048576,
     "lingerMs": 2000,
+    "retryMaxMs": 900,
     "localBytes": 1073741824,
 }
 
@@ -371,6 +372,7 @@ def test_environment_of_a_broker_with_a_tier() -> None:
         "GANTRY_TIER_CREDENTIALS_DIR": "/etc/gantry/tier",
         "GANTRY_TIER_PACK_BYTES": "1048576",
         "GANTRY_TIER_LINGER_MS": "2000",
+        "GANTRY_TIER_RETRY_MAX_MS": "900",
         "GANTRY_TIER_LOCAL_BYTES": "1073741824",
     }
     least = env(statefulset(brokers(tier={"url": "s3://b-1"})))
@@ -379,6 +381,7 @@ def test_environment_of_a_broker_with_a_tier() -> None:
         "GANTRY_TIER_SHARD": "bg-uid",
         "GANTRY_TIER_PACK_BYTES": "67108864",
         "GANTRY_TIER_LINGER_MS": "30000",
+        "GANTRY_TIER_RETRY_MAX_MS": "30000",
     }
 
 

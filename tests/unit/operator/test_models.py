@@ -140,6 +140,7 @@ def test_places_of_a_tier(url: str) -> None:
         ),
         pytest.param({"url": "s3://orders", "packBytes": 1}, "spec.tier.packBytes", id="pack"),
         pytest.param({"url": "s3://orders", "lingerMs": 5}, "spec.tier.lingerMs", id="linger"),
+        pytest.param({"url": "s3://orders", "retryMaxMs": 5}, "spec.tier.retryMaxMs", id="retry"),
         pytest.param({"url": "s3://orders", "localBytes": 5}, "spec.tier.localBytes", id="local"),
         pytest.param(
             {"url": "s3://orders", "credentialsSecret": {}},
