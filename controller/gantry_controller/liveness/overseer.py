@@ -48,6 +48,7 @@ GRID_S = 0.005
 share a wake-up."""
 
 _NEVER = (Epoch(-1), 0.0)
+_MEMBERS_LEAVE = CleanBrokerData, RemoveGroup
 
 
 class Trigger(msgspec.Struct, frozen=True, gc=False):
@@ -78,7 +79,7 @@ class Overseer:
         self._unseen: deque[GroupKey] = deque()  # groups not looked at since this node leads
         self._proposing: set[GroupKey] = set()
         self._waiting: set[GroupKey] = set()  # for somebody eligible
-        self._first_heard_s: dict[GroupKey, tuple[Epoch, float]] = {}
+        self._first_heard_s: dict[GroupKey, tuple[Epoch, float]] = {}  # before their first election
 
     @property
     def leading(self) -> bool:
@@ -137,15 +138,14 @@ class Overseer:
         if group is None:
             return False
         key = group.key
-        if isinstance(event, RegisterBroker):
+        if type(event) is RegisterBroker:
             self._table.registered(key, event.broker_id, now_s)
-            base, _ = self._first_heard_s.get(key, _NEVER)
-            if base != group.base_epoch:
-                self._first_heard_s[key] = (group.base_epoch, now_s)
-        if isinstance(event, CleanBrokerData | RemoveGroup):
-            self._table.keep_only(key, (member.broker_id for member in group.members))
-        if group.removed:
+            if not group.had_master:
+                self._begin_first_wait(group, now_s)
+        elif group.had_master or group.removed:
             self._first_heard_s.pop(key, None)
+        if isinstance(event, _MEMBERS_LEAVE):
+            self._table.keep_only(key, (member.broker_id for member in group.members))
         if not self.leading or self._is_of_a_replica(event, group):
             return False
         self.look(key, now_s)
@@ -162,6 +162,11 @@ class Overseer:
             and group.master_id not in (None, event.broker_id)
             and group.key not in self._waiting
         )
+
+    def _begin_first_wait(self, group: BrokerGroup, now_s: float) -> None:
+        base, _ = self._first_heard_s.get(group.key, _NEVER)
+        if base != group.base_epoch:
+            self._first_heard_s[group.key] = (group.base_epoch, now_s)
 
     def heard(self, key: GroupKey, now_s: float) -> bool:
         """A member of ``key`` was heard; whether there is something to look at."""

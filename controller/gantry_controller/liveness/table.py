@@ -215,7 +215,10 @@ class HeartbeatTable:
 
     def registered(self, key: GroupKey, broker_id: BrokerId, now_s: float) -> None:
         """Records when this node learnt that a process registered under ``broker_id``."""
-        self._registered.setdefault(key, {})[broker_id] = now_s
+        times = self._registered.get(key)
+        if times is None:
+            times = self._registered[key] = {}
+        times[broker_id] = now_s
 
     def registered_at(self, key: GroupKey, broker_id: BrokerId) -> float | None:
         """When this node learnt of the member's last registration."""

@@ -243,6 +243,21 @@ def test_first_wait_begins_anew_when_a_snapshot_brought_the_group() -> None:
     assert watched.elect() == "first election"
 
 
+def test_first_wait_is_forgotten_with_the_first_election() -> None:
+    """Else it would be remembered for each group for ever."""
+    watched = Watched(World())
+    watched.world.declare()
+    watched.world.join(1, 2, 3)
+    watched.wait(FIRST_WAIT_S)
+    watched.beat(1, 2, 3)
+    assert watched.overseer.first_wait_over(watched.world.group, watched.now_s)
+    assert watched.elect() == "first election"
+    assert not watched.overseer.first_wait_over(watched.world.group, watched.now_s)
+    watched.world.register(2, start=2, last_epoch=1)
+    watched.wait(FIRST_WAIT_S)
+    assert not watched.overseer.first_wait_over(watched.world.group, watched.now_s)
+
+
 def test_first_wait_of_the_next_life_begins_anew() -> None:
     watched = Watched(three_in_sync())
     watched.world.apply(RemoveGroup(cluster=CLUSTER, name=NAME, uid="u1"))
