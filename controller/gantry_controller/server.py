@@ -24,6 +24,7 @@ from gantry_protocol.remoting.server import Connection, RemotingServer
 from gantry_protocol.types import NodeId
 
 from gantry_controller.admin.api import AdminApi
+from gantry_controller.admin.bounds import BoundMetrics, Sources
 from gantry_controller.admin.connections import ConnectionMetrics
 from gantry_controller.admin.members import MembersApi
 from gantry_controller.admin.metrics import Metrics, RaftFigures
@@ -175,6 +176,10 @@ class Controller:
         MembersApi(api, self.node).add_to(self._http)
         SnapshotApi(self.node).add_to(self._http)
         self._http.registry.register(SnapshotMetrics(self.node))
+        sources = Sources(
+            self.node.links, self.node.stats, self.forwarder, self.imports, self.hub, api
+        )
+        self._http.registry.register(BoundMetrics(sources))
 
     # ---- life
 

@@ -110,6 +110,7 @@ class AdminApi:
         leader_http: Callable[[], str | None],
         peers_http: Callable[[], list[str]],
     ) -> None:
+        self.expired = 0
         self._quorum = quorum
         self._machine = machine
         self._watchman = watchman
@@ -236,6 +237,7 @@ class AdminApi:
         if not (since.isascii() and since.isdigit() and len(since) <= 18):
             raise Refusal(400, "INVALID_REQUEST", f"since={since!r} is no index.")
         if self._hub.full:
+            self._hub.refused += 1
             raise Refusal(429, "TOO_MANY_WATCHERS", "There are as many watchers as there may be.")
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         watcher = self._hub.open(int(since))
@@ -317,6 +319,7 @@ class AdminApi:
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 return await done
         except TimeoutError:
+            self.expired += 1
             message = (
                 "The quorum did not answer in time; whether the request took effect is unknown."
             )

@@ -76,6 +76,7 @@ class WatchHub:
     ) -> None:
         self.watchers: set[Watcher] = set()
         self.dropped = 0
+        self.refused = 0
         self._machine = machine
         self._read = read
         self._liveness_changes = liveness_changes

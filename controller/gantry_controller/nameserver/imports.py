@@ -40,6 +40,9 @@ class Imports:
         machine: the applied state.
         propose: puts a command into the log and calls back.
         leading: whether this node leads.
+
+    Attributes:
+        refused: reports for which there was no room.
     """
 
     def __init__(
@@ -48,11 +51,17 @@ class Imports:
         propose: Callable[[bytes, Callable[[object], None]], None],
         leading: Callable[[], bool],
     ) -> None:
+        self.refused = 0
         self._machine = machine
         self._propose = propose
         self._leading = leading
         self._seen: dict[ImportKey, _Seen] = {}
         self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def heard(self) -> int:
+        """Brokers that reported themselves here and are not forgotten yet."""
+        return len(self._seen)
 
     def start(self) -> None:
         """Begins to scan."""
@@ -74,6 +83,7 @@ class Imports:
         """A broker reported itself, directly or through another node; False if there is no room."""
         known = self._seen.get((key, address))
         if known is None and len(self._seen) >= IMPORTS_MAX:
+            self.refused += 1
             return False
         if connection is None and known is not None:
             connection = known.connection

@@ -27,13 +27,21 @@ from gantry_controller.raft.messages import Message
 
 
 class LinkStats(msgspec.Struct, frozen=True):
-    """Counters of one node's links; ``refused`` counts hellos, either way."""
+    """Counters of one node's links.
+
+    Attributes:
+        sent, received: messages; some of those sent may have been ``dropped``.
+        connects: connections made to peers.
+        refused: hellos, either way, and connections beyond the listener's bound.
+        incoming: connections that are open now, strangers included.
+    """
 
     sent: int
     received: int
     dropped: int
     connects: int
     refused: int
+    incoming: int
 
 
 class _Link(msgspec.Struct):
@@ -92,6 +100,7 @@ class PeerLinks:
             dropped=self._dropped + sum(one.dropped for one in diallers),
             connects=self._connects + sum(one.connects for one in diallers),
             refused=self._refused + self._listener.refused + sum(one.refused for one in diallers),
+            incoming=self._listener.connections,
         )
 
     @property

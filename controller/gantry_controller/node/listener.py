@@ -48,6 +48,9 @@ class PeerListener:
         receive_snapshot: the same for the connection that carries a snapshot, and answers on it.
         greeted: a peer has come; gets its number and where it says it is reached.
         left: its last connection for messages has ended.
+
+    Attributes:
+        refused: hellos of nobody who belongs here, and connections for which a place was lacking.
     """
 
     def __init__(
@@ -70,6 +73,11 @@ class PeerListener:
         self._server: asyncio.Server | None = None
         self._connections: dict[_Incoming, None] = {}  # the oldest first
         self._by_peer: dict[tuple[NodeId, Channel], _Incoming] = {}
+
+    @property
+    def connections(self) -> int:
+        """Connections that are open now."""
+        return len(self._connections)
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port.

@@ -40,6 +40,11 @@ class Forwarder:
         self._connecting: asyncio.Task[None] | None = None
         self._waiting: deque[tuple[RemotingCommand, Done]] = deque()
 
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for a connection."""
+        return len(self._waiting)
+
     def forward(self, leader: NodeId, request: RemotingCommand, done: Done) -> None:
         """Sends a copy of ``request`` to ``leader``; ``done`` gets the answer, or what failed."""
         self.forwarded += 1
