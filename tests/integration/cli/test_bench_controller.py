@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+from gantry_cli.bench.processes import Processes
+from gantry_protocol.errors import GantryError
 
 CASES = ("write-64x1", "readindex-64x16", "leader-kill")
 
@@ -48,3 +53,17 @@ def test_nobody_there_is_one_sentence(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "--against" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+async def test_a_process_that_ends_by_itself_is_named(tmp_path: Path) -> None:
+    async def watch() -> None:
+        while True:
+            processes.check()
+            await asyncio.sleep(0.01)
+
+    processes = Processes(tmp_path)
+    await processes.start("odd", "no-such-command", {})
+    with pytest.raises(GantryError, match=r"process of odd ended with 2; its log is .*odd\.log"):
+        await asyncio.wait_for(watch(), 30)
+    await processes.end()
+    assert processes.names == []
