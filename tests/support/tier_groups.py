@@ -31,13 +31,21 @@ class TieredGroup:
     def __init__(self, cluster: CliCluster, name: str) -> None:
         self.cluster = cluster
         self.name = name
+        self._spec: Json = {}
 
     def apply(self, tier: Json | None, *, replicas: int = 1) -> None:
         """Make the group as it is wished."""
         spec: Json = {"replicas": replicas, "storage": {"size": "1Gi"}}
         if tier is not None:
             spec["tier"] = BRISK | tier
+        self._spec = spec
         self.cluster.gantry_applies(resource("BrokerGroup", self.name, spec=spec))
+
+    def look_at(self, what: str) -> None:
+        """Annotate the group: the operator looks at once at what changed, else twice a minute."""
+        noted = {"name": self.name, "annotations": {"tests.gantry.dev/look-at": what}}
+        text = resource("BrokerGroup", self.name, metadata=noted, spec=self._spec)
+        self.cluster.gantry_applies(text)
 
     def read(self) -> Json:
         """The resource."""
@@ -91,14 +99,19 @@ class TieredGroup:
         acknowledged: int = json.loads(self.cluster.gantry(*args, "--json"))["acknowledged"]
         return acknowledged == count
 
-    def broker_status(self) -> Json:
-        """What the first replica says of itself."""
-        pod = f"{self.name}-broker-0"
+    def broker_status(self, ordinal: int = 0) -> Json:
+        """What a replica says of itself."""
+        pod = f"{self.name}-broker-{ordinal}"
         found = json.loads(self.cluster.shown("local", "get", "pods", pod, "-o", "json"))
         url = f"http://{found['status']['podIP']}:{BROKER_HTTP_PORT}/status"
         with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
             status: Json = json.load(answer)
         return status
+
+    def committed(self, ordinal: int = 0) -> int:
+        """How far the tier is, by the word of who uploads; the status tells it twice a minute."""
+        offset: int = self.broker_status(ordinal)["tier"]["committedOffset"] or 0
+        return offset
 
     def events(self, reason: str) -> list[Json]:
         """Events about the group for this reason."""
