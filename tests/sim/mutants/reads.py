@@ -131,8 +131,13 @@ MUTANTS = (
         "lease-too-long",
         "lease",
         "a lease lasts as long as it takes others to elect",
-        (Edit(f"{RAFT}.lease:is_valid", "< state.config.lease_ns", "< 2 * state.config.lease_ns"),),
-        Seeds("raft-leases", 60),
+        (
+            Edit(
+                f"{RAFT}.lease:is_valid", "< state.config.lease_ns", "< 2 * state.config.lease_ns"
+            ),
+            Edit(f"{RAFT}.lease:Lease.round_began", "- lease_ns", "- 2 * lease_ns"),
+        ),
+        Seeds("raft-leases", 40),
     ),
     Mutant(
         "hint-ends-a-promise",
