@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from gantry_protocol.admin import LeaseRequest, MemberRequest, TransferRequest
 from gantry_protocol.errors import GantryError
+from gantry_protocol.hosts import join_address
 from pydantic import ValidationError
 
 from gantry_cli.admin import AdminClient
@@ -59,7 +60,13 @@ def controllers() -> None:
 @json_option("Print what the leader says, as one JSON object.")
 @asynchronous
 async def list_(controllers: str | None, token_file: Path | None, as_json: bool) -> None:
-    """List the members: who votes, who leads, who keeps up."""
+    """List the members: who votes, who leads, who keeps up.
+
+    MATCH is how far a member's log is known to agree with the leader's, HEARD when the leader last
+    heard from it, PRIORITY its --election-priority; all three are known to the leader alone, and of
+    others. "filling" behind a role: its disk is new, so it does not count until the others have
+    filled it.
+    """
     _show(await _leaders_view(controllers, token_file), as_json=as_json)
 
 
@@ -202,7 +209,13 @@ async def _leaders_view(controllers: str | None, token_file: Path | None) -> Quo
     async with AdminClient(target.controllers, target.token) as admin:
         view = await admin.leader()
     if view is None:
-        raise GantryError("No controller answers; see gantry status.")
+        asked = ", ".join(
+            join_address(endpoint.host, endpoint.port) for endpoint in target.controllers
+        )
+        raise GantryError(
+            f"No controller answers at {asked}; these must be addresses of their admin API (port "
+            "9880 by default), and the token theirs."
+        )
     return view
 
 

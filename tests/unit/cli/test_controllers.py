@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from click.testing import CliRunner
 from gantry_cli.main import cli
+from gantry_protocol.errors import GantryError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,3 +102,12 @@ def test_lease_is_set_as_it_was_said(tmp_path: Path, word: str, enabled: bool) -
         shown = json.loads(lease(leader, tmp_path, word, "--json"))
     assert leader.asked == [("PUT", "/v1/quorum/lease", {"enabled": enabled})]
     assert shown["lease"] == {"enabled": enabled, "valid": False}
+
+
+def test_silence_names_who_was_asked(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret")
+    where = ["--controllers", "127.0.0.1:9", "--admin-token-file", str(token)]
+    result = CliRunner().invoke(cli, ["controllers", "list", *where])
+    assert isinstance(result.exception, GantryError)
+    assert "No controller answers at 127.0.0.1:9;" in str(result.exception)
