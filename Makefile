@@ -82,7 +82,8 @@ venv: ## make .venv, or bring it up to date
 	@PYTHON=$(PYTHON) .ci/venv
 
 .PHONY: check
-check: venv lint types imports generated layout ## everything that needs no running code
+check: venv ## everything that needs no running code
+	@$(MAKE) --jobs=$(shell nproc) --output-sync=target types layout lint imports generated
 
 .PHONY: test
 test: venv unit sim integration ## unit tests, simulator, integration tests
