@@ -58,17 +58,22 @@ async def ratio(few: Target, many: Target, groups: int, plan: Plan) -> list[dict
 
 
 async def heartbeats(target: Target, plan: Plan) -> list[dict[str, float]]:
-    """10,000 replicas that beat each second: the leader's CPU, and what writes notice of them."""
+    """10,000 replicas that beat each second: the leader's CPU, and what writes notice of them.
+
+    There are as many writers as begin a write within a second: with fewer, a short pause would
+    leave none that is idle, and the writes that become due would wait for that.
+    """
+    writers = plan.shape.slots
     groups = BROKERS // THREE + 1
-    await prepare(target, range(WRITERS, WRITERS + groups), replicas=THREE)
-    births = Scripts(WRITERS, range(WRITERS), replicas=REPLICAS, alive=True)
-    load = Load(births, connections=WRITERS)
+    await prepare(target, range(writers, writers + groups), replicas=THREE)
+    births = Scripts(writers, range(writers), replicas=REPLICAS, alive=True)
+    load = Load(births, connections=plan.shape.connections, outstanding=plan.shape.outstanding)
     try:
-        async with Beats(WRITERS, replicas=THREE, connections=BEAT_CONNECTIONS) as beats:
+        async with Beats(writers, replicas=THREE, connections=BEAT_CONNECTIONS) as beats:
             leader = await target.leader()
             await load.connect([leader])
             await load.finish(PREPARE_PATIENCE_S)
-            load.work, load.per_second = SetChanges(WRITERS), WRITES_PER_S
+            load.work, load.per_second = SetChanges(writers), WRITES_PER_S
             await beats.connect(leader, await target.members())
             await beats.speak_for(groups)
             return [await _beaten(target, load, beats, plan) for _ in range(plan.runs)]
