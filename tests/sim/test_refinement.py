@@ -14,7 +14,6 @@ BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
     ("name", "step"),
     [
         ("old-term-commit-by-counting", "which is of an older term"),
-        ("commit-beyond-the-message", "for which no message vouched"),
         ("vote-is-forgotten", "has forgotten its vote"),
         ("vote-before-persist", "not on its disk"),
         ("candidacy-before-persist", "not on its disk"),

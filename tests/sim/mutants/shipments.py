@@ -144,7 +144,6 @@ FILE = (
             ),
         ),
         UnitTests(FILES),
-        quick=True,
     ),
     Mutant(
         "header-checksum-unchecked",
@@ -158,7 +157,6 @@ FILE = (
             ),
         ),
         UnitTests(FILES),
-        quick=True,
     ),
     Mutant(
         "snapshot-end-unchecked",
@@ -172,7 +170,6 @@ FILE = (
             ),
         ),
         UnitTests(FILES),
-        quick=True,
     ),
     Mutant(
         "named-before-synced",
