@@ -2,10 +2,8 @@
 
 Each record (a group, a topic of a group, …) counts as the CRC of its table, key and value; the
 digest is their sum, so it depends on the state alone and on no order or history, and a snapshot
-that was read back can be checked against the digest it carries. What changed is only noted when it
-does, with the value it had, and counted when a digest is asked for: a group that changed a thousand
-times between two digests costs as much as one that changed once. What the last digests counted is
-remembered, so a group that changes again and again is counted once per digest and not twice.
+that was read back can be checked against the digest it carries. A change adds what the new record
+counts and takes away what the old one did; ``RecordSum`` says when.
 
 A CRC finds accidents, not forgery, which is all that replicas of one log need.
 """
@@ -18,9 +16,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gantry_controller.raft.digests import LAYOUT_SHIFT
-
-COUNTED_MAX = 32_768
-"""Remembered per table, in some megabytes; a quorum with more groups has most of them at rest."""
 
 SHARE_MAX = 256
 """Records of one table that are counted in one go: less than a millisecond."""
@@ -63,29 +58,37 @@ class Parted(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RecordSum:
-    """The running sum; ``touched`` before each change, ``settle`` for the value.
+    """The running sum; ``changed`` or ``touched`` at each change, ``settle`` for the value.
 
-    To count many thousand records takes longer than a request may wait, so a digest can also be
-    counted bit by bit while the state goes on: ``begin`` notes which values it is about, ``count``
-    counts some of them.
+    A record that changes often and is small counts as it changes (``changed``), while it is in the
+    processor's caches: that costs less than to look for it again among 100,000. One that changes
+    seldom and is large is noted (``touched``) and counted for the next digest. To count many of
+    those takes longer than a request may wait, so it can be done bit by bit while the state goes
+    on: ``begin`` notes which values the digest is about, ``count`` counts some of them.
     """
 
-    __slots__ = ("_before", "_counted", "_layout", "_open", "_sum")
+    __slots__ = ("_at_begin", "_before", "_layout", "_noted_sum", "_open", "_sum")
 
     def __init__(self, layout: int) -> None:
         self._layout = layout
-        self._sum = 0
+        self._sum = 0  # of what counts as it changes
+        self._at_begin = 0  # the same, as of the last ``begin``
+        self._noted_sum = 0  # of what is counted for digests
         self._before: defaultdict[str, dict[Any, Any]] = defaultdict(dict)
-        self._counted: defaultdict[str, dict[Any, int]] = defaultdict(dict)  # by the last ones
         self._open: list[_Share] = []  # begun and not counted
 
+    def changed(self, table: str, key: object, before: object, after: object) -> None:
+        """The record of ``key`` changes from ``before``, None if there is none yet."""
+        self._sum += record_sum(table, key, after) - record_sum(table, key, before)
+
     def touched(self, table: str, key: object, before: object) -> None:
-        """The record of ``key`` is about to change from ``before``, None if there is none yet."""
+        """The record of ``key`` is about to change from ``before``; likewise."""
         self._before[table].setdefault(key, before)
 
     def begin(self, tables: Mapping[str, Mapping[Any, Any]]) -> None:
         """From now on ``count`` counts the state that ``tables`` are now."""
         assert not self._open, "one digest at a time"
+        self._at_begin = self._sum
         for table, changed in self._before.items():
             records = tables[table]
             changes = [(key, before, records.get(key)) for key, before in changed.items()]
@@ -101,9 +104,11 @@ class RecordSum:
         counted = 0
         while self._open and counted < SHARE_MAX:
             share = self._open.pop()
-            self._count(share)
+            self._noted_sum += _difference(share)
             counted += len(share.changes)
-        return None if self._open else self._layout << LAYOUT_SHIFT | self._sum & _SUM_MASK
+        if self._open:
+            return None
+        return self._layout << LAYOUT_SHIFT | (self._at_begin + self._noted_sum) & _SUM_MASK
 
     def settle(self, tables: Mapping[str, Mapping[Any, Any]]) -> int:
         """The digest of the state that ``tables`` are."""
@@ -114,30 +119,21 @@ class RecordSum:
             pass
         return digest
 
-    def _count(self, share: "_Share") -> None:
-        """Adds what the records count now, less what they counted before they changed."""
-        table = share.table
-        known = self._counted[table]
-        if len(known) > COUNTED_MAX:
-            known.clear()
-        total = 0
-        for key, before, after in share.changes:
-            if isinstance(after, Parted) or isinstance(before, Parted):
-                total += value_sum(table, key, after, before)
-                total -= value_sum(table, key, before, after)
-                continue
-            was = known.get(key)
-            total -= record_sum(table, key, before) if was is None else was
-            known[key] = now = record_sum(table, key, after)
-            total += now
-        self._sum += total
-
 
 class _Share(NamedTuple):
     """Records of one table that are counted together: key, value before and after."""
 
     table: str
     changes: list[tuple[Any, Any, Any]]
+
+
+def _difference(share: _Share) -> int:
+    """What the records count now, less what they counted before they changed."""
+    total = 0
+    for key, before, after in share.changes:
+        total += value_sum(share.table, key, after, before)
+        total -= value_sum(share.table, key, before, after)
+    return total
 
 
 def value_sum(table: str, key: object, value: object, other: object) -> int:

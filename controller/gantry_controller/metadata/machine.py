@@ -23,13 +23,11 @@ ChangeListener = Callable[[Event, Result], None]
 RestoreListener = Callable[[], None]
 """Called when the whole state was replaced: everything may be different."""
 
-DIGEST_EVERY = 4096
-"""Entries between two digests. A group that changes ten times in between is counted once; a
-difference is known within a second of load."""
+DIGEST_EVERY = 1024
+"""Entries between two digests; a difference is known within a second of load."""
 
 COUNT_EVERY = 64
-"""Entries between two bits of a digest: it is complete long before the next one begins, however
-many groups have changed, and no entry waits for it."""
+"""Entries between two bits of a digest, so that no entry waits for one of very many changes."""
 
 
 class MetadataStateMachine:

@@ -239,7 +239,10 @@ class MetadataState:
         self._sum = RecordSum(LAYOUT)
         for name, records in self.tables().items():
             for record in records:
-                self._sum.touched(name, record, None)
+                if name != "groups":
+                    self._sum.touched(name, record, None)
+        for key, group in self.groups.items():
+            self._sum.changed("groups", key, None, group)
         self._names: dict[str, tuple[GroupKey, ...]] = {}
         self._topic_groups: dict[str, dict[GroupKey, None]] = {}
         for group in self.living():
@@ -291,7 +294,7 @@ class MetadataState:
         key = (group.cluster, group.name)
         old = self.groups.get(key)
         _check(group, old)
-        self._sum.touched("groups", key, old)
+        self._sum.changed("groups", key, old, group)
         self.groups[key] = group
         if old is None or old.removed != group.removed:
             self._name(key, living=not group.removed)
