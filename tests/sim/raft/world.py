@@ -189,7 +189,7 @@ class RaftWorld:
         node = node_id(host.name)
         config = RaftConfig(
             node_id=node,
-            voters=self.voters if node in self.voters else (),
+            voters=self.voters if self._founds(node) else (),
             priority=self._priorities[node],
             promote_lag_max=self.options.promote_lag_max,
             election_ticks=self.options.election_ticks,
@@ -207,6 +207,17 @@ class RaftWorld:
             ),
         )
         return self.process_class(host, config, self.knobs, self.invariants)
+
+    def _founds(self, node: NodeId) -> bool:
+        """Whoever founded a quorum alone and comes back with an empty volume is told to join.
+
+        Nobody could tell it from a first start, so it would found another quorum of one. Its volume
+        is only lost here when others are the quorum by now (``can_spare``).
+        """
+        alone = self.voters == (node,)
+        return node in self.voters and not (
+            alone and self.network.machines[machine_name(node)].wipes
+        )
 
     # ---- nodes -----------------------------------------------------------------------------------
 
