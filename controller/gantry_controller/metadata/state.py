@@ -242,7 +242,7 @@ class MetadataState:
                 if name != "groups":
                     self._sum.touched(name, record, None)
         for key, group in self.groups.items():
-            self._sum.changed("groups", key, None, group)
+            self._count_group(key, None, group)
         self._names: dict[str, tuple[GroupKey, ...]] = {}
         self._topic_groups: dict[str, dict[GroupKey, None]] = {}
         for group in self.living():
@@ -294,11 +294,18 @@ class MetadataState:
         key = (group.cluster, group.name)
         old = self.groups.get(key)
         _check(group, old)
-        self._sum.changed("groups", key, old, group)
+        self._count_group(key, old, group)
         self.groups[key] = group
         if old is None or old.removed != group.removed:
             self._name(key, living=not group.removed)
         return group
+
+    def _count_group(self, key: GroupKey, old: BrokerGroup | None, new: BrokerGroup) -> None:
+        """For the digest. The members are most of a group and change seldom: they count apart."""
+        if old is None or old.members is not new.members:
+            self._sum.changed("members", key, None if old is None else old.members, new.members)
+        before = None if old is None else replace(old, members=())
+        self._sum.changed("groups", key, before, replace(new, members=()))
 
     def _name(self, key: GroupKey, *, living: bool) -> None:
         _, name = key
