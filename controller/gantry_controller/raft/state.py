@@ -159,7 +159,8 @@ class RaftState:
         self.term = hard.term
         self.vote = hard.vote
         self.leader: NodeId | None = None
-        self.voter_marked = hard.voting or (self.is_alone and config.founds)
+        # Alone by a log that is being filled: no founder, but a member that comes back.
+        self.voter_marked = hard.voting or (self.is_alone and config.founds and self.is_pristine)
         self.blank = 0 if self.voter_marked else (rng.getrandbits(63) | 1)
         self.founders: list[NodeId] = []
         self.peers: dict[NodeId, Progress] = {}

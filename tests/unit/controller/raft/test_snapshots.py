@@ -251,3 +251,11 @@ def test_a_follower_that_got_further_without_it_needs_it_no_more() -> None:
     node.step(rejection(4, (1, 1)))
     node.step(AppendReply(A, ME, Term(3), Index(4), False, Index(0), Term(0), 0, 0))
     assert node.awaiting_snapshot == []
+
+
+def test_a_log_that_is_being_filled_makes_nobody_a_lone_founder() -> None:
+    """An old membership of this node alone comes by on the way; it may not vote by that."""
+    config = RaftConfig(node_id=ME, voters=(ME,))
+    again = RaftCore(config, Random(1), hard_state=HardState(Term(2)), entries=entries(1, 1))
+    assert not again.is_voter
+    assert RaftCore(config, Random(1)).is_voter, "the first start of a quorum of one"
