@@ -36,7 +36,7 @@ from gantry_controller.metadata.events import DeleteTopic, ForgetImport, ImportB
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.names import ORDER_NAMESPACE, ORDER_TO_BROKERS, setting
 from gantry_controller.metadata.results import Result
-from gantry_controller.metadata.state import GroupKey, Topic
+from gantry_controller.metadata.state import GroupKey, ImportedBroker, MetadataState, Topic
 from gantry_controller.metadata.topics import is_news
 from gantry_controller.nameserver import routes
 from gantry_controller.nameserver.administration import NameAdministration
@@ -240,12 +240,11 @@ class NameRequests:
         self, exchange: Exchange, key: GroupKey, broker_id: int, result: Result
     ) -> RemotingCommand:
         """A replica learns its master, and where that one replicates, from this answer."""
-        brokers = self._machine.state.imports.get(key, ())
-        masters = [one for one in brokers if one.broker_id == MASTER_ID]
         header = RegisterBrokerResponseHeader()
-        if masters and broker_id != MASTER_ID:
+        master = _reported_master(self._machine.state, key)
+        if master is not None and broker_id != MASTER_ID:
             header = RegisterBrokerResponseHeader(
-                ha_server_addr=masters[0].ha_address, master_addr=masters[0].address
+                ha_server_addr=master.ha_address, master_addr=master.address
             )
         ordered = self._ordered_topics() if result.ok else b""
         return reply(exchange.request, result.code, result.remark, to_ext(header), ordered)
@@ -283,3 +282,18 @@ class NameRequests:
         self._desk.write(
             exchange, event, lambda result: reply(exchange.request, result.code, result.remark)
         )
+
+
+def _reported_master(state: MetadataState, key: GroupKey) -> ImportedBroker | None:
+    """The broker that replicas replicate from, as it reported itself.
+
+    In controller mode that is the elected one, although its last report may be that of a replica,
+    and that of its predecessor says master until it reports again. A Java replica that is sent to
+    the predecessor stays connected to it, without any data, until one of the two ends.
+    """
+    brokers = state.imports.get(key, ())
+    group = state.groups.get(key)
+    if group is None or group.removed or not group.had_master:
+        return next((one for one in brokers if one.broker_id == MASTER_ID), None)
+    elected = group.master
+    return next((one for one in brokers if elected and one.address == elected.address), None)

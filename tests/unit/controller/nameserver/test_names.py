@@ -8,6 +8,7 @@ from gantry_controller.metadata.events import DeclareGroup
 from gantry_protocol.bodies import (
     DataVersion,
     RegisterBrokerBody,
+    SyncStateSetBody,
     TopicConfig,
     TopicConfigSerializeWrapper,
     encode_body,
@@ -16,6 +17,7 @@ from gantry_protocol.bodies import (
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.records import masked_crc
+from gantry_protocol.types import BrokerId, Epoch
 from support.controller_desk import CLUSTER, NAME, Office, address
 
 ROUTE = "10.96.0.7:10911"
@@ -198,6 +200,33 @@ class TestImport:
         assert data["brokerDatas"][0]["brokerAddrs"] == {"0": "h:10911", "1": "g:10911"}
         assert data["queueDatas"][0]["readQueueNums"] == 4
         assert route(office, "TBW102").code == 0
+
+    async def test_replica_is_sent_to_the_elected_master(self, office: Office) -> None:
+        """Not to its predecessor, which is the master by its own last word."""
+        of_group = {"brokerName": NAME, "clusterName": CLUSTER}
+        for broker_id in (1, 2, 3):
+            office.join(broker_id)
+            office.heartbeat(broker_id)
+        assert office.elect(1).code == 0
+        all_in_sync = encode_body(
+            SyncStateSetBody([BrokerId(1), BrokerId(2), BrokerId(3)], Epoch(1))
+        )
+        assert office.alter(1, 1, all_in_sync).code == 0
+        body = registration("t", "TBW102")
+        for reported_id, broker_id in ((0, 1), (2, 2), (3, 3)):
+            answer = report(
+                office,
+                reported_id,
+                f"h{broker_id}",
+                body,
+                brokerAddr=address(broker_id),
+                **of_group,
+            )
+        assert answer.ext == {"haServerAddr": "h1:10912", "masterAddr": address(1)}
+
+        assert office.elect(2, designateElect="true").code == 0
+        answer = report(office, 3, "h3", body, brokerAddr=address(3), **of_group)
+        assert answer.ext == {"haServerAddr": "h2:10912", "masterAddr": address(2)}
 
     async def test_repeated_report_is_not_logged(self, office: Office) -> None:
         report(office, 0, "h", registration("t", "u"))
