@@ -10,8 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from gantry_cli.bench.controller.target import Against
 from gantry_cli.bench.processes import Processes
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import GantryError
+from gantry_protocol.remoting.server import Connection, RemotingServer
 
 CASES = ("write-64x1", "readindex-64x16", "leader-kill")
 
@@ -67,3 +71,26 @@ async def test_a_process_that_ends_by_itself_is_named(tmp_path: Path) -> None:
         await asyncio.wait_for(watch(), 30)
     await processes.end()
     assert processes.names == []
+
+
+async def test_a_leader_is_loaded_once_it_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java's DLedger controller is named as the leader some seconds before it answers."""
+    monkeypatch.setattr("gantry_cli.bench.controller.target.ASK_S", 0.001)
+    asked: list[int] = []
+    port = 0
+
+    def answer(_: Connection, command: RemotingCommand) -> RemotingCommand:
+        asked.append(command.code)
+        if command.code == RequestCode.CONTROLLER_GET_METADATA_INFO:
+            return reply(command, ext={"controllerLeaderAddress": f"127.0.0.1:{port}"})
+        late = asked.count(command.code) > 2
+        code = ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST
+        return reply(command, code if late else ResponseCode.CONTROLLER_NOT_LEADER)
+
+    server = RemotingServer(answer)
+    port = await server.start("127.0.0.1", 0)
+    try:
+        assert await Against(f"127.0.0.1:{port}").leader() == f"127.0.0.1:{port}"
+    finally:
+        await server.stop(0)
+    assert asked.count(RequestCode.CONTROLLER_GET_REPLICA_INFO) == 3

@@ -74,7 +74,7 @@ def classpath() -> str:
     if not CLASSPATH.exists() or CLASSPATH.stat().st_mtime < POM.stat().st_mtime:
         CLASSPATH.parent.mkdir(exist_ok=True)
         goal = ["dependency:build-classpath", f"-Dmdep.outputFile={CLASSPATH}"]
-        subprocess.run(["mvn", "-q", "-B", "-f", str(POM), *goal], check=True)
+        subprocess.run(["mvn", "-q", "-B", "-f", str(POM), *goal], check=True, stdout=sys.stderr)
     return CLASSPATH.read_text("utf-8").strip()
 
 

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from gantry_protocol.codes import RequestCode
+from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import request
 from gantry_protocol.errors import ConfigError, GantryError, RemotingError
 from gantry_protocol.hosts import join_address, split_address
@@ -61,7 +61,9 @@ class Against:
         Raises:
             GantryError: nobody answers, or nobody leads.
         """
-        return await leader_of([self._address])
+        leader = await leader_of([self._address])
+        await serving(leader)
+        return leader
 
     async def members(self) -> Sequence[str]:
         """See `Target`."""
@@ -129,6 +131,29 @@ async def leader_of(addresses: Sequence[str]) -> str:
     raise GantryError(
         f"{', '.join(addresses)} named no common leader within {ELECT_PATIENCE_S:.0f} s."
     )
+
+
+async def serving(leader: str) -> None:
+    """Until the leader answers requests: Java's DLedger controllers name it some seconds earlier.
+
+    Raises:
+        GantryError: it does not within half a minute.
+    """
+    question = request(RequestCode.CONTROLLER_GET_REPLICA_INFO, {"brokerName": "nobody"})
+    deadline = asyncio.get_running_loop().time() + ELECT_PATIENCE_S
+    while asyncio.get_running_loop().time() < deadline:
+        client = RemotingClient()
+        try:
+            await client.connect(leader, CALL_PATIENCE_S)
+            answer = await client.call(question, CALL_PATIENCE_S)
+            if answer.code != ResponseCode.CONTROLLER_NOT_LEADER:
+                return
+        except RemotingError:
+            pass  # it may still be starting
+        finally:
+            client.close()
+        await asyncio.sleep(ASK_S)
+    raise GantryError(f"{leader} leads, and served nothing within {ELECT_PATIENCE_S:.0f} s.")
 
 
 def cpu_of(pid: int) -> float:
