@@ -17,8 +17,8 @@ MUTANTS = (
         (
             Edit(
                 f"{RAFT}.state:RaftState.__init__",
-                "self.voter_marked = hard.voting or (self.is_alone and config.founds)",
-                "self.voter_marked = True",
+                "hard.voting or (self.is_alone and config.founds and self.is_pristine)",
+                "True",
             ),
         ),
         Seeds("raft-volumes", 40),
@@ -65,10 +65,23 @@ MUTANTS = (
         (
             Edit(
                 f"{RAFT}.state:RaftState.__init__",
-                "self.voter_marked = hard.voting or (self.is_alone and config.founds)",
-                "self.voter_marked = hard.voting or self.is_alone",
+                "hard.voting or (self.is_alone and config.founds and self.is_pristine)",
+                "hard.voting or (self.is_alone and self.is_pristine)",
             ),
         ),
         UnitTests(CORE),
+    ),
+    Mutant(
+        "alone-amid-a-refill",
+        "admission",
+        "a former lone founder elects itself by the old membership in the log it is filled with",
+        (
+            Edit(
+                f"{RAFT}.state:RaftState.__init__",
+                "(self.is_alone and config.founds and self.is_pristine)",
+                "(self.is_alone and config.founds)",
+            ),
+        ),
+        UnitTests("unit/controller/raft/test_snapshots.py"),
     ),
 )
