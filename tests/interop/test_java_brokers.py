@@ -10,8 +10,10 @@ chapter; a broker's number is its directory, whatever address and id it has.
 import asyncio
 import json
 import re
-from asyncio.subprocess import DEVNULL, PIPE
+import socket
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,21 @@ def classpath(tmp_path_factory: pytest.TempPathFactory) -> str:
     return java.classpath(POM, tmp_path_factory.mktemp("classpath"))
 
 
+def broker_port() -> int:
+    """A port for a broker, which also takes the one two below it, and the one above."""
+    while True:
+        (port,) = free_ports(1)
+        with ExitStack() as probes:
+            try:
+                for taken in (port - 2, port, port + 1):
+                    probe = probes.enter_context(socket.socket())
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    probe.bind(("0.0.0.0", taken))
+            except OSError:
+                continue
+            return port
+
+
 class JavaGroup:
     """The brokers of one group, by number, and the admin tool."""
 
@@ -59,8 +76,7 @@ class JavaGroup:
         self._classpath = classpath
         self._directory = directory
         self._running: dict[int, asyncio.subprocess.Process] = {}
-        # A broker also takes the port two below its own, and the one above for replication.
-        self._ports = [port - port % 4 + 2 for port in free_ports(len(BROKERS))]
+        self._ports = [broker_port() for _ in BROKERS]
 
     @property
     def record(self) -> BrokerGroup | None:
@@ -76,8 +92,7 @@ class JavaGroup:
 
     def move(self, number: int) -> None:
         """Gives a broker another address, which it has from its next start on."""
-        (port,) = free_ports(1)
-        self._ports[number] = port - port % 4 + 2
+        self._ports[number] = broker_port()
 
     async def start(self, *numbers: int) -> None:
         for number in numbers or BROKERS:
@@ -146,20 +161,35 @@ class JavaGroup:
         return "\n".join(line for line in lines if "|-" not in line)
 
     async def _java(self, main: str, *arguments: str, home: Path) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            "java",
-            *JVM,
-            *(f"-Duser.home={home}", f"-Drocketmq.home.dir={home}", "-cp", self._classpath, main),
-            *arguments,
-            stdout=PIPE if main.endswith("MQAdminStartup") else DEVNULL,
-            stderr=DEVNULL,
-        )
+        tool = main.endswith("MQAdminStartup")
+        with (home / "console.log").open("ab") as console:
+            return await asyncio.create_subprocess_exec(
+                "java",
+                *JVM,
+                *(f"-Duser.home={home}", f"-Drocketmq.home.dir={home}"),
+                *("-cp", self._classpath, main),
+                *arguments,
+                stdout=PIPE if tool else console,
+                stderr=console,
+            )
+
+    def assert_all_run(self) -> None:
+        """A broker that cannot go on says why on its console, and ends."""
+        for number, process in self._running.items():
+            console = self._directory / f"broker-{number}" / "console.log"
+            said = console.read_text("utf-8", errors="replace")[-2000:]
+            assert process.returncode is None, f"broker {number} has ended: {said}"
 
     async def settled(
         self, within_s: float, condition: Callable[[BrokerGroup], bool]
     ) -> BrokerGroup:
         """The group once it is so."""
-        await until(lambda: self.record is not None and condition(self.record), within_s)
+
+        def is_so() -> bool:
+            self.assert_all_run()
+            return self.record is not None and condition(self.record)
+
+        await until(is_so, within_s)
         assert self.record is not None
         return self.record
 
