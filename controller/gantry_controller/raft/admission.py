@@ -31,6 +31,8 @@ peer votes once its mark is on disk. Why that is enough, for leader L of term T:
 So one lost volume of three heals by itself, and two need a person: nobody may count them.
 """
 
+from gantry_protocol.types import Index
+
 from gantry_controller.raft.messages import Census, CensusReply, EntryKind
 from gantry_controller.raft.progress import Progress
 from gantry_controller.raft.state import RaftState
@@ -111,6 +113,8 @@ def judge(state: RaftState, progress: Progress, blank: int, confirmed: int) -> b
     if confirmed < progress.admit_index:
         return False  # of the time before the loss, or after it but of no weight
     progress.blank = 0
+    # What it said while it was not counted does not count later: a nudge has it said again.
+    progress.match_index = min(progress.match_index, Index(confirmed))
     state.trace("counted", confirmed=confirmed)
     return True
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
+from gantry_controller.raft import admission
 from gantry_controller.raft.progress import Progress
 from gantry_controller.raft.quorum import quorum_size, reached_by_quorum
 from gantry_protocol.types import Index
@@ -119,3 +122,12 @@ def test_two_quorums_always_share_a_member(members: int, size: int) -> None:
 def test_reached_by_quorum(values: list[int], members: int, expected: int) -> None:
     """Members whose word may not be counted are left out of the values, not of the members."""
     assert reached_by_quorum(values, members) == expected
+
+
+def test_what_was_said_before_a_peer_counts_does_not_count_later() -> None:
+    """Seed 400035 of the simulated shipments: an entry was committed on the leader's word alone."""
+    peer = Progress(Index(31))
+    peer.blank, peer.admit_index, peer.match_index = 7, Index(19), Index(30)
+    leader = Mock()
+    assert admission.judge(leader, peer, 0, 27)
+    assert (peer.counts, peer.match_index) == (True, 27)
