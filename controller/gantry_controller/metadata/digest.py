@@ -54,7 +54,7 @@ class Parted(msgspec.Struct, frozen=True, array_like=True):
     @property
     def parts(self) -> Mapping[str, object]:
         """The parts by name; values, of which a changed one is another object."""
-        raise NotImplementedError
+        raise NotImplementedError  # a msgspec struct cannot be an abstract base class
 
 
 class RecordSum:

@@ -36,7 +36,7 @@ SEGMENT_SIZE_BYTES = 16 * 1024 * 1024  # metadata is small; recovery reads one s
 AHEAD_BYTES = 1024 * 1024
 """Zeros written behind a batch that reaches blocks never written before. The file system notes in
 its journal that such blocks hold data now, and a sync waits for that: ten times as long as for
-blocks that do (ext4). So one sync in thousands waits, for all of them."""
+blocks that do (ext4). So one sync per megabyte of log waits, for all that follow it there."""
 _ZEROS = bytes(AHEAD_BYTES)
 
 

@@ -145,7 +145,7 @@ class Invariants:
         self._reached: dict[tuple[str, int], tuple[int, int]] = {}  # per life: term, commit
         self._states = [b""]  # the state after each committed entry
         self._refinement = Refinement(self)
-        self._snapshots: dict[int, bytes] = {}  # the file of each that was taken
+        self._snapshots: dict[tuple[int, bool], bytes] = {}  # the file of each that was taken
         self._leaders: dict[int, str] = {}
         self._newest_term_led = 0
         self._votes: dict[tuple[str, int, int], int] = {}
@@ -239,9 +239,9 @@ class Invariants:
         self._check_members(node)
 
     def snapshot_taken(self, node: RaftProcess, stored: Stored) -> None:
-        if not stored.meta.members.voters:
-            return  # a node that joins knows who took part from its own admission on only
-        if self._snapshots.setdefault(stored.meta.index, stored.data) != stored.data:
+        # A node that joins knows who took part from its own admission on only.
+        what = stored.meta.index, bool(stored.meta.members.voters)
+        if self._snapshots.setdefault(what, stored.data) != stored.data:
             raise Violation(
                 f"equal snapshots: {node.host.name} has another file of the state after entry "
                 f"{stored.meta.index}"
