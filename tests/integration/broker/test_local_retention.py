@@ -44,7 +44,7 @@ class TieredGroup(Group):
         self.sent: list[bytes] = []
 
     async def ask(self, command: RemotingCommand) -> RemotingCommand:
-        """Like a client of a Service: again until somebody answers."""
+        """Like a client of a Service: again until somebody answers; 1 is `too few in sync yet`."""
         async with asyncio.timeout(30):
             while True:
                 self._turn += 1
@@ -58,7 +58,7 @@ class TieredGroup(Group):
                     continue
                 finally:
                     client.close()
-                if answer.code not in (2, 14, 20) or command.code == RequestCode.PULL_MESSAGE:
+                if answer.code not in (1, 2, 14, 20) or command.code == RequestCode.PULL_MESSAGE:
                     return answer
                 await asyncio.sleep(0.05)
 
