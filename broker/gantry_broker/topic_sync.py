@@ -165,6 +165,8 @@ class TopicSync:
             return
         record = change_record(change)
         record.store_host = record.born_host = self._host.store_host
+        for name in change.removed:
+            self._host.store.offsets.end_topic(name)
         self._host.append([record], self._appended)
 
     def _appended(self, outcome: SendOutcome) -> None:

@@ -136,7 +136,10 @@ class Dispatcher:
             if record.topic == STATE_TOPIC:
                 self._complete(body, Offset(offset))
                 return
-            for name in self.topics.apply(decode_change(body)):
+            change = decode_change(body)
+            gone = self.topics.apply(change)
+            self.offsets.drop_topics(gone, ended=change.removed)
+            for name in gone:
                 for _, queue in self.queues.of_topic(name):
                     queue.hide_below(queue.max_offset)
         except BodyError as error:

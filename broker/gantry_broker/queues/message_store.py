@@ -32,7 +32,7 @@ from gantry_broker.queues.offsets import OFFSETS_TOPIC, ConsumerOffsets, decode_
 from gantry_broker.queues.queue_set import QueueKey, QueueSet
 from gantry_broker.queues.saving import StateSaver, Verifier
 from gantry_broker.queues.state_records import STATE_TOPIC, decode_piece, state_records
-from gantry_broker.queues.topics import TOPICS_TOPIC, TopicTable
+from gantry_broker.queues.topics import TOPICS_TOPIC, TopicTable, decode_change
 
 CHECKPOINT_BYTES = 32 * 1024 * 1024  # of log between checkpoints: about a second of replay
 CHECKPOINT_INTERVAL_S = 30.0
@@ -408,6 +408,10 @@ class MessageStore:
         if record.topic == OFFSETS_TOPIC:
             body = data[record.body_start : record.body_start + record.body_size]
             self.offsets.foresee(decode_rows(body))
+        elif record.topic == TOPICS_TOPIC:
+            body = data[record.body_start : record.body_start + record.body_size]
+            for name in decode_change(body).removed:
+                self.offsets.end_topic(name)
         elif record.topic == STATE_TOPIC:
             body = data[record.body_start : record.body_start + record.body_size]
             piece = decode_piece(body)

@@ -6,6 +6,8 @@ they are confirmed (``applied``). Whoever becomes master also takes in the recor
 log and not confirmed yet: its log is never cut in its own epoch, and an offset that was once known
 must not turn into "not found", which makes clients jump to the end of the queue. Lower offsets are
 as good as higher ones: clients go back that way.
+
+What is forgotten goes the same way: a row with the offset ``GONE`` takes its key away everywhere.
 """
 
 import msgspec
@@ -13,6 +15,7 @@ from gantry_protocol.errors import BodyError
 from gantry_protocol.records import MessageRecord
 
 OFFSETS_TOPIC = "GANTRY_SYS_OFFSETS"
+GONE = -1  # in a row: there is no offset any more
 
 OffsetKey = tuple[str, str, int]  # group, topic, queue id
 OffsetRow = tuple[str, str, int, int]  # the key and the offset
@@ -41,6 +44,7 @@ class ConsumerOffsets:
         self._applied: dict[OffsetKey, int] = {row[:3]: row[3] for row in rows or []}
         self._pending: dict[OffsetKey, int] = {}  # newer than applied; masters only
         self._dirty: set[OffsetKey] = set()  # pending and in no record yet
+        self._ending: set[str] = set()  # topics whose end is in the log, unconfirmed; masters only
 
     @property
     def is_dirty(self) -> bool:
@@ -51,23 +55,32 @@ class ConsumerOffsets:
         """The committed offset; None when there was never one."""
         key = (group, topic, queue_id)
         found = self._pending.get(key)
-        return self._applied.get(key) if found is None else found
+        if found is None:
+            return self._applied.get(key)
+        return None if found == GONE else found
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """A consumer has come to ``offset``; may be lower than before."""
         key = (group, topic, queue_id)
-        if self.query(*key) != offset:
+        if self.query(*key) != offset and topic not in self._ending:
             self._pending[key] = offset
+            self._dirty.add(key)
+
+    def forget(self, group: str, topic: str, queue_id: int) -> None:
+        """There shall be no offset any more."""
+        key = (group, topic, queue_id)
+        if self.query(*key) is not None:
+            self._pending[key] = GONE
             self._dirty.add(key)
 
     def of_group(self, group: str) -> list[OffsetRow]:
         """All offsets of one group."""
-        merged = {**self._applied, **self._pending}
-        return [(*key, offset) for key, offset in merged.items() if key[0] == group]
+        return [row for row in self.all() if row[0] == group]
 
     def all(self) -> list[OffsetRow]:
         """All offsets, those included that are in no record yet."""
-        return [(*key, offset) for key, offset in {**self._applied, **self._pending}.items()]
+        merged = {**self._applied, **self._pending}
+        return [(*key, offset) for key, offset in merged.items() if offset != GONE]
 
     def take_records(self) -> tuple[list[MessageRecord], list[OffsetKey]]:
         """Records of everything that is dirty, and the keys in them; those are clean then.
@@ -85,15 +98,43 @@ class ConsumerOffsets:
 
     def put_back(self, keys: list[OffsetKey]) -> None:
         """Write these again: nobody knows whether the last record of them stays."""
-        self._dirty.update(key for key in keys if key in self._pending)
+        self._dirty.update(
+            key for key in keys if key in self._pending and key[1] not in self._ending
+        )
 
     def apply(self, rows: list[OffsetRow]) -> None:
         """Take confirmed rows in."""
         for row in rows:
             key = row[:3]
-            self._applied[key] = row[3]
+            if row[3] == GONE:
+                self._applied.pop(key, None)
+            else:
+                self._applied[key] = row[3]
             if key not in self._dirty and self._pending.get(key) == row[3]:
                 del self._pending[key]
+
+    def end_topic(self, topic: str) -> None:
+        """The end of a topic stands in the log: no commit may follow it there.
+
+        One that did would come back to whoever consumes the next topic of that name.
+        """
+        self._ending.add(topic)
+        self._dirty = {key for key in self._dirty if key[1] != topic}
+
+    def drop_topics(self, gone: list[str], *, ended: list[str]) -> None:
+        """Topics are gone, as the log says; so are their offsets, on every replica.
+
+        Args:
+            gone: by a confirmed change.
+            ended: that it names, also if it was not newer and changed nothing.
+        """
+        self._ending.difference_update(ended)
+        if not gone:
+            return
+        for known in (self._applied, self._pending):
+            for key in [key for key in known if key[1] in gone]:
+                del known[key]
+        self._dirty = {key for key in self._dirty if key[1] not in gone}
 
     def foresee(self, rows: list[OffsetRow]) -> None:
         """Take rows in that this new master has in its log, unconfirmed."""
@@ -102,6 +143,7 @@ class ConsumerOffsets:
 
     def forget_pending(self) -> None:
         """Back to what is confirmed: this broker is not the master any more."""
+        self._ending.clear()
         self._pending.clear()
         self._dirty.clear()
 

@@ -207,6 +207,24 @@ def test_a_removed_topic_hides_its_messages_and_keeps_numbering(store: MessageSt
     assert _bodies(store.get("T", 0, 1, ALL)) == [b"2"]
 
 
+def test_offsets_of_a_removed_topic_go_with_it_whoever_is_master(store: MessageStore) -> None:
+    stores.put(store, change_record(TopicChange(1, [TopicConfig("T")])), stores.message())
+    store.offsets.commit("g", "T", 0, 1)
+    stores.put(store, *store.offsets.take_records()[0])
+    stores.confirm(store)
+    stores.put(store, change_record(TopicChange(2, [], ["T"])))
+    store.drop_mastership()
+    store.take_mastership()  # the end of the topic is in its log, and not confirmed
+    store.offsets.commit("g", "T", 0, 0)
+    assert store.offsets.take_records() == ([], [])
+    stores.confirm(store)
+    assert store.offsets.all() == store.offsets.applied_rows() == []
+    stores.put(store, change_record(TopicChange(3, [TopicConfig("T")])))
+    stores.confirm(store)
+    store.offsets.commit("g", "T", 0, 1)
+    assert store.offsets.query("g", "T", 0) == 1
+
+
 def test_consumer_offsets_and_topics_replicate_through_the_log(tmp_path: Path) -> None:
     master = stores.open_store(tmp_path / "master")
     replica = stores.open_store(tmp_path / "replica", master=False)

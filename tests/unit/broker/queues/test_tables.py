@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from gantry_broker.queues import ConsumerOffsets, TopicChange, TopicTable, change_record
-from gantry_broker.queues.offsets import OFFSETS_TOPIC, decode_rows
+from gantry_broker.queues.offsets import GONE, OFFSETS_TOPIC, decode_rows
 from gantry_broker.queues.topics import TOPICS_TOPIC, decode_change, is_topic_name
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.errors import BodyError
@@ -150,3 +150,44 @@ def test_offsets_of_one_group() -> None:
 def test_a_body_that_is_no_offsets_is_refused(body: bytes) -> None:
     with pytest.raises(BodyError):
         decode_rows(body)
+
+
+def test_a_forgotten_offset_is_gone_everywhere_and_may_come_back() -> None:
+    offsets, replica = (ConsumerOffsets([("g", "t", 0, 5), ("g", "t", 1, 6)]) for _ in range(2))
+    offsets.forget("g", "t", 0)
+    offsets.forget("g", "t", 7)  # never known: nothing to say
+    assert offsets.query("g", "t", 0) is None
+    assert offsets.all() == offsets.of_group("g") == [("g", "t", 1, 6)]
+    rows = _rows(offsets)
+    assert rows == [("g", "t", 0, GONE)]
+    for one in (offsets, replica):
+        one.apply(rows)
+        one.forget_pending()
+        assert one.all() == one.applied_rows() == [("g", "t", 1, 6)]
+    offsets.commit("g", "t", 0, 2)
+    assert offsets.query("g", "t", 0) == 2
+
+
+def test_no_commit_follows_the_end_of_its_topic_in_the_log() -> None:
+    offsets = ConsumerOffsets([("g", "t", 0, 5), ("g", "kept", 0, 5)])
+    offsets.commit("g", "t", 0, 6)
+    offsets.end_topic("t")
+    offsets.commit("g", "t", 0, 7)
+    offsets.put_back([("g", "t", 0)])
+    assert _rows(offsets) == []
+    offsets.drop_topics(["t"], ended=["t"])
+    assert offsets.all() == [("g", "kept", 0, 5)]
+    offsets.commit("g", "t", 0, 0)  # of the next topic of that name
+    assert _rows(offsets) == [("g", "t", 0, 0)]
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_an_end_that_did_not_come_holds_nothing_up(ended: bool) -> None:
+    offsets = ConsumerOffsets()
+    offsets.end_topic("t")
+    if ended:  # its record was not newer
+        offsets.drop_topics([], ended=["t"])
+    else:
+        offsets.forget_pending()
+    offsets.commit("g", "t", 0, 1)
+    assert _rows(offsets) == [("g", "t", 0, 1)]
