@@ -15,7 +15,7 @@ from gantry_cli.lazy import Entry, LazyGroup
 TRY = "Try it"
 LOCAL = "A cluster on this machine"
 MESSAGES = "Messages"
-TIER = "Tiered storage"
+TIER = "Stored messages"
 PROCESSES = "Processes (what the containers run)"
 
 COMMANDS = (
@@ -69,6 +69,12 @@ COMMANDS = (
         "gantry_cli.commands.chaos:chaos",
         "Strike a cluster with faults from manifests, and judge what clients saw.",
         MESSAGES,
+    ),
+    Entry(
+        "log",
+        "gantry_cli.commands.log:log",
+        "Show and verify the commit log of a broker on this machine.",
+        TIER,
     ),
     Entry(
         "tier",

@@ -277,16 +277,19 @@ def _paced(
 
 def damage_in(segment: Segment, entry: sums.RangeSum) -> CorruptionError:
     """The damage in a range that does not match its sum, placed as exactly as it can be."""
-    position = entry.start - segment.start
-    data = os.pread(segment.descriptor, entry.length, position)
+    offset, reason = locate_damage(segment, entry)
+    return CorruptionError(
+        segment.path, offset - segment.start, f"{reason} (log offset {offset}); {_ADVICE}"
+    )
+
+
+def locate_damage(segment: Segment, entry: sums.RangeSum) -> tuple[int, str]:
+    """Log offset of the first record that is not whole, or of the range, and what is wrong."""
+    data = os.pread(segment.descriptor, entry.length, entry.start - segment.start)
     at = 0
-    reason = f"the {entry.length} bytes from here on do not match their checksum"
     try:
         while at < len(data):
             at += parse_unit(data, at, entry.start + at).size
-        at = 0
     except RecordError as error:
-        reason = str(error)
-    return CorruptionError(
-        segment.path, position + at, f"{reason} (log offset {entry.start + at}); {_ADVICE}"
-    )
+        return entry.start + at, str(error)
+    return entry.start, f"the {entry.length} bytes from here on do not match their checksum"
