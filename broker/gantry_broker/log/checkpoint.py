@@ -102,12 +102,25 @@ class CheckpointFile:
         """What is on the disk."""
         return self._current
 
-    def write_floor(self, confirm_floor: Offset) -> None:
-        """Make a higher floor durable; blocks for one sync."""
-        self.write(self._current.log_start, confirm_floor)
+    def stage_floor(self, confirm_floor: Offset) -> Checkpoint:
+        """Write a higher floor; on the disk after ``sync``, and current after ``settle``."""
+        return self._stage(self._current.log_start, confirm_floor)
+
+    def sync(self) -> None:
+        """Make what was staged durable; blocks."""
+        os.fdatasync(self._descriptor)
+
+    def settle(self, staged: Checkpoint) -> None:
+        """What was staged is on the disk."""
+        self._current = staged
 
     def write(self, log_start: Offset, confirm_floor: Offset) -> None:
         """Make a later start and a higher floor durable, together; blocks for one sync."""
+        staged = self._stage(log_start, confirm_floor)
+        self.sync()
+        self.settle(staged)
+
+    def _stage(self, log_start: Offset, confirm_floor: Offset) -> Checkpoint:
         assert log_start >= self._current.log_start
         assert confirm_floor >= self._current.confirm_floor
         following = msgspec.structs.replace(
@@ -118,8 +131,7 @@ class CheckpointFile:
         )
         at = _STRIDE_BYTES * (following.generation % 2)
         os.pwrite(self._descriptor, encode(following), at)
-        os.fdatasync(self._descriptor)
-        self._current = following
+        return following
 
     def reload(self) -> None:
         """Somebody replaced the file: read and keep the new one."""

@@ -5,7 +5,7 @@ reported flushed before its sync returned; nothing below the confirm floor is ev
 flushed is covered by checksums, and damage to it is refused, not repaired (``recovery``).
 
 Everything here runs on the event loop's thread and copies into the page cache only. Waiting for the
-disk happens in one writer thread (``writer``), except in ``open``, ``truncate``, ``reset`` and
+disk happens in the thread of the device (``disk``), except in ``open``, ``truncate``, ``reset`` and
 ``close``, which block.
 """
 
@@ -21,6 +21,7 @@ from gantry_protocol.records import BLANK_HEADER_BYTES, MAX_RECORD_BYTES
 from gantry_protocol.types import Offset
 
 from gantry_broker.log import checkpoint, cutting, recovery, sums
+from gantry_broker.log.disk import Disks, DiskWriter
 from gantry_broker.log.errors import CutRefusedError, DiskFullError, LogFailedError
 from gantry_broker.log.group_commit import GroupCommit, OnFlushed
 from gantry_broker.log.segments import Segment, Segments, Stretch, list_segments
@@ -44,12 +45,16 @@ class CommitLog:
     """See the module. Open one with ``CommitLog.open``."""
 
     def __init__(
-        self, segments: Segments, saved: checkpoint.CheckpointFile, segment_size_bytes: int
+        self,
+        segments: Segments,
+        saved: checkpoint.CheckpointFile,
+        segment_size_bytes: int,
+        disk: DiskWriter | None,
     ) -> None:
         self._segments = segments
         self._saved = saved
         self._segment_size_bytes = segment_size_bytes
-        self._writer = Writer(segments.directory, saved)
+        self._writer = Writer(segments.directory, saved, disk)
         self._log_start = saved.current.log_start
         last = segments.last
         self._end = self._log_start if last is None else last.end
@@ -60,7 +65,12 @@ class CommitLog:
 
     @classmethod
     def open(
-        cls, directory: Path, segment_size_bytes: int, *, confirm_floor: Offset = _ZERO
+        cls,
+        directory: Path,
+        segment_size_bytes: int,
+        *,
+        confirm_floor: Offset = _ZERO,
+        disks: Disks | None = None,
     ) -> "CommitLog":
         """Open or create the log in ``directory``; blocks while it reads and repairs.
 
@@ -70,6 +80,7 @@ class CommitLog:
                 replicas.
             confirm_floor: an offset the caller knows to have been confirmed here; the log's own
                 checkpoint may know a higher one.
+            disks: whose thread waits for the disk; None: one of this log's own.
 
         Raises:
             CorruptionError: bytes that were on the disk are gone or different.
@@ -92,7 +103,8 @@ class CommitLog:
         found = cutting.without_trimmed(directory, current.log_start)
         kept, verified_from = recovery.recover(directory, found, current.log_start, floors)
         saved = checkpoint.CheckpointFile(path, current)
-        log = cls(Segments(directory, kept), saved, segment_size_bytes)
+        disk = None if disks is None else disks.writer_for(directory)
+        log = cls(Segments(directory, kept), saved, segment_size_bytes, disk)
         log._verified_from = verified_from
         return log
 

@@ -7,7 +7,6 @@ taken from the bytes that were appended, not from the file.
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 
 import google_crc32c
 from gantry_protocol.types import Offset
@@ -73,7 +72,7 @@ class GroupCommit:
         """
         self.settle()
         if self._ranges:
-            self._job = self._next_job(lambda job: None)
+            self._job = self._next_job(None)
             self._writer.submit(self._job)
             self.settle()
 
@@ -100,22 +99,17 @@ class GroupCommit:
             callbacks, self._waiting = self._waiting, []
             self._loop.call_soon(self._run, callbacks)
 
-    def _next_job(self, posted: Callable[[FlushJob], None]) -> FlushJob:
+    def _next_job(self, loop: asyncio.AbstractEventLoop | None) -> FlushJob:
         ranges, self._ranges = self._ranges, []
         callbacks, self._waiting = self._waiting, []
-        return FlushJob(ranges, self._written_end, callbacks, posted)
+        return FlushJob(ranges, self._written_end, callbacks, loop, self._settled)
 
     def _start_job(self) -> None:
-        job = self._job = self._next_job(self._post)
+        job = self._job = self._next_job(self._loop)
         if job.ranges:
             self._writer.submit(job)
         else:
             self._loop.call_soon(self._settled, job)
-
-    def _post(self, job: FlushJob) -> None:
-        """In the writer thread: let the loop take notice."""
-        with suppress(RuntimeError):  # the loop was closed: nobody is left to be told
-            self._loop.call_soon_threadsafe(self._settled, job)
 
     def _settled(self, job: FlushJob) -> None:
         if job.is_settled:

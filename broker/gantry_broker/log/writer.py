@@ -1,14 +1,12 @@
-"""The one thread of a log that waits for the disk.
+"""One log's part of the work of its device's thread (``disk``): jobs, range sums, checkpoint.
 
 Group commit: while a sync is under way, appends and their callbacks gather; the next sync covers
-them all. The thread also writes the checkpoint, lazily: at most every ``CHECKPOINT_INTERVAL_S``,
-since between two checkpoints the range sums in the page cache already survive the death of the
-process. Nothing here runs on the event loop except what it posts there.
+them all. Nothing here runs on the event loop except what is posted there.
 """
 
+import asyncio
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,11 +15,10 @@ from typing import NamedTuple
 from gantry_protocol.process.files import fsync_directory
 from gantry_protocol.types import Offset
 
-from gantry_broker.log.checkpoint import CheckpointFile
+from gantry_broker.log.checkpoint import Checkpoint, CheckpointFile
+from gantry_broker.log.disk import DiskWriter
 from gantry_broker.log.segments import Segment
 from gantry_broker.log.sums import RangeSum
-
-CHECKPOINT_INTERVAL_S = 0.5
 
 
 class FlushRange(NamedTuple):
@@ -38,70 +35,81 @@ class FlushJob:
         ranges: what to sync, in log order.
         target: the log's end when the job was made; what callbacks are told.
         callbacks: to be called, in order, when the job is done.
-        posted: called by the writer thread when the job is done; hands over to the event loop.
-        error: why the disk refused; set before ``posted`` is called.
+        loop: where ``settled`` is to be called; None when somebody blocks until it is done.
+        settled: takes notice of the end.
+        error: why the disk refused; set before ``settled`` is called.
         is_settled: the event loop's side has taken notice.
     """
 
-    __slots__ = ("callbacks", "error", "is_settled", "posted", "ranges", "target")
+    __slots__ = ("callbacks", "error", "is_settled", "loop", "ranges", "settled", "target")
 
     def __init__(
         self,
         ranges: list[FlushRange],
         target: Offset,
         callbacks: list[Callable[[Offset], None]],
-        posted: Callable[["FlushJob"], None],
+        loop: asyncio.AbstractEventLoop | None,
+        settled: Callable[["FlushJob"], None],
     ) -> None:
         self.ranges = ranges
         self.target = target
         self.callbacks = callbacks
-        self.posted = posted
+        self.loop = loop
+        self.settled = settled
         self.error: OSError | None = None
         self.is_settled = False
 
 
 class Writer:
-    """Syncs, range sums and checkpoints of one log, in one thread."""
+    """Syncs, range sums and checkpoints of one log.
 
-    def __init__(self, directory: Path, checkpoint: CheckpointFile) -> None:
+    Args:
+        directory: of the log.
+        checkpoint: its checkpoint.
+        disk: the thread of its device; None gives this log one of its own.
+
+    Attributes:
+        has_left: the last checkpoint is written; guarded by the disk's condition.
+    """
+
+    def __init__(
+        self, directory: Path, checkpoint: CheckpointFile, disk: DiskWriter | None = None
+    ) -> None:
+        self.has_left = False
         self._directory = directory
         self._checkpoint = checkpoint
-        self._condition = threading.Condition()
-        # Guarded by the condition.
-        self._job: FlushJob | None = None
-        self._is_busy = False
-        self._is_stopping = False
+        self._own_disk = DiskWriter(directory) if disk is None else None
+        self._disk = disk or self._own_disk
+        self._job: FlushJob | None = None  # under way; guarded by the disk's condition
         self._floor = checkpoint.current.confirm_floor
-        self._is_timed = False  # the thread wakes by itself soon, so nobody needs to wake it
+        self._is_noted = False  # the disk's thread looks at the floor before long
         # The thread's own.
         self._unsynced: dict[int, Segment] = {}  # segments whose sums files are dirty
-        self._checkpoint_at = time.monotonic()
+        self._staged: Checkpoint | None = None
         self._failure: OSError | None = None
         # Held while files are written or synced; a cut holds it to keep the thread away from them.
         self._files = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
-        self._thread.start()
 
     def submit(self, job: FlushJob) -> None:
-        """Start a job; the one before has been posted."""
-        with self._condition:
-            assert self._job is None, "one flush at a time"
-            assert not self._is_stopping, "the writer was closed"
-            self._job = job
-            self._is_busy = True
-            self._condition.notify_all()
+        """Start a job; the one before has been settled."""
+        assert self._disk is not None
+        assert self._job is None, "one flush at a time"
+        assert not self.has_left, "the writer was closed"
+        self._job = job
+        self._disk.submit(self)
 
     def raise_floor(self, floor: Offset) -> None:
         """Let the next checkpoint promise ``floor``, which is flushed."""
+        assert self._disk is not None
         self._floor = floor  # one reference: atomic, and the thread only needs some recent value
-        if not self._is_timed:
-            with self._condition:
-                self._condition.notify_all()
+        if not self._is_noted:
+            self._is_noted = True
+            self._disk.note_dirty(self)
 
     def wait_idle(self) -> None:
         """Block until no job is under way."""
-        with self._condition:
-            self._condition.wait_for(lambda: not self._is_busy)
+        assert self._disk is not None
+        self._disk.wait_for(lambda: self._job is None)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -115,84 +123,92 @@ class Writer:
 
     def write_start(self, start: Offset) -> None:
         """Make a later start of the log durable, with the newest floor; only while paused."""
-        for segment in self._unsynced.values():
-            segment.sync_sums()
+        self.sync_sums()
         self._unsynced.clear()
         for _ in range(2):  # both slots: no older one may ask for files that are deleted now
             floor = max(self._floor, self._checkpoint.current.confirm_floor)
             self._checkpoint.write(start, Offset(floor))
 
     def close(self) -> None:
-        """Finish the job at hand, write a last checkpoint and end the thread."""
-        with self._condition:
-            self._is_stopping = True
-            self._condition.notify_all()
-        self._thread.join()
+        """Finish the job at hand and write a last checkpoint; blocks."""
+        assert self._disk is not None
+        self._disk.leave(self)
+        if self._own_disk is not None:
+            self._own_disk.close()
 
-    def _run(self) -> None:
-        while True:
-            with self._condition:
-                self._wait_for_work()
-                job, self._job = self._job, None
-                stopping = self._is_stopping
-            if job is not None:
-                self._do(job)
-                with self._condition:
-                    self._is_busy = self._job is not None
-                    self._condition.notify_all()
-                job.posted(job)
-            elif stopping or self._is_checkpoint_due():
-                self._guarded(self._write_checkpoint)
-                if stopping:
-                    return
+    # ---- for the disk's thread, while paused
 
-    def _wait_for_work(self) -> None:
-        """Return when there is a job, an end, or a checkpoint to write."""
-        while self._job is None and not self._is_stopping and not self._is_checkpoint_due():
-            wait_s = None
-            if self._is_dirty():
-                wait_s = self._checkpoint_at + CHECKPOINT_INTERVAL_S - time.monotonic()
-            self._is_timed = wait_s is not None
-            self._condition.wait(wait_s)
-        self._is_timed = True
+    @property
+    def ranges(self) -> list[FlushRange]:
+        """What the job under way covers."""
+        return [] if self._job is None else self._job.ranges
 
-    def _is_dirty(self) -> bool:
+    @property
+    def is_dirty(self) -> bool:
+        """Whether a checkpoint has something to say."""
         return self._failure is None and (
             bool(self._unsynced) or self._floor > self._checkpoint.current.confirm_floor
         )
 
-    def _is_checkpoint_due(self) -> bool:
-        return self._is_dirty() and time.monotonic() >= self._checkpoint_at + CHECKPOINT_INTERVAL_S
-
-    def _do(self, job: FlushJob) -> None:
-        self._guarded(lambda: self._flush(job.ranges))
-        job.error = self._failure
-
-    def _guarded(self, action: Callable[[], None]) -> None:
+    def guarded(self, action: Callable[[], None]) -> None:
         """Run ``action`` unless the disk has failed before; a failure is final."""
-        with self._files:
-            if self._failure is not None:
-                return
-            try:
-                action()
-            except OSError as error:
-                self._failure = error
+        if self._failure is not None:
+            return
+        try:
+            action()
+        except OSError as error:
+            self._failure = error
 
-    def _flush(self, ranges: list[FlushRange]) -> None:
+    def sync_ranges(self) -> None:
+        """Make the job's bytes durable."""
+        ranges = self.ranges
         for segment in {segment.start: segment for segment, _ in ranges}.values():
             os.fdatasync(segment.descriptor)
         if any(segment.is_new for segment, _ in ranges):
             fsync_directory(self._directory)
-        for segment, entry in ranges:
+
+    def note_flushed(self) -> None:
+        """The job's bytes are durable."""
+        for segment, entry in self.ranges:
             segment.is_new = False
             segment.append_sum(entry)
             self._unsynced[segment.start] = segment
 
-    def _write_checkpoint(self) -> None:
-        floor = self._floor
+    def take_done(self) -> FlushJob:
+        """The job is done; its callers may be told."""
+        job, self._job = self._job, None
+        assert job is not None
+        job.error = self._failure
+        return job
+
+    def begin_checkpoint(self) -> int:
+        """A checkpoint is about to be written; returns how many files of sums it rests on."""
+        self._is_noted = False  # from here on a risen floor is for the next one
+        return len(self._unsynced)
+
+    def sync_sums(self) -> None:
+        """Make the range sums durable."""
         for segment in self._unsynced.values():
             segment.sync_sums()
+
+    def stage_checkpoint(self) -> None:
+        """The range sums are durable: write what follows from them, not yet synced."""
         self._unsynced.clear()
+        floor = self._floor
         if floor > self._checkpoint.current.confirm_floor:
-            self._checkpoint.write_floor(floor)
-        self._checkpoint_at = time.monotonic()
+            self._staged = self._checkpoint.stage_floor(floor)
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether a checkpoint waits to be synced."""
+        return self._staged is not None
+
+    def sync_checkpoint(self) -> None:
+        """Make the checkpoint durable."""
+        self._checkpoint.sync()
+
+    def settle_checkpoint(self) -> None:
+        """It is durable."""
+        assert self._staged is not None
+        self._checkpoint.settle(self._staged)
+        self._staged = None

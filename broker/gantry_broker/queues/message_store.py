@@ -24,6 +24,7 @@ from gantry_protocol.records import (
 from gantry_protocol.types import Offset
 
 from gantry_broker.log import CommitLog, CutRefusedError, LogFailedError
+from gantry_broker.log.disk import Disks
 from gantry_broker.log.segments import Segment
 from gantry_broker.log.units import parse_unit
 from gantry_broker.queues import reads, state_file
@@ -82,9 +83,16 @@ class MessageStore:
 
     @classmethod
     def open(
-        cls, directory: Path, segment_size_bytes: int, *, confirm_floor: Offset = _ZERO
+        cls,
+        directory: Path,
+        segment_size_bytes: int,
+        *,
+        confirm_floor: Offset = _ZERO,
+        disks: Disks | None = None,
     ) -> "MessageStore":
         """Open or create the store in ``directory``; blocks while it reads, repairs and replays.
+
+        ``disks``: see ``CommitLog.open``.
 
         Raises:
             CorruptionError: the log is damaged.
@@ -93,7 +101,9 @@ class MessageStore:
         make_directory(directory)
         state, damage = _load_state(directory / "derived")
         floor = max(confirm_floor, state.offset if state is not None else _ZERO)
-        log = CommitLog.open(directory / "commitlog", segment_size_bytes, confirm_floor=floor)
+        log = CommitLog.open(
+            directory / "commitlog", segment_size_bytes, confirm_floor=floor, disks=disks
+        )
         store = cls(directory, log)
         if state is not None and state.offset >= log.log_start:
             damage = store._queues.restore(state.queues)

@@ -135,7 +135,7 @@ async def test_a_cut_while_a_sync_is_under_way_tells_the_cut(
 async def test_confirm_floor_is_durable_soon_without_further_appends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gantry_broker.log.writer.CHECKPOINT_INTERVAL_S", 0.01)
+    monkeypatch.setattr("gantry_broker.log.disk.CHECKPOINT_INTERVAL_S", 0.01)
     log = logs.filled(tmp_path / "log", 10)
     await asyncio.sleep(0.05)  # the checkpoint of the flush is over, the writer sleeps for good
     log.raise_confirm_floor(log.end)

@@ -111,7 +111,7 @@ def test_a_power_cut_at_any_sync(plan: list[tuple[str, int]], seed: int) -> None
     ):
         (power.root).mkdir()
         interval_s = chooser.choice([0, 0.5])
-        monkeypatch.setattr("gantry_broker.log.writer.CHECKPOINT_INTERVAL_S", interval_s)
+        monkeypatch.setattr("gantry_broker.log.disk.CHECKPOINT_INTERVAL_S", interval_s)
         world = World(power.root / "log")
         power.note = world.note
         power.keep_moments = True

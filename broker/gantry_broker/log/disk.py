@@ -1,0 +1,255 @@
+"""The one thread of a device that waits for it, on behalf of all logs that lie there.
+
+Per wake-up it takes the jobs of every log that has one and makes all of them durable together:
+file by file while they are few, with one ``syncfs`` from ``SYNCFS_FROM`` on (a sync of 300 files
+costs 39 ms one by one and 2 ms at once, see ``docs/adr/0029``). While a sync is under way further
+jobs gather for the next. Checkpoints are written the same way, of all logs that need one, at most
+every ``CHECKPOINT_INTERVAL_S``: between two checkpoints the range sums in the page cache already
+survive the death of the process.
+
+Rules protected: nothing is told to be flushed before the sync that covers it returned; and an error
+is blamed on the log it hit. ``syncfs`` says only that *something* on the device failed, maybe a
+stranger's file, and says it once; so from its first error on each log's files are synced by
+themselves, now and ever after: to each open file the kernel reports its own lost write.
+"""
+
+import asyncio
+import ctypes
+import os
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gantry_broker.log.writer import FlushJob, Writer
+
+CHECKPOINT_INTERVAL_S = 0.5
+SYNCFS_FROM = 8  # files; fewer cost no more one by one, and a stranger's writes are left alone
+_SYNCFS_REPORTS_SINCE = (5, 8)  # earlier Linux kernels answer 0 whatever was lost
+
+
+class DiskWriter:
+    """Syncs and checkpoints of all logs on one device.
+
+    Args:
+        directory: any directory on the device.
+
+    Attributes:
+        syncs: wake-ups that made something durable.
+        jobs: group commits of single logs that they covered.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Starts the thread."""
+        self.syncs = 0
+        self.jobs = 0
+        self._root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._condition = threading.Condition()
+        # Guarded by the condition.
+        self._waiting: list[Writer] = []  # each with a job
+        self._leaving: list[Writer] = []
+        self._dirty: set[Writer] = set()  # which a checkpoint has something to say of
+        self._is_stopping = False
+        self._is_timed = False  # the thread wakes by itself soon, so nobody needs to wake it
+        # The thread's own.
+        self._is_trusted = True  # until ``syncfs`` has failed once
+        self._checkpoint_at = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, writer: "Writer") -> None:
+        """``writer`` has a job."""
+        with self._condition:
+            assert not self._is_stopping, "the disk writer was closed"
+            self._waiting.append(writer)
+            self._condition.notify_all()
+
+    def note_dirty(self, writer: "Writer") -> None:
+        """The next checkpoint of ``writer`` has something to say."""
+        with self._condition:
+            self._dirty.add(writer)
+            if not self._is_timed:
+                self._condition.notify_all()
+
+    def wait_for(self, holds: Callable[[], bool]) -> None:
+        """Block until ``holds()``, which only this thread's work can bring about."""
+        with self._condition:
+            self._condition.wait_for(holds)
+
+    def leave(self, writer: "Writer") -> None:
+        """Write a last checkpoint of ``writer`` and forget it; blocks."""
+        with self._condition:
+            self._leaving.append(writer)
+            self._condition.notify_all()
+            self._condition.wait_for(lambda: writer.has_left)
+
+    def close(self) -> None:
+        """End the thread; every log has left."""
+        with self._condition:
+            self._is_stopping = True
+            self._condition.notify_all()
+        self._thread.join()
+        os.close(self._root)
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                self._wait_for_work()
+                batch, self._waiting = self._waiting, []
+                leaving, self._leaving = self._leaving, []
+                dirty: set[Writer] = set()
+                if self._is_checkpoint_due():
+                    dirty, self._dirty = self._dirty, dirty
+                if self._is_stopping and not (batch or leaving):
+                    return
+            if batch:
+                self._flush(batch)
+            if dirty:
+                self._checkpoint(list(dirty))
+                self._checkpoint_at = time.monotonic()
+            if leaving:
+                self._checkpoint(leaving)
+                with self._condition:
+                    self._dirty.difference_update(leaving)
+                    for writer in leaving:
+                        writer.has_left = True
+                    self._condition.notify_all()
+
+    def _wait_for_work(self) -> None:
+        """Return when there is a job, an end, or a checkpoint to write."""
+        while not (
+            self._waiting or self._leaving or self._is_stopping or self._is_checkpoint_due()
+        ):
+            wait_s = None
+            if self._dirty:
+                wait_s = self._checkpoint_at + CHECKPOINT_INTERVAL_S - time.monotonic()
+            self._is_timed = wait_s is not None
+            self._condition.wait(wait_s)
+        self._is_timed = True
+
+    def _is_checkpoint_due(self) -> bool:
+        due_at = self._checkpoint_at + CHECKPOINT_INTERVAL_S
+        return bool(self._dirty) and time.monotonic() >= due_at
+
+    def _flush(self, batch: list["Writer"]) -> None:
+        """One group commit of every log in ``batch``."""
+        self.syncs += 1
+        self.jobs += len(batch)
+        with _paused(batch):
+            files = sum(len(writer.ranges) for writer in batch)
+            self._sync(batch, files, lambda writer: writer.sync_ranges())
+            for writer in batch:
+                writer.guarded(writer.note_flushed)
+        with self._condition:
+            jobs = [writer.take_done() for writer in batch]
+            self._dirty.update(writer for writer in batch if writer.is_dirty)
+            self._condition.notify_all()
+        _post(jobs)
+
+    def _checkpoint(self, writers: list["Writer"]) -> None:
+        """What a checkpoint promises is on the disk before the checkpoint is."""
+        with _paused(writers):
+            files = sum(writer.begin_checkpoint() for writer in writers)
+            self._sync(writers, files, lambda writer: writer.sync_sums())
+            for writer in writers:
+                writer.guarded(writer.stage_checkpoint)
+            staged = [writer for writer in writers if writer.is_staged]
+            self._sync(staged, len(staged), lambda writer: writer.sync_checkpoint())
+            for writer in staged:
+                writer.guarded(writer.settle_checkpoint)
+
+    def _sync(
+        self, writers: Sequence["Writer"], files: int, one: Callable[["Writer"], None]
+    ) -> None:
+        """Make durable what ``one`` makes durable of a single log, of all of them."""
+        if files >= SYNCFS_FROM and self._is_trusted:
+            self._is_trusted = syncfs(self._root)
+            if self._is_trusted:
+                return
+        for writer in writers:
+            writer.guarded(partial(one, writer))
+
+
+class Disks:
+    """The disk writers of one process, one for each device."""
+
+    def __init__(self) -> None:
+        """No thread yet."""
+        self._lock = threading.Lock()  # volumes are opened in threads
+        self._writers: dict[int, DiskWriter] = {}
+
+    def writer_for(self, directory: Path) -> DiskWriter:
+        """The writer of the device that ``directory`` lies on."""
+        device = directory.stat().st_dev
+        with self._lock:
+            writer = self._writers.get(device)
+            if writer is None:
+                writer = self._writers[device] = DiskWriter(directory)
+            return writer
+
+    @property
+    def writers(self) -> list[DiskWriter]:
+        """All of them."""
+        return list(self._writers.values())
+
+    def close(self) -> None:
+        """End their threads; every log has been closed."""
+        for writer in self._writers.values():
+            writer.close()
+        self._writers.clear()
+
+
+def syncfs(descriptor: int) -> bool:
+    """Make everything on the device of ``descriptor`` durable; False if that cannot be relied on.
+
+    False also after an error anywhere on the device: the caller asks file by file then.
+    """
+    return _SYNCFS is not None and _SYNCFS(descriptor) == 0
+
+
+def _find_syncfs() -> Callable[[int], int] | None:
+    """The C library's function, where the kernel says truly how it went."""
+    if not sys.platform.startswith("linux"):
+        return None
+    numbers = os.uname().release.split("-")[0].split(".")[:2]
+    release = tuple(int(one) for one in numbers if one.isdecimal())
+    if release < _SYNCFS_REPORTS_SINCE:
+        return None
+    return getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+
+
+_SYNCFS = _find_syncfs()
+
+
+def _paused(writers: list["Writer"]) -> ExitStack:
+    """Hold the files of all of them; nobody else ever holds those of two logs."""
+    stack = ExitStack()
+    for writer in writers:
+        stack.enter_context(writer.paused())
+    return stack
+
+
+def _post(jobs: list["FlushJob"]) -> None:
+    """Let each event loop take notice of its jobs, with one wake-up."""
+    by_loop: defaultdict[asyncio.AbstractEventLoop, list[FlushJob]] = defaultdict(list)
+    for job in jobs:
+        if job.loop is not None:
+            by_loop[job.loop].append(job)
+    for loop, done in by_loop.items():
+        with suppress(RuntimeError):  # the loop was closed: nobody is left to be told
+            loop.call_soon_threadsafe(_settle, loop, done)
+
+
+def _settle(loop: asyncio.AbstractEventLoop, jobs: list["FlushJob"]) -> None:
+    """On the loop: a failure of one log must not keep the others from hearing of their own."""
+    for job in jobs[1:]:
+        loop.call_soon(job.settled, job)
+    jobs[0].settled(jobs[0])
