@@ -363,6 +363,15 @@ class ReplicationGroup:
             return
         self._topics.create(topic, done, if_absent=if_absent)
 
+    def delete_topic(self, topic: str, done: Created) -> None:
+        """Delete a topic here: by the controllers first, then by a record in the log."""
+        if not self.serving or self._topics is None:
+            done(_NOT_MASTER)
+        elif not self._store.is_whole:
+            done(_NOT_WHOLE)
+        else:
+            self._topics.delete(topic, done)
+
     # ---- RoleObserver
 
     def promoted(self, epoch: Epoch, start: Offset) -> None:

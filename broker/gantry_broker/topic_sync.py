@@ -19,16 +19,18 @@ from gantry_protocol.errors import BodyError, GantryError, HeaderError
 from gantry_protocol.headers.brokeradmin import (
     CreateTopicRequestHeader,
     CreateTopicResponseHeader,
+    DeleteTopicRequestHeader,
     GetAllTopicConfigRequestHeader,
 )
 from gantry_protocol.headers.codec import from_ext, to_ext
 from gantry_protocol.process import log
 from gantry_protocol.records import MessageRecord
+from msgspec.structs import replace
 
 from gantry_broker.clients.view import Appended, Created, Refusal, SendOutcome
 from gantry_broker.control.peers import ControllerPeers, Outcome
 from gantry_broker.queues import MessageStore
-from gantry_broker.queues.topics import change_record
+from gantry_broker.queues.topics import TopicChange, change_record
 
 CALL_TIMEOUT_S = 2.0
 MAX_WAITING = 4096
@@ -86,9 +88,6 @@ class TopicSync:
 
         ``done(None)`` comes once it can be looked up in the store.
         """
-        if len(self._waiting) >= MAX_WAITING:
-            done(Refusal(ResponseCode.SYSTEM_BUSY, "too many topics are being created"))
-            return
         header = CreateTopicRequestHeader(
             topic=topic.topic_name,
             read_queue_nums=topic.read_queue_nums,
@@ -101,10 +100,22 @@ class TopicSync:
             cluster_name=self._host.cluster,
             if_absent=if_absent,
         )
-        command = request(RequestCode.UPDATE_AND_CREATE_TOPIC, to_ext(header))
-        self._peers.ask(command, lambda outcome: self._created(outcome, done), CALL_TIMEOUT_S)
+        self._ask(request(RequestCode.UPDATE_AND_CREATE_TOPIC, to_ext(header)), done)
 
-    def _created(self, outcome: Outcome, done: Created) -> None:
+    def delete(self, topic: str, done: Created) -> None:
+        """Delete ``topic`` here; ``done(None)`` comes once it can be found no more."""
+        header = DeleteTopicRequestHeader(
+            topic=topic, cluster_name=self._host.cluster, broker_name=self._host.broker_name
+        )
+        self._ask(request(RequestCode.DELETE_TOPIC_IN_BROKER, to_ext(header)), done)
+
+    def _ask(self, command: RemotingCommand, done: Created) -> None:
+        if len(self._waiting) >= MAX_WAITING:
+            done(Refusal(ResponseCode.SYSTEM_BUSY, "too many topics are being changed"))
+            return
+        self._peers.ask(command, lambda outcome: self._committed(outcome, done), CALL_TIMEOUT_S)
+
+    def _committed(self, outcome: Outcome, done: Created) -> None:
         if not isinstance(outcome, RemotingCommand):
             done(Refusal(ResponseCode.SYSTEM_BUSY, f"the controllers did not answer: {outcome}"))
             return
@@ -163,11 +174,30 @@ class TopicSync:
         if change is None:
             self._finish(None)
             return
+        change = self._without_remains(change)
         record = change_record(change)
         record.store_host = record.born_host = self._host.store_host
         for name in change.removed:
             self._host.store.offsets.end_topic(name)
         self._host.append([record], self._appended)
+
+    def _without_remains(self, change: TopicChange) -> TopicChange:
+        """``change``, ending once more what a topic of an earlier life got after its end.
+
+        A send may be accepted between the end of its topic and the confirmation of that.
+        """
+        store = self._host.store
+        remains = [
+            topic.topic_name
+            for topic in change.put
+            if store.topics.lookup(topic.topic_name) is None
+            and any(
+                store.next_offset(topic.topic_name, queue_id)
+                > store.min_offset(topic.topic_name, queue_id)
+                for queue_id in range(max(topic.read_queue_nums, topic.write_queue_nums))
+            )
+        ]
+        return replace(change, removed=[*change.removed, *remains]) if remains else change
 
     def _appended(self, outcome: SendOutcome) -> None:
         if outcome.code == ResponseCode.SUCCESS:

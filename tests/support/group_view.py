@@ -93,6 +93,15 @@ class FakeGroup:
         if not self.holding_topics:
             self.release_topics()
 
+    def delete_topic(self, topic: str, done: Created) -> None:
+        if self.topic_refusal is not None:
+            done(self.topic_refusal)
+            return
+        self._version += 1
+        self.store.put([change_record(TopicChange(self._version, [], [topic]))], now_ms=self.now_ms)
+        stores.confirm(self.store)
+        done(None)
+
     def release_topics(self) -> None:
         """What was asked for exists now."""
         held, self._held_topics = self._held_topics, []

@@ -110,3 +110,10 @@ class GroupView(Protocol):
         With ``if_absent`` the controller leaves a topic that exists as it is, also one that this
         broker does not know yet. ``done(None)`` means that the topic can be looked up in the store.
         """
+
+    def delete_topic(self, topic: str, done: Created) -> None:
+        """Delete a topic here: by the controllers first, then by a record in the log.
+
+        ``done(None)`` means that it can be found in the store no more, with all that belonged to
+        it: messages and the offsets of consumers.
+        """

@@ -22,7 +22,7 @@ class TopicChange(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         version: the controller's version of the table after this step.
         put: topics that are new or different.
-        removed: names of topics that are gone.
+        removed: names of topics that are gone; one that is also put begins anew, empty.
     """
 
     version: int
@@ -80,17 +80,17 @@ class TopicTable:
         return list(self._topics.values())
 
     def apply(self, change: TopicChange) -> list[str]:
-        """Take a confirmed change in; returns the names of topics that vanished by it.
+        """Take a confirmed change in; returns the names of topics that ended by it.
 
         They are named also where this table never had them, since the log began later here.
         """
         if change.version <= self.version:
             return []
         self.version = change.version
-        for topic in change.put:
-            self._topics[topic.topic_name] = topic
         for name in change.removed:
             self._topics.pop(name, None)
+        for topic in change.put:
+            self._topics[topic.topic_name] = topic
         return change.removed
 
     def complete(self, version: int, topics: list[TopicConfig]) -> None:

@@ -1,0 +1,133 @@
+"""Topics between the controllers and the log: creations, deletions, a second life of a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from gantry_broker.clients import Refusal, SendOutcome
+from gantry_broker.control.peers import Outcome
+from gantry_broker.queues import Limits
+from gantry_broker.topic_sync import TopicSync
+from gantry_protocol.bodies import TopicConfig, TopicConfigTable, encode_body
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.errors import ConnectError
+from support import stores
+
+T = TopicConfig("T", 1, 1)
+
+
+class Host:
+    """A group whose appends are confirmed when the test says so."""
+
+    cluster, broker_name, store_host = "c", "g", ("10.0.0.2", 10911)
+
+    def __init__(self, directory: Path) -> None:
+        self.store = stores.open_store(directory)
+        self._waiting: list[Callable[[SendOutcome], None]] = []
+
+    def append(self, records, done) -> None:
+        stores.put(self.store, *records)
+        self._waiting.append(done)
+
+    def confirm(self) -> None:
+        stores.confirm(self.store)
+        waiting, self._waiting = self._waiting, []
+        for done in waiting:
+            done(SendOutcome(ResponseCode.SUCCESS))
+
+
+class Controllers:
+    """The table, and changes of it that are committed at once."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicConfig] = {}
+        self.version = 0
+        self.away = False
+
+    def ask(self, command: RemotingCommand, done: Callable[[Outcome], None], _: float) -> None:
+        if self.away:
+            done(ConnectError("nobody", refused=True))
+        elif command.code == RequestCode.GET_ALL_TOPIC_CONFIG:
+            body = TopicConfigTable(dict(self.topics), topics_version=self.version)
+            done(reply(command, body=encode_body(body)))
+        else:
+            assert (command.ext["clusterName"], command.ext["brokerName"]) == ("c", "g")
+            self.version += 1
+            self.topics.pop(command.ext["topic"], None)
+            if command.code == RequestCode.UPDATE_AND_CREATE_TOPIC:
+                self.topics[T.topic_name] = T
+            done(reply(command, ext={"topicsVersion": str(self.version)}))
+
+
+class World:
+    def __init__(self, directory: Path) -> None:
+        self.host, self.controllers = Host(directory), Controllers()
+        self.sync = TopicSync(self.host, self.controllers, lambda: True)  # type: ignore[arg-type]
+        self.heard: list[Refusal | None] = []
+
+    def create(self) -> None:
+        self.sync.create(T, self.heard.append, if_absent=False)
+
+    def send(self, body: bytes) -> None:
+        stores.put(self.host.store, stores.message("T", body=body))
+
+    def read(self) -> bytes:
+        store = self.host.store
+        return store.get("T", 0, store.min_offset("T", 0), Limits(32, 1 << 20)).body
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.host.store.close()
+
+
+def test_a_deletion_is_over_once_it_is_confirmed_in_the_log(world: World) -> None:
+    world.create()
+    world.host.confirm()
+    world.heard.clear()
+    world.sync.delete("T", world.heard.append)
+    assert world.heard == []
+    assert world.host.store.topics.lookup("T") is not None
+    world.host.confirm()
+    assert world.heard == [None]
+    assert world.host.store.topics.lookup("T") is None
+
+
+def test_what_cannot_be_deleted_now_says_why(world: World) -> None:
+    world.controllers.away = True
+    world.sync.delete("T", world.heard.append)
+    (refusal,) = world.heard
+    assert refusal is not None
+    assert refusal.code == ResponseCode.SYSTEM_BUSY
+
+
+def test_the_next_topic_of_the_name_is_empty_and_goes_on_with_the_numbers(world: World) -> None:
+    world.create()
+    world.host.confirm()
+    world.send(b"first life")
+    world.sync.delete("T", world.heard.append)
+    world.send(b"between the end and its confirmation")
+    world.host.confirm()
+    world.create()
+    world.host.confirm()
+    store = world.host.store
+    assert (store.min_offset("T", 0), store.max_offset("T", 0), world.read()) == (2, 2, b"")
+    world.send(b"second life")
+    world.host.confirm()
+    assert b"second life" in world.read()
+    assert world.heard == [None, None, None]
+
+
+def test_commits_do_not_follow_the_end_of_a_topic(world: World) -> None:
+    world.create()
+    world.host.confirm()
+    world.sync.delete("T", world.heard.append)
+    world.host.store.offsets.commit("g", "T", 0, 1)
+    assert world.host.store.offsets.take_records() == ([], [])
+    world.host.confirm()
+    assert world.host.store.offsets.all() == []
