@@ -304,6 +304,11 @@ class BrokerCollector(Collector):
         )
         yield _gauge("gantry_broker_connections", "Open client connections.", stats.connections)
         yield _gauge("gantry_broker_requests_in_flight", "Unanswered requests.", stats.in_flight)
+        yield _gauge(
+            "gantry_broker_request_bytes_in_flight",
+            "Bodies of unanswered requests.",
+            stats.in_flight_bytes,
+        )
         yield _counter("gantry_broker_requests", "Requests served.", stats.requests)
         yield _counter("gantry_broker_busy_answers", "Requests refused as too many.", stats.busy)
 

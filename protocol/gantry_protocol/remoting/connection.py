@@ -81,6 +81,7 @@ class Connection(asyncio.Protocol):
         self._serving: RemotingCommand | None = None  # with the handler, unanswered
         self._dispatching = False
         self._unanswered: dict[int, RemotingCommand] = {}  # by identity: opaques may repeat
+        self._unanswered_bytes = 0  # their bodies
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._congested = False  # the transport asked us to stop writing
@@ -105,6 +106,8 @@ class Connection(asyncio.Protocol):
             self._serving = None
         elif self._unanswered.pop(id(request), None) is not None:
             self._stats.in_flight -= 1
+            self._unanswered_bytes -= len(request.body)
+            self._stats.in_flight_bytes -= len(request.body)
             self._server.note_answered()
         else:
             return
@@ -203,7 +206,9 @@ class Connection(asyncio.Protocol):
         self._stop_waiting()
         self._transport = None
         self._stats.in_flight -= len(self._unanswered)
+        self._stats.in_flight_bytes -= self._unanswered_bytes
         self._unanswered.clear()
+        self._unanswered_bytes = 0
         self._batch, self._next = [], 0
         self._held = None
         self._out.clear()
@@ -316,6 +321,7 @@ class Connection(asyncio.Protocol):
             if (
                 len(self._unanswered) >= server.max_in_flight
                 or stats.in_flight >= server.max_in_flight_total
+                or server.is_too_much(self._unanswered_bytes, len(request.body))
             ):
                 stats.busy += 1
                 self._send_reply(request, _BUSY)
@@ -334,7 +340,9 @@ class Connection(asyncio.Protocol):
             self._send_reply(request, response)
         else:
             self._unanswered[id(request)] = request
+            self._unanswered_bytes += len(request.body)
             stats.in_flight += 1
+            stats.in_flight_bytes += len(request.body)
 
     def _send_reply(self, request: RemotingCommand, response: RemotingCommand) -> None:
         if request.flag & FLAG_ONEWAY or self.closed or self._pipe is not None:

@@ -26,6 +26,7 @@ Handler = Callable[[Connection, RemotingCommand], RemotingCommand | None]
 IDLE_TIMEOUT_S = 120.0  # upstream's serverChannelMaxIdleTimeSeconds
 MAX_IN_FLIGHT = 4096  # per connection: a consumer parks one pull per queue, thousands are normal
 MAX_IN_FLIGHT_TOTAL = 200_000
+MAX_IN_FLIGHT_BYTES = 256 * 1024 * 1024
 MAX_WRITE_BUFFER_BYTES = 32 * 1024 * 1024  # two of the largest frames
 MAX_PARTIAL_BYTES = 256 * 1024 * 1024
 MAX_STUCK_S = 30.0  # a client that lives reads within its own time-outs, which are shorter
@@ -54,6 +55,8 @@ class RemotingServer:
         max_stuck_s: how long a peer may take nothing of what it asked for; then it is cut.
         max_in_flight: unanswered requests per connection; further ones hear ``SYSTEM_BUSY``.
         max_in_flight_total: the same over all connections.
+        max_in_flight_bytes: bodies of unanswered requests over all connections; one connection may
+            have a quarter of it. Further ones hear ``SYSTEM_BUSY``; what has no body is served.
         max_write_buffer_bytes: unread answers per connection; beyond it the connection is cut.
         max_partial_bytes: bytes of incomplete frames over all connections; whoever exceeds it goes.
     """
@@ -68,12 +71,14 @@ class RemotingServer:
         max_stuck_s: float = MAX_STUCK_S,
         max_in_flight: int = MAX_IN_FLIGHT,
         max_in_flight_total: int = MAX_IN_FLIGHT_TOTAL,
+        max_in_flight_bytes: int = MAX_IN_FLIGHT_BYTES,
         max_write_buffer_bytes: int = MAX_WRITE_BUFFER_BYTES,
         max_partial_bytes: int = MAX_PARTIAL_BYTES,
     ) -> None:
         self.handler = handler
         self.max_in_flight = max_in_flight
         self.max_in_flight_total = max_in_flight_total
+        self.max_in_flight_bytes = max_in_flight_bytes
         self.max_write_buffer_bytes = max_write_buffer_bytes
         self.max_partial_bytes = max_partial_bytes
         self.stats = ServerStats()
@@ -165,6 +170,13 @@ class RemotingServer:
         self.note_answered()
         if self._on_close is not None:
             self._on_close(connection)
+
+    def is_too_much(self, unanswered_bytes: int, size_bytes: int) -> bool:
+        """Whether a body does not fit beside those of its connection, or of all, any more."""
+        return size_bytes > 0 and (
+            self.stats.in_flight_bytes + size_bytes > self.max_in_flight_bytes
+            or unanswered_bytes + size_bytes > self.max_in_flight_bytes // 4
+        )
 
     def note_answered(self) -> None:
         """A request is no longer in flight."""

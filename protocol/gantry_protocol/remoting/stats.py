@@ -2,11 +2,12 @@
 
 
 class ServerStats:
-    """What a server did; everything but the first three only grows.
+    """What a server did; everything but the first four only grows.
 
     Attributes:
         connections: open now.
         in_flight: requests handed to the handler and not answered yet, oneway ones excluded.
+        in_flight_bytes: their bodies.
         partial_bytes: bytes held of incomplete frames, over all connections.
         refused: connections closed at once because there were too many.
         busy: requests answered ``SYSTEM_BUSY`` without asking the handler.
@@ -25,6 +26,7 @@ class ServerStats:
         "handler_errors",
         "idle_closed",
         "in_flight",
+        "in_flight_bytes",
         "malformed",
         "oneways",
         "partial_bytes",
@@ -39,6 +41,7 @@ class ServerStats:
     def __init__(self) -> None:
         self.connections = 0
         self.in_flight = 0
+        self.in_flight_bytes = 0
         self.partial_bytes = 0
         self.accepted = 0
         self.refused = 0

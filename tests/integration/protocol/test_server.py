@@ -211,6 +211,29 @@ async def test_unanswered_requests_are_bounded_over_all_connections(serve: Any) 
         assert (await two.receive()).code == 2
 
 
+async def test_bodies_of_unanswered_requests_are_bounded(serve: Any) -> None:
+    parked: list[tuple[Connection, RemotingCommand]] = []
+    server, port = await serve(
+        lambda connection, command: parked.append((connection, command)), max_in_flight_bytes=400
+    )
+    peers = [await WirePeer.connect(port) for _ in range(5)]
+    for peer in peers[:4]:
+        peer.send(request(10, body=b"." * 100), request(10, body=b"."), request(11))
+        assert (await peer.receive()).code == 2, "a connection has a quarter of what all have"
+    await until(lambda: len(parked) == 8)
+    peers[4].send(request(10, body=b"."))
+    assert (await peers[4].receive()).code == 2, "all have no more than that"
+    connection, command = parked[0]
+    connection.reply(command, reply(command))
+    peers[4].send(request(10, body=b"." * 100))
+    await until(lambda: len(parked) == 9)
+    assert server.stats.in_flight_bytes == 400
+    for peer in peers:
+        await peer.close()
+    await until(lambda: not server.stats.connections)
+    assert server.stats.in_flight_bytes == server.stats.in_flight == 0
+
+
 async def test_a_client_that_does_not_read_is_not_served_until_it_does(serve: Any) -> None:
     served = 0
     body = bytes(256 * 1024)
