@@ -29,6 +29,7 @@ from gantry_broker.clients.view import Appended, Created, Refusal, SendOutcome
 from gantry_broker.consumers import Claim, Consumers
 from gantry_broker.control.agent import ControlAgent
 from gantry_broker.control.requests import Report, Speaker
+from gantry_broker.delay.pin import oldest_parked
 from gantry_broker.group_options import GroupOptions, Watcher
 from gantry_broker.ha.links import ReplicationLinks
 from gantry_broker.ha.wire import Caller
@@ -445,11 +446,14 @@ class ReplicationGroup:
         return None if self.tier is None else self.tier.reader
 
     def pins(self) -> tuple[Offset, ...]:
-        """Where replicas read the log: they were told to go on from there."""
+        """Where the log is read: replicas were told to go on there, parked messages are due."""
+        parked = oldest_parked(self._store)
+        pins = () if parked is None else (parked,)
         master = None if self.core is None else self.core.master
         if master is None:
-            return ()
-        return tuple(one.sent for one in master.members.values() if one.link is not None)
+            return pins
+        sent = (one.sent for one in master.members.values() if one.link is not None)
+        return (*pins, *sent)
 
     def log_trimmed(self, start: Offset) -> None:
         """The log begins at ``start`` now."""

@@ -26,6 +26,7 @@ from gantry_protocol.remoting.server import RemotingServer
 
 from gantry_broker import administration
 from gantry_broker.clients import ClientProcessor
+from gantry_broker.delay.levels import DelayLevels
 from gantry_broker.group import ReplicationGroup
 from gantry_broker.group_options import GroupOptions, Watcher
 from gantry_broker.routing import ClientRouter
@@ -163,7 +164,8 @@ class BrokerServer(Watcher):
     def serving_began(self) -> None:
         """Serve clients here."""
         assert self.group is not None
-        self._processor = ClientProcessor(self.group, tier=self.group.tier_reader)
+        levels = DelayLevels.parse(self.settings.delay_levels)
+        self._processor = ClientProcessor(self.group, tier=self.group.tier_reader, levels=levels)
         self.router.processor = self._processor
 
     def serving_ends(self) -> None:

@@ -9,6 +9,8 @@ from gantry_protocol.hosts import join_address, split_address
 from gantry_protocol.process.config import Settings
 from pydantic import Field, field_validator, model_validator
 
+from gantry_broker.delay.levels import DEFAULT_LEVELS, DelayLevels
+
 REMOTING_PORT = 10911
 HA_PORT = 10912
 HTTP_PORT = 10913
@@ -71,6 +73,13 @@ class BrokerSettings(Settings):
         description="Size of one file of the commit log.",
     )
 
+    delay_levels: str = Field(
+        default=DEFAULT_LEVELS,
+        max_length=1024,
+        description="How long messages of delay level 1, 2, … wait (ms, s, m, h, d); RocketMQ's "
+        "messageDelayLevel. What is parked already keeps its delay.",
+    )
+
     tier_url: str | None = Field(
         default=None,
         max_length=1024,
@@ -126,6 +135,12 @@ class BrokerSettings(Settings):
                 ipaddress.ip_address(value)
             except ValueError as error:
                 raise ValueError(f"{value!r} is not an IP address") from error
+        return value
+
+    @field_validator("delay_levels")
+    @classmethod
+    def _must_be_delays(cls, value: str) -> str:
+        DelayLevels.parse(value)
         return value
 
     @field_validator("controllers")

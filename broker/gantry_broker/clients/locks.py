@@ -12,7 +12,8 @@ from gantry_protocol.bodies import MessageQueue
 LOCK_S = 60.0  # upstream's rebalanceLockMaxLiveTime
 MAX_LOCKS = 1_000_000
 
-_Key = tuple[str, MessageQueue]
+
+_Held = dict[MessageQueue, tuple[str, float]]  # owner, when it ends
 
 
 class QueueLocks:
@@ -20,31 +21,49 @@ class QueueLocks:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._locks: dict[_Key, tuple[str, float]] = {}  # owner, when it ends
+        self._groups: dict[str, _Held] = {}
+        self._count = 0
 
     def lock(
         self, group: str, client_id: str, queues: Iterable[MessageQueue]
     ) -> list[MessageQueue]:
         """Take or renew what is free; returns what ``client_id`` owns now."""
         now_s = self._clock()
-        if len(self._locks) >= MAX_LOCKS:
+        if self._count >= MAX_LOCKS:
             self._sweep(now_s)
+        held = self._groups.setdefault(group, {})
         owned = []
         for queue in queues:
-            key = (group, queue)
-            owner, ends_s = self._locks.get(key, (client_id, 0.0))
+            owner, ends_s = held.get(queue, (client_id, 0.0))
             is_free = owner == client_id or ends_s <= now_s
-            if is_free and (key in self._locks or len(self._locks) < MAX_LOCKS):
-                self._locks[key] = (client_id, now_s + LOCK_S)
+            if is_free and (queue in held or self._count < MAX_LOCKS):
+                self._count += queue not in held
+                held[queue] = (client_id, now_s + LOCK_S)
                 owned.append(queue)
+        if not held:
+            del self._groups[group]
         return owned
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
         """Free the caller's own locks."""
+        held = self._groups.get(group, {})
         for queue in queues:
-            held = self._locks.get((group, queue))
-            if held is not None and held[0] == client_id:
-                del self._locks[(group, queue)]
+            if queue in held and held[queue][0] == client_id:
+                del held[queue]
+                self._count -= 1
+        if not held:
+            self._groups.pop(group, None)
+
+    def is_held(self, group: str) -> bool:
+        """Whether some queue is locked for ``group``: its members consume in order."""
+        now_s = self._clock()
+        return any(ends_s > now_s for _, ends_s in self._groups.get(group, {}).values())
 
     def _sweep(self, now_s: float) -> None:
-        self._locks = {key: held for key, held in self._locks.items() if held[1] > now_s}
+        for group, held in list(self._groups.items()):
+            kept = {queue: lock for queue, lock in held.items() if lock[1] > now_s}
+            self._count -= len(held) - len(kept)
+            if kept:
+                self._groups[group] = kept
+            else:
+                del self._groups[group]

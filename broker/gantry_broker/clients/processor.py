@@ -22,13 +22,18 @@ from gantry_broker.clients.membership import Membership
 from gantry_broker.clients.offsets import OffsetWriter, Positions
 from gantry_broker.clients.pull import Puller
 from gantry_broker.clients.send import Sender
+from gantry_broker.clients.send_back import SendBack
 from gantry_broker.clients.sessions import Sessions
 from gantry_broker.clients.statistics import Statistics
 from gantry_broker.clients.subscription_groups import SubscriptionGroups
 from gantry_broker.clients.tier_pulls import TierPulls, TierReads
 from gantry_broker.clients.view import GroupView, Refusal
+from gantry_broker.delay.delivery import Delivery
+from gantry_broker.delay.levels import DEFAULT_LEVELS, DelayLevels
+from gantry_broker.delay.retries import RETRY_PREFIX
 
 EXPIRY_SCAN_S = 10.0  # upstream's
+_DEFAULT_LEVELS = DelayLevels.parse(DEFAULT_LEVELS)
 
 _log = log.get("clients")
 
@@ -38,8 +43,12 @@ class ClientProcessor:
 
     Args:
         view: the group; it is the master, and its store has taken mastership.
-        clock: seconds since 1970, for messages that bring no id.
+        clock: seconds since 1970.
         tier: has what the local log no longer has; None without one.
+        levels: how long messages of each delay level wait.
+
+    Attributes:
+        delivery: brings parked messages to their queues.
     """
 
     def __init__(
@@ -47,6 +56,7 @@ class ClientProcessor:
         view: GroupView,
         clock: Callable[[], float] = time.time,
         tier: TierReads | None = None,
+        levels: DelayLevels = _DEFAULT_LEVELS,
     ) -> None:
         self._view = view
         self._creation = TopicCreation(view)
@@ -55,14 +65,17 @@ class ClientProcessor:
         self._writer = OffsetWriter(view)
         positions = Positions(view, self._writer, tier)
         self._puller = Puller(view, self._sessions, positions.commit, tier)
-        sender = Sender(view, self._creation, clock)
-        members = Membership(view, self._sessions, QueueLocks())
+        locks = QueueLocks()
+        sender = Sender(view, self._creation, locks, levels, clock)
+        returns = SendBack(view, self._creation, levels)
+        members = Membership(view, self._sessions, locks)
         statistics = Statistics(view, self._sessions, self._creation)
         settings = SubscriptionGroups(view)
         self._handlers: dict[int, Handler] = {
             RequestCode.SEND_MESSAGE: sender.send,
             RequestCode.SEND_MESSAGE_V2: sender.send,
             RequestCode.SEND_BATCH_MESSAGE: sender.send,
+            RequestCode.CONSUMER_SEND_MSG_BACK: returns.send_back,
             RequestCode.PULL_MESSAGE: self._puller.pull,
             RequestCode.LITE_PULL_MESSAGE: self._puller.pull,
             RequestCode.QUERY_CONSUMER_OFFSET: positions.query,
@@ -88,6 +101,7 @@ class ClientProcessor:
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: settings.listing,
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: settings.one,
         }
+        self.delivery = Delivery(view, levels, clock)
         self._expiry = asyncio.get_running_loop().call_later(EXPIRY_SCAN_S, self._expire)
 
     def __call__(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
@@ -120,6 +134,7 @@ class ClientProcessor:
     def close(self) -> None:
         """The mastership is over: answer nothing more."""
         self._expiry.cancel()
+        self.delivery.close()
         self._writer.close()
         self._puller.close()
 
@@ -129,7 +144,9 @@ class ClientProcessor:
 
     def _group_appeared(self, name: str) -> None:
         """A consumer group needs its retry topic, or its members find no route to it."""
-        topic = topic_rules.internal_topic(topic_rules.RETRY_PREFIX + name)
+        queues = self._view.consumers.config(name).retry_queue_nums
+        queues = min(max(queues, 1), topic_rules.MAX_QUEUES)
+        topic = topic_rules.internal_topic(RETRY_PREFIX + name, queues)
         if self._view.store.topics.lookup(topic.topic_name) is not None:
             return
         refusal = self._view.accepting_writes() or topic_rules.check_creatable(topic)

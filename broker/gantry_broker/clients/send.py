@@ -5,9 +5,13 @@ The order of checks and the codes are upstream's (``AbstractSendMessageProcessor
 record to log; no task, no copy of the body but the one into the log. The answer is 0 only when the
 record is confirmed; a client's wish not to wait for that (``WAIT=false``) is not granted.
 
-What is not offered is refused in words and never stored as something else: delayed messages, timer
-messages, transactions. A consumer's own retry of a failed message asks for a delay, too; it gets
-the refusal, keeps the message and tries again, until its last retry goes to the dead-letter topic.
+A message with a delay level is parked (``delay.parked``); its answer names the queue that was asked
+for, and the place where it waits. A consumer that sends a failed message to its retry topic itself
+asks for a delay, too; after the last try, or if the group consumes in order (T23), the message goes
+to the dead letters instead.
+
+What is not offered is refused in words and never stored as something else: messages timed to the
+second (5.x), transactions.
 """
 
 import itertools
@@ -36,11 +40,21 @@ from gantry_protocol.records import (
     without_property,
 )
 from gantry_protocol.records.layout import TRANSACTION_MASK
+from gantry_protocol.records.properties import DELAY_TIME_LEVEL
 from gantry_protocol.remoting.connection import Connection
 
 from gantry_broker.clients import topic_rules
 from gantry_broker.clients.creation import TopicCreation
+from gantry_broker.clients.locks import QueueLocks
 from gantry_broker.clients.view import GroupView, Refusal, SendOutcome
+from gantry_broker.delay.levels import DelayLevels
+from gantry_broker.delay.parked import park, wanted_level
+from gantry_broker.delay.retries import (
+    DEAD_LETTER_LEVEL,
+    DEAD_LETTER_PREFIX,
+    RETRY_PREFIX,
+    is_spent,
+)
 from gantry_broker.log import DiskFullError
 
 SendHeader = SendMessageRequestHeader | SendMessageRequestHeaderV2
@@ -54,6 +68,7 @@ _STORED = (
     ResponseCode.FLUSH_SLAVE_TIMEOUT,
 )
 _TIMER_PROPERTIES = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_DEL_UNIQKEY")
+_DELAYED_BATCH = "a batch cannot be delayed."
 _BROKER_PROPERTIES = ("MSG_REGION", "TRACE_ON", "CLUSTER")
 
 
@@ -61,10 +76,17 @@ class Sender:
     """Serves sends on one group."""
 
     def __init__(
-        self, view: GroupView, creation: TopicCreation, clock: Callable[[], float] = time.time
+        self,
+        view: GroupView,
+        creation: TopicCreation,
+        locks: QueueLocks,
+        levels: DelayLevels,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._view = view
         self._creation = creation
+        self._locks = locks
+        self._levels = levels
         self._clock = clock
         self._unique_keys = UniqueKeys(view.store_host[0])
         self._turn = itertools.count()
@@ -84,7 +106,7 @@ class Sender:
         )
         if refusal is not None:
             return _refuse(request, refusal)
-        name = _target_topic(header)
+        name = self._target_topic(header)
         topic = self._view.store.topics.lookup(name)
         if topic is not None:
             return self._store(conn, request, header, topic)
@@ -92,7 +114,7 @@ class Sender:
         if wanted is None:
             return _refuse(request, topic_rules.unknown_topic(name))
         self._creation.ensure(
-            wanted, lambda refusal: self._topic_ready(conn, request, header, refusal)
+            wanted, lambda refusal: self._topic_ready(conn, request, header, name, refusal)
         )
         return None
 
@@ -101,10 +123,10 @@ class Sender:
         conn: Connection,
         request: RemotingCommand,
         header: SendHeader,
+        name: str,
         refusal: Refusal | None,
     ) -> None:
-        """Go on with a send that had to wait for its topic."""
-        name = _target_topic(header)
+        """Go on with a send that had to wait for its topic, ``name``."""
         topic = self._view.store.topics.lookup(name)
         if refusal is None:
             refusal = self._view.accepting_writes()
@@ -140,8 +162,11 @@ class Sender:
                     unique_key = self._unique_keys.next(int(self._clock() * 1000))
                     properties = append_properties(properties, {"UNIQ_KEY": unique_key})
                 properties = self._complete(properties, topic)
-                records = [self._record(conn, header, topic, queue_id, request.body, properties)]
-            self._view.append(records, self._answer_later(conn, request, unique_key))
+                record = self._record(conn, header, topic, queue_id, request.body, properties)
+                level = wanted_level(properties)
+                records = [park(record, level, self._levels) if level > 0 else record]
+            done = self._answer_later(conn, request, queue_id, unique_key)
+            self._view.append(records, done)
         except RecordError as error:
             return _refuse(request, _illegal(str(error)))
         except DiskFullError as error:
@@ -157,11 +182,15 @@ class Sender:
         messages = split_batch(request.body)
         if not messages:
             raise RecordError("The batch holds no message.")
+        if wanted_level(header.properties or "") > 0:
+            raise RecordError(_DELAYED_BATCH)
         for message in messages:
             _check_body_and_properties(message.body, message.properties)
             unsupported = _unsupported(message.properties)
             if unsupported is not None:
                 raise RecordError(unsupported)
+            if wanted_level(message.properties) > 0:
+                raise RecordError(_DELAYED_BATCH)
         return [
             MessageRecord(
                 topic=header.topic,
@@ -204,23 +233,42 @@ class Sender:
     def _complete(self, properties: str, topic: TopicConfig) -> str:
         """Properties with the broker's own, and without what must not be stored."""
         properties = without_property(properties, "POP_CK")
-        if topic.topic_name.startswith(topic_rules.DEAD_LETTER_PREFIX):
-            properties = without_property(properties, "DELAY")
         for name in _BROKER_PROPERTIES:
             properties = without_property(properties, name)
-        return append_properties(properties, self._added)
+        properties = append_properties(properties, self._added)
+        if topic.topic_name.startswith(DEAD_LETTER_PREFIX):
+            properties = without_property(properties, DELAY_TIME_LEVEL)
+            properties = append_properties(properties, {DELAY_TIME_LEVEL: DEAD_LETTER_LEVEL})
+        return properties
+
+    def _target_topic(self, header: SendHeader) -> str:
+        """Where the message goes: what a consumer gives up goes to the dead letters."""
+        topic = header.topic
+        if not topic_rules.is_retry(topic):
+            return topic
+        group = topic.removeprefix(RETRY_PREFIX)
+        limit = header.max_reconsume_times
+        if limit is None:
+            limit = self._view.consumers.config(group).retry_max_times
+        if is_spent(header.reconsume_times or 0, limit) or self._locks.is_held(group):
+            return DEAD_LETTER_PREFIX + group
+        return topic
 
     def _answer_later(
-        self, conn: Connection, request: RemotingCommand, unique_key: str | None
+        self, conn: Connection, request: RemotingCommand, queue_id: int, unique_key: str | None
     ) -> Callable[[SendOutcome], None]:
         def done(outcome: SendOutcome) -> None:
             if not request.is_oneway:
-                conn.reply(request, self._answer(request, outcome, unique_key))
+                conn.reply(request, self._answer(request, outcome, queue_id, unique_key))
 
         return done
 
     def _answer(
-        self, request: RemotingCommand, outcome: SendOutcome, unique_key: str | None
+        self,
+        request: RemotingCommand,
+        outcome: SendOutcome,
+        queue_id: int,
+        unique_key: str | None,
     ) -> RemotingCommand:
         if outcome.code not in _STORED or not outcome.stored:
             # The codes that mean "stored" without positions would break Java clients.
@@ -230,7 +278,7 @@ class Sender:
         first = outcome.stored[0]
         ext = {
             "msgId": ",".join(offset_msg_id(host, port, at.offset) for at in outcome.stored),
-            "queueId": str(first.queue_id),
+            "queueId": str(queue_id),  # of a parked message: not the queue it waits in
             "queueOffset": str(first.queue_offset),
             **_ANSWER_EXT,
         }
@@ -257,18 +305,6 @@ def _host(conn: Connection) -> Host:
     if host is None:
         host = conn.attrs["host"] = split_address(conn.peer)
     return host
-
-
-def _target_topic(header: SendHeader) -> str:
-    """The topic the message goes to: a consumer's last retry goes to the dead letters."""
-    topic = header.topic
-    if topic_rules.is_retry(topic) and header.reconsume_times is not None:
-        limit = header.max_reconsume_times
-        limit = topic_rules.RETRY_MAX_TIMES if limit is None else limit
-        if 0 <= limit < header.reconsume_times:
-            group = topic.removeprefix(topic_rules.RETRY_PREFIX)
-            return topic_rules.DEAD_LETTER_PREFIX + group
-    return topic
 
 
 def _wanted_topic(name: str, header: SendHeader) -> TopicConfig | None:
@@ -306,29 +342,18 @@ def _check_message(
         return _illegal("a retry topic takes no batches")
     if header.batch and len(header.topic) > MAX_TOPIC_V1_BYTES:
         return _illegal(f"the topic of a batch has at most {MAX_TOPIC_V1_BYTES} characters")
-    is_dead_letter = topic.topic_name != header.topic
-    unsupported = _unsupported(header.properties or "", ignore_delay=is_dead_letter)
+    unsupported = _unsupported(header.properties or "")
     return None if unsupported is None else _illegal(unsupported)
 
 
-def _unsupported(properties: str, *, ignore_delay: bool = False) -> str | None:
+def _unsupported(properties: str) -> str | None:
     """What properties ask for that this broker does not offer."""
     if _find(properties, "TRAN_MSG") == "true":
         return "transactions are not supported by this broker"
     for name in _TIMER_PROPERTIES:
         if _find(properties, name) is not None:
             return f"timer messages ({name}) are not supported by this broker"
-    delay = None if ignore_delay else _find(properties, "DELAY")
-    if delay is not None and not _is_no_delay(delay):
-        return f"delayed messages (DELAY {delay}) are not supported by this broker"
     return None
-
-
-def _is_no_delay(level: str) -> bool:
-    try:
-        return int(level) <= 0
-    except ValueError:
-        return False
 
 
 def _check_body_and_properties(body: bytes, properties: str) -> None:

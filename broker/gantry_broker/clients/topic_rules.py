@@ -7,23 +7,21 @@ creation through the default topic ``TBW102``, retry and dead-letter topics).
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.bodies.route import PERM_READ, PERM_WRITE
 from gantry_protocol.codes import ResponseCode
-from gantry_protocol.records import MAX_TOPIC_BYTES, MAX_TOPIC_V1_BYTES
+from gantry_protocol.records import MAX_TOPIC_BYTES, MAX_TOPIC_V1_BYTES, SCHEDULE_TOPIC
 
 from gantry_broker.clients.view import Refusal
+from gantry_broker.delay.retries import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from gantry_broker.queues import OFFSETS_TOPIC, STATE_TOPIC, TOPICS_TOPIC
 from gantry_broker.queues.topics import is_topic_name
 
-RETRY_PREFIX = "%RETRY%"
-DEAD_LETTER_PREFIX = "%DLQ%"
 DEFAULT_TOPIC = "TBW102"
 DEFAULT_TOPIC_QUEUES = 8  # TBW102 has so many on every group
 MAX_QUEUES = 1024
-RETRY_MAX_TIMES = 16  # upstream's default of a group's retryMaxTimes
 
 _READ_WRITE = PERM_READ | PERM_WRITE
 _NOT_FOR_CLIENTS = frozenset(
     {
-        "SCHEDULE_TOPIC_XXXX",  # this very name: where upstream keeps delayed messages
+        SCHEDULE_TOPIC,
         "RMQ_SYS_TRANS_HALF_TOPIC",
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
         "TRANS_CHECK_MAX_TIME_TOPIC",
@@ -63,9 +61,14 @@ def check_name(topic: str) -> Refusal | None:
     return None
 
 
+def is_for_clients(topic: str) -> bool:
+    """Whether clients send to it; what the broker itself writes is none of their business."""
+    return topic not in _NOT_FOR_CLIENTS
+
+
 def check_sendable(topic: str) -> Refusal | None:
     """Refuse to send to what the broker itself writes (16)."""
-    if topic in _NOT_FOR_CLIENTS:
+    if not is_for_clients(topic):
         return Refusal(
             ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden."
         )
@@ -78,7 +81,7 @@ def check_creatable(topic: TopicConfig) -> Refusal | None:
     if refusal is not None:
         return refusal
     name = topic.topic_name
-    if name in _NOT_FOR_CLIENTS:
+    if not is_for_clients(name):
         remark = f"The topic[{name}] is conflict with system topic."
         return Refusal(ResponseCode.INVALID_PARAMETER, remark)
     for queues in (topic.read_queue_nums, topic.write_queue_nums):
@@ -88,9 +91,11 @@ def check_creatable(topic: TopicConfig) -> Refusal | None:
     return None
 
 
-def internal_topic(name: str) -> TopicConfig:
-    """A retry or dead-letter topic: one queue."""
-    return TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1, perm=_READ_WRITE)
+def internal_topic(name: str, queues: int = 1) -> TopicConfig:
+    """A retry or dead-letter topic."""
+    return TopicConfig(
+        topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=_READ_WRITE
+    )
 
 
 def topic_on_demand(name: str, default_topic: str, wanted_queues: int) -> TopicConfig | None:

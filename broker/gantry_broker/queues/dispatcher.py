@@ -8,7 +8,7 @@ at any log offset is a checkpoint plus replay.
 from collections.abc import Callable
 
 from gantry_protocol.errors import BodyError, CorruptionError, RecordError
-from gantry_protocol.records import RecordPeek, find_property, tags_code
+from gantry_protocol.records import RecordPeek, entry_code
 from gantry_protocol.records.layout import (
     TRANSACTION_MASK,
     TRANSACTION_PREPARED,
@@ -112,8 +112,7 @@ class Dispatcher:
                 *self._log.locate(Offset(offset)), f"{record.topic[:80]!r} is no topic name"
             )
         if record.sys_flag & TRANSACTION_MASK not in _NO_ENTRY:
-            tags = find_property(record.properties, "TAGS")
-            entry = (offset, record.size, 0 if tags is None else tags_code(tags))
+            entry = (offset, record.size, entry_code(record))
             if not self.queues.append(key, record.queue_offset, entry):
                 expected = self.queues.get(key)
                 assert expected is not None

@@ -20,7 +20,7 @@ GONE = -1  # in a row: there is no offset any more
 OffsetKey = tuple[str, str, int]  # group, topic, queue id
 OffsetRow = tuple[str, str, int, int]  # the key and the offset
 
-_MAX_ROWS = 500  # in one record: about 40 KB, far below a record's limit whatever the names
+MAX_ROWS = 500  # in one record: about 40 KB, far below a record's limit whatever the names
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(list[OffsetRow])
 
@@ -35,6 +35,12 @@ def decode_rows(body: bytes) -> list[OffsetRow]:
         return _decoder.decode(body)
     except msgspec.DecodeError as error:
         raise BodyError(f"consumer offsets do not read: {error}") from error
+
+
+def rows_record(rows: list[OffsetRow]) -> MessageRecord:
+    """The record that carries at most ``MAX_ROWS`` rows to every replica."""
+    assert len(rows) <= MAX_ROWS
+    return MessageRecord(topic=OFFSETS_TOPIC, body=_encoder.encode(rows))
 
 
 class ConsumerOffsets:
@@ -90,10 +96,7 @@ class ConsumerOffsets:
         keys = sorted(self._dirty)
         self._dirty.clear()
         rows = [(*key, self._pending[key]) for key in keys if key in self._pending]
-        bodies = (rows[at : at + _MAX_ROWS] for at in range(0, len(rows), _MAX_ROWS))
-        records = [
-            MessageRecord(topic=OFFSETS_TOPIC, body=_encoder.encode(part)) for part in bodies
-        ]
+        records = [rows_record(rows[at : at + MAX_ROWS]) for at in range(0, len(rows), MAX_ROWS)]
         return records, keys
 
     def put_back(self, keys: list[OffsetKey]) -> None:

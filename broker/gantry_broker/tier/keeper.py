@@ -58,7 +58,7 @@ class RetentionHost(Protocol):
         """The log as it is now."""
 
     def pins(self) -> tuple[Offset, ...]:
-        """Where replicas read the log."""
+        """Where the log is read: by replicas, or to deliver what is parked."""
 
     def accepting_writes(self) -> Refusal | None:
         """None when a record may be appended."""

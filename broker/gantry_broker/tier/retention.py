@@ -104,7 +104,7 @@ def decide(facts: Facts) -> Decision:
     if safe <= facts.log_start:
         return Keep(
             f"the tier holds the log up to {facts.committed_end} and can be read up to "
-            f"{facts.readable_end}, replicas read from {min(facts.pins, default=facts.end)}"
+            f"{facts.readable_end}, the log is read from {min(facts.pins, default=facts.end)}"
         )
     if facts.whole_from is not None:
         described = _file_start(facts, min(safe, facts.whole_from))

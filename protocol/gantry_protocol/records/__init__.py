@@ -33,10 +33,12 @@ from gantry_protocol.records.record import (
     patch_positions,
 )
 from gantry_protocol.records.scan import RecordPeek, Scan, ScanKind, peek, scan
+from gantry_protocol.records.schedule import DELAY_MS, SCHEDULE_TOPIC, delay_of, entry_code
 
 __all__ = [
     "BLANK_HEADER_BYTES",
     "BLANK_MAGIC",
+    "DELAY_MS",
     "MAGIC_V1",
     "MAGIC_V2",
     "MAX_BODY_BYTES",
@@ -45,6 +47,7 @@ __all__ = [
     "MAX_RECORD_BYTES",
     "MAX_TOPIC_BYTES",
     "MAX_TOPIC_V1_BYTES",
+    "SCHEDULE_TOPIC",
     "BatchMessage",
     "Host",
     "MessageRecord",
@@ -58,9 +61,11 @@ __all__ = [
     "decode_properties",
     "decode_record",
     "decode_records",
+    "delay_of",
     "encode_batch",
     "encode_properties",
     "encode_record",
+    "entry_code",
     "find_property",
     "masked_crc",
     "offset_msg_id",

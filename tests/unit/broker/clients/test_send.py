@@ -171,8 +171,7 @@ def test_queue_minus_one_takes_the_queues_in_turn(client) -> None:
         pytest.param({"i": "a\x01b\0\x02"}, b"x", 13, "zero byte", id="zero byte"),
         pytest.param({"f": 4}, b"x", 13, "transactions are not supported", id="prepared"),
         pytest.param({"i": "TRAN_MSG\x01true\x02"}, b"x", 13, "transactions", id="half message"),
-        pytest.param({"i": "DELAY\x013\x02"}, b"x", 13, "delayed messages (DELAY 3)", id="delay"),
-        pytest.param({"i": "DELAY\x01soon\x02"}, b"x", 13, "delayed", id="delay that is no number"),
+        pytest.param({"i": "DELAY\x01soon\x02"}, b"x", 13, "no delay level", id="delay in words"),
         pytest.param({"i": "TIMER_DELAY_SEC\x013\x02"}, b"x", 13, "timer messages", id="timer"),
         pytest.param({"i": "TIMER_DELIVER_MS\x013"}, b"x", 13, "timer messages", id="timer, 4.9"),
     ],
@@ -263,27 +262,35 @@ def test_a_mastership_that_ends_while_the_topic_is_made_stores_nothing(client, g
 RETRY = {"b": "%RETRY%cg", "e": 0, "l": 16, "i": "DELAY\x014\x02RETRY_TOPIC\x01TopicTest\x02"}
 
 
-def test_a_consumers_retry_asks_for_a_delay_and_is_refused(client, group) -> None:
-    answer = client.call(310, _v2(**RETRY, j=1), b"x")
-    assert answer.code == 13
-    assert "DELAY 4" in answer.remark
+def test_a_consumers_own_retry_is_parked(client, group) -> None:
+    assert client.call(310, _v2(**RETRY, j=1), b"x").code == 0
+    ((record,),) = group.appended
+    assert (record.topic, record.queue_id, record.reconsume_times) == ("SCHEDULE_TOPIC_XXXX", 3, 1)
+    assert decode_properties(record.properties)["REAL_TOPIC"] == "%RETRY%cg"
     assert [topic.topic_name for topic in group.created] == ["%RETRY%cg"]
 
 
 @pytest.mark.parametrize(
-    ("j", "limit", "is_dead"), [(17, 16, True), (16, 16, False), (4, 3, True), (17, None, True)]
+    ("j", "limit", "is_dead"),
+    [
+        pytest.param(17, 16, True, id="one too many"),
+        pytest.param(16, 16, False, id="the last one (T24)"),
+        pytest.param(4, 3, True, id="the client's limit"),
+        pytest.param(17, None, True, id="the group's limit"),
+        pytest.param(99, -1, False, id="no limit"),
+    ],
 )
 def test_the_last_retry_goes_to_the_dead_letters(client, group, j, limit, is_dead) -> None:
     answer = client.call(310, _v2(**{**RETRY, "j": j, "l": limit}), b"x")
     if not is_dead:
-        assert answer.code == 13
+        assert group.appended[0][0].topic == "SCHEDULE_TOPIC_XXXX"
         return
     assert (answer.code, answer.ext["queueId"]) == (0, "0")
     record = _stored(group, answer)
     assert record.topic == "%DLQ%cg"
     assert record.reconsume_times == j
     properties = decode_properties(record.properties)
-    assert "DELAY" not in properties
+    assert properties["DELAY"] == "-1"
     assert properties["RETRY_TOPIC"] == "TopicTest"
     (topic,) = group.created
     assert (topic.topic_name, topic.write_queue_nums) == ("%DLQ%cg", 1)
@@ -348,5 +355,5 @@ def test_compressed_bodies_are_stored_verbatim(client, group) -> None:
 
 
 def test_unknown_codes_are_3_with_upstreams_words(client) -> None:
-    answer = client.call(36, {})
-    assert (answer.code, answer.remark) == (3, " request type 36 not supported")
+    answer = client.call(326, {})
+    assert (answer.code, answer.remark) == (3, " request type 326 not supported")

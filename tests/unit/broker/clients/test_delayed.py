@@ -1,0 +1,193 @@
+"""Delayed messages: parked by a send, delivered by the clock, as the log says and no other way."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+from gantry_broker.clients import ClientProcessor, Refusal
+from gantry_broker.delay.levels import DelayLevels
+from gantry_broker.delay.parked import PROGRESS_GROUP
+from gantry_broker.queues import Limits
+from gantry_protocol.bodies import TopicConfig
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.command import request
+from gantry_protocol.records import MessageRecord, decode_properties, decode_record
+from support.group_view import FakeConnection, FakeGroup
+
+SCHEDULE = "SCHEDULE_TOPIC_XXXX"
+LEVELS = DelayLevels.parse("30ms 60ms 5s")
+SEND = {"a": "pg", "b": "TopicTest", "c": "TBW102", "d": "4", "f": "0", "g": "17", "h": "0"}
+
+
+class Desk:
+    """One mastership over a group's store, with short delays."""
+
+    def __init__(self, group: FakeGroup) -> None:
+        self.group = group
+        self.conn = FakeConnection()
+        self.processor = ClientProcessor(group, levels=LEVELS)
+
+    def send(self, body: bytes, level: int, queue_id: int = 1, **changes: str):
+        properties = f"DELAY\x01{level}\x02TAGS\x01TagA\x02"
+        asked = request(310, {**SEND, "e": str(queue_id), "i": properties, **changes}, body)
+        answer = self.processor(self.conn, asked)
+        return answer if answer is not None else self.conn.answer_to(asked)
+
+    def delivered(self) -> list[bytes]:
+        """Bodies that reached TopicTest, in the order of the log."""
+        return [record.body for record in self.records("TopicTest")]
+
+    def records(self, topic: str) -> list[MessageRecord]:
+        return [
+            record for records in self.group.appended for record in records if record.topic == topic
+        ]
+
+    def progress(self, level: int) -> int | None:
+        return self.group.store.offsets.query(PROGRESS_GROUP, SCHEDULE, level - 1)
+
+    async def until(self, count: int) -> None:
+        """Until so many messages were delivered."""
+        async with asyncio.timeout(5):
+            while len(self.delivered()) < count:
+                await asyncio.sleep(0.002)
+
+
+@pytest.fixture
+def group(tmp_path: Path):
+    made = FakeGroup(tmp_path)
+    made.now_ms = int(time.time() * 1000)
+    made.add_topic(TopicConfig(topic_name="TopicTest", read_queue_nums=4, write_queue_nums=4))
+    yield made
+    made.store.log.close()
+
+
+@pytest.fixture
+async def desk(group: FakeGroup):
+    made = Desk(group)
+    yield made
+    made.processor.close()
+
+
+async def test_a_delayed_message_is_parked_and_answered_as_asked_for(desk, group) -> None:
+    answer = desk.send(b"first", 3)
+    answer = desk.send(b"x", 3, queue_id=2)
+    assert answer.code == 0
+    # The requested queue, the place where it waits.
+    assert (answer.ext["queueId"], answer.ext["queueOffset"]) == ("2", "1")
+    (_, parked) = desk.records(SCHEDULE)
+    assert (parked.queue_id, parked.queue_offset) == (2, 1)
+    found = decode_record(group.store.view(parked.physical_offset))
+    assert answer.ext["msgId"].endswith(f"{found.physical_offset:016X}")
+    properties = decode_properties(found.properties)
+    assert properties["REAL_TOPIC"] == "TopicTest"
+    assert properties["REAL_QID"] == "2"
+    assert properties["DELAY"] == "3"
+    assert desk.delivered() == []
+    assert desk.processor.delivery.pending() == {3: 2}
+    codes = frozenset({found.store_timestamp + 5_000})
+    entry = group.store.get(SCHEDULE, 2, 1, Limits(1, 1 << 20), codes)
+    assert entry.count == 1, "the entry's code is the delivery time"
+
+
+async def test_a_level_beyond_the_highest_is_the_highest(desk) -> None:
+    desk.send(b"x", 99)
+    (parked,) = desk.records(SCHEDULE)
+    assert parked.queue_id == 2
+    assert decode_properties(parked.properties)["DELAY"] == "3"
+
+
+async def test_a_client_cannot_say_where_a_parked_message_goes(desk) -> None:
+    forged = "DELAY\x011\x02REAL_TOPIC\x01GANTRY_SYS_TOPICS\x02__GANTRY_DELAY_MS\x010\x02"
+    desk.send(b"x", 1, i=forged)
+    (parked,) = desk.records(SCHEDULE)
+    properties = decode_properties(parked.properties)
+    assert properties["REAL_TOPIC"] == "TopicTest"
+    assert properties["__GANTRY_DELAY_MS"] == "30"
+    await desk.until(1)
+
+
+async def test_it_arrives_after_its_delay_as_it_was_sent(desk, group) -> None:
+    sent_s = time.monotonic()
+    desk.send(b"x", 1)
+    await desk.until(1)
+    assert time.monotonic() - sent_s >= 0.030
+    (found,) = desk.records("TopicTest")
+    assert (found.queue_id, found.born_timestamp, found.body) == (1, 17, b"x")
+    properties = decode_properties(found.properties)
+    # The text keeps what upstream's keeps, and delivery does not park it again (T16).
+    assert properties["DELAY"] == "1"
+    assert (properties["REAL_TOPIC"], properties["REAL_QID"]) == ("TopicTest", "1")
+    assert (properties["TAGS"], properties["CLUSTER"]) == ("TagA", "DefaultCluster")
+    assert "__GANTRY_DELAY_MS" not in properties
+    assert desk.processor.delivery.pending() == {}
+
+
+async def test_messages_and_progress_are_one_append(desk, group) -> None:
+    for number in range(3):
+        desk.send(b"%d" % number, 1)
+    await desk.until(3)
+    appends = [records for records in group.appended if records[-1].topic == "GANTRY_SYS_OFFSETS"]
+    assert [len(records) > 1 for records in appends] == [True] * len(appends)
+    assert desk.delivered() == [b"0", b"1", b"2"]
+    assert desk.progress(1) == 3
+
+
+async def test_a_new_mastership_goes_on_where_the_log_says(desk, group) -> None:
+    desk.send(b"done", 1)
+    await desk.until(1)
+    desk.send(b"later", 2)
+    desk.processor.close()
+    await asyncio.sleep(0.08)
+    assert desk.delivered() == [b"done"], "a closed processor delivers nothing"
+    group.store.drop_mastership()
+    group.store.take_mastership()
+    again = Desk(group)
+    await again.until(2)
+    assert again.delivered() == [b"done", b"later"]
+    again.processor.close()
+
+
+async def test_an_append_that_is_not_confirmed_in_time_is_not_made_again(desk, group) -> None:
+    desk.send(b"x", 1)
+    group.holding = True
+    await desk.until(1)
+    group.give_up()
+    await asyncio.sleep(0.15)
+    assert desk.delivered() == [b"x"]
+    assert desk.progress(1) == 1, "a state written now says so, too"
+
+
+async def test_what_was_refused_is_tried_again_and_holds_up_no_other_level(desk, group) -> None:
+    desk.send(b"slow", 1)
+    desk.send(b"fast", 2)
+    group.refusal = Refusal(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
+    await asyncio.sleep(0.1)
+    assert desk.delivered() == []
+    assert desk.processor.delivery.refused > 0
+    assert desk.processor.delivery.overdue_s()[1] == 0.0, "nothing was read yet"
+    group.refusal = None
+    await desk.until(2)
+    assert desk.delivered() == [b"slow", b"fast"]
+    assert desk.progress(1) == desk.progress(2) == 1
+
+
+async def test_a_message_to_a_deleted_topic_is_passed_over(desk, group) -> None:
+    group.add_topic(TopicConfig(topic_name="Doomed", read_queue_nums=1, write_queue_nums=1))
+    desk.send(b"gone", 1, queue_id=0, b="Doomed")
+    desk.send(b"next", 1)
+    group.store.topics._topics.pop("Doomed")
+    await desk.until(1)
+    assert desk.delivered() == [b"next"]
+    assert desk.processor.delivery.passed_over == 1
+    assert desk.progress(1) == 2
+
+
+async def test_levels_of_an_earlier_table_are_delivered_too(desk, group) -> None:
+    desk.send(b"x", 2)
+    desk.processor.close()
+    fewer = ClientProcessor(group, levels=DelayLevels.parse("10s"))
+    await desk.until(1)
+    fewer.close()
