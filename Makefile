@@ -34,10 +34,20 @@ bench-controller: venv ## a controller quorum's throughput and failures; writes 
 	@mkdir -p build/bench
 	@$(BIN)/gantry bench controller --json > build/bench/controller.jsonl
 
+.PHONY: bench-broker
+bench-broker: venv ## a broker group's throughput and failures; writes build/bench/broker.jsonl (hours)
+	@mkdir -p build/bench
+	@$(BIN)/gantry bench broker --json > build/bench/broker.jsonl
+
 .PHONY: bench-java
 bench-java: venv ## the same load on RocketMQ's Java controllers; writes build/bench/java.jsonl (needs Java, Maven)
 	@mkdir -p build/bench
-	@$(BIN)/python tests/interop/java_controllers/compare.py > build/bench/java.jsonl
+	@PYTHONPATH=tests $(BIN)/python tests/interop/java_controllers/compare.py > build/bench/java.jsonl
+
+.PHONY: bench-java-broker
+bench-java-broker: venv ## the same load on RocketMQ's Java brokers; writes build/bench/java-broker.jsonl (needs Java, Maven)
+	@mkdir -p build/bench
+	@PYTHONPATH=tests $(BIN)/python tests/interop/java_brokers/compare.py > build/bench/java-broker.jsonl
 
 ## On a real cluster
 .PHONY: cluster-up
@@ -73,8 +83,8 @@ readme: venv ## put the figures of the last make e2e into the README
 	@$(BIN)/python e2e/readme.py
 
 .PHONY: performance
-performance: venv ## put the figures of the last make bench-controller (and bench-java) into docs/performance.md
-	@$(BIN)/python -m gantry_cli.bench.controller.page docs/performance.md $(wildcard build/bench/controller.jsonl build/bench/java.jsonl)
+performance: venv ## put the figures of the last make bench-controller, bench-broker (and of Java's) into docs/performance.md
+	@$(BIN)/python -m gantry_cli.bench.page docs/performance.md $(wildcard build/bench/*.jsonl)
 
 ## Work on it
 .PHONY: venv

@@ -84,7 +84,12 @@ class FailoverBench:
         await self._cluster.apply(manifest)
 
     async def run(self, case: str, runs: int) -> tuple[Line, Account]:
-        """Measure one case; its figures and its account.
+        """Measure one case; its figures and its account. Raises like `gaps`."""
+        found, account = await self.gaps(case, runs)
+        return line(BENCH, case, "gap_ms", "ms", found), account
+
+    async def gaps(self, case: str, runs: int) -> tuple[list[float], Account]:
+        """The gap of each run of one case, in ms, and the account of all of them.
 
         Raises:
             GantryError: the group did not become ready or did not heal.
@@ -108,7 +113,7 @@ class FailoverBench:
             await load.finish_sending(HEAL_PATIENCE_S)
             await load.finish_consuming(HEAL_PATIENCE_S)
             verdict, conflicts = load.ledger.verdict(), observer.history.conflicts
-        return line(BENCH, case, "gap_ms", "ms", gaps), _account(case, verdict, conflicts)
+        return gaps, _account(case, verdict, conflicts)
 
 
 class _Trial:

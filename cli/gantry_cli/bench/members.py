@@ -7,6 +7,7 @@ ended by itself (`processes`).
 from __future__ import annotations
 
 import asyncio
+import shutil
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from gantry_protocol.errors import GantryError
 from gantry_protocol.hosts import split_address
 
 from gantry_cli.bench.controller.quorum import Quorum
+from gantry_cli.bench.controller.target import cpu_of
 from gantry_cli.bench.processes import Processes
 from gantry_cli.trial.narrate import settled
 
@@ -43,11 +45,14 @@ class Members:
 
     Args:
         directory: for data, logs and the token; it exists.
+        replicas: how many brokers; the group wants two of them in sync, if there are two.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, replicas: int = REPLICAS) -> None:
+        self._replicas = replicas
         self._controllers = Quorum(directory, nodes=1)
         self._brokers = Processes(directory)
+        self._master: str | None = None  # as of the last time the group was settled
         self._open = AsyncExitStack()
         self._admin: Admin | None = None
 
@@ -93,7 +98,7 @@ class Members:
         Raises:
             GantryError: a process ended by itself, or the group did not settle in time.
         """
-        for number in range(REPLICAS):
+        for number in range(self._replicas):
             name = f"{GROUP}-broker-{number}"
             if name not in self._brokers.names:
                 await self._brokers.start(
@@ -119,6 +124,7 @@ class Members:
             self.check()
             group = await self.group()
             if group is not None and settled(group) and self._is_ours(group):
+                self._master = _master_of(group)
                 return group
             await asyncio.sleep(ASK_S)
         raise GantryError(
@@ -139,9 +145,36 @@ class Members:
     async def kill_master(self) -> int:
         """SIGKILL the master's process; its epoch."""
         group = await self.until_settled()
-        (master,) = [one for one in group.members if one.broker_id == group.master_broker_id]
-        await self._brokers.kill(str(master.pod_uid))
+        await self._brokers.kill(self.master)
         return group.master_epoch
+
+    async def lose_replica(self) -> str:
+        """SIGKILL a replica that is not the master, and remove its disk; its name."""
+        await self.until_settled()
+        name = next(name for name in self._brokers.names if name != self.master)
+        await self._brokers.kill(name)
+        await asyncio.to_thread(shutil.rmtree, self.data(name))
+        return name
+
+    @property
+    def master(self) -> str:
+        """The name of the master's process, as of the last time the group was settled."""
+        assert self._master is not None, "start the group first"
+        return self._master
+
+    def data(self, name: str) -> Path:
+        """The data directory of a broker."""
+        return self._brokers.directory / name
+
+    def pid(self, name: str) -> int:
+        """The process id of a broker."""
+        return self._brokers.pid(name)
+
+    def cpu_s(self) -> tuple[float, float]:
+        """CPU seconds used so far by the master, and by all replicas together."""
+        used = {name: cpu_of(self._brokers.pid(name)) for name in self._brokers.names}
+        master = used.pop(self.master)
+        return master, sum(used.values())
 
     def check(self) -> None:
         """Raise if a process has ended by itself."""
@@ -155,7 +188,11 @@ class Members:
         return {one.pod_uid for one in group.members if one.alive} == set(self._brokers.names)
 
     async def _declare(self) -> None:
-        wish = GroupDeclaration(uid=GROUP, replicas=REPLICAS, min_in_sync_replicas=MIN_IN_SYNC)
+        wish = GroupDeclaration(
+            uid=GROUP,
+            replicas=self._replicas,
+            min_in_sync_replicas=min(MIN_IN_SYNC, self._replicas),
+        )
         deadline = asyncio.get_running_loop().time() + READY_PATIENCE_S
         assert self._admin is not None
         while True:
@@ -171,3 +208,8 @@ class Members:
 
     async def _read_token(self, _: bool) -> str:
         return self.token
+
+
+def _master_of(group: GroupView) -> str:
+    (master,) = [one for one in group.members if one.broker_id == group.master_broker_id]
+    return str(master.pod_uid)

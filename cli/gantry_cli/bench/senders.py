@@ -117,12 +117,20 @@ async def _send_batch(client: Session, topic: str, queue: Queue, number: int) ->
 class Senders:
     """Lanes that send one message after the other; use as an async context manager.
 
+    Args:
+        client: whose routes and connections they use.
+        topic: where to.
+        acknowledged: told the key of every acknowledged message; None: nobody wants to know.
+
     Attributes:
         times_ms: of every message that was begun since `flowing`, and acknowledged.
     """
 
-    def __init__(self, client: Session, topic: str) -> None:
+    def __init__(
+        self, client: Session, topic: str, acknowledged: Callable[[str], None] | None = None
+    ) -> None:
         self.times_ms: list[float] = []
+        self._acknowledged = acknowledged
         self._topic = topic
         self._producer = Producer(client.routes, client.calls, give_up_after_s=GIVE_UP_AFTER_S)
         self._sent = 0
@@ -164,6 +172,8 @@ class Senders:
             message = self._producer.message(self._topic, body(self._sent))
             began = time.monotonic()
             await self._producer.send(message)
+            if self._acknowledged is not None:
+                self._acknowledged(message.key)
             if began >= self._since:
                 self.times_ms.append(1000 * (time.monotonic() - began))
             await asyncio.sleep(INTERVAL_S)

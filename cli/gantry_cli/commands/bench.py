@@ -11,6 +11,7 @@ from gantry_protocol.errors import GantryError
 from gantry_cli.bench.failover import CASES, Account, FailoverBench
 from gantry_cli.bench.results import HEADINGS, machine, rows
 from gantry_cli.bench.showing import print_lines, progress, scratch, told
+from gantry_cli.commands.bench_broker import broker
 from gantry_cli.commands.bench_controller import controller
 from gantry_cli.options import asynchronous, json_option
 from gantry_cli.output import print_json, print_table
@@ -26,6 +27,7 @@ Examples:
   gantry bench failover                              all cases, 5 runs each
   gantry bench failover --case sigkill --runs 20 --json
   gantry bench controller                            throughput of a quorum, and lost leaders
+  gantry bench broker                                messages per second, and lost masters
   gantry bench tier                                  what uploading costs producers
   gantry bench pipeline                              how fast packs are decoded and audited"""
 )
@@ -34,6 +36,7 @@ def bench() -> None:
 
 
 bench.add_command(controller)
+bench.add_command(broker)
 
 
 @bench.command(

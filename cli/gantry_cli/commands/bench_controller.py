@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING
-
 import click
 from gantry_protocol.errors import GantryError
 
-from gantry_cli.bench.controller.cases import CASES, CannotRun, Stage, Wish
+from gantry_cli.bench.controller.cases import CASES, Stage, Wish
 from gantry_cli.bench.controller.figures import BENCH
 from gantry_cli.bench.controller.target import parse_address
 from gantry_cli.bench.results import machine
-from gantry_cli.bench.showing import print_lines, progress, scratch
+from gantry_cli.bench.running import Run
+from gantry_cli.bench.showing import scratch
 from gantry_cli.options import json_option
-from gantry_cli.output import print_json
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from gantry_cli.bench.results import Line
 
 
 @click.command(
@@ -100,54 +91,16 @@ def controller(
     wish = Wish(runs, seconds, warmup_s, kills, given, label)
     before = machine()
     with scratch() as directory:
-        run = Run(wish, cases or tuple(CASES), directory, as_json=as_json)
+        run: Run[Wish, Stage] = Run(
+            CASES,
+            cases or tuple(CASES),
+            wish,
+            lambda advance, say: Stage(wish, directory, advance, say),
+            as_json=as_json,
+        )
         uvloop.run(run.all())
-        if as_json:
-            print_json({"bench": label, "machine": before})
-        elif run.found:
-            print_lines(run.found, before, as_json=False)
+        run.show(label, before)
         if run.failed:
             raise GantryError("\n".join(run.failed + run.refused))
     if run.refused:
         raise GantryError("\n".join(run.refused))
-
-
-class Run:
-    """All cases, one after another; what one of them cannot do is told in the end."""
-
-    def __init__(self, wish: Wish, cases: Sequence[str], directory: Path, *, as_json: bool) -> None:
-        self.found: list[Line] = []
-        self.failed: list[str] = []  # whose logs are worth a look
-        self.refused: list[str] = []
-        self._wish = wish
-        self._cases = cases
-        self._directory = directory
-        self._as_json = as_json
-
-    async def all(self) -> None:
-        """Run them."""
-        estimate_s = sum(CASES[name].seconds(self._wish) for name in self._cases)
-        click.echo(f"About {max(estimate_s / 60, 1):.0f} min on a quiet machine.", err=True)
-        with progress(sum(CASES[name].steps(self._wish) for name in self._cases)) as advance:
-            for name in self._cases:
-                stage = Stage(
-                    self._wish,
-                    self._directory,
-                    partial(advance, name),
-                    lambda text, name=name: click.echo(f"{name}: {text}", err=True),  # type: ignore[misc]
-                )
-                await self._one(name, stage)
-
-    async def _one(self, name: str, stage: Stage) -> None:
-        try:
-            found = await CASES[name].lines(name, stage)
-        except CannotRun as error:
-            self.refused.append(f"{name} {error}.")
-            return
-        except GantryError as error:
-            self.failed.append(f"{name}: {error}")
-            return
-        self.found += found
-        if self._as_json:
-            for line in found:
-                print_json(line)

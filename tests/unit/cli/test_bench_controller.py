@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from gantry_cli.bench.controller import page, wire
+from gantry_cli.bench import page
+from gantry_cli.bench.controller import wire
 from gantry_cli.bench.controller.beats import TICKS, Beats, share_out
 from gantry_cli.bench.controller.capacity import TRIES, Search, Trials
 from gantry_cli.bench.controller.cases import CASES
 from gantry_cli.bench.controller.figures import UNITS, Latencies, lines, percentile
+from gantry_cli.bench.controller.goals import LAYOUT
 from gantry_cli.bench.controller.restart import bound_of
 from gantry_cli.bench.controller.target import parse_address, parse_members
 from gantry_cli.bench.controller.work import Reads, Registrations, Scripts, SetChanges, Widenings
@@ -284,7 +286,7 @@ def figure(case: str, metric: str, *values: float, bench: str = "controller") ->
 
 
 MACHINE = msgspec.json.encode({"bench": "controller", "machine": machine()})
-PAGE = f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n"
+PAGE = f"before\n{LAYOUT.begin}\nold\n{LAYOUT.end}\nafter\n"
 
 
 def test_the_page_shows_what_was_measured_and_what_fell_short() -> None:
@@ -297,11 +299,11 @@ def test_the_page_shows_what_was_measured_and_what_fell_short() -> None:
             MACHINE,
         ]
     )
-    text = page.replaced(PAGE, figures, machines)
-    assert text.startswith(f"before\n{page.BEGIN}\n| ")
-    assert text.endswith(f"\n{page.END}\nafter\n")
+    text = page.replaced(PAGE, LAYOUT, figures, machines)
+    assert text.startswith(f"before\n{LAYOUT.begin}\n| ")
+    assert text.endswith(f"\n{LAYOUT.end}\nafter\n")
     assert "old" not in text
-    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in page.table(figures)]
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in page.table(LAYOUT, figures)]
     assert rows[0][-1] == "java-dledger"
     assert [row[1:] for row in rows[2:]] == [
         ["≥ 20,000", "21,000 (19,000 … 22,000)", "yes", "117"],
@@ -313,26 +315,26 @@ def test_the_page_shows_what_was_measured_and_what_fell_short() -> None:
 def test_the_page_says_how_many_times_as_many_groups_there_are() -> None:
     measured = [figure("groups-capacity", "groups", 16_000.0)]
     figures, _ = page.read(measured)
-    assert len(page.table(figures)) == 3  # nothing to compare with
+    assert len(page.table(LAYOUT, figures)) == 3  # nothing to compare with
     measured += [
         figure("groups-capacity", "groups", 2_000.0, bench="java-dledger"),
         figure("groups-capacity", "groups", 0.0, bench="java-jraft"),
     ]
     figures, _ = page.read(measured)
-    ratio = [cell.strip() for cell in page.table(figures)[-1].split("|")[1:-1]]
+    ratio = [cell.strip() for cell in page.table(LAYOUT, figures)[-1].split("|")[1:-1]]
     assert ratio == ["… times theirs", "≥ 10", "", "**no**", "8.0", "theirs is 0"]
 
 
 def test_a_page_is_not_made_of_nothing() -> None:
     with pytest.raises(GantryError, match="no figures of the benchmark"):
-        page.replaced(PAGE, {}, {})
+        page.replaced(PAGE, LAYOUT, {}, {})
     figures, machines = page.read([MACHINE])
     with pytest.raises(GantryError, match="lacks"):
-        page.replaced("no markers", figures, machines)
+        page.replaced("no markers", LAYOUT, figures, machines)
     with pytest.raises(GantryError, match="no line of a benchmark"):
         page.read([b'{"bench": "controller"}'])
 
 
 def test_every_goal_is_a_figure_that_a_case_may_have() -> None:
-    assert {goal.metric for goal in page.GOALS} <= set(UNITS)
-    assert {goal.case for goal in page.GOALS} == set(CASES)
+    assert {goal.metric for goal in LAYOUT.goals} <= set(UNITS)
+    assert {goal.case for goal in LAYOUT.goals} == set(CASES)

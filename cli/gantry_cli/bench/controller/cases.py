@@ -12,13 +12,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from gantry_protocol.errors import GantryError
-
 from gantry_cli.bench.controller import capacity, failover, mass, reading, restart, scale
 from gantry_cli.bench.controller.figures import BENCH, lines
 from gantry_cli.bench.controller.quorum import Quorum
 from gantry_cli.bench.controller.target import Against
 from gantry_cli.bench.controller.throughput import Plan, Shape, over, reads, writes
+from gantry_cli.bench.running import CannotRun
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -33,10 +32,6 @@ BIRTHS_PER_S = 20_000.0  # of what prepares groups
 CAPACITY_S = 150.0  # after this the search begins no further step
 OLD_DESIGN = {"GANTRY_ARCHITECTURE": "serial"}
 FEW, MANY = Shape(64, 1), Shape(64, 16)
-
-
-class CannotRun(GantryError):  # noqa: N818 - a plain word reads better where it is caught
-    """This case has nothing to measure here; says why."""
 
 
 class Wish(NamedTuple):

@@ -54,10 +54,16 @@ UNITS = {
 """Unit and decimal places by metric."""
 
 
-def lines(case: str, runs: Sequence[Mapping[str, float]], *, bench: str = BENCH) -> list[Line]:
+def lines(
+    case: str,
+    runs: Sequence[Mapping[str, float]],
+    *,
+    bench: str = BENCH,
+    units: Mapping[str, tuple[str, int]] = UNITS,
+) -> list[Line]:
     """One line per metric over all runs; every run has the same metrics."""
     return [
         line(bench, case, metric, unit, [run[metric] for run in runs], digits=digits)
-        for metric, (unit, digits) in UNITS.items()
+        for metric, (unit, digits) in units.items()
         if metric in runs[0]
     ]

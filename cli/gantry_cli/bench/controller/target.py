@@ -77,8 +77,8 @@ class Against:
         return None
 
 
-def parse_address(text: str) -> str:
-    """`HOST:PORT` as given on the command line.
+def parse_address(text: str, of: str = "a controller") -> str:
+    """`HOST:PORT` as given on the command line; `of` says whose.
 
     Raises:
         ConfigError: it is not one.
@@ -86,7 +86,7 @@ def parse_address(text: str) -> str:
     try:
         host, port = split_address(text)
     except GantryError as error:
-        raise ConfigError(f"--against needs HOST:PORT of a controller: {error}") from error
+        raise ConfigError(f"--against needs HOST:PORT of {of}: {error}") from error
     return join_address(host, port)
 
 
@@ -165,7 +165,7 @@ def cpu_of(pid: int) -> float:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     except OSError as error:
-        raise GantryError(f"The controller with process id {pid} has ended.") from error
+        raise GantryError(f"The process {pid} has ended.") from error
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 

@@ -1,0 +1,158 @@
+"""`make performance`: the figures of one run, put into docs/performance.md between its markers.
+
+Reads what `gantry bench controller --json` and `gantry bench broker --json` wrote, whichever is
+there, and what the Java controllers and brokers did under the same load. Rule protected: nothing
+but lines that were measured is shown, each with what was to be reached; a figure that falls short
+is shown like the others, and marked.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from gantry_protocol.errors import GantryError
+
+from gantry_cli.bench.broker import goals as brokers
+from gantry_cli.bench.controller import goals as controllers
+from gantry_cli.bench.results import Line, Machine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from gantry_cli.bench.goals import Goal, Layout
+
+LAYOUTS = (controllers.LAYOUT, brokers.LAYOUT)
+
+Figures = dict[tuple[str, str, str], Line]
+"""By benchmark, case and metric."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Rewrite the page; 1 with a sentence when there is nothing to show or no place for it."""
+    if len(arguments) < 2:
+        print("usage: page.py docs/performance.md FIGURES.jsonl …", file=sys.stderr)
+        return 2
+    page, *sources = map(Path, arguments)
+    try:
+        figures, machines = read(
+            line for source in sources for line in source.read_bytes().splitlines()
+        )
+        text = page.read_text("utf-8")
+        shown = [layout for layout in LAYOUTS if layout.bench in machines]
+        for layout in shown or LAYOUTS:
+            text = replaced(text, layout, figures, machines)
+        page.write_text(text, "utf-8")
+    except (OSError, GantryError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def read(lines: Iterable[bytes]) -> tuple[Figures, dict[str, Machine]]:
+    """The figures, and the machine of each benchmark.
+
+    Raises:
+        GantryError: a line is none of ours.
+    """
+    figures: Figures = {}
+    machines: dict[str, Machine] = {}
+    for line in lines:
+        try:
+            fields = msgspec.json.decode(line, type=dict[str, object])
+            if "machine" in fields:
+                name = msgspec.convert(fields["bench"], str)
+                machines[name] = msgspec.convert(fields["machine"], Machine)
+            else:
+                one = msgspec.convert(fields, Line)
+                figures[one.bench, one.case, one.metric] = one
+        except (msgspec.MsgspecError, KeyError) as error:
+            raise GantryError(f"This is no line of a benchmark: {line[:80]!r}.") from error
+    return figures, machines
+
+
+def replaced(text: str, layout: Layout, figures: Figures, machines: Mapping[str, Machine]) -> str:
+    """`text` with what is between the markers of a layout replaced.
+
+    Raises:
+        GantryError: the markers are missing, or nothing was measured.
+    """
+    before, begin, rest = text.partition(layout.begin)
+    _, end, after = rest.partition(layout.end)
+    if not (begin and end):
+        raise GantryError(f"The page lacks {layout.begin} and {layout.end}.")
+    if layout.bench not in machines:
+        raise GantryError(f"There are no figures of the benchmark {layout.bench!r}.")
+    shown = "\n".join(table(layout, figures))
+    last = _sentence(machines[layout.bench], layout.sentence)
+    return f"{before}{begin}\n{shown}\n\n{last}\n{end}{after}"
+
+
+def table(layout: Layout, figures: Figures) -> list[str]:
+    """The rows that were measured, as Markdown."""
+    java = [name for name in layout.others if any(bench == name for bench, _, _ in figures)]
+    rows = [
+        ["", "to reach", "median (min … max)", "reached", *java],
+        ["---", "---", "---", "---", *("---" for _ in java)],
+    ]
+    for goal in layout.goals:
+        ours = figures.get((layout.bench, goal.case, goal.metric))
+        others = [figures.get((name, goal.case, goal.metric)) for name in java]
+        if ours is not None:
+            rows.append(
+                [goal.text, _wanted(goal), _value(ours), _verdict(goal, ours), *map(_value, others)]
+            )
+        if ours is not None and goal.times is not None and any(others):
+            rows.append(_times(goal.times, ours, others))
+    return [f"| {' | '.join(row)} |" for row in rows]
+
+
+def _wanted(goal: Goal) -> str:
+    parts = []
+    if goal.least is not None:
+        parts.append(f"≥ {goal.least:,.10g}")
+    if goal.most is not None:
+        parts.append(f"≤ {goal.most:,.10g}")
+    if goal.worst is not None:
+        parts.append(f"max ≤ {goal.worst:,.10g}")
+    return ", ".join(parts)
+
+
+def _verdict(goal: Goal, found: Line) -> str:
+    if not _wanted(goal):
+        return ""
+    enough = goal.least is None or found.median >= goal.least
+    little = goal.most is None or found.median <= goal.most
+    never = goal.worst is None or found.max <= goal.worst
+    return "yes" if enough and little and never else "**no**"
+
+
+def _times(wanted: float, ours: Line, others: Sequence[Line | None]) -> list[str]:
+    """How many times each of the others' figures ours is; theirs may be none at all."""
+    enough = all(ours.median >= wanted * one.median for one in others if one is not None)
+    shown = [
+        "" if one is None else f"{ours.median / one.median:,.1f}" if one.median else "theirs is 0"
+        for one in others
+    ]
+    return ["… times theirs", f"≥ {wanted:,.10g}", "", "yes" if enough else "**no**", *shown]
+
+
+def _value(found: Line | None) -> str:
+    if found is None:
+        return ""
+    if found.min == found.max:
+        return f"{found.median:,.10g}"
+    return f"{found.median:,.10g} ({found.min:,.10g} … {found.max:,.10g})"
+
+
+def _sentence(on: Machine, shared: str) -> str:
+    return (
+        f"One run on one machine: {on.cpus} processors ({on.processor}), {on.memory_mib} MiB, "
+        f"Linux {on.kernel}, Python {on.python}, load before {on.load:.2f}; {shared}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,50 @@
+"""`gantry bench broker` as a person runs it, for as short as it goes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+THROUGHPUT = ("send-64-1r", "batch32-1r", "pull-hot")
+
+
+def bench(*arguments: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gantry_cli", "bench", "broker", "--json", *arguments],
+        env=os.environ | {"TMPDIR": str(directory)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_figures_of_a_group(tmp_path: Path) -> None:
+    wanted = [word for case in (*THROUGHPUT, "kills-1000") for word in ("--case", case)]
+    done = bench(*wanted, "--runs", "1", "--seconds", "1", "--kills", "1", directory=tmp_path)
+    assert done.returncode == 0, done.stderr
+    *figures, on = [json.loads(line) for line in done.stdout.splitlines()]
+    found = {(one["case"], one["metric"]): one["median"] for one in figures}
+    for case in THROUGHPUT:
+        assert found[case, "messages_per_s"] > 0
+        assert found[case, "master_cpu_us"] > 0
+        assert found[case, "generator_cpu_us"] > 0
+    assert found["kills-1000", "acknowledged"] > 0
+    assert found["kills-1000", "lost"] == 0
+    assert on["machine"]["cpus"] >= 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_not_ours_is_not_killed(tmp_path: Path) -> None:
+    done = bench("--case", "kills-1000", "--against", "127.0.0.1:1", directory=tmp_path)
+    assert done.returncode != 0
+    assert "kills-1000 needs brokers that it starts itself" in done.stderr
+
+
+def test_nobody_there_is_one_sentence(tmp_path: Path) -> None:
+    done = bench("--case", "send-64-1r", "--against", "127.0.0.1:1", directory=tmp_path)
+    assert done.returncode != 0
+    assert "127.0.0.1:1" in done.stderr
+    assert "Traceback" not in done.stderr

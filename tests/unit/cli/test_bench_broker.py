@@ -1,0 +1,316 @@
+"""The parts of `gantry bench broker` that compute: frames, what answers are worth, accounts."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from gantry_cli.bench.broker import frames
+from gantry_cli.bench.broker.cases import CASES, Wish
+from gantry_cli.bench.broker.cold import bytes_read
+from gantry_cli.bench.broker.figures import UNITS
+from gantry_cli.bench.broker.frames import Numbers, Reply
+from gantry_cli.bench.broker.goals import LAYOUT
+from gantry_cli.bench.broker.kills import Account
+from gantry_cli.bench.broker.load import Load, Window
+from gantry_cli.bench.broker.many_queues import Scatter, topic
+from gantry_cli.bench.broker.target import Used
+from gantry_cli.bench.broker.throughput import figures
+from gantry_cli.bench.broker.work import SAMPLE_EVERY, Pulls, Sends
+from gantry_cli.bench.controller.figures import Latencies
+from gantry_cli.client.routes import Queue
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.command import RemotingCommand, SerializeType, reply
+from gantry_protocol.errors import FrameError, GantryError
+from gantry_protocol.frame import FrameDecoder
+from gantry_protocol.headers.client import PullMessageRequestHeader, SendMessageRequestHeaderV2
+from gantry_protocol.headers.codec import from_ext
+from gantry_protocol.records import (
+    MessageRecord,
+    decode_properties,
+    encode_properties,
+    encode_record,
+    split_batch,
+)
+from gantry_protocol.remoting.server import Connection, RemotingServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+QUEUES = [Queue("group", number, "127.0.0.1:1") for number in range(3)]
+
+
+def decoded(frame: bytearray | None) -> RemotingCommand:
+    assert frame is not None
+    (command,) = FrameDecoder().feed(bytes(frame))
+    return command
+
+
+def sent(frame: bytearray | None) -> tuple[RemotingCommand, SendMessageRequestHeaderV2]:
+    command = decoded(frame)
+    return command, from_ext(SendMessageRequestHeaderV2, command.ext)
+
+
+def test_every_message_is_another_and_says_what_a_java_client_says() -> None:
+    work = Sends("orders", QUEUES, lanes=5)
+    seen = [sent(work.first(4)) for _ in range(3)]
+    assert {command.code for command, _ in seen} == {RequestCode.SEND_MESSAGE_V2}
+    assert {command.language for command, _ in seen} == {"JAVA"}
+    assert {command.serialize_type for command, _ in seen} == {SerializeType.JSON}
+    assert len({command.opaque for command, _ in seen}) == 3
+    assert seen[-1][0].opaque == work.opaque(4)
+    assert {(header.topic, header.queue_id) for _, header in seen} == {("orders", 1)}
+    assert {len(command.body) for command, _ in seen} == {1024}
+    properties = [decode_properties(header.properties or "") for _, header in seen]
+    assert len({one["UNIQ_KEY"] for one in properties}) == 3
+    assert {(len(one["UNIQ_KEY"]), one["WAIT"]) for one in properties} == {(32, "true")}
+
+
+def test_messages_of_a_batch_have_keys_of_their_own_in_every_batch() -> None:
+    work = Sends("orders", QUEUES, lanes=1, batch=4)
+    keys = []
+    for number in range(2):
+        frame = work.following(0, Reply(), memoryview(b"")) if number else work.first(0)
+        command, header = sent(frame)
+        assert (command.code, header.batch) == (RequestCode.SEND_MESSAGE_V2 + 10, True)
+        messages = split_batch(command.body)
+        keys += [decode_properties(one.properties)["UNIQ_KEY"] for one in messages]
+    assert len(keys) == len(set(keys)) == 8
+    assert work.messages == 4
+
+
+def test_lanes_never_share_a_key() -> None:
+    work = Sends("orders", QUEUES, lanes=64)
+    keys = {
+        decode_properties(sent(work.first(lane))[1].properties or "")["UNIQ_KEY"]
+        for lane in range(64)
+        for _ in range(3)
+    }
+    assert len(keys) == 192
+
+
+@pytest.mark.parametrize("offset", [0, 7, 12_345, 2**63 - 1])
+def test_any_offset_finds_room_in_the_frame_of_a_pull(offset: int) -> None:
+    template = frames.pull("orders", QUEUES[2])
+    for number in (2**62, offset):  # a shorter number leaves nothing of a longer one behind
+        command = decoded(template.at_offset(number))
+    header = from_ext(PullMessageRequestHeader, command.ext)
+    assert (header.queue_id, header.queue_offset, header.max_msg_nums) == (2, offset, 32)
+    assert (header.subscription, header.sys_flag) == ("*", 6)
+    assert command.opaque == template.opaque
+
+
+def test_opaques_stay_int32_and_of_one_width() -> None:
+    template = frames.send(0, "orders", QUEUES[0], b"x")
+    template._opaque = 999_999_998
+    opaques = [decoded(template.next()).opaque for _ in range(3)]
+    assert opaques == [1_999_999_999, 1_000_000_000, 1_000_000_001]
+
+
+def test_messages_are_scattered_to_the_places_in_turn() -> None:
+    work = Scatter(iter([(3, 999), (12, 0)]), QUEUES[0], 2, b"x")
+    places = []
+    for lane in (1, 0):
+        _, header = sent(work.first(lane))
+        places.append((header.topic, header.queue_id))
+    assert places == [(topic(3), 999), (topic(12), 0)]
+    assert work.following(0, Reply(), memoryview(b"")) is None
+    assert work.messages == 1
+
+
+def records(count: int) -> memoryview:
+    one = encode_record(
+        MessageRecord(topic="orders", body=b"x", properties=encode_properties({"A": "b"}))
+    )
+    return memoryview(one * count)
+
+
+def answer(following: int, end: int = 1000) -> Reply:
+    return Reply(ext=Numbers(str(following), str(end)))
+
+
+def asked(frame: bytearray | None) -> int:
+    return from_ext(PullMessageRequestHeader, decoded(frame).ext).queue_offset
+
+
+def test_a_consumer_reads_on_and_begins_again_at_the_end() -> None:
+    work = Pulls("orders", QUEUES, 1, once=False)
+    assert asked(work.first(0)) == 0
+    assert asked(work.following(0, answer(32, 70), records(32))) == 0  # lane 0 begins at the start
+    assert asked(work.following(0, answer(32, 70), records(32))) == 32
+    assert asked(work.following(0, answer(64, 70), records(32))) == 64
+    assert asked(work.following(0, answer(70, 70), records(6))) == 0
+    assert work.messages == 102
+
+
+def test_consumers_of_one_queue_begin_at_places_of_their_own() -> None:
+    work = Pulls("orders", QUEUES[:1], 4, once=False)
+    assert [asked(work.following(lane, answer(32), records(32))) for lane in range(4)] == [
+        0,
+        250,
+        500,
+        750,
+    ]
+
+
+def test_a_queue_is_read_once_to_its_end() -> None:
+    work = Pulls("orders", QUEUES, 1, once=True)
+    assert asked(work.following(0, answer(32, 40), records(32))) == 32
+    assert work.following(0, answer(40, 40), records(8)) is None
+    assert work.first(0) is None
+
+
+@pytest.mark.parametrize(
+    ("reply", "body"),
+    [
+        (answer(0), records(1)),
+        (answer(33), records(33)),
+        (Reply(), records(1)),
+        (answer(32), memoryview(b"")),
+        (answer(32), records(31)),
+    ],
+    ids=["does not move", "more than asked", "no numbers", "no bytes", "fewer than it claims"],
+)
+def test_a_pull_that_did_not_bring_what_it_says_ends_the_measurement(
+    reply: Reply, body: memoryview
+) -> None:
+    with pytest.raises(GantryError, match="A pull at 0"):
+        Pulls("orders", QUEUES, 1, once=False).following(0, reply, body)
+
+
+def test_bodies_are_compared_with_their_sums_now_and_then() -> None:
+    work = Pulls("orders", QUEUES[:1], 1, once=False)
+    damaged = bytearray(records(32))
+    damaged[8] ^= 1  # of the first record's CRC
+    found = 0
+    for number in range(2 * SAMPLE_EVERY):
+        body = records(32) if number < 2 else memoryview(damaged)
+        try:
+            work.following(0, answer(32 + work._offsets[0], 2**40), body)
+        except GantryError:
+            found += 1
+    assert found == 1
+
+
+# ---- the load on a server that answers as it is told
+
+
+async def loaded(
+    respond: Callable[[RemotingCommand], RemotingCommand | None], seconds: float = 0.2
+) -> tuple[dict[str, float], Sends]:
+    server = RemotingServer(lambda _conn, request: respond(request))
+    port = await server.start("127.0.0.1", 0)
+    work = Sends("orders", QUEUES, 4)
+    load: Load | None = None
+    try:
+        load = await asyncio.to_thread(Load, work, [f"127.0.0.1:{port}"], 4)
+        seen = await load.window(0.0, seconds, lambda: None)
+        return figures(seen, [None, None]), work
+    finally:
+        if load is not None:
+            load.close()
+        await server.stop(0)
+
+
+async def test_answers_of_code_0_are_work_done() -> None:
+    found, work = await loaded(reply)
+    assert work.messages >= found["messages_per_s"] * 0.2 * 0.9 > 0
+    assert found["refused_percent"] == 0
+    assert found["generator_cpu_us"] > 0
+
+
+async def test_a_refusal_is_no_work_and_is_repeated() -> None:
+    count = itertools.count()
+
+    def sometimes(request: RemotingCommand) -> RemotingCommand:
+        busy = next(count) == 5
+        return reply(request, ResponseCode.SYSTEM_BUSY if busy else ResponseCode.SUCCESS)
+
+    found, _ = await loaded(sometimes)
+    assert 0 < found["refused_percent"] < 50
+
+
+async def test_refusals_without_end_are_no_figure() -> None:
+    def refuse(request: RemotingCommand) -> RemotingCommand:
+        return reply(request, ResponseCode.SERVICE_NOT_AVAILABLE, "the disk is full")
+
+    with pytest.raises(GantryError, match=r"refused 101 of 101.*the disk is full"):
+        await loaded(refuse, seconds=10)
+
+
+async def test_an_answer_to_something_else_ends_the_measurement() -> None:
+    def confused(request: RemotingCommand) -> RemotingCommand:
+        request.opaque += 1
+        return reply(request)
+
+    with pytest.raises(FrameError, match="is not the last"):
+        await loaded(confused, seconds=10)
+
+
+async def test_a_large_answer_comes_in_pieces() -> None:
+    found, _ = await loaded(lambda request: reply(request, body=bytes(300_000)))
+    assert found["mb_per_s"] > 0
+
+
+async def test_a_connection_that_ends_is_told() -> None:
+    def leave(conn: Connection, _: RemotingCommand) -> None:
+        conn.close()
+
+    server = RemotingServer(leave)
+    port = await server.start("127.0.0.1", 0)
+    load = Load(Sends("orders", QUEUES, 1), [f"127.0.0.1:{port}"], 1)
+    try:
+        with pytest.raises(GantryError, match=r"ended a connection|closed a connection"):
+            await load.window(0.0, 10, lambda: None)
+    finally:
+        load.close()
+        await server.stop(0)
+
+
+# ---- what is made of it
+
+
+def test_cpu_is_told_per_message() -> None:
+    seen = Window(1000, 32_000, 100, 0, 2.0, Latencies([0.001] * 1000), 0.32)
+    found = figures(seen, [Used(1.0, 0.0), Used(1.64, 0.32)])
+    assert found["messages_per_s"] == 16_000
+    assert found["generator_cpu_us"] == pytest.approx(10)
+    assert found["master_cpu_us"] == pytest.approx(20)
+    assert found["replicas_cpu_us"] == pytest.approx(10)
+
+
+def test_lost_is_what_was_acknowledged_and_cannot_be_read() -> None:
+    account = Account()
+    for key in ("a", "b", "c"):
+        account.acknowledge(key)
+    account.read.update(["a", "a", "c", "never acknowledged"])
+    assert (account.lost, account.duplicated) == (1, 1)
+
+
+def test_what_this_process_has_read_is_known() -> None:
+    assert bytes_read(os.getpid()) >= 0
+    with pytest.raises(GantryError, match="not known"):
+        bytes_read(2**22 + 1)
+
+
+def test_every_case_of_the_issue_is_there_and_has_a_goal_with_a_unit() -> None:
+    wanted = (
+        "send-64-1r send-64-3r batch32-1r pull-hot pull-cold queues-1m master-kill master-stop "
+        "handover kills-1000 catch-up"
+    )
+    assert list(CASES) == wanted.split()
+    assert {goal.case for goal in LAYOUT.goals} == set(CASES)
+    assert {goal.metric for goal in LAYOUT.goals} <= set(UNITS)
+    assert all(case.steps(Wish()) > 0 and case.seconds(Wish()) > 0 for case in CASES.values())
+
+
+def test_a_reply_is_read_whatever_else_it_holds() -> None:
+    header = b'{"code":0,"extFields":{"msgId":"X","nextBeginOffset":"7"},"opaque":3,"flag":1}'
+    found = frames.decode_reply(header)
+    assert (found.opaque, found.ext) == (3, Numbers("7"))
+    with pytest.raises(msgspec.MsgspecError):
+        frames.decode_reply(b'{"code":"zero"}')
