@@ -50,6 +50,7 @@ from gantry_broker.tier.report import TierReport, store_time_at, tier_report
 from gantry_broker.tier.service import TierService
 from gantry_broker.tier.values import Head, LocalLog
 from gantry_broker.topic_sync import TopicSync
+from gantry_broker.transactions import pins as transaction_pins
 
 if TYPE_CHECKING:
     from gantry_broker.tier.reader import TierReader
@@ -446,9 +447,9 @@ class ReplicationGroup:
         return None if self.tier is None else self.tier.reader
 
     def pins(self) -> tuple[Offset, ...]:
-        """Where the log is read: replicas were told to go on there, parked messages are due."""
+        """From where on the log is needed: by replicas, parked messages, open transactions."""
         parked = oldest_parked(self._store)
-        pins = () if parked is None else (parked,)
+        pins = (*transaction_pins(self._store), *(() if parked is None else (parked,)))
         master = None if self.core is None else self.core.master
         if master is None:
             return pins

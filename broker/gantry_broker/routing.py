@@ -48,6 +48,7 @@ WRITING_CODES = frozenset(
         RequestCode.SEND_MESSAGE_V2,
         RequestCode.SEND_BATCH_MESSAGE,
         RequestCode.CONSUMER_SEND_MSG_BACK,
+        RequestCode.END_TRANSACTION,
         RequestCode.UPDATE_AND_CREATE_TOPIC,
     }
 )

@@ -27,10 +27,13 @@ from gantry_broker.clients.sessions import Sessions
 from gantry_broker.clients.statistics import Statistics
 from gantry_broker.clients.subscription_groups import SubscriptionGroups
 from gantry_broker.clients.tier_pulls import TierPulls, TierReads
+from gantry_broker.clients.transaction_rounds import Rounds
+from gantry_broker.clients.transactions import Transactions
 from gantry_broker.clients.view import GroupView, Refusal
 from gantry_broker.delay.delivery import Delivery
 from gantry_broker.delay.levels import DEFAULT_LEVELS, DelayLevels
 from gantry_broker.delay.retries import RETRY_PREFIX
+from gantry_broker.transactions import Policy
 
 EXPIRY_SCAN_S = 10.0  # upstream's
 _DEFAULT_LEVELS = DelayLevels.parse(DEFAULT_LEVELS)
@@ -46,9 +49,11 @@ class ClientProcessor:
         clock: seconds since 1970.
         tier: has what the local log no longer has; None without one.
         levels: how long messages of each delay level wait.
+        policy: when producers are asked how their transactions end.
 
     Attributes:
         delivery: brings parked messages to their queues.
+        transactions: those that are open, and what became of the others.
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class ClientProcessor:
         clock: Callable[[], float] = time.time,
         tier: TierReads | None = None,
         levels: DelayLevels = _DEFAULT_LEVELS,
+        policy: Policy | None = None,
     ) -> None:
         self._view = view
         self._creation = TopicCreation(view)
@@ -65,8 +71,18 @@ class ClientProcessor:
         self._writer = OffsetWriter(view)
         positions = Positions(view, self._writer, tier)
         self._puller = Puller(view, self._sessions, positions.commit, tier)
+        policy = policy or Policy()
+        self.transactions = Transactions(view, policy, lambda: int(clock() * 1000))
+        self._rounds = Rounds(
+            self.transactions,
+            policy,
+            producers=self._sessions.producers,
+            commit=positions.commit,
+            creation=self._creation,
+            now_ms=lambda: int(clock() * 1000),
+        )
         locks = QueueLocks()
-        sender = Sender(view, self._creation, locks, levels, clock)
+        sender = Sender(view, self._creation, locks, levels, self.transactions, clock)
         returns = SendBack(view, self._creation, levels)
         members = Membership(view, self._sessions, locks)
         statistics = Statistics(view, self._sessions, self._creation)
@@ -76,6 +92,7 @@ class ClientProcessor:
             RequestCode.SEND_MESSAGE_V2: sender.send,
             RequestCode.SEND_BATCH_MESSAGE: sender.send,
             RequestCode.CONSUMER_SEND_MSG_BACK: returns.send_back,
+            RequestCode.END_TRANSACTION: self.transactions.end,
             RequestCode.PULL_MESSAGE: self._puller.pull,
             RequestCode.LITE_PULL_MESSAGE: self._puller.pull,
             RequestCode.QUERY_CONSUMER_OFFSET: positions.query,
@@ -135,6 +152,8 @@ class ClientProcessor:
         """The mastership is over: answer nothing more."""
         self._expiry.cancel()
         self.delivery.close()
+        self._rounds.close()
+        self.transactions.close()
         self._writer.close()
         self._puller.close()
 

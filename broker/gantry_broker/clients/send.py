@@ -8,10 +8,11 @@ record is confirmed; a client's wish not to wait for that (``WAIT=false``) is no
 A message with a delay level is parked (``delay.parked``); its answer names the queue that was asked
 for, and the place where it waits. A consumer that sends a failed message to its retry topic itself
 asks for a delay, too; after the last try, or if the group consumes in order (T23), the message goes
-to the dead letters instead.
+to the dead letters instead. A half message (``TRAN_MSG``) goes to the half topic and is answered in
+the same way; by that place its producer ends the transaction (T12).
 
 What is not offered is refused in words and never stored as something else: messages timed to the
-second (5.x), transactions.
+second (5.x).
 """
 
 import itertools
@@ -39,13 +40,14 @@ from gantry_protocol.records import (
     split_batch,
     without_property,
 )
-from gantry_protocol.records.layout import TRANSACTION_MASK
+from gantry_protocol.records.layout import TRANSACTION_MASK, TRANSACTION_PREPARED
 from gantry_protocol.records.properties import DELAY_TIME_LEVEL
 from gantry_protocol.remoting.connection import Connection
 
 from gantry_broker.clients import topic_rules
 from gantry_broker.clients.creation import TopicCreation
 from gantry_broker.clients.locks import QueueLocks
+from gantry_broker.clients.transactions import Transactions
 from gantry_broker.clients.view import GroupView, Refusal, SendOutcome
 from gantry_broker.delay.levels import DelayLevels
 from gantry_broker.delay.parked import park, wanted_level
@@ -56,6 +58,7 @@ from gantry_broker.delay.retries import (
     is_spent,
 )
 from gantry_broker.log import DiskFullError
+from gantry_broker.transactions.records import half_record
 
 SendHeader = SendMessageRequestHeader | SendMessageRequestHeaderV2
 
@@ -81,12 +84,14 @@ class Sender:
         creation: TopicCreation,
         locks: QueueLocks,
         levels: DelayLevels,
+        transactions: Transactions,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._view = view
         self._creation = creation
         self._locks = locks
         self._levels = levels
+        self._transactions = transactions
         self._clock = clock
         self._unique_keys = UniqueKeys(view.store_host[0])
         self._turn = itertools.count()
@@ -144,7 +149,12 @@ class Sender:
         self, conn: Connection, request: RemotingCommand, header: SendHeader, topic: TopicConfig
     ) -> RemotingCommand | None:
         """Append what was sent; the topic exists."""
-        refusal = _check_topic(conn, header, topic) or _check_message(request, header, topic)
+        is_half = _is_half(header)
+        refusal = (
+            _check_topic(conn, header, topic)
+            or _check_message(request, header, topic)
+            or (self._transactions.refuse_half() if is_half else None)
+        )
         if refusal is not None:
             return _refuse(request, refusal)
         queue_id = header.queue_id
@@ -164,7 +174,13 @@ class Sender:
                 properties = self._complete(properties, topic)
                 record = self._record(conn, header, topic, queue_id, request.body, properties)
                 level = wanted_level(properties)
-                records = [park(record, level, self._levels) if level > 0 else record]
+                if is_half and level > 0:
+                    raise RecordError("a half message cannot be delayed")
+                if is_half:
+                    record = half_record(record, unique_key)
+                elif level > 0:
+                    record = park(record, level, self._levels)
+                records = [record]
             done = self._answer_later(conn, request, queue_id, unique_key)
             self._view.append(records, done)
         except RecordError as error:
@@ -191,6 +207,8 @@ class Sender:
                 raise RecordError(unsupported)
             if wanted_level(message.properties) > 0:
                 raise RecordError(_DELAYED_BATCH)
+            if _says_half(message.properties):
+                raise RecordError("half messages cannot be sent in a batch")
         return [
             MessageRecord(
                 topic=header.topic,
@@ -278,7 +296,7 @@ class Sender:
         first = outcome.stored[0]
         ext = {
             "msgId": ",".join(offset_msg_id(host, port, at.offset) for at in outcome.stored),
-            "queueId": str(queue_id),  # of a parked message: not the queue it waits in
+            "queueId": str(queue_id),  # of a parked or half message: not the queue it waits in
             "queueOffset": str(first.queue_offset),
             **_ANSWER_EXT,
         }
@@ -336,20 +354,35 @@ def _check_message(
         return _illegal("its body is empty")
     if len(request.body) > MAX_BODY_BYTES:
         return _illegal(f"its body has {len(request.body)} bytes of at most {MAX_BODY_BYTES}")
-    if header.sys_flag & TRANSACTION_MASK:
-        return _illegal("transactions are not supported by this broker")
+    transaction = header.sys_flag & TRANSACTION_MASK
+    if transaction not in ((0, TRANSACTION_PREPARED) if _is_half(header) else (0,)):
+        return _illegal(
+            f"its system flag {header.sys_flag} is that of another step of a transaction"
+        )
     if header.batch and topic_rules.is_retry(header.topic):
         return _illegal("a retry topic takes no batches")
     if header.batch and len(header.topic) > MAX_TOPIC_V1_BYTES:
         return _illegal(f"the topic of a batch has at most {MAX_TOPIC_V1_BYTES} characters")
-    unsupported = _unsupported(header.properties or "")
+    properties = header.properties or ""
+    if _is_half(header) and _find(properties, "PGROUP") is None:
+        return _illegal("a half message has to name its producer group (PGROUP)")
+    unsupported = _unsupported(properties)
     return None if unsupported is None else _illegal(unsupported)
+
+
+def _is_half(header: SendHeader) -> bool:
+    """Whether it begins a transaction; a retried copy of a committed message does not."""
+    if header.batch or header.topic.startswith(RETRY_PREFIX):
+        return False
+    return _says_half(header.properties or "")
+
+
+def _says_half(properties: str) -> bool:
+    return (_find(properties, "TRAN_MSG") or "").lower() == "true"
 
 
 def _unsupported(properties: str) -> str | None:
     """What properties ask for that this broker does not offer."""
-    if _find(properties, "TRAN_MSG") == "true":
-        return "transactions are not supported by this broker"
     for name in _TIMER_PROPERTIES:
         if _find(properties, name) is not None:
             return f"timer messages ({name}) are not supported by this broker"

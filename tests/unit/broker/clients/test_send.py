@@ -33,6 +33,7 @@ V2: dict[str, object] = {
     "m": "false",
     "n": "broker-a",
 }
+HALF = "TRAN_MSG\x01true\x02PGROUP\x01pg\x02"
 # What Go sends as 10.
 V1: dict[str, object] = {
     "producerGroup": "pg",
@@ -169,8 +170,11 @@ def test_queue_minus_one_takes_the_queues_in_turn(client) -> None:
         pytest.param({}, bytes(4 * 1024 * 1024 + 1), 13, "4194305 bytes", id="body too large"),
         pytest.param({"i": "a\x01" + "b" * 32767}, b"x", 13, "properties", id="properties"),
         pytest.param({"i": "a\x01b\0\x02"}, b"x", 13, "zero byte", id="zero byte"),
-        pytest.param({"f": 4}, b"x", 13, "transactions are not supported", id="prepared"),
-        pytest.param({"i": "TRAN_MSG\x01true\x02"}, b"x", 13, "transactions", id="half message"),
+        pytest.param({"f": 4}, b"x", 13, "another step", id="prepared, no half message"),
+        pytest.param({"f": 8}, b"x", 13, "another step", id="committed by the client"),
+        pytest.param({"f": 12, "i": HALF}, b"x", 13, "another step", id="half, rolled back"),
+        pytest.param({"i": "TRAN_MSG\x01true\x02"}, b"x", 13, "PGROUP", id="half of nobody"),
+        pytest.param({"i": HALF + "DELAY\x011\x02"}, b"x", 13, "delayed", id="half and delayed"),
         pytest.param({"i": "DELAY\x01soon\x02"}, b"x", 13, "no delay level", id="delay in words"),
         pytest.param({"i": "TIMER_DELAY_SEC\x013\x02"}, b"x", 13, "timer messages", id="timer"),
         pytest.param({"i": "TIMER_DELIVER_MS\x013"}, b"x", 13, "timer messages", id="timer, 4.9"),
@@ -328,7 +332,7 @@ def test_a_batch_is_one_record_per_message_with_its_own_properties(client, group
     [
         pytest.param({}, b"", "empty", id="empty"),
         pytest.param({}, BATCH[:-1], "malformed", id="cut short"),
-        pytest.param({"f": 4}, BATCH, "transactions", id="prepared"),
+        pytest.param({"f": 4}, BATCH, "another step", id="prepared"),
         pytest.param({"i": "DELAY\x011\x02"}, BATCH, "delayed", id="delay of the batch"),
         pytest.param(
             {}, encode_batch([BatchMessage(b"x", "DELAY\x011\x02")]), "delayed", id="delay inside"

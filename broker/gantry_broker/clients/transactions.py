@@ -1,0 +1,349 @@
+"""Transactions of one mastership: the two queues become a ledger, 37 becomes records.
+
+Rules protected:
+
+* A transaction ends once. The first op record that is confirmed decides; a repeated 37 is answered
+  as done and changes nothing, whatever it says. What an outcome entails is appended with its op
+  record at once (upstream collects op records for 3 s and resolves twice meanwhile).
+* The log alone says what is open. The ledger is only fed what is confirmed, so what a master knows
+  is what its successor finds: from the newest table of open transactions on.
+* A cut between two masters can part an op record from the message it commits, and only the last
+  one in the log. The next master looks before anything else is ended, and appends both again.
+
+What it refuses: to end anything before it has read all that its predecessors wrote.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+
+import msgspec
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.errors import GantryError
+from gantry_protocol.headers.client import EndTransactionRequestHeader
+from gantry_protocol.headers.codec import from_ext
+from gantry_protocol.process import log
+from gantry_protocol.records import MessageRecord
+from gantry_protocol.records.layout import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from gantry_protocol.remoting.connection import Connection
+
+from gantry_broker.clients.view import GroupView, Refusal, SendOutcome
+from gantry_broker.log import DiskFullError
+from gantry_broker.queues.queue_set import QueueKey
+from gantry_broker.transactions.ledger import Ledger, Policy
+from gantry_broker.transactions.reading import (
+    MissingRecordsError,
+    first_behind,
+    first_needed,
+    read_record,
+    read_slice,
+)
+from gantry_broker.transactions.records import (
+    GROUP,
+    HALF_TOPIC,
+    OP_TOPIC,
+    Ended,
+    Outcome,
+    Row,
+    TableReader,
+    immunity_ms,
+    parse_op,
+    refuse_end,
+    resolution,
+    target,
+)
+
+HELD_MAX = 1024  # 37 that come before the log has been read
+_WAIT_S = 0.05  # for the confirmation of what earlier masters wrote
+_NOTHING_SAID = 0
+_OUTCOMES = {TRANSACTION_COMMIT: Outcome.COMMIT, TRANSACTION_ROLLBACK: Outcome.ROLLBACK}
+_QUEUES = ((HALF_TOPIC, 0), (OP_TOPIC, 0))
+
+_log = log.get("transactions")
+
+
+class Counters(msgspec.Struct):
+    """What happened in this mastership.
+
+    Attributes:
+        ended: by outcome, those that were ended here.
+        repeated: 37 for transactions that had ended.
+        refused_ends: 37 that were refused or could not be held.
+        refused_halves: half messages refused, since too many were open.
+        checks: 39 that were sent.
+        unasked: half messages whose producer was not there in a round.
+        tables: tables of open transactions that were confirmed.
+    """
+
+    ended: dict[Outcome, int] = msgspec.field(default_factory=lambda: dict.fromkeys(Outcome, 0))
+    repeated: int = 0
+    refused_ends: int = 0
+    refused_halves: int = 0
+    checks: int = 0
+    unasked: int = 0
+    tables: int = 0
+
+
+class Transactions:
+    """See the module.
+
+    Args:
+        view: the group, which is the master.
+        policy: when producers are asked, and how many transactions may be open.
+        now_ms: the wall clock.
+
+    Attributes:
+        ledger: what is open, as far as the log has been read.
+        counters: what happened.
+        failure: why transactions are not served; empty while they are.
+    """
+
+    def __init__(self, view: GroupView, policy: Policy, now_ms: Callable[[], int]) -> None:
+        self.view = view
+        self.ledger = Ledger(policy)
+        self.counters = Counters()
+        self.failure = ""
+        self._policy = policy
+        self._now_ms = now_ms
+        self._held: deque[tuple[Connection, RemotingCommand]] = deque()
+        store = view.store
+        # Where the queues end, with what is not confirmed: all that earlier masters wrote.
+        self._inherited = [store.next_offset(*key) for key in _QUEUES]
+        self._last_ended: tuple[int, Ended] | None = None  # where the newest op record stands
+        self._reading: Iterator[bool] | None = self._read_log()
+        self._timer: asyncio.TimerHandle | None = None
+        store.add_listener(self._arrived)
+        self._read_on()
+
+    def close(self) -> None:
+        """The mastership is over."""
+        self.view.store.remove_listener(self._arrived)
+        self._reading = None
+        self._held.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @property
+    def ready(self) -> bool:
+        """Whether everything that earlier masters wrote has been read."""
+        return self._reading is None and not self.failure
+
+    # ---- requests
+
+    def refuse_half(self) -> Refusal | None:
+        """Why no further transaction may begin now; None when one may."""
+        if self.failure:
+            return Refusal(ResponseCode.SYSTEM_ERROR, self.failure)
+        if self.ledger.is_full:
+            self.counters.refused_halves += 1
+            remark = f"[OVERLOAD]{len(self.ledger)} transactions are open, no further one may begin"
+            return Refusal(ResponseCode.SYSTEM_BUSY, remark)
+        return None
+
+    def end(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """Serve 37."""
+        claim = from_ext(EndTransactionRequestHeader, request.ext)
+        if claim.commit_or_rollback == _NOTHING_SAID:
+            return reply(request)
+        outcome = _OUTCOMES.get(claim.commit_or_rollback)
+        if outcome is None:
+            remark = f"commitOrRollback {claim.commit_or_rollback} is neither 8 nor 12 nor 0"
+            return self._refuse(request, ResponseCode.SYSTEM_ERROR, remark)
+        refusal = self.view.accepting_writes()
+        if refusal is not None:
+            return self._refuse(request, *refusal)
+        if self.failure:
+            return self._refuse(request, ResponseCode.SYSTEM_ERROR, self.failure)
+        if not self.ready:
+            return self._hold(conn, request)
+        return self._end(conn, request, claim, outcome)
+
+    def _hold(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        if len(self._held) >= HELD_MAX:
+            remark = "what earlier masters wrote of transactions is being read"
+            return self._refuse(request, ResponseCode.SYSTEM_BUSY, remark)
+        self._held.append((conn, request))
+        return None
+
+    def _end(
+        self,
+        conn: Connection,
+        request: RemotingCommand,
+        claim: EndTransactionRequestHeader,
+        outcome: Outcome,
+    ) -> RemotingCommand | None:
+        offset = claim.tran_state_table_offset
+        known = 0 <= offset < self.ledger.half_next
+        half = read_record(self.view.store, HALF_TOPIC, 0, offset) if known else None
+        if half is None:
+            remark = "Find prepared transaction message failed"
+            return self._refuse(request, ResponseCode.SYSTEM_ERROR, remark)
+        refusal = refuse_end(half, claim, self._now_ms())
+        if self.ledger.find(offset) is None and (
+            refusal is None or refusal[0] is ResponseCode.ILLEGAL_OPERATION
+        ):
+            self.counters.repeated += 1
+            return reply(request, remark="this transaction has ended; its first outcome holds")
+        if refusal is not None:
+            return self._refuse(request, *refusal)
+        if self.ledger.is_ending(offset):
+            remark = "the outcome of this transaction is being confirmed"
+            return self._refuse(request, ResponseCode.SYSTEM_BUSY, remark)
+
+        def done(result: SendOutcome) -> None:
+            if not request.is_oneway:
+                conn.reply(request, reply(request, result.code, result.remark))
+
+        try:
+            self.append_end(half, outcome, done)
+        except GantryError as error:
+            return self._refuse(request, ResponseCode.SYSTEM_ERROR, str(error))
+        return None
+
+    def _refuse(self, request: RemotingCommand, code: int, remark: str) -> RemotingCommand:
+        self.counters.refused_ends += 1
+        return reply(request, code, remark)
+
+    def append_end(
+        self, half: MessageRecord, outcome: Outcome, done: Callable[[SendOutcome], None]
+    ) -> None:
+        """End the open transaction of ``half``; ``done`` comes once, when that is confirmed or not.
+
+        Raises:
+            GantryError: nothing was stored, and the transaction is open; ``done`` is not called.
+        """
+        offset = half.queue_offset
+        records = resolution(half, outcome, self.view.store_host)
+        self.ledger.begin_end(offset)
+
+        def appended(result: SendOutcome) -> None:
+            if not result.stored:
+                self.ledger.cancel_end(offset)
+            elif result.code == ResponseCode.SUCCESS:
+                self.counters.ended[outcome] += 1
+            done(result)
+
+        try:
+            self.view.append(records, appended)
+        except GantryError:
+            self.ledger.cancel_end(offset)
+            raise
+
+    # ---- the log
+
+    def _arrived(self, queues: Collection[QueueKey]) -> None:
+        """Something was confirmed."""
+        if self.ready and any(key in queues for key in _QUEUES):
+            self._guarded(lambda: deque(self._follow(), maxlen=0))
+
+    def _read_on(self) -> None:
+        """Read another slice of what earlier masters wrote; then serve what was held meanwhile."""
+        self._timer = None
+        self._guarded(self._read_slice)
+
+    def _read_slice(self) -> None:
+        assert self._reading is not None
+        waits = next(self._reading, None)
+        if waits is not None:
+            delay_s = _WAIT_S if waits else 0.0
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._read_on)
+            return
+        self._reading = None
+        _log.info("transactions read", open=len(self.ledger), half=self.ledger.half_next)
+        held, self._held = self._held, deque()
+        for conn, request in held:
+            answer = self.end(conn, request)
+            if answer is not None:
+                conn.reply(request, answer)
+
+    def _guarded(self, action: Callable[[], object]) -> None:
+        """Whatever does not read ends the service of transactions, not that of other clients."""
+        try:
+            action()
+        except GantryError as error:
+            self._reading = None
+            self.failure = str(error)
+            _log.error("transactions are not served", reason=error)
+            held, self._held = self._held, deque()
+            for conn, request in held:
+                conn.reply(request, self._refuse(request, ResponseCode.SYSTEM_ERROR, self.failure))
+
+    def _read_log(self) -> Iterator[bool]:
+        """All that earlier masters wrote, in slices; yields whether to wait for a confirmation."""
+        store = self.view.store
+        while any(
+            store.max_offset(*key) < end for key, end in zip(_QUEUES, self._inherited, strict=True)
+        ):
+            yield True
+        tables = TableReader()
+        at = start = first_needed(store, OP_TOPIC)
+        while at < store.max_offset(OP_TOPIC, 0):
+            entries = read_slice(store, OP_TOPIC, at)
+            tables.take(parse_op(entry.peek.properties, entry.body) for entry in entries)
+            at += len(entries)
+            yield False
+        self.ledger = Ledger(self._policy, tables.found)
+        if tables.found is None and store.offsets.query(GROUP, OP_TOPIC, 0) is not None:
+            raise MissingRecordsError(
+                f"The table of open transactions is not in {OP_TOPIC} from record {start} on, where"
+                " the log says it is. Restore this broker from a replica that has it."
+            )
+        if tables.found is None:
+            self.ledger.half_next = first_needed(store, HALF_TOPIC)
+            self.ledger.op_next = start
+        for _ in self._follow():
+            yield False
+        for records in self._torn():
+            while not self._append_again(records):
+                yield True
+
+    def _follow(self) -> Iterator[None]:
+        """Take in what is confirmed; half messages first, since op records speak of them."""
+        store = self.view.store
+        op_end = store.max_offset(OP_TOPIC, 0)
+        while self.ledger.half_next < store.max_offset(HALF_TOPIC, 0):
+            for entry in read_slice(store, HALF_TOPIC, self.ledger.half_next):
+                found = entry.peek
+                self.ledger.take_half(
+                    Row(
+                        found.queue_offset,
+                        found.physical_offset,
+                        found.store_timestamp,
+                        immunity_ms(found.properties),
+                    )
+                )
+            yield
+        while self.ledger.op_next < op_end:
+            for entry in read_slice(store, OP_TOPIC, self.ledger.op_next):
+                op = parse_op(entry.peek.properties, entry.body)
+                ended = op if isinstance(op, Ended) else None
+                self.ledger.take_ended(entry.peek.queue_offset, ended)
+                if ended is not None:
+                    self._last_ended = (entry.peek.physical_offset, ended)
+            yield
+
+    def _torn(self) -> Iterator[list[MessageRecord]]:
+        """What a cut between two masters took from the last op record, to be appended again."""
+        if self._last_ended is None:
+            return
+        physical, ended = self._last_ended
+        if ended.outcome is None or ended.outcome is Outcome.ROLLBACK:
+            return
+        store = self.view.store
+        for offset in ended.offsets:
+            half = read_record(store, HALF_TOPIC, 0, offset)
+            if half is None:
+                continue
+            follows = first_behind(store, *target(half, ended.outcome), physical)
+            if follows is None or follows.prepared_transaction_offset != half.physical_offset:
+                _log.info("outcome appended again", offset=half.physical_offset)
+                yield resolution(half, ended.outcome, self.view.store_host)
+
+    def _append_again(self, records: list[MessageRecord]) -> bool:
+        try:
+            self.view.append(records, lambda result: None)
+        except DiskFullError as error:
+            _log.warning("an outcome waits for room", reason=error)
+            return False
+        return True
