@@ -22,8 +22,6 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gantry_broker.clients import ClientProcessor
-from gantry_broker.clients.tier_pulls import TierPulls
 from gantry_broker.group import ReplicationGroup
 from gantry_broker.replica import Role
 from gantry_broker.routing import ClientRouter
@@ -319,13 +317,8 @@ def registry(
     """A registry with this broker's metrics."""
     made = CollectorRegistry()
     made.register(BrokerCollector(group, router, remoting))
-    made.register(TierCollector(lambda: group.tier, lambda: _tier_pulls(router)))
+    made.register(TierCollector(lambda: group.tier, group.view.store.waits))
     return made
-
-
-def _tier_pulls(router: ClientRouter) -> TierPulls | None:
-    processor = router.processor
-    return processor.tier_pulls if isinstance(processor, ClientProcessor) else None
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

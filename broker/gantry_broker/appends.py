@@ -14,8 +14,7 @@ from typing import NamedTuple
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.types import Offset
 
-from gantry_broker.clients.view import Appended, SendOutcome
-from gantry_broker.queues import StoredAt
+from gantry_broker.store.contract import Appended, SendOutcome, StoredAt
 
 REPLICATION_TIMEOUT_S = 3.0  # upstream's syncFlushTimeout for replication
 

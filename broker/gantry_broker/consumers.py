@@ -38,7 +38,7 @@ from gantry_protocol.process import log
 from gantry_protocol.types import BrokerId, Epoch
 from msgspec.structs import replace
 
-from gantry_broker.control.peers import Outcome
+from gantry_broker.asking import Asker, Outcome
 
 CALL_TIMEOUT_S = 2.0
 REPORT_GAP_S = 0.2
@@ -66,15 +66,6 @@ class Here(Protocol):
 
     def tell(self, group: str) -> None:
         """The members of ``group`` must divide its queues anew."""
-
-
-class Asker(Protocol):
-    """The way to the controllers."""
-
-    def ask(
-        self, command: RemotingCommand, done: Callable[[Outcome], None], timeout_s: float
-    ) -> None:
-        """``done`` comes once, maybe at once."""
 
 
 class Consumers:

@@ -1,8 +1,8 @@
 """One replication group's member: store, replica core, links and controller joined.
 
 Everything a group is lives in one ``ReplicationGroup``; nothing is global, so one process could
-hold many. To its clients it is a ``GroupView``; to its platform it is ready or not, and it can be
-asked to leave. All methods are called on the event loop's thread.
+hold many. Its clients see its ``view``; to its platform it is ready or not, and it can be asked to
+leave. All methods are called on the event loop's thread.
 
 Rules protected: a record is accepted only by the serving master of the current epoch with enough
 in-sync members (H11), checked *before* it is appended; the answer 0 follows confirm (``appends``);
@@ -25,7 +25,7 @@ from gantry_protocol.tier.keys import Pair
 from gantry_protocol.types import Epoch, Offset
 
 from gantry_broker.appends import PendingAppends
-from gantry_broker.clients.view import Appended, Created, Refusal, SendOutcome
+from gantry_broker.clients.view import Created
 from gantry_broker.consumers import Claim, Consumers
 from gantry_broker.control.agent import ControlAgent
 from gantry_broker.control.requests import Report, Speaker
@@ -33,6 +33,7 @@ from gantry_broker.delay.pin import oldest_parked
 from gantry_broker.group_options import GroupOptions, Watcher
 from gantry_broker.ha.links import ReplicationLinks
 from gantry_broker.ha.wire import Caller
+from gantry_broker.local_view import LocalView
 from gantry_broker.queues import MessageStore
 from gantry_broker.recovery import recover
 from gantry_broker.replica import (
@@ -45,6 +46,7 @@ from gantry_broker.replica import (
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
 from gantry_broker.shell import ReplicaShell
+from gantry_broker.store.contract import Appended, Refusal, SendOutcome
 from gantry_broker.tier.boots import next_boot
 from gantry_broker.tier.report import TierReport, store_time_at, tier_report
 from gantry_broker.tier.service import TierService
@@ -81,6 +83,7 @@ class ReplicationGroup:
         failure: set to the error that ends this member; never to a result.
         left: set when a draining member has nothing more to do here.
         stuck: why a person must look; empty while nobody must.
+        view: the group as its clients see it.
     """
 
     def __init__(self, options: GroupOptions, store: MessageStore, stored: StoredState) -> None:
@@ -110,6 +113,7 @@ class ReplicationGroup:
         self.tier: TierService | None = None
         store.tiered = options.tier is not None
         self._boots = 0
+        self.view = LocalView(self)
 
     @classmethod
     async def open(cls, options: GroupOptions) -> "ReplicationGroup":
@@ -151,7 +155,7 @@ class ReplicationGroup:
             heartbeat_timeout_ms=options.heartbeat_timeout_ms,
             failed=self._fail,
         )
-        self._topics = TopicSync(self, agent.peers, lambda: self.serving)
+        self._topics = TopicSync(self.view, agent.peers, lambda: self.serving)
         self._consumers = Consumers(options.cluster, options.group, agent.peers)
         agent.start_connecting()
         me = await agent.join()
@@ -191,6 +195,7 @@ class ReplicationGroup:
     async def stop(self) -> None:
         """Take no further part, close the store; what is not flushed is flushed."""
         self.pending.end()
+        self.view.store.end()
         if self._consumers is not None:
             self._consumers.end()
         if self.tier is not None:
@@ -297,7 +302,7 @@ class ReplicationGroup:
             int(time() * 1000),
         )
 
-    # ---- GroupView
+    # ---- what its view shows
 
     @property
     def store(self) -> MessageStore:
@@ -395,6 +400,7 @@ class ReplicationGroup:
         if self.uploader is not None:
             self.uploader.demoted()
         self.pending.end()
+        self.view.store.end()
         if self._topics is not None:
             self._topics.end()
         if self._consumers is not None:

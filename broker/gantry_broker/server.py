@@ -165,7 +165,7 @@ class BrokerServer(Watcher):
         """Serve clients here."""
         assert self.group is not None
         levels = DelayLevels.parse(self.settings.delay_levels)
-        self._processor = ClientProcessor(self.group, tier=self.group.tier_reader, levels=levels)
+        self._processor = ClientProcessor(self.group.view, levels=levels)
         self.router.processor = self._processor
 
     def serving_ends(self) -> None:

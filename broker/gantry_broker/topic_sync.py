@@ -15,7 +15,7 @@ from typing import Protocol
 from gantry_protocol.bodies import TopicConfig, TopicConfigTable, decode_body
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, request
-from gantry_protocol.errors import BodyError, GantryError, HeaderError
+from gantry_protocol.errors import BodyError, GantryError, HeaderError, RecordError
 from gantry_protocol.headers.brokeradmin import (
     CreateTopicRequestHeader,
     CreateTopicResponseHeader,
@@ -24,16 +24,17 @@ from gantry_protocol.headers.brokeradmin import (
 )
 from gantry_protocol.headers.codec import from_ext, to_ext
 from gantry_protocol.process import log
-from gantry_protocol.records import MessageRecord
 from msgspec.structs import replace
 
-from gantry_broker.clients.view import Appended, Created, Refusal, SendOutcome
-from gantry_broker.control.peers import ControllerPeers, Outcome
-from gantry_broker.queues import MessageStore
-from gantry_broker.queues.topics import TopicChange, change_record
+from gantry_broker.asking import Asker, Outcome
+from gantry_broker.clients.view import Created
+from gantry_broker.store.contract import QueueOffsets, QueueQuestion, Refusal, SendOutcome, Store
+from gantry_broker.tables.topics import TopicChange, change_record
 
 CALL_TIMEOUT_S = 2.0
 MAX_WAITING = 4096
+
+_NO_MASTER = Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "no longer the master")
 
 _log = log.get("topics")
 
@@ -42,8 +43,8 @@ class TopicHost(Protocol):
     """What the synchronisation needs of its group."""
 
     @property
-    def store(self) -> MessageStore:
-        """Where the confirmed table is."""
+    def store(self) -> Store:
+        """Where the confirmed table is, and changes go."""
 
     @property
     def cluster(self) -> str:
@@ -57,9 +58,6 @@ class TopicHost(Protocol):
     def store_host(self) -> tuple[str, int]:
         """For records of our own."""
 
-    def append(self, records: list[MessageRecord], done: Appended) -> None:
-        """Store and replicate."""
-
 
 class TopicSync:
     """One group's topics, while it serves.
@@ -70,9 +68,7 @@ class TopicSync:
         serving: whether this is the serving master now.
     """
 
-    def __init__(
-        self, host: TopicHost, peers: ControllerPeers, serving: Callable[[], bool]
-    ) -> None:
+    def __init__(self, host: TopicHost, peers: Asker, serving: Callable[[], bool]) -> None:
         """Nothing is under way."""
         self._host = host
         self._peers = peers
@@ -160,7 +156,7 @@ class TopicSync:
 
     def _table_came(self, outcome: Outcome) -> None:
         if not self._serving():
-            self._finish(Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "no longer the master"))
+            self._finish(_NO_MASTER)
             return
         try:
             self._append_difference(_table(outcome))
@@ -174,30 +170,44 @@ class TopicSync:
         if change is None:
             self._finish(None)
             return
-        change = self._without_remains(change)
-        record = change_record(change)
-        record.store_host = record.born_host = self._host.store_host
-        for name in change.removed:
-            self._host.store.offsets.end_topic(name)
-        self._host.append([record], self._appended)
+        topics = self._host.store.topics
+        questions = [
+            QueueQuestion(topic.topic_name, queue_id)
+            for topic in change.put
+            if topics.lookup(topic.topic_name) is None
+            for queue_id in range(max(topic.read_queue_nums, topic.write_queue_nums))
+        ]
+        self._host.store.offsets(
+            questions, lambda answers: self._append(change, questions, answers)
+        )
 
-    def _without_remains(self, change: TopicChange) -> TopicChange:
-        """``change``, ending once more what a topic of an earlier life got after its end.
+    def _append(
+        self,
+        change: TopicChange,
+        questions: list[QueueQuestion],
+        answers: list[QueueOffsets] | Refusal,
+    ) -> None:
+        """Append ``change``, ending once more what a topic of an earlier life got after its end.
 
         A send may be accepted between the end of its topic and the confirmation of that.
         """
-        store = self._host.store
-        remains = [
-            topic.topic_name
-            for topic in change.put
-            if store.topics.lookup(topic.topic_name) is None
-            and any(
-                store.next_offset(topic.topic_name, queue_id)
-                > store.min_offset(topic.topic_name, queue_id)
-                for queue_id in range(max(topic.read_queue_nums, topic.write_queue_nums))
-            )
-        ]
-        return replace(change, removed=[*change.removed, *remains]) if remains else change
+        if isinstance(answers, Refusal) or not self._serving():
+            self._finish(answers if isinstance(answers, Refusal) else _NO_MASTER)
+            return
+        remains = {
+            question.topic
+            for question, queue in zip(questions, answers, strict=True)
+            if queue.next_offset > queue.min_offset
+        }
+        change = replace(change, removed=[*change.removed, *sorted(remains)])
+        record = change_record(change)
+        record.store_host = record.born_host = self._host.store_host
+        for name in change.removed:
+            self._host.store.committed.end_topic(name)
+        try:
+            self._host.store.append([record], self._appended)
+        except RecordError as error:
+            self._finish(Refusal(ResponseCode.SYSTEM_ERROR, str(error)))
 
     def _appended(self, outcome: SendOutcome) -> None:
         if outcome.code == ResponseCode.SUCCESS:

@@ -7,11 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gantry_broker.clients import Refusal, SendOutcome
-from gantry_broker.clients.view import Appended, Created
+from gantry_broker.asking import Outcome
+from gantry_broker.clients.view import Created
 from gantry_broker.consumers import Consumers
-from gantry_broker.control.peers import Outcome
-from gantry_broker.queues import MessageStore, StoredAt, TopicChange, change_record
+from gantry_broker.queues import MessageStore
+from gantry_broker.store.contract import Appended, Refusal, SendOutcome, StoredAt
+from gantry_broker.store.local import LocalStore
+from gantry_broker.store.tier_waits import TierReads
+from gantry_broker.tables.topics import TopicChange, change_record
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand
@@ -41,7 +44,9 @@ class FakeGroup:
     store_host = ("10.0.0.2", 10911)
 
     def __init__(self, directory: Path) -> None:
-        self.store: MessageStore = stores.open_store(directory)
+        self.messages: MessageStore = stores.open_store(directory)
+        self.tier: TierReads | None = None
+        self.store = LocalStore(self.messages, self.append, lambda: self.tier)
         self.controllers = NoControllers()
         self.consumers = Consumers(self.cluster, self.broker_name, self.controllers)
         self.refusal: Refusal | None = None
@@ -64,14 +69,14 @@ class FakeGroup:
         if self.append_error is not None:
             raise self.append_error
         self.now_ms += 1
-        self._held.append((self.store.put(records, now_ms=self.now_ms), done))
+        self._held.append((self.messages.put(records, now_ms=self.now_ms), done))
         self.appended.append(records)
         if not self.holding:
             self.confirm()
 
     def confirm(self) -> None:
         """Everything appended so far is confirmed."""
-        stores.confirm(self.store)
+        stores.confirm(self.messages)
         self._end(SendOutcome(ResponseCode.SUCCESS))
 
     def give_up(self) -> None:
@@ -113,8 +118,8 @@ class FakeGroup:
         """As if the controller had committed it."""
         self._version += 1
         change = change_record(TopicChange(self._version, [topic]))
-        self.store.put([change], now_ms=self.now_ms)
-        stores.confirm(self.store)
+        self.messages.put([change], now_ms=self.now_ms)
+        stores.confirm(self.messages)
 
 
 class FakeConnection:

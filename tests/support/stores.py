@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gantry_broker.queues import MessageStore, StoredAt
+from gantry_broker.queues import MessageStore
+from gantry_broker.store.contract import StoredAt
 from gantry_protocol.records import MessageRecord
 from gantry_protocol.types import Offset
 

@@ -1,6 +1,6 @@
 """Client requests: sending, pulling, positions, sessions, on one broker group."""
 
 from gantry_broker.clients.processor import ClientProcessor
-from gantry_broker.clients.view import GroupView, Refusal, SendOutcome
+from gantry_broker.clients.view import GroupView
 
-__all__ = ["ClientProcessor", "GroupView", "Refusal", "SendOutcome"]
+__all__ = ["ClientProcessor", "GroupView"]

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 
-from gantry_broker.clients.view import Created, GroupView, Refusal
+from gantry_broker.clients.view import Created, GroupView
+from gantry_broker.store.contract import Refusal
 
 MAX_WAITING = 4096  # requests that wait for topics; each holds its message in memory
 MAX_CREATIONS = 256

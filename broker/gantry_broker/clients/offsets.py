@@ -16,14 +16,19 @@ from gantry_protocol.headers.client import (
 from gantry_protocol.headers.codec import from_ext
 from gantry_protocol.process import log
 from gantry_protocol.remoting.connection import Connection
+from gantry_protocol.types import Offset
 
-from gantry_broker.clients.tier_pulls import TierReads
 from gantry_broker.clients.topic_rules import unknown_topic
-from gantry_broker.clients.view import GroupView, SendOutcome
-from gantry_broker.queues import MessageStore
-from gantry_broker.queues.offsets import OffsetKey
-from gantry_broker.tier.locate import Queue
-from gantry_broker.tier.reading import Local
+from gantry_broker.clients.view import GroupView
+from gantry_broker.store.contract import (
+    FIRST,
+    GetResult,
+    QueueOffsets,
+    QueueQuestion,
+    Refusal,
+    SendOutcome,
+)
+from gantry_broker.tables.offsets import OffsetKey
 
 WRITE_INTERVAL_S = 0.1
 # A new group starts at 0, whatever it asked for, while the first message is this close to the end;
@@ -66,11 +71,11 @@ class OffsetWriter:
         self._timer = None
         if self._is_writing or self._view.accepting_writes() is not None:
             self.soon()
-        elif self._view.store.offsets.is_dirty:
+        elif self._view.store.committed.is_dirty:
             self._write()
 
     def _write(self) -> None:
-        offsets = self._view.store.offsets
+        offsets = self._view.store.committed
         waiting, self._waiting = self._waiting, []
         records, keys = offsets.take_records()
         for record in records:
@@ -81,7 +86,7 @@ class OffsetWriter:
             return
         self._is_writing = True
         try:
-            self._view.append(records, lambda outcome: self._written(outcome, keys, waiting))
+            self._view.store.append(records, lambda outcome: self._written(outcome, keys, waiting))
         except GantryError as error:
             outcome = SendOutcome(ResponseCode.SYSTEM_ERROR, str(error))
             self._written(outcome, keys, waiting)
@@ -94,7 +99,7 @@ class OffsetWriter:
             return
         if outcome.code != ResponseCode.SUCCESS:
             _log.warning("offsets were not confirmed, writing them again", reason=outcome.remark)
-            self._view.store.offsets.put_back(keys)
+            self._view.store.committed.put_back(keys)
             self.soon()
         for done in waiting:
             done()
@@ -105,37 +110,31 @@ class OffsetWriter:
 class Positions:
     """Serves 14, 15 and 29 to 33."""
 
-    def __init__(
-        self, view: GroupView, writer: OffsetWriter, tier: TierReads | None = None
-    ) -> None:
-        self._view = view
+    def __init__(self, view: GroupView, writer: OffsetWriter) -> None:
+        self._store = view.store
         self._writer = writer
-        self._tier = tier
 
-    @property
-    def _store(self) -> MessageStore:
-        return self._view.store
-
-    def query(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+    def query(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """14."""
         header = from_ext(QueryConsumerOffsetRequestHeader, request.ext)
-        found = self._store.offsets.query(header.consumer_group, header.topic, header.queue_id)
-        if found is None and header.set_zero_if_not_found is not False:
-            found = self._start_of_young_queue(header.topic, header.queue_id)
-        if found is None:
-            remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
-            return reply(request, ResponseCode.QUERY_NOT_FOUND, remark)
-        return reply(request, ext={"offset": str(found)})
-
-    def _start_of_young_queue(self, topic: str, queue_id: int) -> int | None:
-        """0 where a new group should not skip the few messages there are, else None."""
-        config = self._store.topics.lookup(topic)
-        if config is None or not 0 <= queue_id < config.read_queue_nums:
-            return None
-        if self._store.local_min_offset(topic, queue_id) != 0:
-            return None
-        behind_bytes = self._store.bytes_behind(topic, queue_id, 0)
-        return 0 if behind_bytes is None or behind_bytes <= _YOUNG_QUEUE_BYTES else None
+        found = self._store.committed.query(header.consumer_group, header.topic, header.queue_id)
+        if found is not None:
+            return _offset(request, found)
+        config = self._store.topics.lookup(header.topic)
+        if (
+            header.set_zero_if_not_found is False
+            or config is None
+            or not 0 <= header.queue_id < config.read_queue_nums
+        ):
+            return _not_found(request)
+        question = QueueQuestion(header.topic, header.queue_id)
+        self._ask(
+            conn,
+            request,
+            question,
+            lambda queue: _offset(request, 0) if _is_young(queue) else _not_found(request),
+        )
+        return None
 
     def update(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
         """15; any group may commit, since groups are not created but simply appear."""
@@ -151,59 +150,90 @@ class Positions:
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Remember how far a group has come, now here and soon in the log."""
-        self._store.offsets.commit(group, topic, queue_id, offset)
-        if self._store.offsets.is_dirty:
+        self._store.committed.commit(group, topic, queue_id, offset)
+        if self._store.committed.is_dirty:
             self._writer.soon()
 
-    def search(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+    def search(self, conn: Connection, request: RemotingCommand) -> None:
         """29."""
         header = from_ext(SearchOffsetRequestHeader, request.ext)
-        found = self._store.offset_at_time(
+        question = QueueQuestion(
             header.topic,
             header.queue_id,
-            header.timestamp,
+            since=header.timestamp,
             upper=header.boundary_type.upper() == "UPPER",
         )
-        found = self._earlier(header.topic, header.queue_id, header.timestamp, found)
-        return reply(request, ext={"offset": str(found)})
+        self._ask(conn, request, question, lambda queue: _offset(request, queue.found or 0))
 
-    def _earlier(self, topic: str, queue_id: int, timestamp: int, found: int) -> int:
-        """``found`` in the local log, or a run of the tier that may have an earlier one."""
-        first = self._store.min_offset(topic, queue_id)
-        low = self._store.local_min_offset(topic, queue_id)
-        if self._tier is None or first == low or found > low:
-            return found
-        local = Local(self._store.log.log_start, low)
-        earlier = self._tier.since(Queue(topic, queue_id), timestamp, local)
-        return found if earlier is None else max(first, min(found, earlier))
-
-    def maximum(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+    def maximum(self, conn: Connection, request: RemotingCommand) -> None:
         """30: confirmed, whatever ``committed`` says; nothing else is ever shown to clients."""
-        header = from_ext(QueueRequestHeader, request.ext)
-        found = self._store.max_offset(header.topic, header.queue_id)
-        return reply(request, ext={"offset": str(found)})
+        question = _queue(request)
+        self._ask(conn, request, question, lambda queue: _offset(request, queue.max_offset))
 
-    def minimum(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+    def minimum(self, conn: Connection, request: RemotingCommand) -> None:
         """31."""
-        header = from_ext(QueueRequestHeader, request.ext)
-        found = self._store.min_offset(header.topic, header.queue_id)
-        return reply(request, ext={"offset": str(found)})
+        question = _queue(request)
+        self._ask(conn, request, question, lambda queue: _offset(request, queue.min_offset))
 
-    def earliest(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+    def earliest(self, conn: Connection, request: RemotingCommand) -> None:
         """32."""
-        header = from_ext(QueueRequestHeader, request.ext)
-        first = self._store.min_offset(header.topic, header.queue_id)
-        found = self._store.store_time(header.topic, header.queue_id, first)
-        local = self._store.local_min_offset(header.topic, header.queue_id)
-        if self._tier is not None and first < local:
-            found = self._tier.earliest(Queue(header.topic, header.queue_id))
-        return reply(request, ext={"timestamp": str(-1 if found is None else found)})
 
-    def view(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+        def answer(queue: QueueOffsets) -> RemotingCommand:
+            stored_at = -1 if queue.stored_at is None else queue.stored_at
+            return reply(request, ext={"timestamp": str(stored_at)})
+
+        self._ask(conn, request, _queue(request, FIRST), answer)
+
+    def view(self, conn: Connection, request: RemotingCommand) -> None:
         """33."""
-        header = from_ext(ViewMessageRequestHeader, request.ext)
-        found = self._store.view(header.offset)
-        if found is None:
-            remark = f"can not find message by the offset, {header.offset}"
-            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
-        return reply(request, body=found)
+        offset = from_ext(ViewMessageRequestHeader, request.ext).offset
+
+        def was_read(result: GetResult | Refusal) -> None:
+            if isinstance(result, Refusal):
+                answer = reply(request, *result)
+            elif result.count:
+                answer = reply(request, body=result.body)
+            else:
+                remark = f"can not find message by the offset, {offset}"
+                answer = reply(request, ResponseCode.SYSTEM_ERROR, remark)
+            conn.reply(request, answer)
+
+        self._store.read(Offset(offset), was_read)
+
+    def _ask(
+        self,
+        conn: Connection,
+        request: RemotingCommand,
+        question: QueueQuestion,
+        answer: Callable[[QueueOffsets], RemotingCommand],
+    ) -> None:
+        """Answer ``request`` by what the store knows of a queue."""
+
+        def learned(answers: list[QueueOffsets] | Refusal) -> None:
+            if isinstance(answers, Refusal):
+                conn.reply(request, reply(request, *answers))
+            else:
+                conn.reply(request, answer(answers[0]))
+
+        self._store.offsets([question], learned)
+
+
+def _queue(request: RemotingCommand, at: int | None = None) -> QueueQuestion:
+    header = from_ext(QueueRequestHeader, request.ext)
+    return QueueQuestion(header.topic, header.queue_id, at)
+
+
+def _is_young(queue: QueueOffsets) -> bool:
+    """Whether a new group should not skip the few messages there are."""
+    if queue.max_offset == 0:
+        return True
+    return queue.bytes_held is not None and queue.bytes_held <= _YOUNG_QUEUE_BYTES
+
+
+def _offset(request: RemotingCommand, offset: int) -> RemotingCommand:
+    return reply(request, ext={"offset": str(offset)})
+
+
+def _not_found(request: RemotingCommand) -> RemotingCommand:
+    remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+    return reply(request, ResponseCode.QUERY_NOT_FOUND, remark)

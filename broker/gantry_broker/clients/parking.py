@@ -14,7 +14,7 @@ from gantry_protocol.command import RemotingCommand
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.deadlines import Deadlines
 
-from gantry_broker.queues.queue_set import QueueKey
+from gantry_broker.store.contract import GetResult, QueueKey, QueueRead
 
 KeyT = TypeVar("KeyT")
 
@@ -28,33 +28,42 @@ class ParkedPull(msgspec.Struct, eq=False):
     Attributes:
         connection: where to answer.
         request: what to answer.
-        key: topic and queue.
-        offset: where to go on; rises when records were examined that the filter drops.
+        wanted: what to read; its offset rises when records were examined that the filter drops.
         asked_offset: where the client asked to begin.
-        max_count: records wanted.
-        codes: tag codes wanted; None wants all.
-        number: its name while it is parked.
+        number: its name while it is parked; 0 before and after.
+        last: what the store said last.
+        is_reading: the store is being asked.
+        has_news: records came meanwhile: ask again.
     """
 
     connection: Connection
     request: RemotingCommand
-    key: QueueKey
-    offset: int
+    wanted: QueueRead
     asked_offset: int
-    max_count: int
-    codes: frozenset[int] | None
     number: int = 0
+    last: GetResult | None = None
+    is_reading: bool = False
+    has_news: bool = False
+
+    @property
+    def key(self) -> QueueKey:
+        """Topic and queue."""
+        return self.wanted.topic, self.wanted.queue_id
 
 
 class Parking:
     """All parked pulls of one master.
 
     Args:
-        serve: called with a pull and whether its time is over; returns whether it is done with.
+        read: asks the store again for a pull; ``forget`` or nothing follows.
+        give_up: answers a pull whose time is over with what the store said last.
     """
 
-    def __init__(self, serve: Callable[[ParkedPull, bool], bool]) -> None:
-        self._serve = serve
+    def __init__(
+        self, read: Callable[[ParkedPull], None], give_up: Callable[[ParkedPull], None]
+    ) -> None:
+        self._read = read
+        self._give_up = give_up
         self._pulls: dict[int, ParkedPull] = {}
         self._by_queue: dict[QueueKey, set[int]] = {}
         self._by_connection: dict[int, set[int]] = {}
@@ -84,16 +93,20 @@ class Parking:
         for key in keys:
             for number in sorted(self._by_queue.get(key, ())):
                 pull = self._pulls.get(number)
-                if pull is not None and self._serve(pull, False):
-                    self._forget(pull)
+                if pull is None:
+                    continue
+                if pull.is_reading:
+                    pull.has_news = True
+                else:
+                    self._read(pull)
 
     def drop(self, conn: Connection) -> None:
         """A connection closed: nobody waits on it any more."""
         for number in self._by_connection.pop(conn.id, set()):
-            self._forget(self._pulls[number])
+            self.forget(self._pulls[number])
 
     def release(self) -> None:
-        """Answer everybody with what there is now: this broker stops serving them.
+        """Answer everybody with what was there last: this broker stops serving them.
 
         A client that hears "nothing yet" asks again at once, and finds the next master; one that
         hears nothing waits for its own time-out.
@@ -111,15 +124,17 @@ class Parking:
     def _expired(self, number: int) -> None:
         pull = self._pulls.get(number)
         if pull is not None:
-            self._serve(pull, True)
-            self._forget(pull)
+            self._give_up(pull)
+            self.forget(pull)
 
-    def _forget(self, pull: ParkedPull) -> None:
-        self._deadlines.remove(pull.number)
-        if self._pulls.pop(pull.number, None) is None:
+    def forget(self, pull: ParkedPull) -> None:
+        """It is answered, or nobody waits for an answer; twice is harmless."""
+        number, pull.number = pull.number, 0
+        self._deadlines.remove(number)
+        if self._pulls.pop(number, None) is None:
             return
-        _discard(self._by_queue, pull.key, pull.number)
-        _discard(self._by_connection, pull.connection.id, pull.number)
+        _discard(self._by_queue, pull.key, number)
+        _discard(self._by_connection, pull.connection.id, number)
 
 
 def _discard(table: dict[KeyT, set[int]], key: KeyT, number: int) -> None:

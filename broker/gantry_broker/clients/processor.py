@@ -26,13 +26,13 @@ from gantry_broker.clients.send_back import SendBack
 from gantry_broker.clients.sessions import Sessions
 from gantry_broker.clients.statistics import Statistics
 from gantry_broker.clients.subscription_groups import SubscriptionGroups
-from gantry_broker.clients.tier_pulls import TierPulls, TierReads
 from gantry_broker.clients.transaction_rounds import Rounds
 from gantry_broker.clients.transactions import Transactions
-from gantry_broker.clients.view import GroupView, Refusal
+from gantry_broker.clients.view import GroupView
 from gantry_broker.delay.delivery import Delivery
 from gantry_broker.delay.levels import DEFAULT_LEVELS, DelayLevels
 from gantry_broker.delay.retries import RETRY_PREFIX
+from gantry_broker.store.contract import Refusal
 from gantry_broker.transactions import Policy
 
 EXPIRY_SCAN_S = 10.0  # upstream's
@@ -47,7 +47,6 @@ class ClientProcessor:
     Args:
         view: the group; it is the master, and its store has taken mastership.
         clock: seconds since 1970.
-        tier: has what the local log no longer has; None without one.
         levels: how long messages of each delay level wait.
         policy: when producers are asked how their transactions end.
 
@@ -60,7 +59,6 @@ class ClientProcessor:
         self,
         view: GroupView,
         clock: Callable[[], float] = time.time,
-        tier: TierReads | None = None,
         levels: DelayLevels = _DEFAULT_LEVELS,
         policy: Policy | None = None,
     ) -> None:
@@ -69,8 +67,8 @@ class ClientProcessor:
         self._sessions = Sessions(self._group_appeared, view.consumers)
         view.consumers.serve(self._sessions)
         self._writer = OffsetWriter(view)
-        positions = Positions(view, self._writer, tier)
-        self._puller = Puller(view, self._sessions, positions.commit, tier)
+        positions = Positions(view, self._writer)
+        self._puller = Puller(view, self._sessions, positions.commit)
         policy = policy or Policy()
         self.transactions = Transactions(view, policy, lambda: int(clock() * 1000))
         self._rounds = Rounds(
@@ -130,11 +128,6 @@ class ClientProcessor:
     def parked_pulls(self) -> int:
         """How many pulls wait for a record."""
         return len(self._puller.parking)
-
-    @property
-    def tier_pulls(self) -> TierPulls:
-        """Pulls that wait for the tier."""
-        return self._puller.tier_pulls
 
     def connection_closed(self, conn: Connection) -> None:
         """Forget a connection: its sessions and its parked pulls."""

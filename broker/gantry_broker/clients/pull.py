@@ -3,26 +3,30 @@
 Checks, codes and positions are upstream's (``PullMessageProcessor``, ``DefaultMessageStore``), with
 one difference: an offset between the confirmed end and the end of a queue is waited for. Upstream's
 answer (21, "offset illegal") would make a consumer that has just moved to a new master go back.
+
+A pull that finds nothing is parked in the very turn in which the store says so. A store tells of
+records after it answered reads that they missed, so none is waited for that has come already.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from gantry_protocol.bodies import SubscriptionData, TopicConfig
 from gantry_protocol.bodies.route import PERM_READ
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
-from gantry_protocol.errors import BodyError, GantryError
+from gantry_protocol.errors import BodyError
 from gantry_protocol.headers.client import PullMessageRequestHeader
 from gantry_protocol.headers.codec import from_ext
 from gantry_protocol.remoting.connection import Connection
+from msgspec.structs import replace
 
 from gantry_broker.clients import subscription as subscriptions
 from gantry_broker.clients.parking import ParkedPull, Parking
 from gantry_broker.clients.sessions import Sessions
-from gantry_broker.clients.tier_pulls import TierPulls, TierReads
 from gantry_broker.clients.topic_rules import unknown_topic
-from gantry_broker.clients.view import GroupView, Refusal
-from gantry_broker.queues import GetResult, GetStatus, Limits
+from gantry_broker.clients.view import GroupView
+from gantry_broker.store.contract import GetResult, GetStatus, Limits, QueueRead, Refusal
 
 Commit = Callable[[str, str, int, int], None]
 
@@ -51,30 +55,28 @@ class Puller:
         view: the group.
         sessions: who subscribed to what.
         commit: remembers a group's position: group, topic, queue id, offset.
-        tier: has what the local log no longer has; None without one.
     """
 
-    def __init__(
-        self, view: GroupView, sessions: Sessions, commit: Commit, tier: TierReads | None = None
-    ) -> None:
+    def __init__(self, view: GroupView, sessions: Sessions, commit: Commit) -> None:
         self._view = view
+        self._store = view.store
         self._commit = commit
         self._sessions = sessions
-        self.parking = Parking(self._serve_parked)
-        self.tier_pulls = TierPulls(tier, view.store, _answer)
-        view.store.add_listener(self.parking.arrived)
+        self.parking = Parking(self._read_again, _give_up)
+        self._unsubscribe = self._store.subscribe(
+            lambda confirm, queues: self.parking.arrived(queues)
+        )
 
     def close(self) -> None:
         """Send parked pulls back to ask again, and listen no more."""
-        self._view.store.remove_listener(self.parking.arrived)
+        self._unsubscribe()
         self.parking.release()
-        self.tier_pulls.release()
         self.parking.close()
 
     def pull(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """Serve 11 or 361."""
         header = from_ext(PullMessageRequestHeader, request.ext)
-        topic = self._view.store.topics.lookup(header.topic)
+        topic = self._store.topics.lookup(header.topic)
         refusal = _check_topic(header, topic)
         if refusal is not None:
             return _refuse(request, refusal, topic)
@@ -89,21 +91,33 @@ class Puller:
         pull = ParkedPull(
             connection=conn,
             request=request,
-            key=(header.topic, header.queue_id),
-            offset=header.queue_offset,
+            wanted=QueueRead(
+                header.topic,
+                header.queue_id,
+                header.queue_offset,
+                Limits(min(max(header.max_msg_nums, 1), _MAX_COUNT), _MAX_BYTES),
+                subscriptions.wanted_codes(found),
+            ),
             asked_offset=header.queue_offset,
-            max_count=min(max(header.max_msg_nums, 1), _MAX_COUNT),
-            codes=subscriptions.wanted_codes(found),
         )
-        result = self._get(pull)
-        if result.status is GetStatus.OFFSET_IN_TIER:
-            return self.tier_pulls.ask(pull, result, _MAX_BYTES)
-        wait_s = header.suspend_timeout_ms / 1000
-        may_wait = header.sys_flag & _MAY_SUSPEND and wait_s > 0 and not self.parking.is_full
-        if _is_nothing_yet(pull, result) and may_wait and not request.is_oneway:
+        may_wait = header.sys_flag & _MAY_SUSPEND and not request.is_oneway
+        wait_s = header.suspend_timeout_ms / 1000 if may_wait else 0.0
+        self._store.read(pull.wanted, partial(self._was_read, pull, wait_s))
+        return None
+
+    def _was_read(self, pull: ParkedPull, wait_s: float, result: GetResult | Refusal) -> None:
+        """Answer a pull, or let it wait where there may be something later."""
+        if (
+            isinstance(result, GetResult)
+            and wait_s > 0
+            and _is_nothing_yet(pull, result)
+            and not self.parking.is_full
+            and not pull.connection.closed
+        ):
+            pull.last = result
             self.parking.park(pull, wait_s)
-            return None
-        return _answer(pull, result)
+        else:
+            _send(pull, result)
 
     def _subscription(self, header: PullMessageRequestHeader) -> SubscriptionData | Refusal:
         """What the consumer wants, by its own words or by its group's heartbeats."""
@@ -130,42 +144,27 @@ class Puller:
             return _no_such_filter(found.expression_type)
         return found
 
-    def _get(self, pull: ParkedPull) -> GetResult:
-        topic, queue_id = pull.key
-        store = self._view.store
-        result = store.get(
-            topic, queue_id, pull.offset, Limits(pull.max_count, _MAX_BYTES), pull.codes
-        )
-        beyond = pull.offset > result.max_offset
-        if beyond and pull.offset <= store.next_offset(topic, queue_id):
-            return GetResult(
-                GetStatus.OFFSET_OVERFLOW_ONE, pull.offset, result.min_offset, result.max_offset
-            )
-        return result
+    def _read_again(self, pull: ParkedPull) -> None:
+        """Records came to the queue of a parked pull."""
+        pull.is_reading = True
+        self._store.read(pull.wanted, partial(self._was_read_again, pull))
 
-    def _serve_parked(self, pull: ParkedPull, is_over: bool) -> bool:
-        """Try a parked pull again; when its time is over it is answered whatever comes."""
+    def _was_read_again(self, pull: ParkedPull, result: GetResult | Refusal) -> None:
+        pull.is_reading = False
+        if not pull.number:
+            return  # it was answered or dropped meanwhile
         if pull.connection.closed:
-            return True
-        try:
-            result = self._get(pull)
-        except GantryError as error:  # this reader's trouble must not stop the dispatch it is in
-            answer = reply(pull.request, ResponseCode.SYSTEM_ERROR, str(error))
-            pull.connection.reply(pull.request, answer)
-            return True
-        if result.status is GetStatus.NO_MATCHED_MESSAGE:
-            pull.offset = result.next_offset  # examined once is enough
-        if result.status is GetStatus.FOUND or is_over:
-            if pull.offset > pull.asked_offset and _is_nothing_yet(pull, result):
-                result = GetResult(
-                    GetStatus.NO_MATCHED_MESSAGE,
-                    pull.offset,
-                    result.min_offset,
-                    result.max_offset,
-                )
-            pull.connection.reply(pull.request, _answer(pull, result))
-            return True
-        return False
+            self.parking.forget(pull)
+        elif isinstance(result, Refusal) or result.status is GetStatus.FOUND:
+            self.parking.forget(pull)
+            _send(pull, result)
+        else:
+            pull.last = result
+            if result.status is GetStatus.NO_MATCHED_MESSAGE:
+                pull.wanted.offset = result.next_offset  # examined once is enough
+            if pull.has_news:
+                pull.has_news = False
+                self._read_again(pull)
 
 
 def _check_topic(header: PullMessageRequestHeader, topic: TopicConfig | None) -> Refusal | None:
@@ -193,7 +192,7 @@ def _no_such_filter(expression_type: str | None) -> Refusal:
 def _is_nothing_yet(pull: ParkedPull, result: GetResult) -> bool:
     """19: there may be something later."""
     if result.status is GetStatus.NO_MESSAGE_IN_QUEUE:
-        return pull.offset == 0
+        return pull.wanted.offset == 0
     return result.status is GetStatus.OFFSET_OVERFLOW_ONE
 
 
@@ -205,13 +204,26 @@ def _refuse(
     return reply(request, refusal.code, refusal.remark, ext)
 
 
-def _answer(
-    pull: ParkedPull,
-    result: GetResult,
-    code: ResponseCode | None = None,
-    remark: str | None = None,
-) -> RemotingCommand:
-    """All four numbers on every answer: Java unboxes them."""
+def _give_up(pull: ParkedPull) -> None:
+    """Answer a pull whose time is over: nothing came, or nothing that it wants."""
+    assert pull.last is not None, "a pull is parked when the store has said something"
+    result = pull.last
+    if pull.wanted.offset > pull.asked_offset:
+        result = replace(
+            result, status=GetStatus.NO_MATCHED_MESSAGE, next_offset=pull.wanted.offset
+        )
+    _send(pull, result)
+
+
+def _send(pull: ParkedPull, result: GetResult | Refusal) -> None:
+    if not pull.connection.closed:
+        pull.connection.reply(pull.request, _answer(pull, result))
+
+
+def _answer(pull: ParkedPull, result: GetResult | Refusal) -> RemotingCommand:
+    """All four numbers on every answer that is not a refusal: Java unboxes them."""
+    if isinstance(result, Refusal):
+        return reply(pull.request, *result)
     ext = {
         "nextBeginOffset": str(result.next_offset),
         "minOffset": str(result.min_offset),
@@ -220,8 +232,7 @@ def _answer(
         "topicSysFlag": "0",
         "groupSysFlag": "0",
     }
-    if code is None:
-        code = _CODES[result.status]
-        if _is_nothing_yet(pull, result):
-            code = ResponseCode.PULL_NOT_FOUND
-    return reply(pull.request, code, remark or result.status.name, ext, result.body)
+    code = _CODES[result.status]
+    if _is_nothing_yet(pull, result):
+        code = ResponseCode.PULL_NOT_FOUND
+    return reply(pull.request, code, result.remark or result.status.name, ext, result.body)

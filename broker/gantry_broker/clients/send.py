@@ -48,7 +48,7 @@ from gantry_broker.clients import topic_rules
 from gantry_broker.clients.creation import TopicCreation
 from gantry_broker.clients.locks import QueueLocks
 from gantry_broker.clients.transactions import Transactions
-from gantry_broker.clients.view import GroupView, Refusal, SendOutcome
+from gantry_broker.clients.view import GroupView
 from gantry_broker.delay.levels import DelayLevels
 from gantry_broker.delay.parked import park, wanted_level
 from gantry_broker.delay.retries import (
@@ -57,7 +57,7 @@ from gantry_broker.delay.retries import (
     RETRY_PREFIX,
     is_spent,
 )
-from gantry_broker.log import DiskFullError
+from gantry_broker.store.contract import Refusal, SendOutcome
 from gantry_broker.transactions.records import half_record
 
 SendHeader = SendMessageRequestHeader | SendMessageRequestHeaderV2
@@ -182,11 +182,9 @@ class Sender:
                     record = park(record, level, self._levels)
                 records = [record]
             done = self._answer_later(conn, request, queue_id, unique_key)
-            self._view.append(records, done)
+            self._view.store.append(records, done)
         except RecordError as error:
             return _refuse(request, _illegal(str(error)))
-        except DiskFullError as error:
-            return _refuse(request, Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, str(error)))
         return None
 
     def _batch(

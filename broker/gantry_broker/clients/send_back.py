@@ -18,13 +18,15 @@ from gantry_protocol.headers.client import ConsumerSendMsgBackRequestHeader
 from gantry_protocol.headers.codec import from_ext
 from gantry_protocol.records import MessageRecord, decode_record
 from gantry_protocol.remoting.connection import Connection
+from gantry_protocol.types import Offset
 
 from gantry_broker.clients import topic_rules
 from gantry_broker.clients.creation import TopicCreation
-from gantry_broker.clients.view import GroupView, Refusal, SendOutcome
+from gantry_broker.clients.view import GroupView
 from gantry_broker.delay.levels import DelayLevels
 from gantry_broker.delay.parked import park
 from gantry_broker.delay.retries import RETRY_PREFIX, Fate, fate, returned
+from gantry_broker.store.contract import GetResult, Refusal, SendOutcome
 
 
 class SendBack:
@@ -44,13 +46,31 @@ class SendBack:
         )
         if refusal is not None:
             return reply(request, *refusal)
-        config = self._view.consumers.config(header.group)
-        if config.retry_queue_nums <= 0:
+        if self._view.consumers.config(header.group).retry_queue_nums <= 0:
             return reply(request)  # such a group wants no message a second time
-        record = self._look_up(header.offset)
+
+        def was_read(result: GetResult | Refusal) -> None:
+            self._was_read(conn, request, header, result)
+
+        self._view.store.read(Offset(header.offset), was_read)
+        return None
+
+    def _was_read(
+        self,
+        conn: Connection,
+        request: RemotingCommand,
+        header: ConsumerSendMsgBackRequestHeader,
+        result: GetResult | Refusal,
+    ) -> None:
+        """Go on with what stands at the offset that was named."""
+        record = None if isinstance(result, Refusal) else _message(result)
         if record is None:
             remark = f"look message by offset failed, {header.offset}"
-            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+            if isinstance(result, Refusal):
+                remark = f"{remark}: {result.remark}"
+            _answer(conn, request, ResponseCode.SYSTEM_ERROR, remark)
+            return
+        config = self._view.consumers.config(header.group)
         limit = header.max_reconsume_times
         if limit is None or limit < 0:
             limit = config.retry_max_times
@@ -61,22 +81,13 @@ class SendBack:
             refusal = refusal or self._view.accepting_writes()
             if refusal is None:
                 self._append(conn, request, record, to)
-            elif not request.is_oneway:
-                conn.reply(request, reply(request, *refusal))
+            else:
+                _answer(conn, request, *refusal)
 
         if self._view.store.topics.lookup(to.topic) is not None:
             ready(None)
         else:
             self._creation.ensure(topic_rules.internal_topic(to.topic, queues), ready)
-        return None
-
-    def _look_up(self, offset: int) -> MessageRecord | None:
-        """The message at a log offset; None also for what clients never got from there."""
-        data = self._view.store.view(offset)
-        if data is None:
-            return None
-        record = decode_record(data)
-        return record if topic_rules.is_for_clients(record.topic) else None
 
     def _append(
         self, conn: Connection, request: RemotingCommand, record: MessageRecord, to: Fate
@@ -86,11 +97,27 @@ class SendBack:
         queue_id = 0 if topic is None else next(self._turn) % topic.write_queue_nums
 
         def done(outcome: SendOutcome) -> None:
-            if not request.is_oneway:
-                conn.reply(request, reply(request, outcome.code, outcome.remark))
+            _answer(conn, request, outcome.code, outcome.remark)
 
         try:
             copy = returned(record, to, queue_id, self._view.store_host)
-            self._view.append([copy if to.is_dead else park(copy, to.level, self._levels)], done)
+            self._view.store.append(
+                [copy if to.is_dead else park(copy, to.level, self._levels)], done
+            )
         except GantryError as error:
             done(SendOutcome(ResponseCode.SYSTEM_ERROR, str(error)))
+
+
+def _message(result: GetResult) -> MessageRecord | None:
+    """The message that was found; None also for what clients never got from there."""
+    if not result.count:
+        return None
+    record = decode_record(result.body)
+    return record if topic_rules.is_for_clients(record.topic) else None
+
+
+def _answer(
+    conn: Connection, request: RemotingCommand, code: ResponseCode, remark: str | None
+) -> None:
+    if not request.is_oneway:
+        conn.reply(request, reply(request, code, remark))

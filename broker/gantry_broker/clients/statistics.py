@@ -25,7 +25,8 @@ from gantry_protocol.remoting.connection import Connection
 from gantry_broker.clients import topic_rules
 from gantry_broker.clients.creation import TopicCreation
 from gantry_broker.clients.sessions import Sessions
-from gantry_broker.clients.view import GroupView, Refusal
+from gantry_broker.clients.view import GroupView
+from gantry_broker.store.contract import LAST, QueueOffsets, QueueQuestion, Refusal
 
 
 class Statistics:
@@ -67,36 +68,62 @@ class Statistics:
             return reply(request, *topic_rules.unknown_topic(name))
         return reply(request, body=encode_body(topic))
 
-    def topic_stats(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+    def topic_stats(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """202."""
         name = from_ext(TopicRequestHeader, request.ext).topic
         topic = self._view.store.topics.lookup(name)
         if topic is None:
             return reply(request, *topic_rules.unknown_topic(name))
-        store = self._view.store
-        table = {}
-        for queue_id in range(max(topic.read_queue_nums, topic.write_queue_nums)):
-            high = store.max_offset(name, queue_id)
-            table[self._queue(name, queue_id)] = TopicOffset(
-                last_update_timestamp=store.store_time(name, queue_id, high - 1) or 0,
-                max_offset=high,
-                min_offset=store.min_offset(name, queue_id),
-            )
-        return reply(request, body=encode_topic_stats(table))
+        queues = range(max(topic.read_queue_nums, topic.write_queue_nums))
 
-    def consume_stats(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+        def learned(answers: list[QueueOffsets] | Refusal) -> None:
+            if isinstance(answers, Refusal):
+                conn.reply(request, reply(request, *answers))
+                return
+            table = {
+                self._queue(name, queue_id): TopicOffset(
+                    last_update_timestamp=queue.stored_at or 0,
+                    max_offset=queue.max_offset,
+                    min_offset=queue.min_offset,
+                )
+                for queue_id, queue in zip(queues, answers, strict=True)
+            }
+            conn.reply(request, reply(request, body=encode_topic_stats(table)))
+
+        self._view.store.offsets([QueueQuestion(name, one, LAST) for one in queues], learned)
+        return None
+
+    def consume_stats(self, conn: Connection, request: RemotingCommand) -> None:
         """208."""
         header = from_ext(GetConsumeStatsRequestHeader, request.ext)
         store = self._view.store
-        table = {}
-        for _, topic, queue_id, offset in store.offsets.of_group(header.consumer_group):
-            if header.topic in (None, "", topic):
-                table[self._queue(topic, queue_id)] = OffsetWrapper(
-                    broker_offset=store.max_offset(topic, queue_id),
+        rows = [
+            (topic, queue_id, offset)
+            for _, topic, queue_id, offset in store.committed.of_group(header.consumer_group)
+            if header.topic in (None, "", topic)
+        ]
+
+        def learned(answers: list[QueueOffsets] | Refusal) -> None:
+            if isinstance(answers, Refusal):
+                conn.reply(request, reply(request, *answers))
+                return
+            table = {
+                self._queue(topic, queue_id): OffsetWrapper(
+                    broker_offset=queue.max_offset,
                     consumer_offset=offset,
-                    last_timestamp=store.store_time(topic, queue_id, offset - 1) or 0,
+                    last_timestamp=queue.stored_at or 0,
                 )
-        return reply(request, body=encode_consume_stats(table))
+                for (topic, queue_id, offset), queue in zip(rows, answers, strict=True)
+            }
+            conn.reply(request, reply(request, body=encode_consume_stats(table)))
+
+        store.offsets(
+            [
+                QueueQuestion(topic, queue_id, offset - 1 if offset else None)
+                for topic, queue_id, offset in rows
+            ],
+            learned,
+        )
 
     def consumer_connections(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
         """203."""

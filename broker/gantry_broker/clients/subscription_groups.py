@@ -10,8 +10,8 @@ from gantry_protocol.headers.brokeradmin import QueryTopicsByConsumerRequestHead
 from gantry_protocol.headers.codec import from_ext
 from gantry_protocol.remoting.connection import Connection
 
+from gantry_broker.asking import Outcome
 from gantry_broker.clients.view import GroupView
-from gantry_broker.control.peers import Outcome
 
 
 class SubscriptionGroups:

@@ -9,10 +9,10 @@ from gantry_protocol.bodies.route import PERM_READ, PERM_WRITE
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.records import MAX_TOPIC_BYTES, MAX_TOPIC_V1_BYTES, SCHEDULE_TOPIC
 
-from gantry_broker.clients.view import Refusal
 from gantry_broker.delay.retries import DEAD_LETTER_PREFIX, RETRY_PREFIX
-from gantry_broker.queues import OFFSETS_TOPIC, STATE_TOPIC, TOPICS_TOPIC
-from gantry_broker.queues.topics import is_topic_name
+from gantry_broker.store.contract import Refusal
+from gantry_broker.tables.names import OFFSETS_TOPIC, STATE_TOPIC, TOPICS_TOPIC
+from gantry_broker.tables.topics import is_topic_name
 
 DEFAULT_TOPIC = "TBW102"
 DEFAULT_TOPIC_QUEUES = 8  # TBW102 has so many on every group

@@ -24,7 +24,7 @@ from gantry_broker.clients import topic_rules
 from gantry_broker.clients.creation import TopicCreation
 from gantry_broker.clients.sessions import Member
 from gantry_broker.clients.transactions import Transactions
-from gantry_broker.clients.view import SendOutcome
+from gantry_broker.store.contract import SendOutcome
 from gantry_broker.transactions.ledger import Policy
 from gantry_broker.transactions.reading import read_record
 from gantry_broker.transactions.records import (
@@ -119,7 +119,7 @@ class Rounds:
         if row is None or ledger.is_ending(offset):
             return 0
         try:
-            half = read_record(self._transactions.view.store, HALF_TOPIC, 0, offset)
+            half = read_record(self._transactions.messages, HALF_TOPIC, 0, offset)
             if half is None:
                 _log.error("a half message is not in the local log", offset=row.physical)
             elif ledger.is_hopeless(row):
@@ -177,7 +177,7 @@ class Rounds:
         self._writing = True
         records = table_records(table.rows, table.half_next, table.op_next, host)
         try:
-            served.view.append(records, written)
+            served.view.store.append(records, written)
         except GantryError as error:
             self._writing = False
             ledger.changed = True

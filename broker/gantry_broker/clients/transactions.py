@@ -27,15 +27,16 @@ from gantry_protocol.process import log
 from gantry_protocol.records import MessageRecord
 from gantry_protocol.records.layout import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from gantry_protocol.remoting.connection import Connection
+from gantry_protocol.types import Offset
 
-from gantry_broker.clients.view import GroupView, Refusal, SendOutcome
-from gantry_broker.log import DiskFullError
-from gantry_broker.queues.queue_set import QueueKey
+from gantry_broker.clients.view import GroupView
+from gantry_broker.store.contract import QueueKey, Refusal, SendOutcome
 from gantry_broker.transactions.ledger import Ledger, Policy
 from gantry_broker.transactions.reading import (
     MissingRecordsError,
     first_behind,
     first_needed,
+    local_log,
     read_record,
     read_slice,
 )
@@ -107,18 +108,18 @@ class Transactions:
         self._policy = policy
         self._now_ms = now_ms
         self._held: deque[tuple[Connection, RemotingCommand]] = deque()
-        store = view.store
+        store = self.messages = local_log(view.store)
         # Where the queues end, with what is not confirmed: all that earlier masters wrote.
         self._inherited = [store.next_offset(*key) for key in _QUEUES]
         self._last_ended: tuple[int, Ended] | None = None  # where the newest op record stands
         self._reading: Iterator[bool] | None = self._read_log()
         self._timer: asyncio.TimerHandle | None = None
-        store.add_listener(self._arrived)
+        self._unsubscribe = view.store.subscribe(self._arrived)
         self._read_on()
 
     def close(self) -> None:
         """The mastership is over."""
-        self.view.store.remove_listener(self._arrived)
+        self._unsubscribe()
         self._reading = None
         self._held.clear()
         if self._timer is not None:
@@ -175,7 +176,7 @@ class Transactions:
     ) -> RemotingCommand | None:
         offset = claim.tran_state_table_offset
         known = 0 <= offset < self.ledger.half_next
-        half = read_record(self.view.store, HALF_TOPIC, 0, offset) if known else None
+        half = read_record(self.messages, HALF_TOPIC, 0, offset) if known else None
         if half is None:
             remark = "Find prepared transaction message failed"
             return self._refuse(request, ResponseCode.SYSTEM_ERROR, remark)
@@ -225,14 +226,14 @@ class Transactions:
             done(result)
 
         try:
-            self.view.append(records, appended)
+            self.view.store.append(records, appended)
         except GantryError:
             self.ledger.cancel_end(offset)
             raise
 
     # ---- the log
 
-    def _arrived(self, queues: Collection[QueueKey]) -> None:
+    def _arrived(self, confirm: Offset, queues: Collection[QueueKey]) -> None:
         """Something was confirmed."""
         if self.ready and any(key in queues for key in _QUEUES):
             self._guarded(lambda: deque(self._follow(), maxlen=0))
@@ -271,7 +272,7 @@ class Transactions:
 
     def _read_log(self) -> Iterator[bool]:
         """All that earlier masters wrote, in slices; yields whether to wait for a confirmation."""
-        store = self.view.store
+        store = self.messages
         while any(
             store.max_offset(*key) < end for key, end in zip(_QUEUES, self._inherited, strict=True)
         ):
@@ -284,7 +285,7 @@ class Transactions:
             at += len(entries)
             yield False
         self.ledger = Ledger(self._policy, tables.found)
-        if tables.found is None and store.offsets.query(GROUP, OP_TOPIC, 0) is not None:
+        if tables.found is None and self.view.store.committed.query(GROUP, OP_TOPIC, 0) is not None:
             raise MissingRecordsError(
                 f"The table of open transactions is not in {OP_TOPIC} from record {start} on, where"
                 " the log says it is. Restore this broker from a replica that has it."
@@ -300,7 +301,7 @@ class Transactions:
 
     def _follow(self) -> Iterator[None]:
         """Take in what is confirmed; half messages first, since op records speak of them."""
-        store = self.view.store
+        store = self.messages
         op_end = store.max_offset(OP_TOPIC, 0)
         while self.ledger.half_next < store.max_offset(HALF_TOPIC, 0):
             for entry in read_slice(store, HALF_TOPIC, self.ledger.half_next):
@@ -330,7 +331,7 @@ class Transactions:
         physical, ended = self._last_ended
         if ended.outcome is None or ended.outcome is Outcome.ROLLBACK:
             return
-        store = self.view.store
+        store = self.messages
         for offset in ended.offsets:
             half = read_record(store, HALF_TOPIC, 0, offset)
             if half is None:
@@ -341,9 +342,10 @@ class Transactions:
                 yield resolution(half, ended.outcome, self.view.store_host)
 
     def _append_again(self, records: list[MessageRecord]) -> bool:
-        try:
-            self.view.append(records, lambda result: None)
-        except DiskFullError as error:
-            _log.warning("an outcome waits for room", reason=error)
+        """Whether there was room; while there is none, it is answered at once."""
+        outcomes: list[SendOutcome] = []
+        self.view.store.append(records, outcomes.append)
+        if outcomes and outcomes[0].code == ResponseCode.SERVICE_NOT_AVAILABLE:
+            _log.warning("an outcome waits for room", reason=outcomes[0].remark)
             return False
         return True

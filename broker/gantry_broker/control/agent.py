@@ -20,9 +20,10 @@ from gantry_protocol.errors import RemotingError, WireError
 from gantry_protocol.process import log
 from gantry_protocol.types import BrokerId
 
+from gantry_broker.asking import Outcome
 from gantry_broker.control import requests
 from gantry_broker.control.joining import RETRY_FIRST_S, RETRY_LAST_S, Joining, jittered
-from gantry_broker.control.peers import ControllerPeers, Outcome
+from gantry_broker.control.peers import ControllerPeers
 from gantry_broker.control.requests import Answer, Known, Report, Speaker
 from gantry_broker.replica import ControllerView
 from gantry_broker.replica import effects as fx

@@ -18,10 +18,10 @@ from gantry_protocol.errors import DataDirError
 from gantry_protocol.process import log
 from gantry_protocol.types import BrokerId
 
+from gantry_broker.asking import Outcome
 from gantry_broker.control import identity as identities
 from gantry_broker.control import requests
 from gantry_broker.control.identity import Identity
-from gantry_broker.control.peers import Outcome
 from gantry_broker.control.requests import Speaker
 
 RETRY_FIRST_S = 0.1

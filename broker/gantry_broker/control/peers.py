@@ -28,13 +28,14 @@ from gantry_protocol.headers.controller import GetMetadataResponseHeader
 from gantry_protocol.process import log
 from gantry_protocol.remoting.client import RemotingClient
 
+from gantry_broker.asking import Outcome
+
 CONNECT_TIMEOUT_S = 1.0
 RETRY_FIRST_S = 0.05
 RETRY_LAST_S = 1.0
 DISCOVER_EVERY_S = 5.0  # besides each connect and each "not leader"
 DISCOVER_TIMEOUT_S = 1.0
 
-Outcome = RemotingCommand | RemotingError
 Done = Callable[[Outcome], None]
 
 _log = log.get("control")

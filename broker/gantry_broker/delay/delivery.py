@@ -28,14 +28,24 @@ from gantry_protocol.records import (
     delay_of,
     encode_record,
 )
+from gantry_protocol.types import Offset
 
-from gantry_broker.clients.view import GroupView, SendOutcome
+from gantry_broker.clients.view import GroupView
 from gantry_broker.delay.levels import MAX_LEVELS, DelayLevels
 from gantry_broker.delay.parked import PROGRESS_GROUP, unpark
 from gantry_broker.delay.schedule import Level, Parked, Schedule
-from gantry_broker.queues import GetStatus, Limits
-from gantry_broker.queues.offsets import OffsetRow, rows_record
-from gantry_broker.queues.queue_set import QueueKey
+from gantry_broker.store.contract import (
+    GetResult,
+    GetStatus,
+    Limits,
+    QueueKey,
+    QueueOffsets,
+    QueueQuestion,
+    QueueRead,
+    Refusal,
+    SendOutcome,
+)
+from gantry_broker.tables.offsets import OffsetRow, rows_record
 
 BATCH = Limits(max_count=128, max_bytes=256 * 1024)  # of one level in one append
 
@@ -67,18 +77,17 @@ class Delivery:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
-        self._schedule = Schedule(
-            (self._level(number, levels) for number in range(MAX_LEVELS)),
-            self._now_ms(),
-            int(wall() * 1000),
+        self._schedule = Schedule((), self._now_ms(), int(wall() * 1000))
+        self._unsubscribe = view.store.subscribe(self._arrived)
+        view.store.offsets(
+            [QueueQuestion(SCHEDULE_TOPIC, number) for number in range(MAX_LEVELS)],
+            lambda queues: self._begin(queues, levels, int(wall() * 1000)),
         )
-        view.store.add_listener(self._arrived)
-        self._arm()
 
     def close(self) -> None:
         """The mastership is over: deliver nothing more."""
         self._is_closed = True
-        self._view.store.remove_listener(self._arrived)
+        self._unsubscribe()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -100,25 +109,48 @@ class Delivery:
 
     # ---- when
 
-    def _level(self, number: int, levels: DelayLevels) -> Level:
+    def _begin(
+        self, queues: list[QueueOffsets] | Refusal, levels: DelayLevels, wall_ms: int
+    ) -> None:
+        """Take up every level, now that the store has said where they are."""
+        if self._is_closed:
+            return
+        if isinstance(queues, Refusal):
+            _log.error("parked messages cannot be delivered", reason=queues.remark)
+            return
+        self._schedule = Schedule(
+            [self._level(number, queue, levels) for number, queue in enumerate(queues)],
+            self._now_ms(),
+            wall_ms,
+        )
+        self._arm()
+
+    def _level(self, number: int, queue: QueueOffsets, levels: DelayLevels) -> Level:
         """A level as the log has it; one beyond the table may hold what an earlier table parked."""
-        store, key = self._view.store, (SCHEDULE_TOPIC, number)
-        position = store.offsets.query(PROGRESS_GROUP, *key)
-        delay_ms = levels.delay_ms(levels.clamp(number + 1))
+        position = self._view.store.committed.query(PROGRESS_GROUP, SCHEDULE_TOPIC, number)
         return Level(
-            store.min_offset(*key) if position is None else position,
-            store.max_offset(*key),
-            store.next_offset(*key),
-            delay_ms,
+            queue.min_offset if position is None else position,
+            queue.max_offset,
+            queue.next_offset,
+            levels.delay_ms(levels.clamp(number + 1)),
         )
 
-    def _arrived(self, queues: Collection[QueueKey]) -> None:
+    def _arrived(self, confirm: Offset, queues: Collection[QueueKey]) -> None:
         """Some queues have new records."""
+        numbers = [number for topic, number in queues if topic == SCHEDULE_TOPIC]
+        if numbers and self._schedule.levels:
+            self._view.store.offsets(
+                [QueueQuestion(SCHEDULE_TOPIC, number) for number in numbers],
+                lambda answers: self._learned(numbers, answers),
+            )
+
+    def _learned(self, numbers: list[int], answers: list[QueueOffsets] | Refusal) -> None:
+        """How far some levels reach now."""
+        if self._is_closed or isinstance(answers, Refusal):
+            return
         now_ms = self._now_ms()
-        for topic, number in queues:
-            if topic == SCHEDULE_TOPIC:
-                end = self._view.store.max_offset(topic, number)
-                self._schedule.levels[number].arrived(end, now_ms)
+        for number, queue in zip(numbers, answers, strict=True):
+            self._schedule.levels[number].arrived(queue.max_offset, now_ms)
         self._arm()
 
     def _arm(self) -> None:
@@ -151,13 +183,25 @@ class Delivery:
         if refusal is not None:
             self._refuse(number, refusal.remark)
             return
-        level = self._schedule.levels[number]
-        try:
-            result = self._view.store.get(SCHEDULE_TOPIC, number, level.position, BATCH)
-            records = decode_records(result.body)
-        except GantryError as error:
-            self._refuse(number, str(error))
+        wanted = QueueRead(SCHEDULE_TOPIC, number, self._schedule.levels[number].position, BATCH)
+        self._view.store.read(wanted, lambda result: self._was_read(number, result))
+
+    def _was_read(self, number: int, result: GetResult | Refusal) -> None:
+        """Deliver what is due of what was read."""
+        if self._is_closed:
             return
+        try:
+            self._take(number, result)
+        except RecordError as error:
+            self._refuse(number, str(error))
+        self._arm()
+
+    def _take(self, number: int, result: GetResult | Refusal) -> None:
+        if isinstance(result, Refusal):
+            self._refuse(number, result.remark)
+            return
+        level = self._schedule.levels[number]
+        records = decode_records(result.body)
         if result.status is GetStatus.OFFSET_TOO_SMALL:
             _log.error("parked messages are gone", level=number + 1, first=result.next_offset)
             self._schedule.advanced(number, result.next_offset)
@@ -216,12 +260,12 @@ class Delivery:
             self._arm()
 
         try:
-            self._view.append([*messages, progress], done)
+            self._view.store.append([*messages, progress], done)
         except GantryError as error:
             done(SendOutcome(ResponseCode.SYSTEM_ERROR, str(error)))
 
     def _note(self, row: OffsetRow) -> None:
-        self._view.store.offsets.foresee([row])
+        self._view.store.committed.foresee([row])
 
     def _refuse(self, number: int, reason: str | None) -> None:
         self.refused += 1

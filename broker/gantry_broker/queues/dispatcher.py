@@ -18,15 +18,16 @@ from gantry_protocol.types import Offset
 
 from gantry_broker.log import CommitLog
 from gantry_broker.log.units import Unit, parse_units
-from gantry_broker.queues.offsets import OFFSETS_TOPIC, ConsumerOffsets, decode_rows
-from gantry_broker.queues.queue_set import QueueKey, QueueSet
+from gantry_broker.queues.queue_set import QueueSet
 from gantry_broker.queues.state_file import DerivedState
-from gantry_broker.queues.state_records import STATE_TOPIC, decode_piece, gather
-from gantry_broker.queues.topics import TOPICS_TOPIC, TopicTable, decode_change, is_topic_name
+from gantry_broker.queues.state_records import decode_piece, gather
+from gantry_broker.store.contract import QueueKey
+from gantry_broker.tables.names import OFFSETS_TOPIC, STATE_TOPIC, SYSTEM_TOPICS
+from gantry_broker.tables.offsets import ConsumerOffsets, decode_rows
+from gantry_broker.tables.topics import TopicTable, decode_change, is_topic_name
 
 _STEP_BYTES = 1024 * 1024
 _NO_ENTRY = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
-_SYSTEM_TOPICS = (TOPICS_TOPIC, OFFSETS_TOPIC, STATE_TOPIC)
 
 
 class Dispatcher:
@@ -122,7 +123,7 @@ class Dispatcher:
                     f" {key[0]}, and {expected.max_offset} comes next",
                 )
         self.store_timestamp = max(self.store_timestamp, record.store_timestamp)
-        if key[0] in _SYSTEM_TOPICS:
+        if key[0] in SYSTEM_TOPICS:
             self._apply(data, offset, record)
         return key
 

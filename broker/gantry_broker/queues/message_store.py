@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 from gantry_protocol.errors import CorruptionError, RecordError
 from gantry_protocol.process import log as logs
@@ -29,11 +28,13 @@ from gantry_broker.log.segments import Segment
 from gantry_broker.log.units import parse_unit
 from gantry_broker.queues import reads, state_file
 from gantry_broker.queues.dispatcher import Dispatcher
-from gantry_broker.queues.offsets import OFFSETS_TOPIC, ConsumerOffsets, decode_rows
-from gantry_broker.queues.queue_set import QueueKey, QueueSet
+from gantry_broker.queues.queue_set import QueueSet
 from gantry_broker.queues.saving import StateSaver, Verifier
-from gantry_broker.queues.state_records import STATE_TOPIC, decode_piece, state_records
-from gantry_broker.queues.topics import TOPICS_TOPIC, TopicTable, decode_change
+from gantry_broker.queues.state_records import decode_piece, state_records
+from gantry_broker.store.contract import GetResult, Limits, QueueKey, StoredAt
+from gantry_broker.tables.names import OFFSETS_TOPIC, STATE_TOPIC, TOPICS_TOPIC
+from gantry_broker.tables.offsets import ConsumerOffsets, decode_rows
+from gantry_broker.tables.topics import TopicTable, decode_change
 
 CHECKPOINT_BYTES = 32 * 1024 * 1024  # of log between checkpoints: about a second of replay
 CHECKPOINT_INTERVAL_S = 30.0
@@ -42,20 +43,6 @@ OnArrival = Callable[[Collection[QueueKey]], None]
 _ZERO = Offset(0)
 
 _log = logs.get("store")
-
-
-class StoredAt(NamedTuple):
-    """Where ``put`` placed a record."""
-
-    queue_id: int
-    queue_offset: int
-    offset: Offset
-    size: int
-
-    @property
-    def end(self) -> Offset:
-        """The log offset behind it: confirmed once the confirm offset reaches this."""
-        return Offset(self.offset + self.size)
 
 
 class MessageStore:
@@ -301,9 +288,9 @@ class MessageStore:
         topic: str,
         queue_id: int,
         offset: int,
-        limits: reads.Limits,
+        limits: Limits,
         codes: frozenset[int] | None = None,
-    ) -> reads.GetResult:
+    ) -> GetResult:
         """Confirmed records of a queue from ``offset`` on; see ``reads.get``."""
         queue = self._queues.get((topic, queue_id))
         return reads.get(self.log, queue, offset, limits, codes, tiered=self.tiered)

@@ -8,8 +8,7 @@ from pathlib import Path
 from gantry_protocol.process.files import fsync_directory
 
 from gantry_broker.queues.consume_queue import ConsumeQueue, QueueState, find_damage
-
-QueueKey = tuple[str, int]
+from gantry_broker.store.contract import QueueKey
 
 VERIFY_AT_START_BYTES = 256 * 1024 * 1024  # of queue files; beyond it only the newest of each queue
 

@@ -5,15 +5,14 @@ fail and never deliver a wrong record.
 """
 
 import struct
-from enum import Enum, auto
 
-import msgspec
 from gantry_protocol.errors import CorruptionError
 from gantry_protocol.records.layout import BORN_HOST_OFFSET, BORN_HOST_V6, SYS_FLAG_OFFSET
 from gantry_protocol.types import Offset
 
 from gantry_broker.log import CommitLog
 from gantry_broker.queues.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
+from gantry_broker.store.contract import GetResult, GetStatus, Limits
 
 # Upstream examines 16,000 bytes of consume queue per pull, or 20 entries per wanted message.
 _SCAN_ENTRIES = 800
@@ -22,45 +21,6 @@ _HEAD = struct.Struct(">i16xqq")  # size, queue offset, physical offset
 _HEAD_BYTES = BORN_HOST_OFFSET + 20 + 8  # up to the store timestamp, whatever the born host
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
-
-
-class GetStatus(Enum):
-    """How a read ended; names as in upstream's ``GetMessageStatus``."""
-
-    FOUND = auto()
-    NO_MATCHED_MESSAGE = auto()  # entries were examined, none passes the filter
-    NO_MESSAGE_IN_QUEUE = auto()
-    OFFSET_OVERFLOW_ONE = auto()  # at the end: wait
-    OFFSET_OVERFLOW_BADLY = auto()
-    OFFSET_TOO_SMALL = auto()
-    OFFSET_IN_TIER = auto()  # not here any more: ask the tier
-
-
-class GetResult(msgspec.Struct, frozen=True):
-    """The outcome of one read.
-
-    Attributes:
-        status: how it ended.
-        next_offset: where the reader goes on.
-        min_offset: first queue offset that is served, from the tier or from here.
-        max_offset: one past the last confirmed one.
-        body: whole records, one after the other.
-        count: how many.
-    """
-
-    status: GetStatus
-    next_offset: int
-    min_offset: int
-    max_offset: int
-    body: bytes = b""
-    count: int = 0
-
-
-class Limits(msgspec.Struct, frozen=True):
-    """How much one read may return; the first record always goes out."""
-
-    max_count: int
-    max_bytes: int
 
 
 def get(

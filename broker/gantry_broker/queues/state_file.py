@@ -17,8 +17,8 @@ from gantry_protocol.process.files import atomic_write
 from gantry_protocol.types import Offset
 
 from gantry_broker.queues.consume_queue import QueueState
-from gantry_broker.queues.offsets import OffsetRow
 from gantry_broker.queues.state_records import Gathered
+from gantry_broker.tables.offsets import OffsetRow
 
 _HEAD = struct.Struct(">4sII")  # magic, version, CRC-32C of the rest
 _MAGIC = b"GQST"

@@ -23,9 +23,9 @@ from gantry_protocol.errors import BodyError
 from gantry_protocol.records import MessageRecord
 from gantry_protocol.types import Offset
 
-from gantry_broker.queues.offsets import OffsetRow
+from gantry_broker.tables.names import STATE_TOPIC
+from gantry_broker.tables.offsets import OffsetRow
 
-STATE_TOPIC = "GANTRY_SYS_STATE"
 MAX_ROWS = 500  # in one piece: about 40 KB, far below a record's limit whatever the names
 
 QueueRow = tuple[str, int, int, int]  # topic, queue id, first offset served, next offset

@@ -23,10 +23,10 @@ from gantry_protocol.records import MessageRecord
 from gantry_protocol.tier.chain import ChainState
 from gantry_protocol.types import Offset
 
-from gantry_broker.clients.view import Refusal, SendOutcome
 from gantry_broker.log import CutRefusedError
 from gantry_broker.log.segments import Segment
 from gantry_broker.queues import MessageStore
+from gantry_broker.store.contract import Refusal, SendOutcome
 from gantry_broker.tier.reconcile import mismatch
 from gantry_broker.tier.retention import Decision, Facts, Keep, Trim, WriteState, decide
 from gantry_broker.tier.role import UploadRole

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gantry_broker.clients.tier_pulls import TierPulls
+from gantry_broker.store.tier_waits import TierWaits
 from gantry_broker.tier.keeper import LocalRetention
 from gantry_broker.tier.reader import TierReader
 from gantry_broker.tier.service import TierService
@@ -19,17 +19,17 @@ class TierCollector(Collector):
 
     Args:
         service: the tier; None before the broker has joined its group.
-        pulls: those that wait for the tier; None while this is not the master.
+        waits: the pulls that wait for the tier.
     """
 
     def __init__(
         self,
         service: Callable[[], TierService | None],
-        pulls: Callable[[], TierPulls | None],
+        waits: TierWaits,
     ) -> None:
         """Nothing is counted here."""
         self._service = service
-        self._pulls = pulls
+        self._waits = waits
 
     def collect(self) -> Iterable[Metric]:
         """The metrics as of now."""
@@ -44,19 +44,19 @@ class TierCollector(Collector):
         yield from StoreCollector(lambda: service.calls).collect()
 
     def _waiting(self) -> Iterable[Metric]:
-        pulls = self._pulls()
+        waits = self._waits
         yield _gauge(
             "gantry_tier_pulls_waiting",
             "Pulls that wait for the tier, on the master.",
-            0 if pulls is None else len(pulls),
+            len(waits),
         )
         unanswered = CounterMetricFamily(
             "gantry_tier_pulls_sent_back",
-            "Pulls that the tier did not answer, in this mastership.",
+            "Pulls that the tier did not answer.",
             labels=["reason"],
         )
-        unanswered.add_metric(["deadline"], 0 if pulls is None else pulls.timed_out)
-        unanswered.add_metric(["too_many"], 0 if pulls is None else pulls.refused)
+        unanswered.add_metric(["deadline"], waits.timed_out)
+        unanswered.add_metric(["too_many"], waits.refused)
         yield unanswered
 
 

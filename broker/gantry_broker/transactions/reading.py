@@ -10,11 +10,19 @@ from gantry_protocol.errors import GantryError
 from gantry_protocol.records import MessageRecord, RecordPeek, decode_record, peek
 from gantry_protocol.types import Offset
 
-from gantry_broker.queues import GetStatus, Limits, MessageStore
+from gantry_broker.queues import MessageStore
+from gantry_broker.store.contract import GetStatus, Limits, Store
+from gantry_broker.store.local import LocalStore
 from gantry_broker.transactions.records import GROUP, HALF_TOPIC, OP_TOPIC
 
 _SLICE = Limits(max_count=256, max_bytes=1024 * 1024)
 _ONE = Limits(max_count=1, max_bytes=0)
+
+
+def local_log(store: Store) -> MessageStore:
+    """What transactions are read from: the log of this process."""
+    assert isinstance(store, LocalStore), "transactions are served where the log is"
+    return store.messages
 
 
 class MissingRecordsError(GantryError):

@@ -8,10 +8,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from gantry_broker.clients import ClientProcessor, Refusal, SendOutcome
-from gantry_broker.clients.view import Appended, Created
+from gantry_broker.clients import ClientProcessor
+from gantry_broker.clients.view import Created
 from gantry_broker.consumers import Consumers
-from gantry_broker.queues import MessageStore, StoredAt, TopicChange, change_record
+from gantry_broker.queues import MessageStore
+from gantry_broker.store.contract import Appended, Refusal, SendOutcome, StoredAt
+from gantry_broker.store.local import LocalStore
+from gantry_broker.tables.topics import TopicChange, change_record
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.records import MessageRecord
@@ -31,7 +34,8 @@ class LoneGroup:
     store_host = ("127.0.0.1", 10911)
 
     def __init__(self, store: MessageStore) -> None:
-        self.store = store
+        self.messages = store
+        self.store = LocalStore(store, self.append, lambda: None)
         self.consumers = Consumers(self.cluster, self.broker_name, NoControllers())
         self._waiting: list[tuple[list[StoredAt], Appended]] = []
         self._is_flushing = False
@@ -40,17 +44,17 @@ class LoneGroup:
         return None
 
     def append(self, records: list[MessageRecord], done: Appended) -> None:
-        self._waiting.append((self.store.put(records, now_ms=int(time.time() * 1000)), done))
+        self._waiting.append((self.messages.put(records, now_ms=int(time.time() * 1000)), done))
         self._flush()
 
     def _flush(self) -> None:
         if self._waiting and not self._is_flushing:
             self._is_flushing = True
-            self.store.log.flush_soon(self._flushed)
+            self.messages.log.flush_soon(self._flushed)
 
     def _flushed(self, flushed: Offset) -> None:
         self._is_flushing = False
-        self.store.dispatch(flushed)
+        self.messages.dispatch(flushed)
         ready = [one for one in self._waiting if one[0][-1].end <= flushed]
         self._waiting = self._waiting[len(ready) :]
         for stored, done in ready:

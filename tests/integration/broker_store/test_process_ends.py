@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from gantry_broker.queues import Limits, MessageStore
+from gantry_broker.queues import MessageStore
+from gantry_broker.store.contract import Limits
 from gantry_protocol.process.runtime import run
 from gantry_protocol.records import MessageRecord, decode_records
 from support import logs

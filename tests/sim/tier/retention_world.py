@@ -17,7 +17,9 @@ import random
 import shutil
 from pathlib import Path
 
-from gantry_broker.queues import GetStatus, Limits, MessageStore, TopicChange, change_record
+from gantry_broker.queues import MessageStore
+from gantry_broker.store.contract import GetStatus, Limits
+from gantry_broker.tables.topics import TopicChange, change_record
 from gantry_broker.tier.locate import Found, Queue
 from gantry_broker.tier.reading import LoadedRun, Local, Messages, TierIndex, Wanted, pick
 from gantry_broker.tier.retention import Facts, Trim, WriteState, decide

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gantry_broker.queues import TOPICS_TOPIC, MessageStore, state_records
+from gantry_broker.queues import MessageStore, state_records
+from gantry_broker.tables.names import TOPICS_TOPIC
 from gantry_broker.tier import retention
 from gantry_protocol.types import Offset
 from sim.kernel.world import Violation

@@ -52,7 +52,7 @@ def group(tmp_path: Path):
     made = FakeGroup(tmp_path)
     made.add_topic(TopicConfig(topic_name="TopicTest", read_queue_nums=4, write_queue_nums=4))
     yield made
-    made.store.log.close()
+    made.messages.log.close()
 
 
 @pytest.fixture

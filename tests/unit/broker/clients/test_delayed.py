@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
-from gantry_broker.clients import ClientProcessor, Refusal
+from gantry_broker.clients import ClientProcessor
 from gantry_broker.delay.levels import DelayLevels
 from gantry_broker.delay.parked import PROGRESS_GROUP
-from gantry_broker.queues import Limits
+from gantry_broker.store.contract import Limits, Refusal
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import request
@@ -46,7 +46,7 @@ class Desk:
         ]
 
     def progress(self, level: int) -> int | None:
-        return self.group.store.offsets.query(PROGRESS_GROUP, SCHEDULE, level - 1)
+        return self.group.store.committed.query(PROGRESS_GROUP, SCHEDULE, level - 1)
 
     async def until(self, count: int) -> None:
         """Until so many messages were delivered."""
@@ -61,7 +61,7 @@ def group(tmp_path: Path):
     made.now_ms = int(time.time() * 1000)
     made.add_topic(TopicConfig(topic_name="TopicTest", read_queue_nums=4, write_queue_nums=4))
     yield made
-    made.store.log.close()
+    made.messages.log.close()
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ async def test_a_delayed_message_is_parked_and_answered_as_asked_for(desk, group
     assert (answer.ext["queueId"], answer.ext["queueOffset"]) == ("2", "1")
     (_, parked) = desk.records(SCHEDULE)
     assert (parked.queue_id, parked.queue_offset) == (2, 1)
-    found = decode_record(group.store.view(parked.physical_offset))
+    found = decode_record(group.messages.view(parked.physical_offset))
     assert answer.ext["msgId"].endswith(f"{found.physical_offset:016X}")
     properties = decode_properties(found.properties)
     assert properties["REAL_TOPIC"] == "TopicTest"
@@ -88,7 +88,7 @@ async def test_a_delayed_message_is_parked_and_answered_as_asked_for(desk, group
     assert desk.delivered() == []
     assert desk.processor.delivery.pending() == {3: 2}
     codes = frozenset({found.store_timestamp + 5_000})
-    entry = group.store.get(SCHEDULE, 2, 1, Limits(1, 1 << 20), codes)
+    entry = group.messages.get(SCHEDULE, 2, 1, Limits(1, 1 << 20), codes)
     assert entry.count == 1, "the entry's code is the delivery time"
 
 
@@ -142,8 +142,8 @@ async def test_a_new_mastership_goes_on_where_the_log_says(desk, group) -> None:
     desk.processor.close()
     await asyncio.sleep(0.08)
     assert desk.delivered() == [b"done"], "a closed processor delivers nothing"
-    group.store.drop_mastership()
-    group.store.take_mastership()
+    group.messages.drop_mastership()
+    group.messages.take_mastership()
     again = Desk(group)
     await again.until(2)
     assert again.delivered() == [b"done", b"later"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from gantry_broker.clients import Refusal, sessions
+from gantry_broker.clients import sessions
 from gantry_broker.clients.locks import QueueLocks
+from gantry_broker.store.contract import Refusal
 from gantry_protocol.bodies import (
     CheckClientRequestBody,
     ConsumerIdList,

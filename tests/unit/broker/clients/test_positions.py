@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from gantry_broker.clients import Refusal
-from gantry_broker.queues.offsets import OFFSETS_TOPIC, decode_rows
+from gantry_broker.store.contract import Refusal
+from gantry_broker.tables.names import OFFSETS_TOPIC
+from gantry_broker.tables.offsets import decode_rows
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.records import decode_record
 from support import stores
@@ -18,8 +19,8 @@ WHO: dict[str, object] = {"consumerGroup": "g", **QUEUE}
 
 def _fill(group: FakeGroup, *times_ms: int, queue_id: int = 1) -> None:
     for now_ms in times_ms:
-        stores.put(group.store, stores.message("TopicTest", queue_id), now_ms=now_ms)
-    stores.confirm(group.store)
+        stores.put(group.messages, stores.message("TopicTest", queue_id), now_ms=now_ms)
+    stores.confirm(group.messages)
 
 
 def _written(group: FakeGroup) -> list[tuple[str, str, int, int]]:
@@ -78,7 +79,7 @@ async def test_an_old_queue_lets_the_client_choose(client, group, monkeypatch) -
 
 async def test_a_queue_that_does_not_begin_at_zero_lets_the_client_choose(client, group) -> None:
     _fill(group, 1000, 1000)
-    queue = group.store._queues.get(("TopicTest", 1))
+    queue = group.messages._queues.get(("TopicTest", 1))
     assert queue is not None
     queue.hide_below(1)
     assert client.call(14, WHO).code == 22
@@ -95,7 +96,7 @@ async def test_a_queue_that_does_not_begin_at_zero_lets_the_client_choose(client
 )
 async def test_commits_that_are_refused(client, group, changes, code) -> None:
     assert client.call(15, {**WHO, "commitOffset": 1, **changes}).code == code
-    assert not group.store.offsets.is_dirty
+    assert not group.store.committed.is_dirty
 
 
 async def test_commits_go_to_the_log_together(client, group) -> None:
@@ -123,7 +124,7 @@ async def test_one_write_at_a_time_and_what_failed_is_written_again(client, grou
     await _until(lambda: len(group.appended) == 2)
     assert _written(group)[-1] == ("g", "TopicTest", 1, 2)
     group.confirm()
-    assert not group.store.offsets.is_dirty
+    assert not group.store.committed.is_dirty
     assert client.call(14, WHO).ext == {"offset": "2"}
 
 
@@ -196,20 +197,20 @@ async def test_leaving_during_a_write_waits_for_the_next_one(client, group, proc
 )
 async def test_queue_positions(client, group, code, ext, expected) -> None:
     _fill_in_order(group)
-    stores.put(group.store, stores.message("TopicTest", 1))  # not confirmed
+    stores.put(group.messages, stores.message("TopicTest", 1))  # not confirmed
     answer = client.call(code, {**QUEUE, **ext})
     assert (answer.code, answer.ext) == (0, expected)
 
 
 def _fill_in_order(group: FakeGroup) -> None:
-    group.store._put_timestamp = 0
+    group.messages._put_timestamp = 0
     _fill(group, 100, 200, 300)
 
 
 async def test_one_message_by_its_place(client, group) -> None:
-    at = stores.put(group.store, stores.message("TopicTest", 1, b"here"))[0]
+    at = stores.put(group.messages, stores.message("TopicTest", 1, b"here"))[0]
     assert client.call(33, {"offset": at.offset}).code == 1
-    stores.confirm(group.store)
+    stores.confirm(group.messages)
     answer = client.call(33, {"offset": at.offset})
     assert (answer.code, decode_record(answer.body).body) == (0, b"here")
     wrong = client.call(33, {"offset": at.offset + 1})

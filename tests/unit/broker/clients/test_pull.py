@@ -36,8 +36,8 @@ SUSPEND = 4 | 2
 def _fill(group: FakeGroup, *tags: str | None, queue_id: int = 0) -> None:
     for number, tag in enumerate(tags):
         record = stores.message("TopicTest", queue_id, b"%d" % number, tag=tag)
-        stores.put(group.store, record)
-    stores.confirm(group.store)
+        stores.put(group.messages, record)
+    stores.confirm(group.messages)
 
 
 def _bodies(answer) -> list[bytes]:
@@ -166,8 +166,8 @@ async def test_counts_are_bounded(client, group, wanted) -> None:
 
 async def test_bytes_are_bounded(client, group) -> None:
     for _ in range(4):
-        stores.put(group.store, stores.message("TopicTest", 0, bytes(100_000)))
-    stores.confirm(group.store)
+        stores.put(group.messages, stores.message("TopicTest", 0, bytes(100_000)))
+    stores.confirm(group.messages)
     answer = client.call(11, PULL)
     assert answer.ext["nextBeginOffset"] == "2"
     assert len(answer.body) <= 256 * 1024
@@ -179,10 +179,10 @@ async def test_a_pull_at_the_end_waits_and_wakes_with_its_opaque(client, group, 
     other, _ = client.ask(11, {**PULL, "queueId": 1, "sysFlag": SUSPEND})
     assert answer is None
     assert processor.parked_pulls == 2
-    stores.put(group.store, stores.message("TopicTest", 0, b"new"))
-    group.store.log.flush()
+    stores.put(group.messages, stores.message("TopicTest", 0, b"new"))
+    group.messages.log.flush()
     assert client.conn.replies == [], "not before it is confirmed"
-    stores.confirm(group.store)
+    stores.confirm(group.messages)
     answer = client.conn.answer_to(asked)
     assert (answer.code, _bodies(answer)) == (0, [b"new"])
     assert processor.parked_pulls == 1
@@ -193,7 +193,7 @@ async def test_between_the_confirmed_end_and_the_end_a_pull_waits(client, group)
     """A new master may know of less confirmation than its consumers have seen."""
     _fill(group, None)
     for number in range(3):
-        stores.put(group.store, stores.message("TopicTest", 0, b"later %d" % number))
+        stores.put(group.messages, stores.message("TopicTest", 0, b"later %d" % number))
     answer = client.call(11, {**PULL, "queueOffset": 3, "suspendTimeoutMillis": 0})
     assert (answer.code, answer.ext["nextBeginOffset"]) == (19, "3")
     assert answer.ext["maxOffset"] == "1"
@@ -201,12 +201,12 @@ async def test_between_the_confirmed_end_and_the_end_a_pull_waits(client, group)
     beyond = client.call(11, {**PULL, "queueOffset": 5, "sysFlag": SUSPEND})
     assert answer is None
     assert (beyond.code, beyond.ext["nextBeginOffset"]) == (21, "1")
-    stores.confirm(group.store)
+    stores.confirm(group.messages)
     assert _bodies(client.conn.answer_to(waiting)) == [b"later 2"]
 
 
 async def test_the_same_holds_for_a_queue_without_any_confirmed_record(client, group) -> None:
-    stores.put(group.store, stores.message("TopicTest", 0), stores.message("TopicTest", 0))
+    stores.put(group.messages, stores.message("TopicTest", 0), stores.message("TopicTest", 0))
     assert client.call(11, {**PULL, "queueOffset": 1}).code == 19
     assert client.call(11, {**PULL, "queueOffset": 2}).code == 19
     assert client.call(11, {**PULL, "queueOffset": 3}).code == 21
@@ -306,7 +306,7 @@ async def test_a_pull_commits_only_with_its_bit_and_a_sensible_offset(client, gr
     _fill(group, None)
     for sys_flag, offset, expected in ((4, 1, None), (5, -1, None), (5, 1, 1), (5, 0, 0)):
         client.call(11, {**PULL, "sysFlag": sys_flag, "commitOffset": offset})
-        assert group.store.offsets.query("g", "TopicTest", 0) == expected
+        assert group.store.committed.query("g", "TopicTest", 0) == expected
 
 
 async def test_damage_under_a_waiting_pull_answers_it_and_spares_the_others(
@@ -314,16 +314,16 @@ async def test_damage_under_a_waiting_pull_answers_it_and_spares_the_others(
 ) -> None:
     asked, _ = client.ask(11, {**PULL, "sysFlag": SUSPEND})
     healthy, _ = client.ask(11, {**PULL, "queueId": 1, "sysFlag": SUSPEND})
-    sound = group.store.get
+    sound = group.messages.get
 
     def get(topic, queue_id, *rest):
         if queue_id == 0:
             raise CorruptionError("queue file", 7, "the entry does not fit the commit log")
         return sound(topic, queue_id, *rest)
 
-    monkeypatch.setattr(group.store, "get", get)
-    stores.put(group.store, stores.message("TopicTest", 0), stores.message("TopicTest", 1))
-    stores.confirm(group.store)
+    monkeypatch.setattr(group.messages, "get", get)
+    stores.put(group.messages, stores.message("TopicTest", 0), stores.message("TopicTest", 1))
+    stores.confirm(group.messages)
     answer = client.conn.answer_to(asked)
     assert (answer.code, "byte 7" in answer.remark) == (1, True)
     assert client.conn.answer_to(healthy).code == 0

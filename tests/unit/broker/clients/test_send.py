@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from gantry_broker.clients import Refusal
 from gantry_broker.log import DiskFullError
+from gantry_broker.store.contract import Refusal
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.records import (
@@ -63,7 +63,7 @@ def _stored(group: FakeGroup, answer) -> MessageRecord:
     for records in group.appended:
         for record in records:
             if (record.queue_id, record.queue_offset) == (queue_id, number):
-                found = decode_record(group.store.view(record.physical_offset) or b"")
+                found = decode_record(group.messages.view(record.physical_offset) or b"")
                 host, port = group.store_host
                 wanted = offset_msg_id(host, port, found.physical_offset)
                 assert wanted in answer.ext["msgId"].split(",")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from gantry_broker.clients import Refusal
+from gantry_broker.store.contract import Refusal
 from gantry_protocol.bodies import MessageQueue, TopicConfig, decode_body, decode_queue_table
 from gantry_protocol.bodies.client import ConsumerConnections, ConsumerData, HeartbeatData
 from gantry_protocol.bodies.codec import encode_body
@@ -74,9 +74,9 @@ def test_an_unknown_topic_is_17(client, code) -> None:
 
 
 def test_topic_statistics_with_queues_as_bare_keys(client, group) -> None:
-    group.store._put_timestamp = 0
-    stores.put(group.store, *(stores.message("TopicTest", 2) for _ in range(9)), now_ms=1234)
-    stores.confirm(group.store)
+    group.messages._put_timestamp = 0
+    stores.put(group.messages, *(stores.message("TopicTest", 2) for _ in range(9)), now_ms=1234)
+    stores.confirm(group.messages)
     answer = client.call(202, {"topic": "TopicTest"})
     assert answer.body.startswith(b'{"offsetTable":{{"brokerName":"broker-a","queueId":0')
     table = decode_queue_table(answer.body, TopicOffset)
@@ -89,11 +89,11 @@ def test_topic_statistics_with_queues_as_bare_keys(client, group) -> None:
 
 
 def test_consume_statistics(client, group) -> None:
-    group.store._put_timestamp = 0
-    stores.put(group.store, *(stores.message("TopicTest", 0) for _ in range(9)), now_ms=1234)
-    stores.confirm(group.store)
-    group.store.offsets.commit("g", "TopicTest", 0, 7)
-    group.store.offsets.commit("g", "Other", 0, 1)
+    group.messages._put_timestamp = 0
+    stores.put(group.messages, *(stores.message("TopicTest", 0) for _ in range(9)), now_ms=1234)
+    stores.confirm(group.messages)
+    group.store.committed.commit("g", "TopicTest", 0, 7)
+    group.store.committed.commit("g", "Other", 0, 1)
     for topic, expected in (("TopicTest", 1), (None, 2), ("", 2), ("Nope", 0)):
         ext = {"consumerGroup": "g"} if topic is None else {"consumerGroup": "g", "topic": topic}
         table = decode_queue_table(client.call(208, ext).body, OffsetWrapper)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from gantry_broker.clients import ClientProcessor, Refusal
+from gantry_broker.clients import ClientProcessor
 from gantry_broker.log import DiskFullError
-from gantry_broker.queues import GetStatus, Limits
+from gantry_broker.store.contract import GetStatus, Limits, Refusal
 from gantry_broker.transactions import Policy
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
@@ -72,7 +72,7 @@ async def _read_log() -> None:
 def _read(group: FakeGroup, topic: str, queue_id: int = 0) -> list[MessageRecord]:
     found: list[MessageRecord] = []
     while True:
-        result = group.store.get(topic, queue_id, len(found), Limits(32, 1 << 20))
+        result = group.messages.get(topic, queue_id, len(found), Limits(32, 1 << 20))
         if result.status is not GetStatus.FOUND:
             return found
         found += decode_records(result.body)
@@ -83,7 +83,7 @@ def group(tmp_path: Path) -> Iterator[FakeGroup]:
     made = FakeGroup(tmp_path)
     made.add_topic(TopicConfig(topic_name="TopicTest", read_queue_nums=4, write_queue_nums=4))
     yield made
-    made.store.log.close()
+    made.messages.log.close()
 
 
 Serve = Callable[..., ClientProcessor]
@@ -198,7 +198,7 @@ async def test_an_outcome_that_was_not_stored_may_be_said_again(serve, group) ->
     client = Client(serve())
     sent = client.call(310, _half(), b"x")
     group.append_error = DiskFullError("no room")
-    assert client.call(37, _claim(sent, COMMIT)).code == ResponseCode.SYSTEM_ERROR
+    assert client.call(37, _claim(sent, COMMIT)).code == ResponseCode.SERVICE_NOT_AVAILABLE
     group.append_error = None
     assert client.call(37, _claim(sent, COMMIT)).code == 0
     assert len(_read(group, "TopicTest", 2)) == 1
@@ -403,16 +403,16 @@ async def test_the_next_master_reads_from_the_newest_table_on(serve, group) -> N
         if number != 5:
             client.call(37, _claim(sent, COMMIT))
     await asyncio.sleep(31)
-    offsets = group.store.offsets
+    offsets = group.store.committed
     assert offsets.query("CID_RMQ_SYS_TRANS", HALF, 0) == 5
     assert offsets.query("CID_RMQ_SYS_TRANS", OPS, 0) == 19
-    get, read = group.store.get, []
+    get, read = group.messages.get, []
 
     def counting(topic, queue_id, offset, *rest):
         read.append((topic, offset))
         return get(topic, queue_id, offset, *rest)
 
-    group.store.get = counting
+    group.messages.get = counting
     successor = serve()
     await _read_log()
     assert [row.offset for row in successor.transactions.ledger.table().rows] == [5]
@@ -436,9 +436,9 @@ async def test_a_cut_behind_the_op_record_does_not_lose_the_message(serve, group
     group.holding = True
     client.ask(37, _claim(sent, COMMIT))
     _op, message = group.appended[-1]
-    group.store.drop_mastership()
-    group.store.truncate(message.physical_offset)
-    group.store.take_mastership()
+    group.messages.drop_mastership()
+    group.messages.truncate(message.physical_offset)
+    group.messages.take_mastership()
     group.holding = False
     successor = Client(serve())
     asked, answer = successor.ask(37, _claim(sent, ROLLBACK))
@@ -458,9 +458,9 @@ async def test_a_cut_before_the_op_record_leaves_the_transaction_open(serve, gro
     group.holding = True
     client.ask(37, _claim(sent, COMMIT))
     op, _message = group.appended[-1]
-    group.store.drop_mastership()
-    group.store.truncate(op.physical_offset)
-    group.store.take_mastership()
+    group.messages.drop_mastership()
+    group.messages.truncate(op.physical_offset)
+    group.messages.take_mastership()
     group.holding = False
     successor = Client(serve())
     await _read_log()
@@ -471,7 +471,7 @@ async def test_a_cut_before_the_op_record_leaves_the_transaction_open(serve, gro
 async def test_a_log_that_lost_op_records_serves_everything_but_transactions(serve, group) -> None:
     client = Client(serve())
     sent = client.call(310, _half(), b"x")
-    group.store.offsets.commit("CID_RMQ_SYS_TRANS", OPS, 0, 0)  # as if a table had been confirmed
+    group.store.committed.commit("CID_RMQ_SYS_TRANS", OPS, 0, 0)  # as if a table had been confirmed
     successor = Client(serve())
     refused = successor.call(37, _claim(sent, COMMIT))
     assert refused.code == ResponseCode.SYSTEM_ERROR

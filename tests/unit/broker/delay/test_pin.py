@@ -6,7 +6,7 @@ import pytest
 from gantry_broker.delay.levels import DelayLevels
 from gantry_broker.delay.parked import PROGRESS_GROUP, park
 from gantry_broker.delay.pin import oldest_parked
-from gantry_broker.queues.offsets import rows_record
+from gantry_broker.tables.offsets import rows_record
 from support import stores
 
 LEVELS = DelayLevels.parse("1s 5s")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gantry_broker.appends import REPLICATION_TIMEOUT_S, PendingAppends
-from gantry_broker.clients.view import SendOutcome
-from gantry_broker.queues import StoredAt
+from gantry_broker.store.contract import SendOutcome, StoredAt
 from gantry_protocol.types import Offset
 
 

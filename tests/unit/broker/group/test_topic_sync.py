@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from gantry_broker.clients import Refusal, SendOutcome
-from gantry_broker.control.peers import Outcome
-from gantry_broker.queues import Limits
+from gantry_broker.asking import Outcome
+from gantry_broker.store.contract import Limits, Refusal, SendOutcome
+from gantry_broker.store.local import LocalStore
 from gantry_broker.topic_sync import TopicSync
 from gantry_protocol.bodies import TopicConfig, TopicConfigTable, encode_body
 from gantry_protocol.codes import RequestCode, ResponseCode
@@ -25,15 +25,16 @@ class Host:
     cluster, broker_name, store_host = "c", "g", ("10.0.0.2", 10911)
 
     def __init__(self, directory: Path) -> None:
-        self.store = stores.open_store(directory)
+        self.messages = stores.open_store(directory)
+        self.store = LocalStore(self.messages, self.append, lambda: None)
         self._waiting: list[Callable[[SendOutcome], None]] = []
 
     def append(self, records, done) -> None:
-        stores.put(self.store, *records)
+        stores.put(self.messages, *records)
         self._waiting.append(done)
 
     def confirm(self) -> None:
-        stores.confirm(self.store)
+        stores.confirm(self.messages)
         waiting, self._waiting = self._waiting, []
         for done in waiting:
             done(SendOutcome(ResponseCode.SUCCESS))
@@ -72,10 +73,10 @@ class World:
         self.sync.create(T, self.heard.append, if_absent=False)
 
     def send(self, body: bytes) -> None:
-        stores.put(self.host.store, stores.message("T", body=body))
+        stores.put(self.host.messages, stores.message("T", body=body))
 
     def read(self) -> bytes:
-        store = self.host.store
+        store = self.host.messages
         return store.get("T", 0, store.min_offset("T", 0), Limits(32, 1 << 20)).body
 
 
@@ -83,7 +84,7 @@ class World:
 def world(tmp_path: Path) -> Iterator[World]:
     made = World(tmp_path)
     yield made
-    made.host.store.close()
+    made.host.messages.close()
 
 
 def test_a_deletion_is_over_once_it_is_confirmed_in_the_log(world: World) -> None:
@@ -115,7 +116,7 @@ def test_the_next_topic_of_the_name_is_empty_and_goes_on_with_the_numbers(world:
     world.host.confirm()
     world.create()
     world.host.confirm()
-    store = world.host.store
+    store = world.host.messages
     assert (store.min_offset("T", 0), store.max_offset("T", 0), world.read()) == (2, 2, b"")
     world.send(b"second life")
     world.host.confirm()
@@ -127,7 +128,7 @@ def test_commits_do_not_follow_the_end_of_a_topic(world: World) -> None:
     world.create()
     world.host.confirm()
     world.sync.delete("T", world.heard.append)
-    world.host.store.offsets.commit("g", "T", 0, 1)
-    assert world.host.store.offsets.take_records() == ([], [])
+    world.host.store.committed.commit("g", "T", 0, 1)
+    assert world.host.store.committed.take_records() == ([], [])
     world.host.confirm()
-    assert world.host.store.offsets.all() == []
+    assert world.host.store.committed.all() == []

@@ -8,15 +8,9 @@ from pathlib import Path
 
 import pytest
 from gantry_broker.log import CutRefusedError
-from gantry_broker.queues import (
-    GetResult,
-    GetStatus,
-    Limits,
-    MessageStore,
-    TopicChange,
-    change_record,
-    state_file,
-)
+from gantry_broker.queues import MessageStore, state_file
+from gantry_broker.store.contract import GetResult, GetStatus, Limits
+from gantry_broker.tables.topics import TopicChange, change_record
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.errors import CorruptionError, DataDirError, RecordError
 from gantry_protocol.records import MAX_BODY_BYTES, decode_record, decode_records, tags_code

@@ -6,16 +6,10 @@ from pathlib import Path
 
 import pytest
 from gantry_broker.log import CutRefusedError
-from gantry_broker.queues import (
-    GetStatus,
-    Limits,
-    MessageStore,
-    TopicChange,
-    change_record,
-    consume_queue,
-    state_records,
-)
+from gantry_broker.queues import MessageStore, consume_queue, state_records
 from gantry_broker.queues.state_records import Gathered, StatePiece, decode_piece, gather
+from gantry_broker.store.contract import GetStatus, Limits
+from gantry_broker.tables.topics import TopicChange, change_record
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.errors import BodyError, CorruptionError
 from gantry_protocol.types import Offset

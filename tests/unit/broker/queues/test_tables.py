@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from gantry_broker.queues import ConsumerOffsets, TopicChange, TopicTable, change_record
-from gantry_broker.queues.offsets import GONE, OFFSETS_TOPIC, decode_rows
-from gantry_broker.queues.topics import TOPICS_TOPIC, decode_change, is_topic_name
+from gantry_broker.tables.names import OFFSETS_TOPIC, TOPICS_TOPIC
+from gantry_broker.tables.offsets import GONE, ConsumerOffsets, decode_rows
+from gantry_broker.tables.topics import (
+    TopicChange,
+    TopicTable,
+    change_record,
+    decode_change,
+    is_topic_name,
+)
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.errors import BodyError
 

@@ -9,8 +9,8 @@ from typing import Any
 import google_crc32c
 import msgspec
 import pytest
-from gantry_broker.clients.view import Refusal, SendOutcome
 from gantry_broker.queues import MessageStore
+from gantry_broker.store.contract import Refusal, SendOutcome
 from gantry_broker.tier.keeper import LocalRetention
 from gantry_broker.tier.values import Head, LocalLog, State, Status
 from gantry_protocol.codes import ResponseCode

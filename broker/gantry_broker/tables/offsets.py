@@ -14,7 +14,8 @@ import msgspec
 from gantry_protocol.errors import BodyError
 from gantry_protocol.records import MessageRecord
 
-OFFSETS_TOPIC = "GANTRY_SYS_OFFSETS"
+from gantry_broker.tables.names import OFFSETS_TOPIC
+
 GONE = -1  # in a row: there is no offset any more
 
 OffsetKey = tuple[str, str, int]  # group, topic, queue id

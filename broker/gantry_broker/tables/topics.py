@@ -13,7 +13,7 @@ from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.errors import BodyError
 from gantry_protocol.records import MessageRecord
 
-TOPICS_TOPIC = "GANTRY_SYS_TOPICS"
+from gantry_broker.tables.names import TOPICS_TOPIC
 
 
 class TopicChange(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,0 +1,18 @@
+"""The way to the controllers, for whoever has a question: its outcome and who can be asked."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from gantry_protocol.command import RemotingCommand
+from gantry_protocol.errors import RemotingError
+
+Outcome = RemotingCommand | RemotingError
+
+
+class Asker(Protocol):
+    """Passes questions on to the controllers."""
+
+    def ask(
+        self, command: RemotingCommand, done: Callable[[Outcome], None], timeout_s: float
+    ) -> None:
+        """``done`` comes once, maybe at once."""

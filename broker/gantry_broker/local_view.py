@@ -1,0 +1,54 @@
+"""A replication group of this process, seen from its clients."""
+
+from typing import TYPE_CHECKING
+
+from gantry_protocol.bodies import TopicConfig
+
+from gantry_broker.clients.view import Created
+from gantry_broker.consumers import Consumers
+from gantry_broker.store.contract import Refusal
+from gantry_broker.store.local import LocalStore
+
+if TYPE_CHECKING:
+    from gantry_broker.group import ReplicationGroup
+
+
+class LocalView:
+    """Implements ``GroupView`` over a group and its ``LocalStore``."""
+
+    def __init__(self, group: "ReplicationGroup") -> None:
+        """The group need not have started."""
+        self._group = group
+        self.store = LocalStore(group.store, group.append, lambda: group.tier_reader)
+
+    @property
+    def broker_name(self) -> str:
+        """The group's name."""
+        return self._group.broker_name
+
+    @property
+    def cluster(self) -> str:
+        """The name of its cluster."""
+        return self._group.cluster
+
+    @property
+    def store_host(self) -> tuple[str, int]:
+        """Where this broker can be asked for a record by its offset id."""
+        return self._group.store_host
+
+    @property
+    def consumers(self) -> Consumers:
+        """Subscription groups, and who is in them."""
+        return self._group.consumers
+
+    def accepting_writes(self) -> Refusal | None:
+        """None when a send may be appended (H11)."""
+        return self._group.accepting_writes()
+
+    def create_topic(self, topic: TopicConfig, done: Created, *, if_absent: bool) -> None:
+        """Create or change a topic: by the controllers first, then by a record in the log."""
+        self._group.create_topic(topic, done, if_absent=if_absent)
+
+    def delete_topic(self, topic: str, done: Created) -> None:
+        """Delete a topic: by the controllers first, then by a record in the log."""
+        self._group.delete_topic(topic, done)

@@ -1,0 +1,1 @@
+"""The storage boundary: its contract, and the stores that keep it."""

@@ -1,0 +1,224 @@
+"""What everything above storage may know of it (RIP-19): six calls and their values.
+
+Topics, consumers, delay, retry, transactions and filters are built on a ``Store`` alone. Where it
+keeps its records, on how many disks, and whether it is in this process at all, is its own affair:
+``LocalStore`` and ``RemoteStore`` pass the same suite. Import-linter checks that nothing above
+reaches below.
+
+Every answer comes by ``done``, exactly once and maybe before the call returns; all calls and
+callbacks are on the event loop's thread. No object is made per message on the way out: a read gives
+whole records in one piece of bytes.
+
+Rules protected: only confirmed records are read and told of (H9); whatever changes state is a
+record that was appended (H10); tables are those of one log offset, and everything appended after
+that offset is told of in its order (H12).
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from enum import Enum, auto
+from typing import NamedTuple, Protocol, TypeAlias
+
+import msgspec
+from gantry_protocol.bodies import TopicConfig
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.records import MessageRecord
+from gantry_protocol.types import Offset
+
+from gantry_broker.tables.offsets import ConsumerOffsets, OffsetRow
+from gantry_broker.tables.topics import TopicTable
+
+QueueKey = tuple[str, int]  # topic, queue id
+FIRST, LAST = -2, -1  # as ``QueueQuestion.at``: the first record served, the last confirmed one
+
+
+class Refusal(NamedTuple):
+    """Why something is not done, with the code that RocketMQ clients understand."""
+
+    code: ResponseCode
+    remark: str
+
+
+class StoredAt(NamedTuple):
+    """Where a record was placed."""
+
+    queue_id: int
+    queue_offset: int
+    offset: Offset
+    size: int
+
+    @property
+    def end(self) -> Offset:
+        """The log offset behind it: confirmed once the confirm offset reaches this."""
+        return Offset(self.offset + self.size)
+
+
+class SendOutcome(msgspec.Struct, frozen=True):
+    """What became of an append.
+
+    Attributes:
+        code: 0 when every record is confirmed; 12 when they are or may be stored and nobody knows
+            whether they stay; anything else when they were not stored.
+        remark: text for people, None on 0.
+        stored: where the records are, in the order given; empty when they were not stored, or
+            nobody knows where.
+    """
+
+    code: ResponseCode
+    remark: str | None = None
+    stored: list[StoredAt] = []
+
+
+class GetStatus(Enum):
+    """How a read ended; names as in upstream's ``GetMessageStatus``."""
+
+    FOUND = auto()
+    NO_MATCHED_MESSAGE = auto()  # entries were examined, none passes the filter
+    NO_MESSAGE_IN_QUEUE = auto()
+    OFFSET_OVERFLOW_ONE = auto()  # at the confirmed end, or not confirmed yet: wait
+    OFFSET_OVERFLOW_BADLY = auto()
+    OFFSET_TOO_SMALL = auto()
+    OFFSET_IN_TIER = auto()  # in the tier, which cannot be read now: ask again
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How much one read may return; the first record always goes out."""
+
+    max_count: int
+    max_bytes: int
+
+
+class QueueRead(msgspec.Struct):
+    """A wish to read records of a queue.
+
+    Attributes:
+        offset: queue offset to begin at; whoever waits moves it on.
+        limits: how much to return.
+        codes: tag codes to deliver; None delivers everything.
+    """
+
+    topic: str
+    queue_id: int
+    offset: int
+    limits: Limits
+    codes: frozenset[int] | None = None
+
+
+class GetResult(msgspec.Struct, frozen=True):
+    """The outcome of one read.
+
+    Attributes:
+        status: how it ended.
+        next_offset: where the reader goes on.
+        min_offset: first queue offset that is served.
+        max_offset: one past the last confirmed one.
+        body: whole records, one after the other.
+        count: how many.
+        remark: what people should know of it; empty for nothing beyond the status.
+    """
+
+    status: GetStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    body: bytes = b""
+    count: int = 0
+    remark: str = ""
+
+
+class QueueQuestion(msgspec.Struct, frozen=True):
+    """What somebody wants to know of a queue.
+
+    Attributes:
+        at: queue offset of a record whose store time is wanted, or ``FIRST`` or ``LAST``.
+        since: store time in ms that an offset is wanted for; None when none is.
+        upper: of ``since``: the last record at or before it (before all: the first); otherwise the
+            first at or after it (after all: the end).
+    """
+
+    topic: str
+    queue_id: int
+    at: int | None = None
+    since: int | None = None
+    upper: bool = False
+
+
+class QueueOffsets(msgspec.Struct, frozen=True):
+    """What is known of a queue; 0 everywhere for one without any record.
+
+    Attributes:
+        min_offset: the first queue offset that is served.
+        max_offset: one past the last confirmed one.
+        next_offset: what the next record will get, unconfirmed ones counted; never below
+            ``max_offset``.
+        stored_at: when the record ``at`` was stored, ms; None when there is none.
+        bytes_held: of the log, from the queue's offset 0 on; None when that record is not held.
+        found: the queue offset for ``since``; None when it was not asked for.
+    """
+
+    min_offset: int
+    max_offset: int
+    next_offset: int
+    stored_at: int | None = None
+    bytes_held: int | None = None
+    found: int | None = None
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """The tables as of a log offset.
+
+    Attributes:
+        offset: everything below is confirmed and in the tables, nothing else is.
+        topics_version: the controllers' version of the topics.
+        topics: every topic.
+        committed: every consumer offset.
+    """
+
+    offset: Offset
+    topics_version: int
+    topics: list[TopicConfig]
+    committed: list[OffsetRow]
+
+
+Read: TypeAlias = QueueRead | Offset  # records of a queue, or the one that begins at a log offset
+Appended = Callable[[SendOutcome], None]
+WasRead = Callable[[GetResult | Refusal], None]
+Learned = Callable[[list[QueueOffsets] | Refusal], None]
+Taken = Callable[[Snapshot | Refusal], None]
+Confirmed = Callable[[Offset, Collection[QueueKey]], None]
+
+
+class Store(Protocol):
+    """One broker group's storage, while its master serves."""
+
+    @property
+    def topics(self) -> TopicTable:
+        """The topics, as of the newest confirmation that was told."""
+
+    @property
+    def committed(self) -> ConsumerOffsets:
+        """The consumer offsets: the confirmed ones, and what was committed here since."""
+
+    def append(self, records: list[MessageRecord], done: Appended) -> None:
+        """Store and replicate ``records``, whose positions and store times it fills in.
+
+        Raises:
+            RecordError: a record cannot be stored; ``done`` is not called.
+        """
+
+    def read(self, wanted: Read, done: WasRead) -> None:
+        """Confirmed records, whole and in order; never silence, another queue's or a later one.
+
+        A log offset at which no confirmed record begins finds nothing.
+        """
+
+    def offsets(self, questions: Sequence[QueueQuestion], done: Learned) -> None:
+        """What is known of some queues; the answers stand in the order of the questions."""
+
+    def subscribe(self, confirmed: Confirmed) -> Callable[[], None]:
+        """Tell of each rise of confirm, with the queues that got records; returns how to end it.
+
+        The tables are those of that offset already, and what is read then is there.
+        """
+
+    def snapshot(self, done: Taken) -> None:
+        """The tables as of now."""
