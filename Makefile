@@ -107,7 +107,7 @@ sim: venv ## seeded simulation of controllers, replicas, network and disks
 	@$(PYTEST) $(COMPUTE) tests/sim
 
 .PHONY: mutants
-mutants: venv ## plant every known bug of the controller and see each one found (minutes)
+mutants: venv ## plant every known bug and see each one found (minutes)
 	@PYTHONPATH=tests $(BIN)/python -m sim.mutants.gate
 
 .PHONY: integration

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import msgspec
 from sim.controller_world import ControllerWorld
 from sim.kernel.world import SECOND, Violation, World
+from sim.power_world import PowerWorld
 from sim.raft import places
 from sim.raft.world import RaftWorld
 from sim.replica_world import ReplicaWorld
@@ -134,6 +135,12 @@ KINDS = {
         ),
         Kind("replicas", "a broker group under one controller", ReplicaWorld, _broker_world),
         Kind("whole", "a broker group under a quorum of controllers", WholeWorld, _broker_world),
+        Kind(
+            "power",
+            "the same, and every node loses its power at once, again and again",
+            PowerWorld,
+            PowerWorld.run_seed,
+        ),
         Kind("tier", "a broker group that uploads to an unkind store", TierWorld, _tier_world),
         Kind("whole-tier", "the same under a quorum of controllers", WholeTierWorld, _tier_world),
     )

@@ -334,6 +334,8 @@ class MetadataInvariants(Invariants):
             return
         if after.master_epoch > before.master_epoch:
             self._judge_election(before, after, event)
+        elif after.master_incarnation not in ("", before.master_incarnation):
+            raise Violation(f"H1: {event} gives epoch {after.master_epoch} to another process")
         elif after.sync_state_set != before.sync_state_set:
             self._altered(before, event)
 
@@ -354,7 +356,7 @@ class MetadataInvariants(Invariants):
             event.master_epoch,
             event.expected_set_epoch,
         ) != (before.master_id, before.master_epoch, before.sync_state_set_epoch):
-            raise Violation(f"cas: {event} changes the set of {before}")
+            raise Violation(f"H6, cas: {event} changes the set of {before}")
 
     def _belongs(self, epoch: int, incarnation: str, where: str) -> None:
         owner = self.epochs.setdefault(epoch, incarnation)

@@ -1,16 +1,18 @@
-"""What a simulated broker keeps on its disk: a log of small records, and the state beside it.
+"""What a simulated broker keeps on its disk: a log of small records, and what stands beside it.
 
 A record is 16 bytes: the epoch that wrote it, a number that no other record has, and a checksum
-over both and the offset. The state is written to two slots in turn, so that a power cut leaves one
-whole, as the real file does by renaming. Recovery cuts the log at the first record that is not
-whole, as the real one does.
+over both and the offset. State and tables are written to two slots in turn, so that a power cut
+leaves one whole, as a real file does by renaming. A cut of the log is decided by a durable marker
+and ends when the shorter log is durable; recovery finishes it. Recovery cuts the log at the first
+record that is not whole. All of that is what the real log does.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 from gantry_broker.replica import Lineage, LogFacts, StoredState
@@ -31,6 +33,62 @@ class _State(msgspec.Struct):
     epoch: int
     confirm: int
     lineage: list[tuple[int, int]]
+
+
+class _Cut(msgspec.Struct):
+    """The marker of a cut; -1 is none."""
+
+    number: int
+    point: int
+
+
+class _Tables(msgspec.Struct):
+    number: int
+    tables: bytes
+
+
+Slot = TypeVar("Slot", _State, _Cut, _Tables)
+_NO_STATE = _State(0, 0, 0, [])
+_NO_CUT = _Cut(0, -1)
+_NO_TABLES = _Tables(0, b"")
+
+
+class _Slots(Generic[Slot]):
+    """Two files that are written in turn, one write at a time, so that one of them is whole."""
+
+    def __init__(self, disk: Disk, name: str, empty: Slot) -> None:
+        self._files = [disk.file(f"{name}.{number}") for number in range(2)]
+        self._empty: Slot = empty
+        self._wanted: deque[tuple[Slot, Callable[[], None]]] = deque()
+
+    def newest(self) -> Slot:
+        """What was written last."""
+        found: Slot = newest_of([bytes(file.data) for file in self._files], self._empty)
+        return found
+
+    def save(self, content: Slot, done: Callable[[], None]) -> None:
+        """Keep ``content``, after every earlier one; ``done`` when it is durable."""
+        self._wanted.append((content, done))
+        if len(self._wanted) == 1:
+            self._write()
+
+    def _write(self) -> None:
+        content, _ = self._wanted[0]
+        content.number = self.newest().number + 1
+        file = self._files[content.number % 2]
+        file.write(0, _seal(msgspec.json.encode(content)))
+        file.sync(self._written)
+
+    def _written(self) -> None:
+        _, done = self._wanted.popleft()
+        if self._wanted:
+            self._write()
+        done()
+
+    def clear(self) -> None:
+        """Nothing was ever written; a recovery step."""
+        for file in self._files:
+            file.truncate(0)
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -66,17 +124,45 @@ class ReplicaDisk:
 
     def __init__(self, disk: Disk) -> None:
         self.log: File = disk.file("log")
-        self._slots = [disk.file("state.0"), disk.file("state.1")]
+        self._disk = disk
+        self._state = _Slots(disk, "state", _NO_STATE)
+        self._cut = _Slots(disk, "cut", _NO_CUT)
+        self._tables = _Slots(disk, "tables", _NO_TABLES)
         self._identity = disk.file("identity")
-        self._number = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the disk has no room."""
+        return self._disk.is_full
 
     def recover(self) -> LogFacts:
-        """What a process that starts finds."""
-        self.log.truncate(sound_size(self.log.data))
-        stored = _newest([bytes(slot.data) for slot in self._slots])
-        self._number = stored.number
+        """What a process that starts finds; what it finds is durable from then on."""
+        cut = self._cut.newest()
+        kept = sound_size(self.log.data)
+        self.log.truncate(kept if cut.point < 0 else min(kept, cut.point))
+        self._cut.clear()
         end = Offset(len(self.log.data))
-        return LogFacts(log_start=Offset(0), end=end, flushed=end, stored=_stored_state(stored))
+        stored = _stored_state(self._state.newest())
+        return LogFacts(log_start=Offset(0), end=end, flushed=end, stored=stored)
+
+    def append(self, data: bytes) -> int:
+        """Append whole records; returns the bytes that there was room for."""
+        if self.is_full:
+            return 0
+        self.log.append(data)
+        return len(data)
+
+    def cut(self, point: int, done: Callable[[], None]) -> None:
+        """Cut the log; ``done`` when a power cut cannot bring anything of it back."""
+
+        def decided() -> None:
+            self.log.cut(point)
+            self.log.sync(finished)
+
+        def finished() -> None:
+            self._cut.save(_Cut(0, -1), done)
+
+        self._cut.save(_Cut(0, point), decided)
 
     def identity(self) -> Identity | None:
         """Who this volume belongs to; None on an empty one."""
@@ -90,18 +176,24 @@ class ReplicaDisk:
 
     def save(self, state: StoredState, done: Callable[[], None]) -> None:
         """Keep ``state``; ``done`` when it is durable."""
-        self._number += 1
-        slot = self._slots[self._number % 2]
-        pairs = [(entry.epoch, entry.start_offset) for entry in state.lineage.entries]
-        content = _State(self._number, state.epoch, state.confirm, pairs)
-        slot.write(0, _seal(msgspec.json.encode(content)))
-        slot.sync(done)
+        pairs: list[tuple[int, int]] = [
+            (entry.epoch, entry.start_offset) for entry in state.lineage.entries
+        ]
+        self._state.save(_State(0, state.epoch, state.confirm, pairs), done)
+
+    def tables(self) -> bytes:
+        """The newest checkpoint of the tables; none on an empty volume."""
+        return self._tables.newest().tables
+
+    def save_tables(self, tables: bytes) -> None:
+        """Keep a checkpoint of the tables."""
+        self._tables.save(_Tables(0, tables), _nothing)
 
 
 def durable_state(disk: Disk) -> StoredState:
     """What a power cut now would leave for certain."""
     slots = [bytes(disk.file(name).durable) for name in ("state.0", "state.1")]
-    return _stored_state(_newest(slots))
+    return _stored_state(newest_of(slots, _NO_STATE))
 
 
 def durable_log(disk: Disk) -> bytes:
@@ -109,10 +201,11 @@ def durable_log(disk: Disk) -> bytes:
     return bytes(disk.file("log").durable)
 
 
-def _newest(slots: list[bytes]) -> _State:
+def newest_of(slots: list[bytes], empty: Slot) -> Slot:
+    """The newest content of slots that are whole; ``empty`` when none is."""
     payloads = [payload for payload in map(_unseal, slots) if payload is not None]
-    states = [msgspec.json.decode(payload, type=_State) for payload in payloads]
-    return max(states, key=lambda state: state.number, default=_State(0, 0, 0, []))
+    found = [msgspec.json.decode(payload, type=type(empty)) for payload in payloads]
+    return max(found, key=lambda content: content.number, default=empty)
 
 
 def _stored_state(state: _State) -> StoredState:
@@ -139,3 +232,7 @@ def broker_id_of(disk: Disk) -> BrokerId | None:
         return None
     found = msgspec.json.decode(payload, type=Identity).broker_id
     return BrokerId(found) if found else None
+
+
+def _nothing() -> None:
+    pass

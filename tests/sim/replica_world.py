@@ -1,15 +1,25 @@
 """A broker group in the simulated world, and everything that must never be so.
 
-Checked where it happens, so that a violation is found at the step that causes it:
+Checked where it happens, so that a violation is found at the step that causes it; the rows with a
+star are in ``sim.replica_ghost``:
 
 ======  ==========================================================================================
 H1      one process serves an epoch; what a replica acts in never falls
-H2, H3  same (epoch, offset) on two replicas: same bytes up to there (scanned now and then)
+H2 *    the lineage says of every record which epoch wrote it
+H3      same (epoch, offset) on two replicas: same bytes up to there (scanned now and then); what
+        a replica acknowledges is what its master has
 H4      a record carries the epoch of its master, and (epoch, start) was durable before it
 H5      every confirmed record is the same on everybody who ever confirmed that offset, and every
-        member of the controller's set holds all of them on its disk
-H7      the same, at the moment the controller's set changes
-H8      nobody cuts its log below what it knows to be confirmed
+        member of the controller's set holds all of them on its disk, as does who acknowledges them;
+        confirm never falls
+H6 *    a set epoch names one set, and masters go by the sets that the controllers agreed on
+H7 *    who joins the set holds everything confirmed, and what the epoch began with
+H8      nobody cuts its log below what it knows to be confirmed; nothing that was cut is on the
+        disk of a replica that acknowledges
+H9 *    a consumer is served what is confirmed
+H10 *   consumers' positions are what the log says, and no acknowledged one is lost
+H11 *   what is acknowledged is on as many disks as the set must have members
+H12 *   the numbers of queues are what the log says at that offset, and have no gap
 ack     every acknowledged record is in the log of every master that is promoted afterwards
 ======  ==========================================================================================
 
@@ -36,24 +46,29 @@ from sim.replica_disk import (
     epoch_at,
     sound_size,
 )
+from sim.replica_ghost import Ghost
+from sim.replica_hardware import Hardware
 from sim.replicas import Broker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
+    from gantry_broker.replica.messages import Ack
     from gantry_controller.metadata.state import BrokerGroup
     from gantry_protocol.types import Offset
     from sim.kernel.machine import Actor, Host
+    from sim.replica_tables import Tables
 
 SCAN_US = 400 * MS
+TABLES_CHECKED = 0.1  # share of the times that tables change; each check folds the whole log
 
 
 class ReplicaWorld:
     """Three brokers, one controller, and the ghost of everything that was confirmed.
 
     Attributes:
-        history: the confirmed log: the bytes that some replica has reported as confirmed.
+        ghost: what was confirmed, promised and served.
         acknowledged_end: the end of the newest acknowledged record.
         acknowledgements: how many records were acknowledged.
     """
@@ -66,7 +81,7 @@ class ReplicaWorld:
         self.network = Network(self.world, NetworkOptions.swarm(rng) if swarm else NetworkOptions())
         self.min_in_sync = min_in_sync
         self.replicas = replicas
-        self.history = bytearray()
+        self.ghost = Ghost()
         self.acknowledged_end = 0
         self.acknowledgements = 0
         self._numbers = 0
@@ -75,6 +90,7 @@ class ReplicaWorld:
         names = [f"broker-{number}" for number in range(replicas)]
         self.brokers = [self._machine(name, rng if swarm else None) for name in names]
         self.controllers = self.make_controllers(rng)
+        self.hardware = Hardware(self.world, [*self.brokers, *self.controllers], self.brokers)
         options = NemesisOptions.swarm(rng, tuple(self.extra_faults()))
         self.nemesis = Nemesis(
             self.world,
@@ -100,6 +116,16 @@ class ReplicaWorld:
     def _broker(self, host: Host) -> Actor:
         return Broker(host, self, [machine.name for machine in self.controllers])
 
+    @property
+    def history(self) -> bytearray:
+        """The confirmed log."""
+        return self.ghost.history
+
+    @property
+    def served_end(self) -> int:
+        """Everything below was read by a consumer."""
+        return self.ghost.served_end
+
     # ---- the controllers; a subclass may have others
 
     def make_controllers(self, rng: Random) -> list[Machine]:
@@ -116,7 +142,7 @@ class ReplicaWorld:
         ]
 
     def extra_faults(self) -> dict[str, Callable[[], None]]:
-        return {"wipe": self.wipe, "drain": self.drain}
+        return {"wipe": self.wipe, "drain": self.drain, **self.hardware.faults()}
 
     @property
     def group(self) -> BrokerGroup | None:
@@ -191,6 +217,11 @@ class ReplicaWorld:
         if broker is not None:
             broker.drain()
 
+    def failed(self, name: str) -> None:
+        """The process ends for want of room; it is started again."""
+        self.world.count("disk.process-ended")
+        self.left(name)
+
     def left(self, name: str) -> None:
         machine = self.network.machines[name]
         self.world.after(0, machine.kill)
@@ -209,6 +240,7 @@ class ReplicaWorld:
         log = self.network.machines[name].disk.file("log").data
         if log[: self.acknowledged_end] != self.history[: self.acknowledged_end]:
             raise Violation(f"ack: {name} was promoted without an acknowledged record")
+        self.ghost.promoted(name, core, log)
 
     def appended(self, name: str, core: ReplicaCore, first: Offset) -> None:
         stored = durable_state(self.network.machines[name].disk)
@@ -222,6 +254,7 @@ class ReplicaWorld:
             raise Violation(f"H1: {core.incarnation} writes in the epoch of another start")
 
     def confirmed(self, name: str, core: ReplicaCore, old: Offset, log: bytearray) -> None:
+        self.ghost.in_set(name, core)
         new = core.log.confirm
         if new < old:
             raise Violation(f"H5: confirm fell from {old} to {new} on {name}")
@@ -229,7 +262,7 @@ class ReplicaWorld:
         if log[old:known] != self.history[old:known]:
             raise Violation(f"H5: {name} confirms other records in [{old}, {known})")
         if new > len(self.history):
-            self.history += log[len(self.history) : new]
+            self.ghost.confirm(log[len(self.history) : new])
             self._everybody_holds(self.group, f"confirm {new} on {name}")
 
     def acknowledged(self, name: str, end: Offset, number: int) -> None:
@@ -237,6 +270,36 @@ class ReplicaWorld:
             raise Violation(f"ack: {name} acknowledges {number}, which is not what was confirmed")
         self.acknowledged_end = max(self.acknowledged_end, end)
         self.acknowledgements += 1
+        self.world.count("acknowledged")
+        if not any(machine.wipes for machine in self.brokers):
+            disks = [machine.disk for machine in self.brokers]
+            broker = self.broker(self.network.machines[name])
+            assert broker is not None
+            assert broker.core is not None
+            assert broker.core.view is not None
+            self.ghost.acknowledge(end, disks, broker.core.view.min_in_sync)
+
+    def served(self, name: str, start: int, data: bytes) -> None:
+        self.ghost.serve(name, start, data)
+
+    def tabled(self, name: str, tables: Tables) -> None:
+        if self._rng.random() < TABLES_CHECKED:
+            self.ghost.tabled(name, tables, self._log(name))
+
+    def vouched(self, name: str, core: ReplicaCore, ack: Ack) -> None:
+        """A replica acknowledges: all of that is on its medium, and nothing that it has cut."""
+        file = self.network.machines[name].disk.file("log")
+        end = ack.flushed_end
+        if file.durable[:end] != file.data[:end] or len(file.durable) < end:
+            raise Violation(f"H5: {name} acknowledges {end}, its disk has not got all of it")
+        if len(file.durable) > len(file.data):
+            raise Violation(f"H8: {name} acknowledges, and what it has cut is still on its disk")
+        master = self.master()
+        if master is not None and master.core is not None and master.core.epoch == ack.epoch:
+            theirs = self._log(master.host.name)
+            if theirs[:end] != file.data[:end]:
+                raise Violation(f"H3: {name} acknowledges {end}, and its master has other bytes")
+        self.ghost.lineage(name, core, file.data, end)
 
     def cut(self, name: str, core: ReplicaCore, point: Offset) -> None:
         self.world.count("cut")
@@ -246,12 +309,20 @@ class ReplicaWorld:
     def stuck(self, name: str, effect: fx.Stuck) -> None:
         raise Violation(f"{name} is stuck: {effect.sentence}")
 
+    def _log(self, name: str) -> bytearray:
+        return self.network.machines[name].disk.file("log").data
+
     # ---- what the controller does
 
     def group_changed(self, before: BrokerGroup, after: BrokerGroup) -> None:
         """The controllers agreed on something about the group."""
+        self.ghost.agreed(before, after)
         if after.sync_state_set != before.sync_state_set:
             self.world.note("set", after.sync_state_set, after.sync_state_set_epoch)
+            for machine in self.brokers:
+                broker_id = broker_id_of(machine.disk)
+                if broker_id in after.sync_state_set and broker_id not in before.sync_state_set:
+                    self.ghost.joined(machine.name, machine.disk, after.master_epoch)
             self._everybody_holds(after, f"the set became {after.sync_state_set}")
 
     def _everybody_holds(self, group: BrokerGroup | None, when: str) -> None:
@@ -275,6 +346,9 @@ class ReplicaWorld:
             broker = self.broker(machine)
             if broker is not None and broker.core is not None:
                 self._epoch_never_falls(machine.name, broker.core)
+                self.ghost.in_set(machine.name, broker.core)
+                log = broker.disk.log.data
+                self.ghost.lineage(machine.name, broker.core, log, len(log))
         logs = [self._sound_log(machine) for machine in self.brokers]
         for index, mine in enumerate(logs):
             for theirs in logs[index + 1 :]:
@@ -287,11 +361,15 @@ class ReplicaWorld:
         recovered = broker is not None and broker.core is not None
         return log if recovered else log[: sound_size(log)]
 
+    def went_back(self, name: str, before: int, after: int) -> None:
+        """A replica acts in an epoch that is older than one it has acted in."""
+        raise Violation(f"H1: {name} went back from {before} to {after}")
+
     def _epoch_never_falls(self, name: str, core: ReplicaCore) -> None:
         if core.role is Role.IDLE:
             return
         if core.epoch < self._acted.get(name, 0):
-            raise Violation(f"H1: {name} went back from {self._acted[name]} to {core.epoch}")
+            self.went_back(name, self._acted[name], core.epoch)
         self._acted[name] = core.epoch
 
 

@@ -1,18 +1,19 @@
 """A simulated broker: the real replica core over a simulated disk, links, and a controller.
 
 Everything the shell of a broker does (carry out effects, keep an identity, register, heartbeat,
-poll, feed links, answer clients) is done here in the simplest way that keeps the shell's promises;
-what is tested is the core and the promises. Clients are a timer of the broker itself: whenever it
-serves and accepts writes, it appends a few records and notes which of them it acknowledges.
+poll, feed links) is done here in the simplest way that keeps the shell's promises; what is tested
+is the core and the promises. Clients, and the tables they need, are in ``sim.replica_clients``.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from gantry_broker.replica import ControllerView, Limits, LogFacts, ReplicaCore, Role
+from gantry_broker.replica import ControllerView, Limits, LogFacts, ReplicaCore
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
+from gantry_broker.replica.messages import Ack
 from gantry_controller.metadata.events import (
     AlterSyncStateSet,
     ApplyBrokerId,
@@ -24,17 +25,21 @@ from gantry_protocol.codes import ResponseCode
 from gantry_protocol.types import BrokerId, Offset
 from sim.controller_stub import CLUSTER, NAME, Heartbeat, Notice, Reply, Request
 from sim.kernel.world import MS, SECOND
-from sim.replica_disk import SIZE, Identity, ReplicaDisk, record
+from sim.replica_clients import ClientObserver, Clients
+from sim.replica_disk import SIZE, Identity, ReplicaDisk
 from sim.tcp import Tcp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gantry_broker.replica import StoredState
     from sim.kernel.machine import Host
 
 TICK_US = 20 * MS
 HEARTBEAT_US = 300 * MS
 POLL_US = SECOND
+READ_US = 70 * MS
+CHECKPOINT_US = 500 * MS
 CALL_TIMEOUT_US = 500 * MS
 UNREGISTERED = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
 CONTROL_LINK_BASE = -1_000_000  # below every number the core uses for its own links
@@ -47,19 +52,19 @@ DEFINITE = {
 }
 
 
-class Observer(Protocol):
+class Observer(ClientObserver, Protocol):
     """Who checks what brokers do; see ``sim.replica_world``."""
 
     min_in_sync: int
 
     def promoted(self, name: str, core: ReplicaCore, effect: fx.Promoted) -> None: ...
-    def appended(self, name: str, core: ReplicaCore, first: Offset) -> None: ...
     def confirmed(self, name: str, core: ReplicaCore, old: Offset, data: bytearray) -> None: ...
-    def acknowledged(self, name: str, end: Offset, number: int) -> None: ...
-    def next_number(self) -> int: ...
+    def vouched(self, name: str, core: ReplicaCore, ack: Ack) -> None: ...
+    def went_back(self, name: str, before: int, after: int) -> None: ...
     def cut(self, name: str, core: ReplicaCore, point: Offset) -> None: ...
     def stuck(self, name: str, effect: fx.Stuck) -> None: ...
     def left(self, name: str) -> None: ...
+    def failed(self, name: str) -> None: ...
 
 
 class Broker:
@@ -75,12 +80,13 @@ class Broker:
         self._controllers = controllers
         self._facts: LogFacts | None = None
         self._identity: Identity | None = None
-        self._waiting: list[tuple[Offset, int]] = []
+        self.clients = Clients(host, self.disk, observer)
         self._calls: dict[int, Callable[[Reply | None], None]] = {}
         self._numbers = 0
         self._control: int | None = None
         self._control_opened = 0
         self._flushing = self._flush_wanted = False
+        self._later: deque[ev.Event] = deque()
         self._tcp = Tcp(host, opened=self._opened, received=self._received, closed=self._closed)
 
     # ---- the process
@@ -91,11 +97,14 @@ class Broker:
 
     def start(self) -> None:
         self._facts = self.disk.recover()
+        self.clients.recovered(self._facts)
         self._identity = self.disk.identity()
         self._every(TICK_US, self._tick)
         self._every(HEARTBEAT_US, self._beat)
         self._every(POLL_US, self._poll)
         self._every(self.host.rng.randint(2, 40) * MS, self._write)
+        self._every(READ_US, self._read)
+        self._every(CHECKPOINT_US, self.clients.checkpoint)
         self._join()
 
     def _every(self, period_us: int, action: Callable[[], None]) -> None:
@@ -244,30 +253,35 @@ class Broker:
         core = self.core
         if core is None:
             return
-        before = core.log.confirm
+        before, epoch_before = core.log.confirm, core.epoch
         for effect in core.step(event, self.now_ms):
             self._carry_out(core, effect)
+        while self._later:
+            self.step(self._later.popleft())
+        if core.epoch < epoch_before:
+            self._observer.went_back(self.host.name, epoch_before, core.epoch)
         if core.log.confirm != before:
             self._observer.confirmed(self.host.name, core, before, self.disk.log.data)
-            self._acknowledge(core)
+            self.clients.confirmed(core)
 
     def _carry_out(self, core: ReplicaCore, effect: fx.Effect) -> None:
         name = self.host.name
         match effect:
             case fx.SaveState(token=token, state=state):
-                self.disk.save(state, lambda: self.step(ev.StateSaved(token)))
+                self._save(token, state)
             case fx.CutLog(point=point):
                 self._observer.cut(name, core, point)
-                self.disk.log.truncate(point)
-                self.host.after(self.host.rng.randint(0, 5) * MS, lambda: self.step(ev.LogCut()))
-            case fx.AppendLog(data=data):
-                self.disk.log.append(data)
-                self._flush(core)
+                self.clients.cut(point)
+                self.disk.cut(point, lambda: self.step(ev.LogCut()))
+            case fx.AppendLog(offset=offset, data=data):
+                self._append(core, offset, data)
             case fx.OpenLink(link=link, address=address):
                 self._tcp.connect(link, address)
             case fx.CloseLink(link=link):
                 self._tcp.close(link)
             case fx.Send(link=link, message=message):
+                if isinstance(message, Ack):
+                    self._observer.vouched(name, core, message)
                 self._tcp.send(link, message)
             case fx.Feed():
                 self._feed(core)
@@ -291,9 +305,10 @@ class Broker:
             case fx.Promoted():
                 self.host.note("promoted", effect.epoch, effect.start)
                 self._observer.promoted(name, core, effect)
+                self.clients.promoted(core)
             case fx.Demoted():
                 self.host.note("demoted", effect.epoch)
-                self._waiting.clear()
+                self.clients.demoted()
             case fx.AskView():
                 self._poll()
             case fx.AskElection():
@@ -308,6 +323,22 @@ class Broker:
                 self._observer.left(name)
             case _:
                 pass
+
+    def _save(self, token: int, state: StoredState) -> None:
+        """A process that cannot save who wrote what has to end."""
+        if self.disk.is_full:
+            self._observer.failed(self.host.name)
+        else:
+            self.disk.save(state, lambda: self.step(ev.StateSaved(token)))
+
+    def _append(self, core: ReplicaCore, offset: Offset, data: bytes) -> None:
+        if offset != len(self.disk.log.data):
+            return  # an earlier batch of this burst was refused
+        if self.disk.append(data) != len(data):
+            self.host.world.count("disk.refused")
+            self._later.append(ev.LogRefused(Offset(len(self.disk.log.data)), "no room"))
+            return
+        self._flush(core)
 
     def _flush(self, core: ReplicaCore) -> None:
         """Group commit: one flush at a time; what comes meanwhile shares the next."""
@@ -389,26 +420,12 @@ class Broker:
 
     def _write(self) -> None:
         core = self.core
-        if core is None or not self.writing or not self.accepts_writes():
-            return
-        assert core.role is Role.MASTER
-        first = Offset(len(self.disk.log.data))
-        for _ in range(self.host.rng.randint(1, 4)):
-            offset = len(self.disk.log.data)
-            number = self._observer.next_number()
-            self.disk.log.append(record(core.epoch, number, offset))
-            self._waiting.append((Offset(offset + SIZE), number))
-        self.step(ev.LogAppended(Offset(len(self.disk.log.data))))
-        self._observer.appended(self.host.name, core, first)
-        self._flush(core)
+        if core is not None and self.writing and self.accepts_writes():
+            if self.clients.write(core, self.step):
+                self._flush(core)
+            else:
+                self.host.world.count("disk.refused")
 
-    def _acknowledge(self, core: ReplicaCore) -> None:
-        """0 only while confirm covers the record and the set is large enough; else 12."""
-        master = core.serving
-        if master is None:
-            return
-        done = [one for one in self._waiting if one[0] <= core.log.confirm]
-        self._waiting = [one for one in self._waiting if one[0] > core.log.confirm]
-        if master.in_sync >= master.min_in_sync:
-            for end, number in done:
-                self._observer.acknowledged(self.host.name, end, number)
+    def _read(self) -> None:
+        if self.core is not None and self.core.serving is not None:
+            self.clients.read(self.core)

@@ -61,7 +61,7 @@ class WholeWorld(ReplicaWorld):
         return SimController(host, config, self._knobs, self.invariants)
 
     def extra_faults(self) -> dict[str, Callable[[], None]]:
-        return {"drain": self.drain}
+        return {"drain": self.drain, **self.hardware.faults()}
 
     @property
     def group(self) -> BrokerGroup | None:

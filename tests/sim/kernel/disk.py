@@ -6,6 +6,10 @@ while and then calls back; callbacks of one disk come in order. A killed process
 page cache. A power cut keeps what is durable and, of each file's unsynced writes, none, a prefix
 torn at any byte, or any subset of 512-byte sectors; which one is drawn.
 
+A disk may also be slow, full, or refuse a sync with EIO. After EIO the kernel takes the pages for
+clean although the medium never got them: they are read back as written, and no later sync writes
+them, unless somebody writes them again.
+
 Files are bytes, so that the real encoders and the real recovery code run on top.
 """
 
@@ -56,7 +60,7 @@ class File:
         self.data = bytearray()
         self.durable = bytearray()
         self._disk = disk
-        self._unsynced: list[tuple[int, bytes]] = []
+        self._unsynced: list[tuple[int, bytes | None]] = []  # None cuts the file at the offset
         self._written = 0  # writes ever; _written - len(_unsynced) of them are durable
 
     def write(self, offset: int, data: bytes) -> None:
@@ -71,8 +75,14 @@ class File:
         self.write(offset, data)
         return offset
 
+    def cut(self, size: int) -> None:
+        """Cut the file; durable with the next sync, as a write is."""
+        del self.data[size:]
+        self._unsynced.append((size, None))
+        self._written += 1
+
     def truncate(self, size: int) -> None:
-        """Cut the file, durably and at once (a recovery step, not a hot path)."""
+        """Cut the file, and write what is left anew, durably and at once (a recovery step)."""
         del self.data[size:]
         self.durable[:] = self.data
         self._unsynced.clear()
@@ -85,8 +95,12 @@ class File:
         """Move the writes up to the ``count``-th to the medium (called by the disk)."""
         surplus = count - (self._written - len(self._unsynced))
         for offset, data in self._unsynced[: max(surplus, 0)]:
-            _put(self.durable, offset, data)
+            _apply(self.durable, offset, data)
         del self._unsynced[: max(surplus, 0)]
+
+    def forget_unsynced(self) -> None:
+        """After EIO: still read back, taken for clean, and not on the medium."""
+        self._unsynced.clear()
 
     def lose_power(self, rng: Random) -> None:
         """Fall back to what the medium holds, plus what it may hold of the unsynced writes."""
@@ -94,12 +108,16 @@ class File:
         if mode == "prefix" and self._unsynced:
             whole = rng.randint(0, len(self._unsynced) - 1)
             for offset, data in self._unsynced[:whole]:
-                _put(self.durable, offset, data)
+                _apply(self.durable, offset, data)
             offset, data = self._unsynced[whole]
-            _put(self.durable, offset, data[: rng.randint(0, len(data))])
+            if data is not None:
+                _put(self.durable, offset, data[: rng.randint(0, len(data))])
         elif mode == "sectors":
             for offset, data in self._unsynced:
-                _put_sectors(self.durable, offset, data, rng)
+                if data is not None:
+                    _put_sectors(self.durable, offset, data, rng)
+                elif rng.random() < 0.5:
+                    del self.durable[offset:]
         self._unsynced.clear()
         self.data[:] = self.durable
 
@@ -110,15 +128,27 @@ class Disk:
     Attributes:
         options: may be changed while the world runs.
         files: by name, in order of creation.
+        slowness: a sync takes so many times as long.
+        is_full: whoever respects it writes nothing more.
+        is_failing: the next sync ends in EIO.
+        on_error: called then, instead of whoever waits for the sync.
     """
 
     def __init__(self, world: World, name: str, options: DiskOptions) -> None:
         self.options = options
         self.files: dict[str, File] = {}
+        self.on_error: Callable[[], None] = lambda: None
         self._world = world
         self._rng = world.stream(f"disk/{name}")
         self._life = 0  # syncs begun in an earlier life of the machine never call back
         self._free_us = 0
+        self.mend()
+
+    def mend(self) -> None:
+        """A good disk again: of ordinary speed, with room, without errors."""
+        self.slowness = 1
+        self.is_full = False
+        self.is_failing = False
 
     def file(self, name: str) -> File:
         """The file ``name``, made empty if it is not there."""
@@ -132,7 +162,7 @@ class Disk:
         if self._rng.random() < self.options.stall_rate:
             self._world.count("disk.stall")
             high = max(high, self.options.stall_us)
-        duration_us = self._rng.randint(low, high)
+        duration_us = self._rng.randint(low, high) * self.slowness
         self._free_us = max(self._free_us, self._world.now_us) + duration_us
         self._world.at(self._free_us, self._synced, self._life, file, count, done)
 
@@ -153,9 +183,22 @@ class Disk:
         self.files.clear()
 
     def _synced(self, life: int, file: File, count: int, done: Callable[[], None]) -> None:
-        if life == self._life:
-            file.settle(count)
-            done()
+        if life != self._life:
+            return
+        if self.is_failing:
+            self.is_failing = False
+            file.forget_unsynced()
+            self.on_error()
+            return
+        file.settle(count)
+        done()
+
+
+def _apply(target: bytearray, offset: int, data: bytes | None) -> None:
+    if data is None:
+        del target[offset:]
+    else:
+        _put(target, offset, data)
 
 
 def _put(target: bytearray, offset: int, data: bytes) -> None:

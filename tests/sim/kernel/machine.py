@@ -7,6 +7,7 @@ the disk. A host dies with its process: timers and messages of an earlier life a
     kill()       SIGKILL: the process is gone, the page cache stays
     power_cut()  unsynced writes are lost too (see disk)
     wipe()       killed, and the volume is replaced by an empty one
+    jump_clock() the process's clock stands elsewhere, ahead or behind
     pause(us)    SIGSTOP, a long garbage collection, a stolen CPU: everything waits, in order
 
 Each boot draws a clock rate within ``clock_drift``: timers of a fast clock fire early.
@@ -80,6 +81,10 @@ class Host:
             self._machine.enter(self, lambda: answer(word))
 
         self._machine.network.probe(self.name, target, relay)
+
+    def jump(self, by_us: int) -> None:
+        """Let the process's clock stand elsewhere from now on; timers that run are not moved."""
+        self._skew_us += by_us
 
     def note(self, *facts: object) -> None:
         """Add a trace line under this machine's name."""
@@ -163,6 +168,12 @@ class Machine:
         """Let the process do nothing for a while; what arrives waits in order."""
         self.world.note(self.name, "pause", duration_us)
         self._paused_until_us = max(self._paused_until_us, self.world.now_us + duration_us)
+
+    def jump_clock(self, by_us: int) -> None:
+        """The clock of the running process jumps: a migrated machine, a corrected clock."""
+        self.world.note(self.name, "clock-jump", by_us)
+        if self._host is not None:
+            self._host.jump(by_us)
 
     def resume(self) -> None:
         """End a pause; what waits still runs at the time the pause would have ended."""

@@ -107,6 +107,7 @@ class Nemesis:
         self._network.options.calm()
         for machine in self._machines:
             machine.disk.options.stall_rate = 0.0
+            machine.disk.mend()
             machine.resume()
             machine.boot()
 

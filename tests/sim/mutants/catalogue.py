@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from sim.mutants import admission, disk, members, metadata, raft, reads, shipments, snapshots
+from sim.mutants import (
+    admission,
+    disk,
+    members,
+    metadata,
+    raft,
+    reads,
+    replication,
+    shipments,
+    snapshots,
+)
 
 MUTANTS = (
     *raft.MUTANTS,
@@ -13,4 +23,5 @@ MUTANTS = (
     *admission.MUTANTS,
     *disk.MUTANTS,
     *metadata.MUTANTS,
+    *replication.MUTANTS,
 )
