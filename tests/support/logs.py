@@ -81,9 +81,18 @@ def directory_bytes(directory: Path) -> dict[str, bytes]:
 
 
 def clone(directory: Path, target: Path) -> Path:
-    """What a killed process leaves: everything that was written."""
-    shutil.copytree(directory, target)
-    return target
+    """What a killed process leaves: everything that was written.
+
+    A key-value store may tidy up while it is copied; a copy that missed a file is taken again.
+    """
+    for _ in range(20):
+        try:
+            shutil.copytree(directory, target)
+        except shutil.Error:
+            shutil.rmtree(target)
+        else:
+            return target
+    raise AssertionError(f"{directory} never stands still")
 
 
 def flip(path: Path, position: int, bit: int = 0) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
-from gantry_broker.queues import MessageStore
+from gantry_broker.queues import MessageStore, rows
 from gantry_broker.store.contract import StoredAt
 from gantry_protocol.records import MessageRecord
 from gantry_protocol.types import Offset
@@ -51,3 +52,18 @@ def as_replica(store: MessageStore) -> MessageStore:
     directory = store._directory
     store.close()
     return open_store(directory, master=False)
+
+
+def forget_derived(directory: Path) -> None:
+    """Of a closed store: keep the log, and nothing that follows from it."""
+    shutil.rmtree(directory / "kv")
+
+
+def derived(store: MessageStore) -> list[tuple[bytes, bytes]]:
+    """Every row, written as of now; how entries are cut into rows is left out."""
+    store._dispatcher.store()
+    found: dict[bytes, bytes] = {}
+    for key, value in store._kv.pairs(*rows.EVERYTHING):
+        name = key[:-8] if key[:1] == b"e" else key
+        found[name] = found.get(name, b"") + value
+    return sorted(found.items())

@@ -2,7 +2,7 @@
 
 Only confirmed units are dispatched, each once and in order. So nothing derived ever has to be taken
 back when the log is cut, what consumers can see is confirmed by construction, and the derived state
-at any log offset is a checkpoint plus replay.
+at any log offset is what the rows say of an earlier one, plus replay (H12).
 """
 
 from collections.abc import Callable
@@ -18,16 +18,23 @@ from gantry_protocol.types import Offset
 
 from gantry_broker.log import CommitLog
 from gantry_broker.log.units import Unit, parse_units
-from gantry_broker.queues.queue_set import QueueSet
-from gantry_broker.queues.state_file import DerivedState
-from gantry_broker.queues.state_records import decode_piece, gather
+from gantry_broker.queues import rows
+from gantry_broker.queues.consume_queue import ConsumeQueue
+from gantry_broker.queues.kv import Batch, KeyValue
+from gantry_broker.queues.queue_table import QueueTable
+from gantry_broker.queues.rows import Head
+from gantry_broker.queues.scanning import Fields, scan
+from gantry_broker.queues.state_records import Gathered, decode_piece, gather
 from gantry_broker.store.contract import QueueKey
 from gantry_broker.tables.names import OFFSETS_TOPIC, STATE_TOPIC, SYSTEM_TOPICS
-from gantry_broker.tables.offsets import ConsumerOffsets, decode_rows
+from gantry_broker.tables.offsets import GONE, ConsumerOffsets, decode_rows
 from gantry_broker.tables.topics import TopicTable, decode_change, is_topic_name
+
+BATCH_ENTRIES = 4096  # in one batch for the key-value store: at most about 10 ms of work
 
 _STEP_BYTES = 1024 * 1024
 _NO_ENTRY = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
+_SYSTEM_PREFIX = b"GANTRY_SYS_"  # all system topics begin so
 
 
 class Dispatcher:
@@ -42,47 +49,80 @@ class Dispatcher:
         whole_from: where the newest whole state in the log begins, see ``state_records``.
     """
 
-    def __init__(self, log: CommitLog, queues: QueueSet) -> None:
+    def __init__(self, log: CommitLog, kv: KeyValue, head: Head | None) -> None:
+        """Continue where the rows in ``kv`` stand: at ``head``, or at the log's start without."""
         self._log = log
-        self.queues = queues
-        self.restart(DerivedState(log.log_start))
+        self._kv = kv
+        self.queues = QueueTable(kv)
+        self.offset = log.log_start if head is None else head.offset
+        self.store_timestamp = 0 if head is None else head.store_timestamp
+        self.whole_from = None if head is None else head.whole_from
+        self._gathered: Gathered | None = None if head is None else head.gathered
+        topics = [rows.decode_topic(value) for _, value in kv.pairs(*rows.TOPICS)]
+        self.topics = TopicTable(0 if head is None else head.topics_version, topics)
+        self.offsets = ConsumerOffsets(
+            [
+                (*rows.decode_offset_key(key), rows.decode_number(value))
+                for key, value in kv.pairs(*rows.OFFSETS)
+            ]
+        )
 
-    def restart(self, state: DerivedState) -> None:
-        """Continue from ``state``; the queues have been restored or cleared by the caller."""
-        self.offset = state.offset
-        self.store_timestamp = state.store_timestamp
-        self.topics = TopicTable(state.topics_version, state.topics)
-        self.offsets = ConsumerOffsets(state.consumer_offsets)
-        self.whole_from = state.whole_from
-        self._gathered = state.gathered
+    def store(self) -> None:
+        """Write what changed since the last time into the key-value store, as one batch.
 
-    def snapshot(self) -> DerivedState:
-        """The state of now, after the queues' ``write_out``."""
-        return DerivedState(
+        Raises:
+            LogFailedError: the disk failed, while the log was flushed up to here.
+            OSError: the disk failed.
+        """
+        if self.offset > self._log.flushed:
+            self._log.flush()  # a power cut must not leave rows of records that are gone
+        batch = Batch()
+        self.queues.store(batch)
+        for name, topic in self.topics.take_changed().items():
+            if topic is None:
+                batch.delete(rows.topic_key(name))
+            else:
+                batch.put(rows.topic_key(name), rows.encode(topic))
+        for key, offset in self.offsets.take_changed().items():
+            if offset == GONE:
+                batch.delete(rows.offset_key(key))
+            else:
+                batch.put(rows.offset_key(key), rows.encode(offset))
+        head = Head(
+            version=rows.VERSION,
             offset=self.offset,
             store_timestamp=self.store_timestamp,
-            queues=self.queues.states(),
             topics_version=self.topics.version,
-            topics=self.topics.all(),
-            consumer_offsets=self.offsets.applied_rows(),
             whole_from=self.whole_from,
             gathered=self._gathered,
         )
+        batch.put(rows.HEAD, rows.encode(head))
+        self._kv.write(batch)
 
-    def dispatch(self, upto: Offset) -> set[QueueKey]:
+    def dispatch(
+        self, upto: Offset, on_step: Callable[[Offset], None] = lambda _: None
+    ) -> set[QueueKey]:
         """Take in everything below ``upto``, a boundary of units; returns the queues that grew.
+
+        Args:
+            upto: where to stop.
+            on_step: called with ``offset`` after at most a MiB of log.
 
         Raises:
             CorruptionError: the log does not continue the state; nothing behind that place is
                 dispatched.
+            OSError: the disk failed.
         """
         touched: set[QueueKey] = set()
         while self.offset < upto:
             data = self._log.read_units(self.offset, _STEP_BYTES, limit=upto)
-            for offset, unit in self.parse(data, self.offset):
-                if unit.record is not None:
-                    touched.add(self._take(data, offset, unit.record))
-                self.offset = Offset(offset + unit.size)
+            start = self.offset
+            try:
+                self._take_all(data, start, touched)
+            except RecordError as error:
+                raise CorruptionError(*self._log.locate(start), str(error)) from error
+            self.offset = Offset(start + len(data))
+            on_step(self.offset)
         return touched
 
     def look_ahead(self, visit: Callable[[bytes, RecordPeek], None]) -> None:
@@ -106,42 +146,70 @@ class Dispatcher:
         except RecordError as error:
             raise CorruptionError(*self._log.locate(offset), str(error)) from error
 
-    def _take(self, data: bytes, offset: int, record: RecordPeek) -> QueueKey:
-        key = (record.topic, record.queue_id)
-        if self.queues.get(key) is None and not is_topic_name(record.topic):
-            raise CorruptionError(
-                *self._log.locate(Offset(offset)), f"{record.topic[:80]!r} is no topic name"
-            )
-        if record.sys_flag & TRANSACTION_MASK not in _NO_ENTRY:
-            entry = (offset, record.size, entry_code(record))
-            if not self.queues.append(key, record.queue_offset, entry):
-                expected = self.queues.get(key)
-                assert expected is not None
-                raise CorruptionError(
-                    *self._log.locate(Offset(offset)),
-                    f"the record has the number {record.queue_offset} in queue {key[1]} of"
-                    f" {key[0]}, and {expected.max_offset} comes next",
-                )
-        self.store_timestamp = max(self.store_timestamp, record.store_timestamp)
-        if key[0] in SYSTEM_TOPICS:
-            self._apply(data, offset, record)
-        return key
+    def _take_all(self, data: bytes, start: int, touched: set[QueueKey]) -> None:
+        """Take in the records in ``data``, which stands at ``start``.
 
-    def _apply(self, data: bytes, offset: int, record: RecordPeek) -> None:
-        body = data[record.body_start : record.body_start + record.body_size]
+        Records of one queue come in runs, so the queue is looked up once for each.
+        """
+        queue: ConsumeQueue | None = None
+        queue_topic, queue_id, fresh = b"", 0, 0
+        pack = rows.ENTRY.pack
+        for fields in scan(data, start):
+            physical, size, record_queue, number, flag, stored_ms, topic, properties, *_ = fields
+            if queue is None or topic != queue_topic or record_queue != queue_id:
+                key = (topic.decode("utf-8", "replace"), record_queue)
+                self._check_name(key, physical)
+                touched.add(key)
+                queue = None
+            if flag & TRANSACTION_MASK not in _NO_ENTRY:
+                if queue is None:
+                    queue = self.queues.changing(key, number)
+                    queue_topic, queue_id = topic, record_queue
+                if queue.max_offset != number:
+                    raise self._skipped(queue, number, physical)
+                queue.fresh += pack(physical, size, entry_code(topic, properties, stored_ms))
+                queue.max_offset = number + 1
+                fresh += 1
+            if stored_ms > self.store_timestamp:
+                self.store_timestamp = stored_ms
+            if topic.startswith(_SYSTEM_PREFIX) and key[0] in SYSTEM_TOPICS:
+                self._apply(data, key[0], fields)
+            self.offset = Offset(physical + size)
+            if fresh >= BATCH_ENTRIES:
+                self.store()
+                queue, fresh = None, 0
+        self.queues.fresh += fresh
+        if self.queues.fresh >= BATCH_ENTRIES:
+            self.store()
+
+    def _check_name(self, key: QueueKey, physical: int) -> None:
+        if self.queues.get(key) is None and not is_topic_name(key[0]):
+            where = self._log.locate(Offset(physical))
+            raise CorruptionError(*where, f"{key[0][:80]!r} is no topic name")
+
+    def _skipped(self, queue: ConsumeQueue, number: int, physical: int) -> CorruptionError:
+        topic, queue_id = queue.key
+        return CorruptionError(
+            *self._log.locate(Offset(physical)),
+            f"the record has the number {number} in queue {queue_id} of {topic}, and"
+            f" {queue.max_offset} comes next",
+        )
+
+    def _apply(self, data: bytes, topic: str, fields: Fields) -> None:
+        """Take in what a record of a system topic says."""
+        offset, body_start, body_size = fields[0], *fields[-2:]
+        body = data[body_start : body_start + body_size]
         try:
-            if record.topic == OFFSETS_TOPIC:
+            if topic == OFFSETS_TOPIC:
                 self.offsets.apply(decode_rows(body))
-                return
-            if record.topic == STATE_TOPIC:
+            elif topic == STATE_TOPIC:
                 self._complete(body, Offset(offset))
-                return
-            change = decode_change(body)
-            gone = self.topics.apply(change)
-            self.offsets.drop_topics(gone, ended=change.removed)
-            for name in gone:
-                for _, queue in self.queues.of_topic(name):
-                    queue.hide_below(queue.max_offset)
+            else:
+                change = decode_change(body)
+                gone = self.topics.apply(change)
+                self.offsets.drop_topics(gone, ended=change.removed)
+                for name in gone:
+                    self.queues.hide_topic(name)
         except BodyError as error:
             raise CorruptionError(*self._log.locate(Offset(offset)), str(error)) from error
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gantry_protocol.errors import CorruptionError, RecordError
 from gantry_protocol.process import log as logs
-from gantry_protocol.process.files import fsync_directory, make_directory
+from gantry_protocol.process.files import make_directory
 from gantry_protocol.records import (
     MAX_RECORD_BYTES,
     MessageRecord,
@@ -26,10 +26,12 @@ from gantry_broker.log import CommitLog, CutRefusedError, LogFailedError
 from gantry_broker.log.disk import Disks
 from gantry_broker.log.segments import Segment
 from gantry_broker.log.units import parse_unit
-from gantry_broker.queues import reads, state_file
-from gantry_broker.queues.dispatcher import Dispatcher
-from gantry_broker.queues.queue_set import QueueSet
-from gantry_broker.queues.saving import StateSaver, Verifier
+from gantry_broker.queues import derived, reads
+from gantry_broker.queues.dispatcher import BATCH_ENTRIES, Dispatcher
+from gantry_broker.queues.kv import KeyValue
+from gantry_broker.queues.queue_table import QueueTable
+from gantry_broker.queues.rows import Head
+from gantry_broker.queues.saving import Saver, Verifier
 from gantry_broker.queues.state_records import decode_piece, state_records
 from gantry_broker.store.contract import GetResult, Limits, QueueKey, StoredAt
 from gantry_broker.tables.names import OFFSETS_TOPIC, STATE_TOPIC, TOPICS_TOPIC
@@ -38,6 +40,7 @@ from gantry_broker.tables.topics import TopicTable, decode_change
 
 CHECKPOINT_BYTES = 32 * 1024 * 1024  # of log between checkpoints: about a second of replay
 CHECKPOINT_INTERVAL_S = 30.0
+PROGRESS_INTERVAL_S = 5.0  # between log lines while a start replays
 OnArrival = Callable[[Collection[QueueKey]], None]
 
 _ZERO = Offset(0)
@@ -52,21 +55,22 @@ class MessageStore:
         tiered: what the log no longer has can be read from the tier.
     """
 
-    def __init__(self, directory: Path, log: CommitLog) -> None:
+    def __init__(self, directory: Path, log: CommitLog, kv: KeyValue, head: Head | None) -> None:
         self.log = log
         self.tiered = False
         self._directory = directory
-        self._queues_directory = directory / "queues"
-        self._state_path = directory / "derived"
-        self._queues = QueueSet(self._queues_directory)
-        self._dispatcher = Dispatcher(log, self._queues)
-        self._next: dict[QueueKey, int] | None = None  # next queue offsets; None: not the master
+        self._next: dict[QueueKey, int] | None = None  # of what is not dispatched; None: no master
         self._put_timestamp = 0
         self._listeners: list[OnArrival] = []
+        self._verifier: Verifier | None = None
+        self._derive_from(kv, head)
+
+    def _derive_from(self, kv: KeyValue, head: Head | None) -> None:
+        self._kv = kv
+        self._dispatcher = Dispatcher(self.log, kv, head)
+        self._saver = Saver(kv)
         self._saved_offset = self._dispatcher.offset
         self._saved_at = time.monotonic()
-        self._saver = StateSaver(directory, self._state_path)
-        self._verifier: Verifier | None = None
 
     @classmethod
     def open(
@@ -84,24 +88,29 @@ class MessageStore:
         Raises:
             CorruptionError: the log is damaged.
             DataDirError: the directory holds something else, or a newer format.
+            OSError: the disk failed.
         """
         make_directory(directory)
-        state, damage = _load_state(directory / "derived")
-        floor = max(confirm_floor, state.offset if state is not None else _ZERO)
-        log = CommitLog.open(
-            directory / "commitlog", segment_size_bytes, confirm_floor=floor, disks=disks
-        )
-        store = cls(directory, log)
-        if state is not None and state.offset >= log.log_start:
-            damage = store._queues.restore(state.queues)
-            if damage is None:
-                store._dispatcher.restart(state)
-                store._saved_offset = state.offset
-        if store.dispatched == log.log_start:
-            store._start_over(damage)
-        for _ in store.raise_minimums(log.log_start):
-            pass  # a trim whose checkpoint never came
-        store.dispatch(max(log.confirm_floor, floor))
+        kv, head = derived.open_derived(directory / "kv")
+        try:
+            floor = max(confirm_floor, _ZERO if head is None else head.offset)
+            log = CommitLog.open(
+                directory / "commitlog", segment_size_bytes, confirm_floor=floor, disks=disks
+            )
+        except BaseException:
+            kv.close()
+            raise
+        if head is not None and head.offset < log.log_start:  # what it lacks is gone
+            kv, head = derived.begin_again(kv), None
+        store = cls(directory, log, kv, head)
+        try:
+            for _ in store.raise_minimums(log.log_start):
+                pass  # a trim whose rows were never written
+            store._replay(max(log.confirm_floor, floor))
+        except BaseException:
+            log.close()
+            kv.close()
+            raise
         return store
 
     # What is known
@@ -120,6 +129,10 @@ class MessageStore:
     def dispatched(self) -> Offset:
         """Everything below is confirmed and can be read; rises with ``dispatch`` only."""
         return self._dispatcher.offset
+
+    @property
+    def _queues(self) -> QueueTable:
+        return self._dispatcher.queues
 
     @property
     def is_master(self) -> bool:
@@ -213,6 +226,8 @@ class MessageStore:
             self._save_sometimes()
         except OSError as error:
             raise self._failed(error) from error
+        if self._next is not None:
+            self._forget_dispatched(touched)
         for listener in list(self._listeners):
             listener(touched)
 
@@ -220,30 +235,43 @@ class MessageStore:
         """The whole state, to be put next; None while something about it is not confirmed.
 
         See ``state_records``. Only a master knows it.
+
+        Raises:
+            LogFailedError: the disk failed.
         """
         assert self._next is not None, "only a master knows what comes next"
         topics = (TOPICS_TOPIC, 0)
         if not self.is_whole or self._next_offset(topics) != self.max_offset(*topics):
             return None
-        rows = []
-        for key in sorted({*self._queues.list_keys(), *self._next}):
-            if key[0] != STATE_TOPIC:
-                queue = self._queues.get(key)
-                first = 0 if queue is None else queue.first
-                rows.append((*key, first, self._next_offset(key)))
-        return state_records(self.topics.version, self.topics.all(), self.offsets.all(), rows)
+        self._store_rows()
+        queues = [
+            (*key, first, self._next.get(key, maximum))
+            for key, first, _, maximum in self._queues.stored()
+            if key[0] != STATE_TOPIC
+        ]
+        for key, number in self._next.items():
+            if key[0] != STATE_TOPIC and self._queues.get(key) is None:
+                queues.append((*key, 0, number))
+        return state_records(self.topics.version, self.topics.all(), self.offsets.all(), queues)
 
     def raise_minimums(self, start: Offset) -> Iterator[None]:
         """Serve nothing from here that stands below ``start``; queue by queue, with pauses.
 
         First this, then ``trim``: nobody may be sent to bytes that are gone.
+
+        Raises:
+            LogFailedError: the disk failed.
         """
-        for key in self._queues.list_keys():
-            queue = self._queues.get(key)
-            if queue is not None:
+        self._store_rows()
+        for key, _, minimum, maximum in self._queues.stored():
+            if minimum < maximum:
+                queue = self._queues.get(key)
+                assert queue is not None, "it has a row"
                 kept = reads.first_kept(queue, start)
                 if kept > queue.min_offset:
                     self._queues.trim(key, kept)
+                if self._queues.fresh >= BATCH_ENTRIES:
+                    self._store_rows()
             yield
 
     def trim(self, to: Offset) -> list[Segment]:
@@ -273,13 +301,12 @@ class MessageStore:
     def reset(self, to: Offset) -> None:
         """Throw everything away and begin an empty log at ``to``; durable on return."""
         assert self._next is None, "a master's log is never cut"
-        with suppress(OSError):
+        with suppress(OSError, CorruptionError):
             self._saver.join()  # whatever it wrote goes now
         # First, and durably: its offset would be evidence for a log that is gone.
-        self._state_path.unlink(missing_ok=True)
-        fsync_directory(self._directory)
+        kv = derived.begin_again(self._kv)
         self.log.reset(to)
-        self._start_over(None)
+        self._derive_from(kv, None)
 
     # Reading
 
@@ -374,7 +401,11 @@ class MessageStore:
         self._verifier = Verifier(self.log, failed)
 
     def save(self) -> None:
-        """Write a checkpoint of the derived state, blocking."""
+        """Make everything derived durable as it is now, blocking.
+
+        Raises:
+            LogFailedError: the disk failed.
+        """
         try:
             self._begin_save()
             self._saver.join()
@@ -382,13 +413,14 @@ class MessageStore:
             raise self._failed(error) from error
 
     def close(self) -> None:
-        """Write a last checkpoint and close the log; blocks."""
+        """Make everything durable and close the log; blocks."""
         if self._verifier is not None:
             self._verifier.stop()
         try:
             self.save()
         finally:
             self.log.close()
+            self._kv.close()
 
     def _next_offset(self, key: QueueKey) -> int:
         assert self._next is not None
@@ -415,13 +447,27 @@ class MessageStore:
             self.offsets.foresee(piece.offsets)
             self._next.update({row[:2]: row[3] for row in piece.queues})
 
-    def _start_over(self, damage: Path | None) -> None:
-        """Derive everything again from the start of the log."""
-        if damage is not None:
-            _log.warning("derived state is damaged, making it again from the log", file=damage)
-        self._queues.clear()
-        self._dispatcher.restart(state_file.DerivedState(self.log.log_start))
-        self._saved_offset = self.log.log_start
+    def _forget_dispatched(self, touched: Collection[QueueKey]) -> None:
+        """Keep the next numbers only of queues with something in flight: the rest are in rows."""
+        assert self._next is not None
+        for key in list(self._next) if (STATE_TOPIC, 0) in touched else touched:
+            queue = self._queues.get(key)
+            if queue is not None and self._next.get(key) == queue.max_offset:
+                del self._next[key]
+
+    def _replay(self, upto: Offset) -> None:
+        """Dispatch at the start what the rows lack, and say now and then how far it is."""
+        said_at = time.monotonic()
+
+        def on_step(offset: Offset) -> None:
+            nonlocal said_at
+            if time.monotonic() - said_at >= PROGRESS_INTERVAL_S:
+                said_at = time.monotonic()
+                _log.info("deriving from the log", offset=offset, end=upto)
+
+        if upto > self.dispatched:
+            self.log.raise_confirm_floor(upto)
+            self._dispatcher.dispatch(upto, on_step)
 
     def _save_sometimes(self) -> None:
         grown_bytes = self._dispatcher.offset - self._saved_offset
@@ -431,14 +477,18 @@ class MessageStore:
             self._begin_save()
 
     def _begin_save(self) -> None:
-        """Take the state of now; a thread writes it, so that nobody waits for many syncs."""
+        """Write the rows of now; a thread makes them durable, since nobody should wait for that."""
         self._saver.join()
-        self._queues.write_out()
-        dropped = self._queues.drop_files()
-        data = state_file.encode(self._dispatcher.snapshot())
-        self._saver.begin(self._queues.take_dirty(), data, dropped)
+        self._dispatcher.store()
+        self._saver.begin()
         self._saved_offset = self._dispatcher.offset
         self._saved_at = time.monotonic()
+
+    def _store_rows(self) -> None:
+        try:
+            self._dispatcher.store()
+        except OSError as error:
+            raise self._failed(error) from error
 
     def _failed(self, error: OSError) -> LogFailedError:
         return LogFailedError(
@@ -454,11 +504,3 @@ def _encode(record: MessageRecord) -> bytes:
     if len(data) > MAX_RECORD_BYTES:
         raise RecordError(f"The record takes {len(data)} bytes; {MAX_RECORD_BYTES} are allowed.")
     return data
-
-
-def _load_state(path: Path) -> tuple[state_file.DerivedState | None, Path | None]:
-    """The checkpoint and None, or None and what is damaged."""
-    try:
-        return state_file.load(path), None
-    except CorruptionError as error:
-        return None, error.file

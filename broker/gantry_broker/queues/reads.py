@@ -1,6 +1,6 @@
 """Reading queues: by position with a tag filter, by time, and the statuses a pull can end with.
 
-Everything that is read is checked against its queue entry, so a damaged queue file can make a read
+Everything that is read is checked against its queue entry, so a damaged queue can make a read
 fail and never deliver a wrong record.
 """
 
@@ -11,12 +11,14 @@ from gantry_protocol.records.layout import BORN_HOST_OFFSET, BORN_HOST_V6, SYS_F
 from gantry_protocol.types import Offset
 
 from gantry_broker.log import CommitLog
-from gantry_broker.queues.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
+from gantry_broker.queues.consume_queue import ConsumeQueue
+from gantry_broker.queues.rows import ENTRY, ENTRY_BYTES
 from gantry_broker.store.contract import GetResult, GetStatus, Limits
 
 # Upstream examines 16,000 bytes of consume queue per pull, or 20 entries per wanted message.
 _SCAN_ENTRIES = 800
 _SCAN_PER_MESSAGE = 20
+_STEP_ENTRIES = 256  # looked at before more are fetched, where a filter may let few through
 _HEAD = struct.Struct(">i16xqq")  # size, queue offset, physical offset
 _HEAD_BYTES = BORN_HOST_OFFSET + 20 + 8  # up to the store timestamp, whatever the born host
 _INT32 = struct.Struct(">i")
@@ -43,7 +45,7 @@ def get(
         tiered: what is below the queue's minimum may be asked of the tier.
 
     Raises:
-        CorruptionError: the queue's file does not fit the log.
+        CorruptionError: the queue does not fit the log.
     """
     low, high = (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
     first = queue.first if queue is not None and tiered else low
@@ -52,20 +54,24 @@ def get(
         return GetResult(*refusal, first, high)
     assert queue is not None
     scan_entries = max(_SCAN_ENTRIES, limits.max_count * _SCAN_PER_MESSAGE)
-    entries = _entries(queue, offset, min(scan_entries, high - offset))
-    parts: list[bytes] = []
-    total_bytes = 0
-    at = offset
-    for physical, size, code in ENTRY.iter_unpack(entries):
-        if codes is None or code in codes:
-            too_much = len(parts) >= limits.max_count or total_bytes + size > limits.max_bytes
-            if parts and too_much:
-                break
-            parts.append(_record(log, queue, at, physical, size))
-            total_bytes += size
-        at += 1
-    status = GetStatus.FOUND if parts else GetStatus.NO_MATCHED_MESSAGE
-    return GetResult(status, at, first, high, b"".join(parts), len(parts))
+    stop = min(offset + scan_entries, high)
+    wanted: list[tuple[int, int, int]] = []
+    total_bytes, at, is_full = 0, offset, False
+    while at < stop and not is_full:
+        step = limits.max_count if codes is None else _STEP_ENTRIES
+        entries = _entries(queue, at, min(max(step, 1), stop - at))
+        for physical, size, code in ENTRY.iter_unpack(entries):
+            if codes is None or code in codes:
+                is_full = len(wanted) >= limits.max_count or total_bytes + size > limits.max_bytes
+                is_full = is_full and bool(wanted)
+                if is_full:
+                    break
+                wanted.append((at, physical, size))
+                total_bytes += size
+            at += 1
+        is_full = is_full or len(wanted) >= limits.max_count > 0
+    status = GetStatus.FOUND if wanted else GetStatus.NO_MATCHED_MESSAGE
+    return GetResult(status, at, first, high, _records(log, queue, wanted), len(wanted))
 
 
 def _position(offset: int, first: int, low: int, high: int) -> tuple[GetStatus, int] | None:
@@ -108,7 +114,7 @@ def first_kept(queue: ConsumeQueue, log_start: Offset) -> int:
     """The first queue offset from the minimum on whose record stands at or above ``log_start``.
 
     Raises:
-        CorruptionError: the queue's file is shorter than it was.
+        CorruptionError: entries are missing.
     """
     low, high = queue.min_offset, queue.max_offset
     if low == high or physical_offset(queue, low) >= log_start:
@@ -143,6 +149,37 @@ def _entries(queue: ConsumeQueue, offset: int, count: int) -> bytes:
     return data
 
 
+def _records(log: CommitLog, queue: ConsumeQueue, wanted: list[tuple[int, int, int]]) -> bytes:
+    """The records of entries, each given by queue offset, log offset and size.
+
+    What stands together in the log is read together.
+    """
+    parts: list[bytes] = []
+    begin = 0
+    for index in range(1, len(wanted) + 1):
+        _, physical, size = wanted[index - 1]
+        if index == len(wanted) or wanted[index][1] != physical + size:
+            parts.append(_stretch(log, queue, wanted[begin:index]))
+            begin = index
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _stretch(log: CommitLog, queue: ConsumeQueue, wanted: list[tuple[int, int, int]]) -> bytes:
+    """Records that stand one after the other, read at once; each is compared with its entry."""
+    offset, start, _ = wanted[0]
+    length = sum(size for _, _, size in wanted)
+    is_inside = log.log_start <= start and start + length <= log.end
+    is_inside = is_inside and all(size >= _HEAD_BYTES for _, _, size in wanted)
+    data = log.read(Offset(start), length) if is_inside else b""
+    if len(data) != length:
+        raise _damaged(queue, offset)
+    for offset, physical, size in wanted:
+        at = physical - start
+        if _HEAD.unpack_from(data, at) != (size, offset, physical):
+            raise _damaged(queue, offset)
+    return data
+
+
 def _record(
     log: CommitLog,
     queue: ConsumeQueue,
@@ -163,9 +200,10 @@ def _record(
 
 
 def _damaged(queue: ConsumeQueue, offset: int) -> CorruptionError:
+    topic, queue_id = queue.key
     return CorruptionError(
-        queue.file_of(offset),
-        offset % 300_000 * ENTRY_BYTES,
-        "the entry does not fit the commit log; stop this broker and delete the directory that"
-        " holds all queues, they are made again from the log",
+        queue.condemn(),
+        0,
+        f"entry {offset} of queue {queue_id} of {topic} does not fit the commit log; the next start"
+        " makes the directory again from the log",
     )

@@ -1,61 +1,50 @@
-"""Work of a store that nobody waits for: writing its checkpoint, verifying old parts of its log.
+"""Work of a store that nobody waits for: making its rows durable, verifying old parts of its log.
 
-Each runs in a thread of its own, at most one at a time; the event loop only takes the state and
-hears of failures.
+Each runs in a thread of its own, at most one at a time; the event loop only hears of
+failures.
 """
 
 import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 from gantry_protocol.errors import CorruptionError
 
 from gantry_broker.log import CommitLog
-from gantry_broker.queues import state_file
-from gantry_broker.queues.queue_set import sync_files
+from gantry_broker.queues.kv import KeyValue
 
 VERIFY_PAUSE_S = 0.05  # after every 8 MiB: at most 160 MB/s are taken from the disk
 
 
-class StateSaver:
-    """Writes checkpoints of derived state.
+class Saver:
+    """Makes the key-value store durable up to what was written when ``begin`` was called."""
 
-    Args:
-        root: holds the queues and the checkpoint.
-        path: the checkpoint.
-    """
-
-    def __init__(self, root: Path, path: Path) -> None:
-        self._root = root
-        self._path = path
+    def __init__(self, kv: KeyValue) -> None:
+        self._kv = kv
         self._thread: threading.Thread | None = None
-        self._failure: OSError | None = None
+        self._failure: OSError | CorruptionError | None = None
 
     @property
     def is_busy(self) -> bool:
-        """Whether a checkpoint is being written."""
+        """Whether it is at work."""
         return self._thread is not None and self._thread.is_alive()
 
-    def begin(self, files: set[Path], data: bytes, dropped: list[Path]) -> None:
-        """Sync ``files``, replace the checkpoint by ``data``, then delete what it does not name.
-
-        The one before has ended.
+    def begin(self) -> None:
+        """Flush in the background; the one before has ended.
 
         Raises:
-            OSError: the one before failed.
+            CorruptionError, OSError: the one before failed.
         """
         self.join()
-        self._thread = threading.Thread(
-            target=self._save, args=(files, data, dropped), name="store-saver", daemon=True
-        )
+        self._thread = threading.Thread(target=self._flush, name="store-saver", daemon=True)
         self._thread.start()
 
     def join(self) -> None:
-        """Wait for the checkpoint under way.
+        """Wait for the one under way.
 
         Raises:
+            CorruptionError: the store is damaged, found then or earlier.
             OSError: the disk failed, then or earlier.
         """
         if self._thread is not None:
@@ -64,13 +53,10 @@ class StateSaver:
         if self._failure is not None:
             raise self._failure
 
-    def _save(self, files: set[Path], data: bytes, dropped: list[Path]) -> None:
+    def _flush(self) -> None:
         try:
-            sync_files(self._root, files)
-            state_file.save(self._path, data)
-            for path in dropped:
-                path.unlink(missing_ok=True)
-        except OSError as error:
+            self._kv.flush()
+        except (OSError, CorruptionError) as error:
             self._failure = error
 
 

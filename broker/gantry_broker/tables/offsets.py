@@ -51,6 +51,7 @@ class ConsumerOffsets:
         self._applied: dict[OffsetKey, int] = {row[:3]: row[3] for row in rows or []}
         self._pending: dict[OffsetKey, int] = {}  # newer than applied; masters only
         self._dirty: set[OffsetKey] = set()  # pending and in no record yet
+        self._changed: dict[OffsetKey, int] = {}  # applied since ``take_changed``
         self._ending: set[str] = set()  # topics whose end is in the log, unconfirmed; masters only
 
     @property
@@ -110,6 +111,7 @@ class ConsumerOffsets:
         """Take confirmed rows in."""
         for row in rows:
             key = row[:3]
+            self._changed[key] = row[3]
             if row[3] == GONE:
                 self._applied.pop(key, None)
             else:
@@ -135,9 +137,11 @@ class ConsumerOffsets:
         self._ending.difference_update(ended)
         if not gone:
             return
-        for known in (self._applied, self._pending):
-            for key in [key for key in known if key[1] in gone]:
-                del known[key]
+        for key in [key for key in self._applied if key[1] in gone]:
+            del self._applied[key]
+            self._changed[key] = GONE
+        for key in [key for key in self._pending if key[1] in gone]:
+            del self._pending[key]
         self._dirty = {key for key in self._dirty if key[1] not in gone}
 
     def foresee(self, rows: list[OffsetRow]) -> None:
@@ -151,6 +155,11 @@ class ConsumerOffsets:
         self._pending.clear()
         self._dirty.clear()
 
+    def take_changed(self) -> dict[OffsetKey, int]:
+        """What was applied since the last call; ``GONE`` where there is no offset any more."""
+        changed, self._changed = self._changed, {}
+        return changed
+
     def applied_rows(self) -> list[OffsetRow]:
-        """What a checkpoint must hold."""
+        """What is confirmed."""
         return [(*key, offset) for key, offset in self._applied.items()]

@@ -67,6 +67,7 @@ class TopicTable:
     def __init__(self, version: int = 0, topics: list[TopicConfig] | None = None) -> None:
         self.version = version
         self._topics = {topic.topic_name: topic for topic in topics or []}
+        self._changed: dict[str, TopicConfig | None] = {}  # since ``take_changed``; None: gone
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -89,8 +90,8 @@ class TopicTable:
         self.version = change.version
         for name in change.removed:
             self._topics.pop(name, None)
-        for topic in change.put:
-            self._topics[topic.topic_name] = topic
+            self._changed[name] = None
+        self._put(change.put)
         return change.removed
 
     def complete(self, version: int, topics: list[TopicConfig]) -> None:
@@ -103,8 +104,12 @@ class TopicTable:
         if version < self.version:
             return
         self.version = version
-        for topic in topics:
-            self._topics[topic.topic_name] = topic
+        self._put(topics)
+
+    def take_changed(self) -> dict[str, TopicConfig | None]:
+        """What became of the topics that changed since the last call; None: it is gone."""
+        changed, self._changed = self._changed, {}
+        return changed
 
     def difference(self, version: int, wanted: list[TopicConfig]) -> TopicChange | None:
         """The change that makes this table ``wanted``; None when the version is not newer."""
@@ -114,3 +119,7 @@ class TopicTable:
         put = [topic for topic in wanted if self._topics.get(topic.topic_name) != topic]
         removed = sorted(name for name in self._topics if name not in names)
         return TopicChange(version, put, removed)
+
+    def _put(self, topics: list[TopicConfig]) -> None:
+        for topic in topics:
+            self._topics[topic.topic_name] = self._changed[topic.topic_name] = topic

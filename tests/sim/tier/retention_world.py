@@ -237,7 +237,7 @@ class RetentionWorld:
         self.members[name].close()
         if self.rng.random() < 0.5:
             self.count("rebuilt")
-            (self.directory / name / "derived").unlink(missing_ok=True)
+            stores.forget_derived(self.directory / name)
         self.members[name] = self._open(name)
         if name == self.master:
             self.members[name].take_mastership()

@@ -6,13 +6,15 @@ import asyncio
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 from gantry_broker.log import CutRefusedError
-from gantry_broker.queues import MessageStore, state_file
+from gantry_broker.queues import MessageStore, derived, rows
+from gantry_broker.queues.kv import Batch
 from gantry_broker.store.contract import GetResult, GetStatus, Limits
 from gantry_broker.tables.topics import TopicChange, change_record
 from gantry_protocol.bodies import TopicConfig
-from gantry_protocol.errors import CorruptionError, DataDirError, RecordError
+from gantry_protocol.errors import CorruptionError, RecordError
 from gantry_protocol.records import MAX_BODY_BYTES, decode_record, decode_records, tags_code
 from gantry_protocol.types import Offset
 from support import logs, stores
@@ -280,18 +282,12 @@ def test_a_cut_takes_unconfirmed_numbers_back_and_nothing_else(tmp_path: Path) -
 
 def _everything(store: MessageStore) -> tuple[object, ...]:
     """All that can be read of the derived state."""
-    store._queues.write_out()
-    snapshot = store._dispatcher.snapshot()
-    queues = sorted(snapshot.queues, key=lambda state: (state.topic, state.queue_id))
+    written = stores.derived(store)
+    keys = [key for key, *_ in store._queues.stored()]
     bodies = {
-        (state.topic, state.queue_id): store.get(
-            state.topic, state.queue_id, state.minimum, Limits(10**6, 10**9)
-        ).body
-        for state in queues
+        key: store.get(*key, store.min_offset(*key), Limits(10**6, 10**9)).body for key in keys
     }
-    topics = sorted(snapshot.topics, key=lambda topic: topic.topic_name)
-    offsets = sorted(snapshot.consumer_offsets)
-    return snapshot.offset, snapshot.store_timestamp, queues, topics, offsets, bodies
+    return store.dispatched, written, bodies
 
 
 def _busy_store(directory: Path) -> MessageStore:
@@ -323,8 +319,7 @@ def test_checkpoint_and_replay_give_the_same_as_replay_of_everything(
     floor = expected[0]
     fresh = tmp_path / "fresh"
     shutil.copytree(left, fresh)
-    shutil.rmtree(fresh / "queues")
-    (fresh / "derived").unlink()
+    stores.forget_derived(fresh)
     found = []
     for directory in (left, fresh):
         again = MessageStore.open(directory, stores.SEGMENT_BYTES, confirm_floor=Offset(floor))
@@ -334,24 +329,28 @@ def test_checkpoint_and_replay_give_the_same_as_replay_of_everything(
     assert found[1] == expected
 
 
-def _damage_state(directory: Path) -> None:
-    logs.flip(directory / "derived", 20)
+def _tables(directory: Path) -> list[Path]:
+    return sorted((directory / "kv").glob("*.sst"))
 
 
-def _damage_state_head(directory: Path) -> None:
-    (directory / "derived").write_bytes(b"xy")
+def _manifest(directory: Path) -> Path:
+    return next((directory / "kv").glob("MANIFEST-*"))
 
 
-def _damage_queue(directory: Path) -> None:
-    logs.flip(directory / "queues" / "T" / "1" / f"{0:020d}", 25)
-
-
-def _lose_queue(directory: Path) -> None:
-    shutil.rmtree(directory / "queues" / "T")
-
-
-@pytest.mark.parametrize("damage", [_damage_state, _damage_state_head, _damage_queue, _lose_queue])
-def test_damaged_derived_state_is_made_again_from_the_log(tmp_path: Path, damage) -> None:
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        pytest.param(lambda d: logs.flip(_tables(d)[0], 25), r"\d+\.sst", id="a table"),
+        pytest.param(lambda d: _tables(d)[0].unlink(), "", id="a table is gone"),
+        pytest.param(lambda d: logs.flip(_manifest(d), 20), "", id="the manifest"),
+        pytest.param(lambda d: _manifest(d).unlink(), "", id="the manifest is gone"),
+        pytest.param(lambda d: (d / "kv" / "CURRENT").write_bytes(b"xy"), "", id="the root"),
+        pytest.param(lambda d: (d / "kv" / "DAMAGED").touch(), "kv", id="it was marked"),
+    ],
+)
+def test_damaged_derived_state_is_named_and_made_again_from_the_log(
+    tmp_path: Path, damage, named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     store = _busy_store(tmp_path)
     expected = _everything(store)
     store.close()
@@ -361,13 +360,18 @@ def test_damaged_derived_state_is_made_again_from_the_log(tmp_path: Path, damage
     again.close()
 
 
-def test_a_newer_checkpoint_version_is_refused(tmp_path: Path) -> None:
-    _busy_store(tmp_path).close()
-    data = bytearray((tmp_path / "derived").read_bytes())
-    data[7] = 9
-    (tmp_path / "derived").write_bytes(data)
-    with pytest.raises(DataDirError, match="version 9"):
-        stores.open_store(tmp_path)
+def test_rows_of_another_version_are_made_again(tmp_path: Path) -> None:
+    store = _busy_store(tmp_path)
+    expected = _everything(store)
+    batch = Batch()
+    batch.put(rows.HEAD, msgspec.msgpack.encode([rows.VERSION + 1, "what", "ever"]))
+    store._kv.write(batch)
+    store._kv.flush()
+    store.log.close()
+    store._kv.close()
+    again = stores.open_store(tmp_path, master=False)
+    assert _everything(again) == expected
+    again.close()
 
 
 def test_a_checkpoint_beyond_the_log_proves_that_the_log_lost_bytes(tmp_path: Path) -> None:
@@ -380,25 +384,44 @@ def test_a_checkpoint_beyond_the_log_proves_that_the_log_lost_bytes(tmp_path: Pa
         stores.open_store(tmp_path)
 
 
-def test_damage_to_a_queue_file_while_running_fails_the_read_and_delivers_nothing_wrong(
-    tmp_path: Path,
+@pytest.mark.parametrize("field", range(12))  # log offset and size
+def test_a_wrong_entry_fails_the_read_and_delivers_nothing_wrong(
+    tmp_path: Path, field: int
 ) -> None:
     store = stores.open_store(tmp_path)
     stores.put(store, *(stores.message(body=b"%d" % n) for n in range(300)))
     stores.confirm(store)
-    path = tmp_path / "queues" / "T" / "0" / f"{0:020d}"
     sound = _bodies(store.get("T", 0, 0, ALL))
-    for position in range(12):  # log offset and size
-        logs.flip(path, position, 2)
-        with pytest.raises(CorruptionError) as caught:
-            store.get("T", 0, 0, ALL)
-        assert caught.value.file == path
-        logs.flip(path, position, 2)
-    path.write_bytes(path.read_bytes()[:30])
-    with pytest.raises(CorruptionError):
+    expected = _everything(store)
+    key = rows.run_key(rows.run_prefix(("T", 0)), 0)
+    run = bytearray(store._kv.get(key) or b"")
+    run[field] ^= 2
+    batch = Batch()
+    batch.put(key, bytes(run))
+    store._kv.write(batch)
+    with pytest.raises(CorruptionError, match="entry 0 of queue 0 of T") as caught:
         store.get("T", 0, 0, ALL)
-    assert len(sound) == 32
-    store.log.close()
+    assert caught.value.file == tmp_path / "kv"
+    store.close()
+    again = stores.open_store(tmp_path)
+    assert _bodies(again.get("T", 0, 0, ALL)) == sound
+    assert _everything(again) == expected
+    again.close()
+
+
+def test_a_row_that_is_gone_fails_the_read(tmp_path: Path) -> None:
+    store = stores.open_store(tmp_path)
+    for _ in range(3):
+        stores.put(store, *(stores.message() for n in range(10)))
+        stores.confirm(store)
+        store.save()
+    batch = Batch()
+    batch.delete(rows.run_key(rows.run_prefix(("T", 0)), 10))
+    store._kv.write(batch)
+    assert store.get("T", 0, 0, Limits(10, 1 << 20)).count == 10
+    with pytest.raises(CorruptionError, match="entry 5 of queue 0 of T"):
+        store.get("T", 0, 5, ALL)
+    store.close()
 
 
 def test_a_log_that_skips_a_queue_offset_is_refused_and_not_guessed(tmp_path: Path) -> None:
@@ -429,8 +452,8 @@ def test_reset_forgets_everything_and_a_crash_before_it_forgets_nothing(tmp_path
     expected = _everything(store)
     store.save()
     store.drop_mastership()
-    (tmp_path / "store" / "derived").unlink()  # as far as a reset got before the crash
     crashed = logs.clone(tmp_path / "store", tmp_path / "crashed")
+    stores.forget_derived(crashed)  # as far as a reset got before the crash
     again = MessageStore.open(crashed, stores.SEGMENT_BYTES, confirm_floor=store.log.confirm_floor)
     assert _everything(again) == expected
     again.close()
@@ -468,9 +491,10 @@ def test_checkpoints_happen_by_themselves(tmp_path: Path, monkeypatch: pytest.Mo
         stores.put(store, stores.message())
         stores.confirm(store)
     store._saver.join()
-    state = state_file.load(tmp_path / "derived")
-    assert state is not None
-    assert 0 < state.offset <= store.dispatched
+    kv, head = derived.open_derived(logs.clone(tmp_path / "kv", tmp_path / "killed"))
+    assert head is not None
+    assert 0 < head.offset <= store.dispatched
+    kv.close()
     store.close()
 
 

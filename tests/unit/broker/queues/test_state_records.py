@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 from gantry_broker.log import CutRefusedError
-from gantry_broker.queues import MessageStore, consume_queue, state_records
+from gantry_broker.queues import MessageStore, rows, state_records
 from gantry_broker.queues.state_records import Gathered, StatePiece, decode_piece, gather
 from gantry_broker.store.contract import GetStatus, Limits
 from gantry_broker.tables.topics import TopicChange, change_record
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.errors import BodyError, CorruptionError
 from gantry_protocol.types import Offset
-from support import stores
+from support import logs, stores
 
 SEGMENT_BYTES = 2048
 ALL = Limits(32, 1 << 20)
@@ -66,7 +66,8 @@ def copy(store: MessageStore, to: MessageStore) -> None:
 
 def known(store: MessageStore) -> object:
     store.tiered = True
-    queues = sorted(key for key in store._queues.list_keys() if key[0] != "GANTRY_SYS_STATE")
+    store.save()
+    queues = sorted(key for key, *_ in store._queues.stored() if key[0] != "GANTRY_SYS_STATE")
     return (
         store.topics.version,
         sorted(topic.topic_name for topic in store.topics.all()),
@@ -117,7 +118,7 @@ def test_a_rebuilt_broker_knows_everything(store: MessageStore, tmp_path: Path) 
     before = known(store)
     replica = follower(store, tmp_path / "replica")
     replica.close()
-    (tmp_path / "replica" / "derived").unlink()
+    stores.forget_derived(tmp_path / "replica")
     again = MessageStore.open(tmp_path / "replica", SEGMENT_BYTES)
     assert known(again) == before
     again.close()
@@ -129,10 +130,11 @@ def test_a_restart_with_an_old_checkpoint_serves_nothing_below_the_log(
     write_state(store)
     replica = follower(store, tmp_path / "replica")
     replica.save()
-    checkpoint = (tmp_path / "replica" / "derived").read_bytes()
+    logs.clone(tmp_path / "replica" / "kv", tmp_path / "old")
     trim(replica, replica.log.starts[-1])
     replica.close()
-    (tmp_path / "replica" / "derived").write_bytes(checkpoint)
+    stores.forget_derived(tmp_path / "replica")
+    logs.clone(tmp_path / "old", tmp_path / "replica" / "kv")
     again = MessageStore.open(tmp_path / "replica", SEGMENT_BYTES)
     low = again.local_min_offset("T", 0)
     assert low > 0
@@ -225,21 +227,25 @@ def test_only_pieces_that_follow_each_other_are_together() -> None:
     assert gather(None, piece(1), Offset(30)) is None
 
 
-def test_queue_files_go_with_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consume_queue, "FILE_ENTRIES", 8)
+@pytest.mark.parametrize("every", [1, 7, 60])
+def test_entries_go_with_the_log(tmp_path: Path, every: int) -> None:
     store = MessageStore.open(tmp_path / "s", SEGMENT_BYTES)
     store.take_mastership()
-    for _ in range(60):
+    for number in range(60):
         stores.put(store, stores.message(body=bytes(100)))
-    stores.confirm(store)
+        stores.confirm(store)
+        if number % every == every - 1:
+            store.save()
     write_state(store)
-    trim(store, store.log.starts[-1])
+    trim(store, store.log.starts[2])
     store.save()
     low = store.local_min_offset("T", 0)
-    files = sorted(path.name for path in (tmp_path / "s" / "queues" / "T" / "0").iterdir())
-    assert files[0] == f"{low // 8 * 8 * 20:020d}"
+    prefix = rows.run_prefix(("T", 0))
+    starts = [rows.run_start(key) for key, _ in store._kv.pairs(prefix, prefix + b"\xff")]
+    assert 0 < low < 60
+    assert starts[0] == low // every * every
     store.close()
     again = MessageStore.open(tmp_path / "s", SEGMENT_BYTES)
     assert again.local_min_offset("T", 0) == low
-    assert again.get("T", 0, low, ALL).next_offset == 60
+    assert again.get("T", 0, low, Limits(60, 1 << 20)).next_offset == 60
     again.close()
