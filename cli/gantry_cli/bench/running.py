@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 import click
 from gantry_protocol.errors import GantryError
 
-from gantry_cli.bench.showing import print_lines, progress
+from gantry_cli.bench.showing import print_lines
 from gantry_cli.output import print_json
+from gantry_cli.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -1,12 +1,8 @@
-"""How benchmarks show what they do, and what they have found: bars, tables, lines.
-
-The bars are on stderr and only where that is a terminal; figures alone are on stdout.
-"""
+"""How benchmarks show what they have found: tables, lines, and what failures leave behind."""
 
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +14,7 @@ from gantry_cli.bench.results import HEADINGS, rows
 from gantry_cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from gantry_cli.bench.results import Line, Machine
 
@@ -47,40 +43,3 @@ def scratch() -> Iterator[Path]:
         click.echo(f"What was measured on is left in {path}", err=True)
         raise
     shutil.rmtree(path, ignore_errors=True)
-
-
-@contextmanager
-def progress(total: int) -> Iterator[Callable[[str], None]]:
-    """A progress bar on stderr, if that is a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starting", total=total)
-        yield lambda case: bar.update(task, advance=1, description=case)
-
-
-@contextmanager
-def told() -> Iterator[Callable[..., None]]:
-    """Shows what is being done, and the share that is done if known, if stderr is a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _text, _share=None: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starting", total=None)
-
-        def tell(text: str, share: float | None = None) -> None:
-            bar.update(
-                task,
-                description=text,
-                total=None if share is None else 1.0,
-                completed=share or 0.0,
-            )
-
-        yield tell

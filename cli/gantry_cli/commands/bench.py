@@ -10,11 +10,12 @@ from gantry_protocol.errors import GantryError
 
 from gantry_cli.bench.failover import CASES, Account, FailoverBench
 from gantry_cli.bench.results import HEADINGS, machine, rows
-from gantry_cli.bench.showing import print_lines, progress, scratch, told
+from gantry_cli.bench.showing import print_lines, scratch
 from gantry_cli.commands.bench_broker import broker
 from gantry_cli.commands.bench_controller import controller
 from gantry_cli.options import asynchronous, json_option
 from gantry_cli.output import print_json, print_table
+from gantry_cli.progress import progress, told
 from gantry_cli.trial.local import find_manifest, scratch_cluster
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from gantry_cli.client.consumer import Consumer, Received, Start
 from gantry_cli.client.session import session
 from gantry_cli.options import asynchronous, json_option, nameserver_option
 from gantry_cli.output import print_json
+from gantry_cli.progress import counted
 from gantry_cli.target import name_servers
 
 if TYPE_CHECKING:
@@ -79,12 +80,14 @@ async def consume(
         reading = asyncio.create_task(consumer.run())
         try:
             printed = 0
-            async for item in _arriving(received, reading, idle_s):
-                _print_one(item, as_json=as_json)
-                consumer.done(item.position)
-                printed += 1
-                if printed == count:
-                    break
+            with counted("received", count, printing=True) as advance:
+                async for item in _arriving(received, reading, idle_s):
+                    _print_one(item, as_json=as_json)
+                    consumer.done(item.position)
+                    printed += 1
+                    advance()
+                    if printed == count:
+                        break
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)

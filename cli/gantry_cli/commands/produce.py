@@ -17,10 +17,11 @@ from gantry_cli.client.session import Session, session
 from gantry_cli.client.topics import create_topic
 from gantry_cli.options import asynchronous, json_option, nameserver_option
 from gantry_cli.output import print_json
+from gantry_cli.progress import counted
 from gantry_cli.target import name_servers
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
 NEW_TOPIC_PATIENCE_S = 5.0
 DEFAULT_QUEUES = 4
@@ -96,7 +97,9 @@ async def produce(
         await ensure_topic(client, topic)
         producer = Producer(client.routes, client.calls, give_up_after_s=patience_s)
         messages = (producer.message(topic, text, tags=tag, keys=key) async for text in bodies)
-        summary = await _send_all(producer, messages, in_flight, rate)
+        total = None if from_stdin else count or 1
+        with counted("sent", total) as advance:
+            summary = await _send_all(producer, messages, in_flight, rate, advance)
     if as_json:
         print_json(summary)
     else:
@@ -129,9 +132,16 @@ async def ensure_topic(client: Session, topic: str) -> None:
 
 
 async def _send_all(
-    producer: Producer, messages: AsyncIterator[Message], in_flight: int, rate: float | None
+    producer: Producer,
+    messages: AsyncIterator[Message],
+    in_flight: int,
+    rate: float | None,
+    advance: Callable[[], None],
 ) -> Summary:
-    """Send all of `messages`, at most `in_flight` at once and `rate` per second."""
+    """Send all of `messages`, at most `in_flight` at once and `rate` per second.
+
+    `advance` is called as soon as it is known what became of one.
+    """
     summary = Summary()
     began_s = last_ack_s = time.monotonic()
     started = 0
@@ -156,7 +166,9 @@ async def _send_all(
                 summary.failed += 1
                 summary.lost_answers += error.lost_answers
                 summary.last_error = str(error)
+                advance()
                 continue
+            advance()
             summary.acknowledged += 1
             summary.lost_answers += result.lost_answers
             now_s = time.monotonic()

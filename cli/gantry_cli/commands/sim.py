@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -13,11 +11,10 @@ from gantry_protocol.errors import GantryError
 
 from gantry_cli.options import json_option
 from gantry_cli.output import print_json, print_table
+from gantry_cli.progress import progress
 from gantry_cli.simulation import Simulator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from gantry_cli.simulation import Outcome
 
 
@@ -100,7 +97,7 @@ def _run(simulator: Simulator, world: str, seeds: range, jobs: int, *, as_json: 
     simulated_s = 0.0
     events = 0
     counters: dict[str, int] = {}
-    with _progress(len(seeds)) as advance:
+    with progress(len(seeds)) as advance:
         for outcome in simulator.run(world, seeds, jobs):
             simulated_s += outcome.simulated_s
             events += outcome.events
@@ -143,17 +140,3 @@ def _report(outcome: Outcome, *, as_json: bool) -> None:
         print_json(outcome)
     elif outcome.violation is not None:
         click.echo(f"{outcome.violation}\n", err=True)
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[str], None]]:
-    """A progress bar on stderr, if that is a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("starting", total=total)
-        yield lambda what: progress.update(task, advance=1, description=what)

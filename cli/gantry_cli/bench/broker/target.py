@@ -104,23 +104,30 @@ class Against:
         return None
 
     async def _masters(self) -> list[str] | None:
-        """The masters that a name server knows; None if a broker answers at the address."""
-        answer = await self._client.calls.call(
-            self._address, request(RequestCode.GET_BROKER_CLUSTER_INFO), CALL_TIMEOUT_S
-        )
-        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            return None
-        if answer.code != ResponseCode.SUCCESS:
-            raise GantryError(f"{self._address} answered {answer.code} when asked for its brokers.")
-        table = decode_body(ClusterInfo, answer.body).broker_addr_table
-        found = [
-            data.broker_addrs[MASTER_ID]
-            for data in table.values()
-            if MASTER_ID in data.broker_addrs
-        ]
-        if not found:
-            raise GantryError(f"The name server {self._address} knows no master.")
-        return found
+        """The masters that a name server knows; None if a broker answers at the address.
+
+        A broker that has just been started is there some seconds before its name servers know it.
+        """
+        deadline = time.monotonic() + ROUTE_PATIENCE_S
+        while time.monotonic() < deadline:
+            answer = await self._client.calls.call(
+                self._address, request(RequestCode.GET_BROKER_CLUSTER_INFO), CALL_TIMEOUT_S
+            )
+            if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                return None
+            if answer.code != ResponseCode.SUCCESS:
+                raise GantryError(
+                    f"{self._address} answered {answer.code} when asked for its brokers."
+                )
+            found = [
+                data.broker_addrs[MASTER_ID]
+                for data in decode_body(ClusterInfo, answer.body).broker_addr_table.values()
+                if MASTER_ID in data.broker_addrs
+            ]
+            if found:
+                return found
+            await asyncio.sleep(TOPIC_RETRY_S)
+        raise GantryError(f"The name server {self._address} knows no master.")
 
     async def _create(self, address: str, topic: str) -> None:
         header = CreateTopicRequestHeader(
