@@ -55,7 +55,19 @@ COMMANDS = (
     Entry(
         "topics",
         "gantry_cli.commands.topics:topics",
-        "List, create, describe and delete topics.",
+        "List, show, create, update and delete topics.",
+        MESSAGES,
+    ),
+    Entry(
+        "groups",
+        "gantry_cli.commands.groups:groups",
+        "List, show, create, update and delete consumer groups.",
+        MESSAGES,
+    ),
+    Entry(
+        "offsets",
+        "gantry_cli.commands.offsets:offsets",
+        "Show how far consumer groups have come, and move them.",
         MESSAGES,
     ),
     Entry(

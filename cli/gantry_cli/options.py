@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -67,3 +68,22 @@ def admin_options(command: CommandT) -> CommandT:
 def json_option(what: str) -> Callable[[CommandT], CommandT]:
     """`--json`, for scripts."""
     return click.option("--json", "as_json", is_flag=True, help=what)
+
+
+def yes_option(command: CommandT) -> CommandT:
+    """`--yes`, for what cannot be taken back."""
+    return click.option("--yes", "-y", is_flag=True, help="Do it without asking.")(command)
+
+
+def agreed(consequence: str, *, yes: bool) -> None:
+    """Say what will happen and ask, unless that was answered with `--yes`.
+
+    Raises:
+        UsageError: nobody can be asked.
+        Abort: the answer is no.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{consequence} Nobody can be asked here: give --yes to do it.")
+    click.confirm(f"{consequence} Go on?", abort=True, err=True)

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import msgspec
-from gantry_protocol.bodies import TopicList, decode_body
+from gantry_protocol.bodies import TopicList, TopicRouteData, decode_body
 from gantry_protocol.bodies.route import PERM_READ, PERM_WRITE
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import request
@@ -14,13 +14,16 @@ from gantry_protocol.errors import RemotingError, WireError
 from gantry_protocol.headers.brokeradmin import CreateTopicRequestHeader, DeleteTopicRequestHeader
 from gantry_protocol.headers.client import OffsetResponseHeader, QueueRequestHeader
 from gantry_protocol.headers.codec import from_ext, to_ext
+from gantry_protocol.headers.nameserver import GetRouteInfoRequestHeader
 
-from gantry_cli.client.routes import Queue, Routes, refusal
+from gantry_cli.client import brokers
+from gantry_cli.client.routes import Queue, Routes, TopicNotFoundError, refusal
 
 if TYPE_CHECKING:
     from gantry_protocol.command import RemotingCommand
 
     from gantry_cli.client.calls import Caller
+    from gantry_cli.client.session import Session
 
 CALL_TIMEOUT_S = 1.0
 NO_LEADER_RETRY_S = 0.1
@@ -28,14 +31,20 @@ NO_LEADER_RETRY_S = 0.1
 
 async def list_topics(routes: Routes) -> list[str]:
     """The names of all topics, sorted."""
-    answer = await _ask(
+    answer = await ask(
         routes, request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER), "The list of topics"
     )
     return sorted(decode_body(TopicList, answer.body).topic_list)
 
 
 async def create_topic(
-    routes: Routes, topic: str, *, queues: int, cluster: str | None, broker_name: str | None = None
+    routes: Routes,
+    topic: str,
+    *,
+    queues: int,
+    cluster: str | None,
+    broker_name: str | None = None,
+    perm: int = PERM_READ | PERM_WRITE,
 ) -> None:
     """Create `topic` with `queues` queues on one group, or on all of them; or change it to that.
 
@@ -46,19 +55,78 @@ async def create_topic(
         topic=topic,
         read_queue_nums=queues,
         write_queue_nums=queues,
-        perm=PERM_READ | PERM_WRITE,
+        perm=perm,
         cluster_name=cluster,
         broker_name=broker_name,
     )
     command = request(RequestCode.UPDATE_AND_CREATE_TOPIC, to_ext(header))
-    await _ask(routes, command, f"Topic {topic!r} was not created")
+    await ask(routes, command, f"Topic {topic!r} was not created")
 
 
-async def delete_topic(routes: Routes, topic: str, *, cluster: str | None = None) -> None:
-    """Delete `topic` everywhere. Raises like `create_topic`."""
-    header = DeleteTopicRequestHeader(topic=topic, cluster_name=cluster)
-    command = request(RequestCode.DELETE_TOPIC_IN_BROKER, to_ext(header))
-    await _ask(routes, command, f"Topic {topic!r} was not deleted")
+async def delete_topic(client: Session, topic: str) -> None:
+    """Delete `topic` everywhere: on each broker group that can be reached, then what is left.
+
+    A broker answers once the end of the topic is confirmed in its log, so a topic of the same name
+    may be made at once; the controllers alone would answer earlier.
+
+    Raises:
+        NameServiceError: refused, or no name server answers.
+        BrokerError: a broker group that has it did not answer.
+    """
+    command = request(RequestCode.DELETE_TOPIC_IN_BROKER, to_ext(DeleteTopicRequestHeader(topic)))
+    what = f"Topic {topic!r} was not deleted"
+    for group in await _groups_with(client, topic):
+        await brokers.ask(client, group, command, what)
+    await ask(client.routes, command, what)
+
+
+async def _groups_with(client: Session, topic: str) -> list[brokers.BrokerGroup]:
+    try:
+        route = await client.routes.fetch(topic)
+    except TopicNotFoundError:
+        return []
+    addresses = {queue.broker_name: queue.address for queue in (*route.readable, *route.writable)}
+    return [brokers.BrokerGroup(name, "", address) for name, address in sorted(addresses.items())]
+
+
+class Shape(msgspec.Struct, frozen=True, order=True):
+    """How a topic stands on one broker group."""
+
+    broker_group: str
+    cluster: str
+    queues: int
+    perm: int
+
+    @property
+    def access(self) -> str:
+        """`read write`, one of the two, or `nothing`."""
+        bits = ((PERM_READ, "read"), (PERM_WRITE, "write"))
+        return " ".join(word for bit, word in bits if self.perm & bit) or "nothing"
+
+
+async def shapes(routes: Routes, topic: str) -> list[Shape]:
+    """How `topic` stands on each broker group; empty when there is none of that name.
+
+    Raises:
+        NameServiceError: refused, or nobody answers.
+    """
+    header = GetRouteInfoRequestHeader(topic, accept_standard_json_only=True)
+    answer = await routes.ask(request(RequestCode.GET_ROUTEINFO_BY_TOPIC, to_ext(header)))
+    if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+        return []
+    if answer.code != ResponseCode.SUCCESS:
+        raise refusal(answer, f"The route of topic {topic!r} was refused")
+    data = decode_body(TopicRouteData, answer.body)
+    clusters = {broker.broker_name: broker.cluster for broker in data.broker_datas}
+    return sorted(
+        Shape(
+            one.broker_name,
+            clusters.get(one.broker_name, ""),
+            max(one.read_queue_nums, one.write_queue_nums),
+            one.perm,
+        )
+        for one in data.queue_datas
+    )
 
 
 class QueueRow(msgspec.Struct, frozen=True):
@@ -106,7 +174,7 @@ async def _bound(calls: Caller, queue: Queue, topic: str, code: RequestCode) -> 
         return None
 
 
-async def _ask(
+async def ask(
     routes: Routes, command: RemotingCommand, what: str, *, patience_s: float = 3.0
 ) -> RemotingCommand:
     """The answer of code 0; while the controllers elect a leader, ask again."""

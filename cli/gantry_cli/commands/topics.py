@@ -1,14 +1,19 @@
-"""`gantry topics`: list, create, describe and delete topics."""
+"""`gantry topics`: list, show, create, update and delete topics."""
 
 from __future__ import annotations
 
 import click
+from gantry_protocol.bodies.route import PERM_READ, PERM_WRITE
+from gantry_protocol.errors import GantryError
 
 from gantry_cli.client import topics as api
 from gantry_cli.client.session import session
-from gantry_cli.options import asynchronous, json_option, nameserver_option
+from gantry_cli.options import agreed, asynchronous, json_option, nameserver_option, yes_option
 from gantry_cli.output import print_json, print_table
 from gantry_cli.target import name_servers
+
+ACCESS = {"read-write": PERM_READ | PERM_WRITE, "read": PERM_READ, "write": PERM_WRITE}
+QUEUES = click.IntRange(1, 1024)
 
 
 @click.group(
@@ -16,11 +21,16 @@ from gantry_cli.target import name_servers
 Examples:
   gantry topics create orders --queues 8
   gantry topics list
-  gantry topics describe orders
-  gantry topics delete orders""",
+  gantry topics show orders                      where it lives, its first and next offsets
+  gantry topics update orders --access read      let consumers finish, take no new messages
+  gantry topics delete orders --yes
+
+\b
+A topic is committed by the controllers first and then written into the log of each broker group.
+Producers may also create one by sending to it, as with RocketMQ's own brokers.""",
 )
 def topics() -> None:
-    """List, create, describe and delete topics."""
+    """List, show, create, update and delete topics."""
 
 
 @topics.command("list")
@@ -28,7 +38,11 @@ def topics() -> None:
 @json_option("Print a JSON array of names.")
 @asynchronous
 async def list_(nameservers: str | None, as_json: bool) -> None:
-    """List the names of all topics."""
+    """List the names of all topics.
+
+    %RETRY%G holds what consumer group G failed at, %DLQ%G what it gave up; TBW102 is the template
+    by which producers create topics.
+    """
     async with session(await name_servers(nameservers)) as client:
         names = await api.list_topics(client.routes)
     if as_json:
@@ -40,29 +54,15 @@ async def list_(nameservers: str | None, as_json: bool) -> None:
 
 @topics.command()
 @click.argument("topic")
-@click.option("--queues", default=4, show_default=True, type=click.IntRange(1, 1024))
-@click.option("--cluster", metavar="NAME", help="Only on this cluster. [default: the only one]")
-@click.option("--group", metavar="NAME", help="Only on this broker group. [default: all]")
-@nameserver_option
-@asynchronous
-async def create(
-    topic: str, queues: int, cluster: str | None, group: str | None, nameservers: str | None
-) -> None:
-    """Create TOPIC, or change its number of queues."""
-    async with session(await name_servers(nameservers)) as client:
-        await api.create_topic(
-            client.routes, topic, queues=queues, cluster=cluster, broker_name=group
-        )
-    click.echo(f"Topic {topic} has {queues} queues per broker group.")
-
-
-@topics.command()
-@click.argument("topic")
 @nameserver_option
 @json_option("Print one JSON object.")
 @asynchronous
-async def describe(topic: str, nameservers: str | None, as_json: bool) -> None:
-    """Show where TOPIC lives: its broker groups, addresses, queues and offsets."""
+async def show(topic: str, nameservers: str | None, as_json: bool) -> None:
+    """Show where TOPIC lives: its broker groups, addresses, queues and offsets.
+
+    FIRST is the first offset that can be read, NEXT the one that the next message will get; "?"
+    means that the group did not answer.
+    """
     async with session(await name_servers(nameservers)) as client:
         rows = await api.describe_topic(client.routes, client.calls, topic)
     if as_json:
@@ -79,12 +79,124 @@ async def describe(topic: str, nameservers: str | None, as_json: bool) -> None:
 
 @topics.command()
 @click.argument("topic")
+@click.option("--queues", default=4, show_default=True, type=QUEUES)
+@click.option("--cluster", metavar="NAME", help="Only on this cluster. [default: the only one]")
+@click.option("--group", metavar="NAME", help="Only on this broker group. [default: all]")
 @nameserver_option
+@json_option("Print, for each broker group, how the topic stands there now.")
 @asynchronous
-async def delete(topic: str, nameservers: str | None) -> None:
-    """Delete TOPIC and its messages on every broker group."""
+async def create(
+    topic: str,
+    queues: int,
+    cluster: str | None,
+    group: str | None,
+    nameservers: str | None,
+    as_json: bool,
+) -> None:
+    """Create TOPIC, with so many queues on each broker group.
+
+    Consumers of one group divide the queues, so there should be at least as many as consumers.
+    Creating what exists just so is harmless; gantry topics update changes one.
+    """
     async with session(await name_servers(nameservers)) as client:
-        await api.delete_topic(client.routes, topic)
+        other = [
+            one
+            for one in await api.shapes(client.routes, topic)
+            if one.queues != queues and group in (None, one.broker_group)
+        ]
+        if other:
+            raise GantryError(
+                f"Topic {topic!r} exists, with {other[0].queues} queues on "
+                f"{other[0].broker_group}; to change it: gantry topics update {topic} "
+                f"--queues {queues}"
+            )
+        await api.create_topic(
+            client.routes, topic, queues=queues, cluster=cluster, broker_name=group
+        )
+        found = await api.shapes(client.routes, topic)
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(f"Topic {topic} has {queues} queues per broker group.")
+
+
+@topics.command()
+@click.argument("topic")
+@click.option("--queues", type=QUEUES, help="Queues on each broker group. [default: as they are]")
+@click.option(
+    "--access", type=click.Choice(list(ACCESS)), help="Who may use it. [default: as it is]"
+)
+@click.option("--group", metavar="NAME", help="Only on this broker group. [default: all]")
+@nameserver_option
+@yes_option
+@json_option("Print, for each broker group, how the topic stands there now.")
+@asynchronous
+async def update(
+    topic: str,
+    queues: int | None,
+    access: str | None,
+    group: str | None,
+    nameservers: str | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Change how many queues TOPIC has, or who may use it.
+
+    With fewer queues, messages in those above the new number cannot be read until there are as many
+    again; that must be confirmed. To empty a topic first: --access read, wait until gantry offsets
+    show tells no lag, then change it.
+    """
+    if queues is None and access is None:
+        raise click.UsageError("Say what is to change: --queues, --access, or both.")
+    async with session(await name_servers(nameservers)) as client:
+        found = [
+            one
+            for one in await api.shapes(client.routes, topic)
+            if group in (None, one.broker_group)
+        ]
+        if not found:
+            raise GantryError(f"There is no topic {topic!r} there; see gantry topics list.")
+        shrinking = [one for one in found if queues is not None and queues < one.queues]
+        if shrinking:
+            agreed(
+                f"{topic} has {shrinking[0].queues} queues on {shrinking[0].broker_group}; what is "
+                f"in those from {queues} on could not be read any more.",
+                yes=yes,
+            )
+        for one in found:
+            await api.create_topic(
+                client.routes,
+                topic,
+                queues=one.queues if queues is None else queues,
+                perm=one.perm if access is None else ACCESS[access],
+                cluster=one.cluster,
+                broker_name=one.broker_group,
+            )
+        now = await api.shapes(client.routes, topic)
+    if as_json:
+        print_json(now)
+        return
+    print_table(
+        ("GROUP", "QUEUES", "ACCESS"), [(one.broker_group, one.queues, one.access) for one in now]
+    )
+
+
+@topics.command()
+@click.argument("topic")
+@nameserver_option
+@yes_option
+@asynchronous
+async def delete(topic: str, nameservers: str | None, yes: bool) -> None:
+    """Delete TOPIC on every broker group: its messages, and where its consumers are.
+
+    Consumers find no queues of it any more. A topic of the same name begins empty; nobody sees old
+    messages in it.
+    """
+    async with session(await name_servers(nameservers)) as client:
+        if topic not in await api.list_topics(client.routes):
+            raise GantryError(f"There is no topic {topic!r}; see gantry topics list.")
+        agreed(f"All messages of {topic} will be gone.", yes=yes)
+        await api.delete_topic(client, topic)
     click.echo(f"Topic {topic} is deleted.")
 
 

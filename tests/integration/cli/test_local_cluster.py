@@ -64,10 +64,10 @@ def test_topics_are_made_shown_and_deleted(cluster: CliCluster) -> None:
     cluster.gantry("topics", "create", "made", "--queues", "3")
     assert "made" in json.loads(cluster.gantry("topics", "list", "--json"))
     cluster.gantry("produce", "made", "--count", "3")
-    described = json.loads(cluster.gantry("topics", "describe", "made", "--json"))
+    described = json.loads(cluster.gantry("topics", "show", "made", "--json"))
     assert [row["queue"] for row in described["queues"]] == [0, 1, 2]
     assert sum(row["next"] for row in described["queues"]) == 3
-    cluster.gantry("topics", "delete", "made")
+    cluster.gantry("topics", "delete", "made", "--yes")
     assert "made" not in json.loads(cluster.gantry("topics", "list", "--json"))
 
 

@@ -1,0 +1,121 @@
+"""The broker groups of a cluster, and questions that each of them is asked.
+
+The rule protected here: a group that does not answer makes the whole answer fail, by its name. Half
+of a listing, or a change on some of the groups only, must not look like all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+from gantry_protocol.bodies import TopicRouteData, decode_body
+from gantry_protocol.bodies.route import MASTER_ID
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.command import RemotingCommand, request
+from gantry_protocol.errors import GantryError, RemotingError, ResolveError, WireError
+from gantry_protocol.headers.codec import to_ext
+from gantry_protocol.headers.nameserver import GetRouteInfoRequestHeader
+
+from gantry_cli.client.routes import refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from typing import TypeVar
+
+    from gantry_cli.client.routes import Routes
+    from gantry_cli.client.session import Session
+
+    AnswerT = TypeVar("AnswerT")
+    ItemT = TypeVar("ItemT")
+
+TEMPLATE = "TBW102"  # a topic of every group, by which producers create topics
+TIMEOUT_S = 3.0
+TOGETHER_MAX = 16  # questions under way at once
+
+
+class BrokerError(GantryError):
+    """A broker group did not answer, or said no."""
+
+
+class BrokerGroup(msgspec.Struct, frozen=True, order=True):
+    """One group and the address its master is reached at."""
+
+    name: str
+    cluster: str
+    address: str
+
+
+async def broker_groups(routes: Routes, *, only: str | None = None) -> list[BrokerGroup]:
+    """Every group that can be reached, by name; or the one called ``only``.
+
+    Raises:
+        NameServiceError: nobody answers.
+        BrokerError: there is no such group.
+    """
+    header = GetRouteInfoRequestHeader(TEMPLATE, accept_standard_json_only=True)
+    answer = await routes.ask(request(RequestCode.GET_ROUTEINFO_BY_TOPIC, to_ext(header)))
+    if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+        raise BrokerError("There is no broker group yet; see gantry status.")
+    if answer.code != ResponseCode.SUCCESS:
+        raise refusal(answer, "The broker groups are not known")
+    found = sorted(
+        BrokerGroup(broker.broker_name, broker.cluster, broker.broker_addrs[MASTER_ID])
+        for broker in decode_body(TopicRouteData, answer.body).broker_datas
+        if MASTER_ID in broker.broker_addrs
+    )
+    if only is None:
+        return found
+    chosen = [group for group in found if group.name == only]
+    if not chosen:
+        names = ", ".join(group.name for group in found)
+        raise BrokerError(f"There is no broker group {only!r}; there is: {names}.")
+    return chosen
+
+
+async def ask(
+    client: Session,
+    group: BrokerGroup,
+    command: RemotingCommand,
+    what: str,
+    *,
+    but: Sequence[int] = (),
+) -> RemotingCommand:
+    """The answer of a group's master, of code 0 or one of ``but``.
+
+    Raises:
+        BrokerError: ``what`` did not happen, and why.
+    """
+    try:
+        answer = await client.calls.call(group.address, command, TIMEOUT_S)
+    except (RemotingError, ResolveError, WireError) as error:
+        raise BrokerError(
+            f"{what}: broker group {group.name} at {group.address} does not answer ({error})."
+        ) from error
+    if answer.code != ResponseCode.SUCCESS and answer.code not in but:
+        reason = answer.remark or "no reason given"
+        raise BrokerError(f"{what} on {group.name}: {reason} (code {answer.code}).")
+    return answer
+
+
+async def together(
+    items: Iterable[ItemT], question: Callable[[ItemT], Awaitable[AnswerT]]
+) -> list[AnswerT]:
+    """``question`` of each item, some at a time; the answers in the order of the items.
+
+    Raises:
+        GantryError: the first that failed; the others are given up.
+    """
+    gate = asyncio.Semaphore(TOGETHER_MAX)
+
+    async def one(item: ItemT) -> AnswerT:
+        async with gate:
+            return await question(item)
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            asked = [tasks.create_task(one(item)) for item in items]
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    return [task.result() for task in asked]

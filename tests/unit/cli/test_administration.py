@@ -1,0 +1,245 @@
+"""`gantry topics | groups | offsets` against a group in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from click.testing import CliRunner, Result
+from gantry_cli.client.routes import Routes
+from gantry_cli.client.session import Session
+from gantry_cli.commands import groups, offsets, topics
+from gantry_cli.main import cli
+from gantry_protocol.bodies import SubscriptionGroupConfig
+from gantry_protocol.codes import RequestCode
+from gantry_protocol.errors import GantryError
+from support.admin_group import AdminGroup
+from support.fake_group import NAME_SERVER, nobody_listens, refuse
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> AdminGroup:
+    made = AdminGroup()
+
+    @asynccontextmanager
+    async def session(_: object) -> AsyncIterator[Session]:
+        yield Session(made, Routes([NAME_SERVER], made))  # type: ignore[arg-type]  # a `Caller`
+
+    for module in (groups, offsets, topics):
+        monkeypatch.setattr(module, "session", session)
+    return made
+
+
+def run(*args: str) -> Result:
+    return CliRunner().invoke(cli, [*args, "--nameserver", NAME_SERVER])
+
+
+def said(*args: str) -> str:
+    """What a command prints; it must succeed."""
+    result = run(*args)
+    assert result.exit_code == 0, result.exception or result.output
+    return result.stdout
+
+
+def refused(*args: str) -> str:
+    """Why a command does not do it."""
+    result = run(*args)
+    assert result.exit_code != 0
+    error = result.exception
+    return str(error) if isinstance(error, GantryError) else result.stderr
+
+
+# ---- topics
+
+
+def test_a_topic_is_created_once_and_changed_by_update(group: AdminGroup) -> None:
+    assert "8 queues" in said("topics", "create", "made", "--queues", "8")
+    said("topics", "create", "made", "--queues", "8")
+    assert "gantry topics update made --queues 4" in refused("topics", "create", "made")
+    assert group.shapes["made"] == (8, 6)
+    (now,) = json.loads(said("topics", "update", "made", "--access", "read", "--json"))
+    assert (now["queues"], now["perm"], now["broker_group"]) == (8, 4, "orders")
+    said("topics", "update", "made", "--queues", "9")
+    assert group.shapes["made"] == (9, 4), "what is not named stays"
+    assert "read write" in said("topics", "update", "made", "--access", "read-write")
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["update", "t"], "Say what is to change"),
+        (["update", "t", "--queues", "1"], "give --yes"),
+        (["update", "nope", "--queues", "1"], "no topic 'nope'"),
+        (["delete", "t"], "give --yes"),
+        (["delete", "nope", "--yes"], "no topic 'nope'"),
+    ],
+    ids=" ".join,
+)
+def test_topics_are_not_harmed_by_mistake(group: AdminGroup, args: list[str], words: str) -> None:
+    assert words in refused("topics", *args)
+    assert group.shapes == {"t": (2, 6)}
+    assert group.deleted == []
+
+
+def test_a_topic_is_deleted_by_its_brokers_then_by_the_controllers(group: AdminGroup) -> None:
+    assert "deleted" in said("topics", "delete", "t", "--yes")
+    deletions = [at for at, code in group.asked if code == RequestCode.DELETE_TOPIC_IN_BROKER]
+    assert deletions == [group.address, NAME_SERVER]
+
+
+def test_a_broker_that_does_not_answer_keeps_the_topic(group: AdminGroup) -> None:
+    group.fail(RequestCode.DELETE_TOPIC_IN_BROKER, nobody_listens)
+    assert f"orders at {group.address} does not answer" in refused("topics", "delete", "t", "-y")
+    assert "t" in group.shapes
+
+
+# ---- groups
+
+
+def busy(group: AdminGroup) -> None:
+    """g has a lag of 6 and a member; idle has offsets only."""
+    group.fill("t", 0, 10)
+    group.fill("t", 1, 4)
+    group.committed = {("g", "t", 0): 7, ("g", "t", 1): 1, ("idle", "t", 0): 10}
+    group.members["g"] = ["c1"]
+
+
+def test_groups_with_members_and_lag(group: AdminGroup) -> None:
+    busy(group)
+    group.shapes["%RETRY%silent"] = (1, 6)
+    group.settings["set"] = SubscriptionGroupConfig("set")
+    found = json.loads(said("groups", "list", "--json"))
+    assert {one["group"]: (one["members"], one["lag"]) for one in found} == {
+        "g": (1, 6),
+        "idle": (0, 0),
+        "set": (0, 0),
+        "silent": (0, 0),
+    }
+    table = said("groups", "list").splitlines()
+    assert table[1].split() == ["g", "1", "clustering", "1", "6"]
+
+
+def test_a_group_in_full(group: AdminGroup) -> None:
+    busy(group)
+    group.settings["g"] = SubscriptionGroupConfig("g", consume_enable=False)
+    text = said("groups", "show", "g")
+    for words in ("6 messages behind", "HELD BACK on orders", "c1", "10.0.0.7:5000", "TagA"):
+        assert words in text
+    found = json.loads(said("groups", "show", "g", "--json"))
+    assert [(row["queue"], row["lag"]) for row in found["queues"]] == [(0, 3), (1, 3)]
+    assert "no consumer group 'nope'" in refused("groups", "show", "nope")
+
+
+def test_settings_are_created_and_changed_one_by_one(group: AdminGroup) -> None:
+    said("groups", "create", "new", "--retries", "3")
+    assert "gantry groups update new" in refused("groups", "create", "new")
+    now = json.loads(said("groups", "update", "new", "--no-consume", "--json"))
+    assert (now["orders"]["retryMaxTimes"], now["orders"]["consumeEnable"]) == (3, False)
+    assert group.settings["new"].retry_max_times == 3
+    assert "Say what is to change" in refused("groups", "update", "new")
+    assert "no consumer group" in refused("groups", "update", "nope", "--consume")
+
+
+def test_a_group_with_members_is_not_deleted(group: AdminGroup) -> None:
+    busy(group)
+    assert "stop them first" in refused("groups", "delete", "g", "--yes")
+    assert "give --yes" in refused("groups", "delete", "idle")
+    assert group.deleted == []
+
+
+@pytest.mark.parametrize("flags", [[], ["--dead-letters"]], ids=["keep", "all"])
+def test_a_deleted_group_takes_its_topics_and_keeps_dead_letters(
+    group: AdminGroup, flags: list[str]
+) -> None:
+    busy(group)
+    group.shapes |= {"%RETRY%idle": (1, 6), "%DLQ%idle": (1, 6)}
+    said("groups", "delete", "idle", "--yes", *flags)
+    (name, ext), *_ = group.deleted
+    assert (name, ext["cleanOffset"]) == ("idle", "true")
+    assert ("%DLQ%idle" in group.shapes) is not bool(flags)
+    assert "%RETRY%idle" not in group.shapes
+
+
+# ---- offsets
+
+
+def test_offsets_of_a_group(group: AdminGroup) -> None:
+    busy(group)
+    rows = json.loads(said("offsets", "show", "g", "--json"))
+    assert [(row["queue"], row["next"], row["end"], row["lag"]) for row in rows] == [
+        (0, 7, 10, 3),
+        (1, 1, 4, 3),
+    ]
+    assert "6 messages wait." in said("offsets", "show", "g")
+    assert "no offsets in other" in said("offsets", "show", "g", "--topic", "other")
+
+
+@pytest.mark.parametrize(
+    ("to", "moves"),
+    [
+        ("earliest", [(0, 7, 0), (1, 1, 0)]),
+        ("latest", [(0, 7, 10), (1, 1, 4)]),
+        ("3", [(0, 7, 3), (1, 1, 3)]),
+        ("2023-11-14T22:13:20+00:00", [(0, 7, 1), (1, 1, 1)]),
+    ],
+)
+def test_a_dry_run_shows_old_and_new_and_a_reset_does_just_that(
+    group: AdminGroup, to: str, moves: list[tuple[int, int, int]]
+) -> None:
+    busy(group)
+    before = dict(group.committed)
+    shown = json.loads(said("offsets", "reset", "g", "t", "--to", to, "--dry-run", "--json"))
+    assert [(one["queue"], one["before"], one["after"]) for one in shown] == moves
+    assert group.committed == before
+    group.fill("t", 0, 20)  # messages come in between
+    if to != "latest":
+        done = json.loads(said("offsets", "reset", "g", "t", "--to", to, "--yes", "--json"))
+        assert done == shown
+        assert [group.committed["g", "t", queue] for queue, _, _ in moves] == [
+            after for _, _, after in moves
+        ]
+
+
+def test_a_dry_run_tells_people_the_effect(group: AdminGroup) -> None:
+    busy(group)
+    text = said("offsets", "reset", "g", "t", "--to", "3", "--dry-run")
+    assert "4 again" in text
+    assert "2 skipped" in text
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["g", "t", "--to", "earliest"], "consume 8 messages again and skip 0"),
+        (["g", "t", "--to", "earliest", "--json"], "give --yes, or --dry-run"),
+        (["nope", "t", "--to", "earliest", "--yes"], "no consumer group 'nope'"),
+        (["g", "nope", "--to", "earliest", "--yes"], "no topic 'nope'"),
+        (["g", "t", "--to", "yesterday", "--yes"], "neither earliest, latest, an offset"),
+        (["g", "t", "--to", "2999-01-01", "--yes"], "has not come yet"),
+        (["g", "t", "--to", "5", "--yes"], "not in queue 1 of orders, which has 0 to 4"),
+        (["g", "t", "--to", "1", "--queue", "7", "--yes"], "no queue 7"),
+        (["g", "t", "--to", "1", "--broker-group", "x", "--yes"], "no broker group 'x'"),
+    ],
+    ids=" ".join,
+)
+def test_nonsense_moves_nothing(group: AdminGroup, args: list[str], words: str) -> None:
+    busy(group)
+    before = dict(group.committed)
+    assert words in refused("offsets", "reset", *args)
+    assert group.committed == before
+
+
+def test_a_reset_that_fails_half_way_says_how_far_it_came(group: AdminGroup) -> None:
+    busy(group)
+    group.fail(
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, group_answers, refuse(1, "the disk is full")
+    )
+    said_why = refused("offsets", "reset", "g", "t", "--to", "2", "--yes")
+    assert "Queue 1 was not moved, 1 of 2 were" in said_why
+    assert "the disk is full" in said_why
+
+
+def group_answers(group, command):  # type: ignore[no-untyped-def]  # a `Fault` that is none
+    return group._reset(command, command.ext)
