@@ -7,6 +7,7 @@ what a listing (319) shows besides are those of the node that was asked.
 
 from collections.abc import Callable
 
+from gantry_protocol import settings_text
 from gantry_protocol.bodies import encode_body
 from gantry_protocol.bodies.route import KVTable
 from gantry_protocol.codes import RequestCode, ResponseCode
@@ -28,7 +29,6 @@ from gantry_controller.metadata.events import ChangeSettings, DeleteKv, PutKv, S
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.names import DEFAULTS, setting
 from gantry_controller.metadata.results import Result
-from gantry_controller.remoting import properties
 from gantry_controller.remoting.desk import Desk, Exchange, Serve
 
 _log = log.get("names")
@@ -127,7 +127,7 @@ class NameAdministration:
         self._desk.write(exchange, event, answer)
 
     def _update_config(self, exchange: Exchange) -> None:
-        event = ChangeSettings(settings=properties.parse(exchange.request.body))
+        event = ChangeSettings(settings=settings_text.parse(exchange.request.body))
 
         def answer(result: Result) -> RemotingCommand:
             if result.changed:
@@ -139,7 +139,7 @@ class NameAdministration:
     def _get_config(self, exchange: Exchange) -> None:
         def answer() -> RemotingCommand:
             state = self._machine.state
-            shared = {name: properties.flag(setting(state, name)) for name in DEFAULTS}
-            return reply(exchange.request, body=properties.write(self._listing() | shared))
+            shared = {name: settings_text.flag(setting(state, name)) for name in DEFAULTS}
+            return reply(exchange.request, body=settings_text.write(self._listing() | shared))
 
         self._desk.read(exchange, answer)

@@ -7,6 +7,7 @@ the event's ``apply``. Only what cannot be read at all is refused here.
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from gantry_protocol import settings_text
 from gantry_protocol.bodies import (
     SyncStateSetBody,
     decode_body,
@@ -49,7 +50,7 @@ from gantry_controller.metadata.events import (
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import FIRST_BROKER_ID, BrokerGroup, GroupKey
-from gantry_controller.remoting import properties, replies
+from gantry_controller.remoting import replies
 from gantry_controller.remoting.consumers import ConsumerRequests
 from gantry_controller.remoting.desk import Desk, Exchange, Serve
 from gantry_controller.remoting.live_settings import LiveSettings, SettingRefused
@@ -157,7 +158,7 @@ class ControllerRequests:
     def _get_config(self, exchange: Exchange) -> RemotingCommand:
         """1010, in the syntax of Java's properties files."""
         listing = self._listing() | self._live_settings.listing()
-        return reply(exchange.request, body=properties.write(listing))
+        return reply(exchange.request, body=settings_text.write(listing))
 
     def _update_config(self, exchange: Exchange) -> RemotingCommand:
         """1009: on this node, until it restarts."""

@@ -8,9 +8,8 @@ outside the sync-state set ever becomes master (``metadata.election``).
 
 from collections.abc import Callable
 
+from gantry_protocol import settings_text
 from gantry_protocol.errors import BodyError
-
-from gantry_controller.remoting import properties
 
 BLACK_LIST = ("configBlackList", "configStorePath", "rocketmqHome")
 """Upstream's; refused in its words."""
@@ -36,7 +35,7 @@ class LiveSettings:
 
     def listing(self) -> dict[str, str]:
         """All of them as text."""
-        return {NOTIFY: properties.flag(self.notify_role_changes)}
+        return {NOTIFY: settings_text.flag(self.notify_role_changes)}
 
     def update(self, body: bytes) -> None:
         """Take over a properties text (``key=value`` lines): all of it, or nothing.
@@ -44,7 +43,7 @@ class LiveSettings:
         Raises:
             SettingRefused: a key or a value cannot be taken; names it.
         """
-        wanted = properties.parse(body)
+        wanted = settings_text.parse(body)
         if wanted.keys() & set(BLACK_LIST):
             raise SettingRefused("Can not update config in black list.")
         for apply in [self._checked(key, value) for key, value in wanted.items()]:
