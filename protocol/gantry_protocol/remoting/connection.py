@@ -311,7 +311,8 @@ class Connection(asyncio.Protocol):
         server = self._server
         stats = self._stats
         if request.flag & FLAG_RESPONSE:
-            stats.stray_responses += 1
+            if not server.on_response(self, request):
+                stats.stray_responses += 1
             return
         oneway = request.flag & FLAG_ONEWAY
         if oneway:

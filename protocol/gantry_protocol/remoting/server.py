@@ -66,6 +66,7 @@ class RemotingServer:
         handler: Handler,
         *,
         on_close: Callable[[Connection], None] | None = None,
+        on_response: Callable[[Connection, RemotingCommand], bool] = lambda conn, response: False,
         idle_timeout_s: float = IDLE_TIMEOUT_S,
         limits: ConnectionLimits | None = None,
         max_stuck_s: float = MAX_STUCK_S,
@@ -83,6 +84,7 @@ class RemotingServer:
         self.max_partial_bytes = max_partial_bytes
         self.stats = ServerStats()
         self.connections: dict[int, Connection] = {}
+        self.on_response = on_response
         self._on_close = on_close
         self._idle_timeout_s = idle_timeout_s
         self.limits = ConnectionLimits() if limits is None else limits
