@@ -57,7 +57,9 @@ class BrokerServer(Watcher):
             master_address=lambda: "" if self.group is None else self.group.master_address,
             ask=self._ask,
         )
-        self.remoting = RemotingServer(self._handle, on_close=self._closed)
+        self.remoting = RemotingServer(
+            self._handle, on_close=self._closed, on_response=self._answered
+        )
         self._processor: ClientProcessor | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -194,6 +196,9 @@ class BrokerServer(Watcher):
                 case RequestCode.GET_BROKER_HA_STATUS:
                     return administration.ha_status(group, request)
         return self.router.handle(conn, request)
+
+    def _answered(self, conn: Connection, response: RemotingCommand) -> bool:
+        return self._processor is not None and self._processor.answered(conn, response)
 
     def _closed(self, conn: Connection) -> None:
         self.router.connection_closed(conn)

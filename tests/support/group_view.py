@@ -103,8 +103,9 @@ class FakeGroup:
             done(self.topic_refusal)
             return
         self._version += 1
-        self.store.put([change_record(TopicChange(self._version, [], [topic]))], now_ms=self.now_ms)
-        stores.confirm(self.store)
+        change = change_record(TopicChange(self._version, [], [topic]))
+        self.messages.put([change], now_ms=self.now_ms)
+        stores.confirm(self.messages)
         done(None)
 
     def release_topics(self) -> None:

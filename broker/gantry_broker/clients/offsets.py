@@ -29,11 +29,14 @@ from gantry_broker.store.contract import (
     SendOutcome,
 )
 from gantry_broker.tables.offsets import OffsetKey
+from gantry_broker.tables.resets import may_commit
 
 WRITE_INTERVAL_S = 0.1
 # A new group starts at 0, whatever it asked for, while the first message is this close to the end;
 # upstream's rule is "still in memory", which is 40 % of the machine's.
 _YOUNG_QUEUE_BYTES = 1024 * 1024 * 1024
+
+Written = Callable[[SendOutcome], None]
 
 _log = log.get("offsets")
 
@@ -46,15 +49,15 @@ class OffsetWriter:
         self._timer: asyncio.TimerHandle | None = None
         self._is_writing = False
         self._is_closed = False
-        self._waiting: list[Callable[[], None]] = []  # for the end of the write after this one
+        self._waiting: list[Written] = []  # for the end of the write after this one
 
     def soon(self) -> None:
         """Some offset changed."""
         if self._timer is None and not self._is_closed:
             self._timer = asyncio.get_running_loop().call_later(WRITE_INTERVAL_S, self._due)
 
-    def now(self, done: Callable[[], None]) -> None:
-        """Write what has changed, though sends may be refused already; then call ``done``."""
+    def now(self, done: Written) -> None:
+        """Write what has changed, though sends may be refused already; then tell ``done``."""
         self._waiting.append(done)
         if not self._is_writing:
             self._write()
@@ -82,7 +85,7 @@ class OffsetWriter:
             record.store_host = record.born_host = self._view.store_host
         if not records:
             for done in waiting:
-                done()
+                done(SendOutcome(ResponseCode.SUCCESS))
             return
         self._is_writing = True
         try:
@@ -91,9 +94,7 @@ class OffsetWriter:
             outcome = SendOutcome(ResponseCode.SYSTEM_ERROR, str(error))
             self._written(outcome, keys, waiting)
 
-    def _written(
-        self, outcome: SendOutcome, keys: list[OffsetKey], waiting: list[Callable[[], None]]
-    ) -> None:
+    def _written(self, outcome: SendOutcome, keys: list[OffsetKey], waiting: list[Written]) -> None:
         self._is_writing = False
         if self._is_closed:
             return
@@ -102,7 +103,7 @@ class OffsetWriter:
             self._view.store.committed.put_back(keys)
             self.soon()
         for done in waiting:
-            done()
+            done(outcome)
         if self._waiting:
             self._write()
 
@@ -150,7 +151,8 @@ class Positions:
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Remember how far a group has come, now here and soon in the log."""
-        self._store.committed.commit(group, topic, queue_id, offset)
+        if may_commit(self._store.committed, group, topic, queue_id, offset):
+            self._store.committed.commit(group, topic, queue_id, offset)
         if self._store.committed.is_dirty:
             self._writer.soon()
 

@@ -100,6 +100,10 @@ class Parking:
                 else:
                     self._read(pull)
 
+    def of_queue(self, key: QueueKey) -> list[ParkedPull]:
+        """Who waits for records of a queue."""
+        return [self._pulls[number] for number in sorted(self._by_queue.get(key, ()))]
+
     def drop(self, conn: Connection) -> None:
         """A connection closed: nobody waits on it any more."""
         for number in self._by_connection.pop(conn.id, set()):

@@ -16,16 +16,22 @@ from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import Handler, not_supported
 
 from gantry_broker.clients import topic_rules
+from gantry_broker.clients.broker_info import BrokerInfo
 from gantry_broker.clients.creation import TopicCreation
+from gantry_broker.clients.listings import Listings
 from gantry_broker.clients.locks import QueueLocks
 from gantry_broker.clients.membership import Membership
 from gantry_broker.clients.offsets import OffsetWriter, Positions
+from gantry_broker.clients.passing import Passing
+from gantry_broker.clients.progress import Progress
 from gantry_broker.clients.pull import Puller
+from gantry_broker.clients.resets import OffsetResets
 from gantry_broker.clients.send import Sender
 from gantry_broker.clients.send_back import SendBack
 from gantry_broker.clients.sessions import Sessions
 from gantry_broker.clients.statistics import Statistics
 from gantry_broker.clients.subscription_groups import SubscriptionGroups
+from gantry_broker.clients.traffic import Traffic
 from gantry_broker.clients.transaction_rounds import Rounds
 from gantry_broker.clients.transactions import Transactions
 from gantry_broker.clients.view import GroupView
@@ -67,8 +73,9 @@ class ClientProcessor:
         self._sessions = Sessions(self._group_appeared, view.consumers)
         view.consumers.serve(self._sessions)
         self._writer = OffsetWriter(view)
+        self._traffic = Traffic(time.monotonic())
         positions = Positions(view, self._writer)
-        self._puller = Puller(view, self._sessions, positions.commit)
+        self._puller = Puller(view, self._sessions, positions.commit, self._traffic)
         policy = policy or Policy()
         self.transactions = Transactions(view, policy, lambda: int(clock() * 1000))
         self._rounds = Rounds(
@@ -80,11 +87,18 @@ class ClientProcessor:
             now_ms=lambda: int(clock() * 1000),
         )
         locks = QueueLocks()
-        sender = Sender(view, self._creation, locks, levels, self.transactions, clock)
+        sender = Sender(
+            view, self._creation, locks, levels, self.transactions, self._traffic, clock
+        )
         returns = SendBack(view, self._creation, levels)
         members = Membership(view, self._sessions, locks)
-        statistics = Statistics(view, self._sessions, self._creation)
-        settings = SubscriptionGroups(view)
+        statistics = Statistics(view, self._sessions, self._creation, self._traffic)
+        settings = SubscriptionGroups(view, self._writer)
+        progress = Progress(view, self._sessions, self._puller.pulled, self._traffic)
+        resets = OffsetResets(view, self._sessions, self._writer, self._puller)
+        listings = Listings(view, self._sessions)
+        info = BrokerInfo(view, self._traffic, clock)
+        self._passing = Passing(view, self._sessions)
         self._handlers: dict[int, Handler] = {
             RequestCode.SEND_MESSAGE: sender.send,
             RequestCode.SEND_MESSAGE_V2: sender.send,
@@ -109,10 +123,23 @@ class ClientProcessor:
             RequestCode.UPDATE_AND_CREATE_TOPIC: statistics.create_topic,
             RequestCode.GET_TOPIC_CONFIG: statistics.topic_config,
             RequestCode.GET_TOPIC_STATS_INFO: statistics.topic_stats,
-            RequestCode.GET_CONSUME_STATS: statistics.consume_stats,
+            RequestCode.GET_CONSUME_STATS: progress.consume_stats,
+            RequestCode.GET_ALL_CONSUMER_OFFSET: progress.all_offsets,
+            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: progress.groups_of_topic,
+            RequestCode.QUERY_TOPICS_BY_CONSUMER: progress.topics_of_group,
+            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: resets.reset,
+            RequestCode.GET_ALL_TOPIC_CONFIG: listings.topics,
+            RequestCode.DELETE_TOPIC_IN_BROKER: listings.delete_topic,
+            RequestCode.GET_PRODUCER_CONNECTION_LIST: listings.producers,
+            RequestCode.GET_BROKER_RUNTIME_INFO: info.runtime,
+            RequestCode.GET_BROKER_CONFIG: info.settings,
+            RequestCode.UPDATE_BROKER_CONFIG: info.change_settings,
+            RequestCode.SET_MESSAGE_REQUEST_MODE: info.request_mode,
+            RequestCode.GET_CONSUMER_RUNNING_INFO: self._passing.running_info,
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: self._passing.consume_directly,
             RequestCode.GET_CONSUMER_CONNECTION_LIST: statistics.consumer_connections,
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: settings.change,
-            RequestCode.DELETE_SUBSCRIPTIONGROUP: settings.change,
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: settings.delete,
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: settings.listing,
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: settings.one,
         }
@@ -129,8 +156,13 @@ class ClientProcessor:
         """How many pulls wait for a record."""
         return len(self._puller.parking)
 
+    def answered(self, conn: Connection, response: RemotingCommand) -> bool:
+        """A client answered a question of ours; returns whether somebody waits for it."""
+        return self._passing.answered(conn, response)
+
     def connection_closed(self, conn: Connection) -> None:
-        """Forget a connection: its sessions and its parked pulls."""
+        """Forget a connection: its sessions, its parked pulls, what it was asked."""
+        self._passing.connection_closed(conn)
         self._puller.parking.drop(conn)
         self._sessions.connection_closed(conn)
 
@@ -139,7 +171,7 @@ class ClientProcessor:
 
         ``done`` is called once the group has answered the append, well or badly.
         """
-        self._writer.now(done)
+        self._writer.now(lambda outcome: done())
 
     def close(self) -> None:
         """The mastership is over: answer nothing more."""
@@ -149,9 +181,11 @@ class ClientProcessor:
         self.transactions.close()
         self._writer.close()
         self._puller.close()
+        self._passing.close()
 
     def _expire(self) -> None:
         self._sessions.expire()
+        self._traffic.turn(time.monotonic())
         self._expiry = asyncio.get_running_loop().call_later(EXPIRY_SCAN_S, self._expire)
 
     def _group_appeared(self, name: str) -> None:

@@ -4,6 +4,8 @@ Checks, codes and positions are upstream's (``PullMessageProcessor``, ``DefaultM
 one difference: an offset between the confirmed end and the end of a queue is waited for. Upstream's
 answer (21, "offset illegal") would make a consumer that has just moved to a new master go back.
 
+A group whose offset was reset is answered with the new one (21), until it pulls from there.
+
 A pull that finds nothing is parked in the very turn in which the store says so. A store tells of
 records after it answered reads that they missed, so none is waited for that has come already.
 """
@@ -23,10 +25,21 @@ from msgspec.structs import replace
 
 from gantry_broker.clients import subscription as subscriptions
 from gantry_broker.clients.parking import ParkedPull, Parking
+from gantry_broker.clients.pulled import PulledOffsets
 from gantry_broker.clients.sessions import Sessions
 from gantry_broker.clients.topic_rules import unknown_topic
+from gantry_broker.clients.traffic import Traffic
 from gantry_broker.clients.view import GroupView
-from gantry_broker.store.contract import GetResult, GetStatus, Limits, QueueRead, Refusal
+from gantry_broker.store.contract import (
+    GetResult,
+    GetStatus,
+    Limits,
+    QueueOffsets,
+    QueueQuestion,
+    QueueRead,
+    Refusal,
+)
+from gantry_broker.tables.resets import due_reset
 
 Commit = Callable[[str, str, int, int], None]
 
@@ -55,13 +68,21 @@ class Puller:
         view: the group.
         sessions: who subscribed to what.
         commit: remembers a group's position: group, topic, queue id, offset.
+        traffic: counts what goes out.
+
+    Attributes:
+        pulled: how far groups have pulled.
     """
 
-    def __init__(self, view: GroupView, sessions: Sessions, commit: Commit) -> None:
+    def __init__(
+        self, view: GroupView, sessions: Sessions, commit: Commit, traffic: Traffic
+    ) -> None:
         self._view = view
         self._store = view.store
         self._commit = commit
         self._sessions = sessions
+        self._traffic = traffic
+        self.pulled = PulledOffsets()
         self.parking = Parking(self._read_again, _give_up)
         self._unsubscribe = self._store.subscribe(
             lambda confirm, queues: self.parking.arrived(queues)
@@ -86,8 +107,15 @@ class Puller:
         found = self._subscription(header)
         if isinstance(found, Refusal):
             return _refuse(request, found, None)
-        if header.sys_flag & _COMMIT_OFFSET and header.commit_offset >= 0:
-            self._commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        place = (header.consumer_group, header.topic, header.queue_id)
+        due = due_reset(self._store.committed, *place)
+        if due is not None and due != header.queue_offset:
+            self._answer_reset(conn, request, due)
+            return None
+        if due is not None:
+            self._commit(*place, due)  # the consumer has followed
+        elif header.sys_flag & _COMMIT_OFFSET and header.commit_offset >= 0:
+            self._commit(*place, header.commit_offset)
         pull = ParkedPull(
             connection=conn,
             request=request,
@@ -117,7 +145,37 @@ class Puller:
             pull.last = result
             self.parking.park(pull, wait_s)
         else:
-            _send(pull, result)
+            self._send(pull, result)
+
+    def moved(self, group: str, topic: str, queue_id: int) -> None:
+        """The offset of ``group`` was reset: who waits elsewhere is told now."""
+        self.pulled.forget(group, topic, queue_id)
+        due = due_reset(self._store.committed, group, topic, queue_id)
+        if due is None:
+            return
+        for pull in self.parking.of_queue((topic, queue_id)):
+            if (pull.request.ext or {}).get("consumerGroup") == group:
+                self.parking.forget(pull)
+                self._answer_reset(pull.connection, pull.request, due)
+
+    def _answer_reset(self, conn: Connection, request: RemotingCommand, due: int) -> None:
+        header = from_ext(PullMessageRequestHeader, request.ext)
+
+        def learned(answers: list[QueueOffsets] | Refusal) -> None:
+            if isinstance(answers, Refusal):
+                conn.reply(request, reply(request, *answers))
+                return
+            ext = _positions(due, answers[0].min_offset, answers[0].max_offset)
+            conn.reply(request, reply(request, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", ext))
+
+        self._store.offsets([QueueQuestion(header.topic, header.queue_id)], learned)
+
+    def _send(self, pull: ParkedPull, result: GetResult | Refusal) -> None:
+        if isinstance(result, GetResult) and result.count:
+            group = (pull.request.ext or {})["consumerGroup"]
+            self.pulled.note(group, *pull.key, result.next_offset)
+            self._traffic.got(group, result.count)
+        _send(pull, result)
 
     def _subscription(self, header: PullMessageRequestHeader) -> SubscriptionData | Refusal:
         """What the consumer wants, by its own words or by its group's heartbeats."""
@@ -157,7 +215,7 @@ class Puller:
             self.parking.forget(pull)
         elif isinstance(result, Refusal) or result.status is GetStatus.FOUND:
             self.parking.forget(pull)
-            _send(pull, result)
+            self._send(pull, result)
         else:
             pull.last = result
             if result.status is GetStatus.NO_MATCHED_MESSAGE:
@@ -224,15 +282,19 @@ def _answer(pull: ParkedPull, result: GetResult | Refusal) -> RemotingCommand:
     """All four numbers on every answer that is not a refusal: Java unboxes them."""
     if isinstance(result, Refusal):
         return reply(pull.request, *result)
-    ext = {
-        "nextBeginOffset": str(result.next_offset),
-        "minOffset": str(result.min_offset),
-        "maxOffset": str(result.max_offset),
-        "suggestWhichBrokerId": "0",
-        "topicSysFlag": "0",
-        "groupSysFlag": "0",
-    }
+    ext = _positions(result.next_offset, result.min_offset, result.max_offset)
     code = _CODES[result.status]
     if _is_nothing_yet(pull, result):
         code = ResponseCode.PULL_NOT_FOUND
     return reply(pull.request, code, result.remark or result.status.name, ext, result.body)
+
+
+def _positions(next_offset: int, min_offset: int, max_offset: int) -> dict[str, str]:
+    return {
+        "nextBeginOffset": str(next_offset),
+        "minOffset": str(min_offset),
+        "maxOffset": str(max_offset),
+        "suggestWhichBrokerId": "0",
+        "topicSysFlag": "0",
+        "groupSysFlag": "0",
+    }

@@ -16,7 +16,6 @@ second (5.x).
 """
 
 import itertools
-import time
 from collections.abc import Callable
 
 from gantry_protocol.bodies import TopicConfig
@@ -47,6 +46,7 @@ from gantry_protocol.remoting.connection import Connection
 from gantry_broker.clients import topic_rules
 from gantry_broker.clients.creation import TopicCreation
 from gantry_broker.clients.locks import QueueLocks
+from gantry_broker.clients.traffic import Traffic
 from gantry_broker.clients.transactions import Transactions
 from gantry_broker.clients.view import GroupView
 from gantry_broker.delay.levels import DelayLevels
@@ -85,9 +85,11 @@ class Sender:
         locks: QueueLocks,
         levels: DelayLevels,
         transactions: Transactions,
-        clock: Callable[[], float] = time.time,
+        traffic: Traffic,
+        clock: Callable[[], float],
     ) -> None:
         self._view = view
+        self._traffic = traffic
         self._creation = creation
         self._locks = locks
         self._levels = levels
@@ -181,7 +183,7 @@ class Sender:
                 elif level > 0:
                     record = park(record, level, self._levels)
                 records = [record]
-            done = self._answer_later(conn, request, queue_id, unique_key)
+            done = self._answer_later(conn, request, topic.topic_name, queue_id, unique_key)
             self._view.store.append(records, done)
         except RecordError as error:
             return _refuse(request, _illegal(str(error)))
@@ -271,9 +273,16 @@ class Sender:
         return topic
 
     def _answer_later(
-        self, conn: Connection, request: RemotingCommand, queue_id: int, unique_key: str | None
+        self,
+        conn: Connection,
+        request: RemotingCommand,
+        topic: str,
+        queue_id: int,
+        unique_key: str | None,
     ) -> Callable[[SendOutcome], None]:
         def done(outcome: SendOutcome) -> None:
+            if outcome.code == ResponseCode.SUCCESS:
+                self._traffic.put(topic, len(outcome.stored))
             if not request.is_oneway:
                 conn.reply(request, self._answer(request, outcome, queue_id, unique_key))
 

@@ -160,6 +160,16 @@ class Sessions:
         """A consumer group with members, or None."""
         return self._consumers.get(name)
 
+    def member(self, group: str, client_id: str) -> Connection | None:
+        """The newest connection of a member, or None when it is not here."""
+        found = self._consumers.get(group)
+        members = () if found is None else reversed(found.members.values())
+        return next((one.connection for one in members if one.client_id == client_id), None)
+
+    def subscribers(self, topic: str) -> list[str]:
+        """The consumer groups with members here that want ``topic``."""
+        return [name for name, group in self._consumers.items() if topic in group.topics]
+
     def client_ids(self, name: str) -> list[str]:
         """The members of a consumer group, here or remembered, each once."""
         group = self._consumers.get(name)

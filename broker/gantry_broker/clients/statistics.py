@@ -1,21 +1,18 @@
-"""What admin tools ask a broker about its topics and groups: 202, 203, 208, 351; and 17."""
+"""What admin tools ask a broker about its topics and members: 202, 203, 351; and 17."""
 
 from gantry_protocol.bodies import (
     ClientConnection,
     ConsumerConnections,
     MessageQueue,
-    OffsetWrapper,
     TopicConfig,
     TopicOffset,
     encode_body,
-    encode_consume_stats,
     encode_topic_stats,
 )
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.headers.brokeradmin import (
     CreateTopicRequestHeader,
-    GetConsumeStatsRequestHeader,
     TopicRequestHeader,
 )
 from gantry_protocol.headers.client import ConsumerGroupRequestHeader
@@ -25,6 +22,7 @@ from gantry_protocol.remoting.connection import Connection
 from gantry_broker.clients import topic_rules
 from gantry_broker.clients.creation import TopicCreation
 from gantry_broker.clients.sessions import Sessions
+from gantry_broker.clients.traffic import Traffic
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import LAST, QueueOffsets, QueueQuestion, Refusal
 
@@ -32,8 +30,11 @@ from gantry_broker.store.contract import LAST, QueueOffsets, QueueQuestion, Refu
 class Statistics:
     """Serves admin requests on one group."""
 
-    def __init__(self, view: GroupView, sessions: Sessions, creation: TopicCreation) -> None:
+    def __init__(
+        self, view: GroupView, sessions: Sessions, creation: TopicCreation, traffic: Traffic
+    ) -> None:
         self._view = view
+        self._traffic = traffic
         self._sessions = sessions
         self._creation = creation
 
@@ -88,42 +89,11 @@ class Statistics:
                 )
                 for queue_id, queue in zip(queues, answers, strict=True)
             }
-            conn.reply(request, reply(request, body=encode_topic_stats(table)))
+            rate = self._traffic.put_rate(name)
+            conn.reply(request, reply(request, body=encode_topic_stats(table, rate)))
 
         self._view.store.offsets([QueueQuestion(name, one, LAST) for one in queues], learned)
         return None
-
-    def consume_stats(self, conn: Connection, request: RemotingCommand) -> None:
-        """208."""
-        header = from_ext(GetConsumeStatsRequestHeader, request.ext)
-        store = self._view.store
-        rows = [
-            (topic, queue_id, offset)
-            for _, topic, queue_id, offset in store.committed.of_group(header.consumer_group)
-            if header.topic in (None, "", topic)
-        ]
-
-        def learned(answers: list[QueueOffsets] | Refusal) -> None:
-            if isinstance(answers, Refusal):
-                conn.reply(request, reply(request, *answers))
-                return
-            table = {
-                self._queue(topic, queue_id): OffsetWrapper(
-                    broker_offset=queue.max_offset,
-                    consumer_offset=offset,
-                    last_timestamp=queue.stored_at or 0,
-                )
-                for (topic, queue_id, offset), queue in zip(rows, answers, strict=True)
-            }
-            conn.reply(request, reply(request, body=encode_consume_stats(table)))
-
-        store.offsets(
-            [
-                QueueQuestion(topic, queue_id, offset - 1 if offset else None)
-                for topic, queue_id, offset in rows
-            ],
-            learned,
-        )
 
     def consumer_connections(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
         """203."""

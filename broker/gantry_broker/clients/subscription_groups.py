@@ -6,29 +6,48 @@ The controllers decide and keep them; a broker passes changes on and shows what 
 from gantry_protocol.bodies import encode_body
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
-from gantry_protocol.headers.brokeradmin import QueryTopicsByConsumerRequestHeader
+from gantry_protocol.headers.brokeradmin import (
+    DeleteSubscriptionGroupRequestHeader,
+    QueryTopicsByConsumerRequestHeader,
+)
 from gantry_protocol.headers.codec import from_ext
 from gantry_protocol.remoting.connection import Connection
 
 from gantry_broker.asking import Outcome
+from gantry_broker.clients.offsets import OffsetWriter
 from gantry_broker.clients.view import GroupView
+from gantry_broker.store.contract import SendOutcome
+from gantry_broker.tables.resets import forget_group
 
 
 class SubscriptionGroups:
     """Serves requests about subscription groups on one broker group."""
 
-    def __init__(self, view: GroupView) -> None:
+    def __init__(self, view: GroupView, writer: OffsetWriter) -> None:
         self._view = view
+        self._writer = writer
 
     def change(self, conn: Connection, request: RemotingCommand) -> None:
-        """200 and 207: the controllers' answer is the answer."""
+        """200: the controllers' answer is the answer."""
+        self._view.consumers.change(
+            request, lambda outcome: conn.reply(request, _answer(request, outcome))
+        )
+
+    def delete(self, conn: Connection, request: RemotingCommand) -> None:
+        """207; with ``cleanOffset`` it is over once the log says that the offsets are gone."""
+        header = from_ext(DeleteSubscriptionGroupRequestHeader, request.ext)
+
+        def written(outcome: SendOutcome) -> None:
+            code = outcome.code and ResponseCode.SYSTEM_BUSY
+            conn.reply(request, reply(request, code, outcome.remark))
 
         def answered(outcome: Outcome) -> None:
-            if isinstance(outcome, RemotingCommand):
-                conn.reply(request, reply(request, outcome.code, outcome.remark))
+            answer = _answer(request, outcome)
+            if answer.code == ResponseCode.SUCCESS and header.clean_offset:
+                forget_group(self._view.store.committed, header.group_name)
+                self._writer.now(written)
             else:
-                remark = f"the controllers did not answer: {outcome}"
-                conn.reply(request, reply(request, ResponseCode.SYSTEM_BUSY, remark))
+                conn.reply(request, answer)
 
         self._view.consumers.change(request, answered)
 
@@ -44,3 +63,10 @@ class SubscriptionGroups:
             remark = f"No group in this broker. group: {name}"
             return reply(request, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         return reply(request, body=encode_body(config))
+
+
+def _answer(request: RemotingCommand, outcome: Outcome) -> RemotingCommand:
+    if isinstance(outcome, RemotingCommand):
+        return reply(request, outcome.code, outcome.remark)
+    remark = f"the controllers did not answer: {outcome}"
+    return reply(request, ResponseCode.SYSTEM_BUSY, remark)

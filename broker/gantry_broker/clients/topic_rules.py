@@ -91,6 +91,14 @@ def check_creatable(topic: TopicConfig) -> Refusal | None:
     return None
 
 
+def check_deletable(topic: str) -> Refusal | None:
+    """Refuse names, and what the broker itself needs (29)."""
+    if topic in _NOT_FOR_CLIENTS:
+        remark = f"The topic[{topic}] is conflict with system topic."
+        return Refusal(ResponseCode.INVALID_PARAMETER, remark)
+    return check_name(topic)
+
+
 def internal_topic(name: str, queues: int = 1) -> TopicConfig:
     """A retry or dead-letter topic."""
     return TopicConfig(

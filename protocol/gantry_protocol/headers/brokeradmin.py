@@ -113,3 +113,20 @@ class DeleteSubscriptionGroupRequestHeader(msgspec.Struct, frozen=True, rename="
     # extension
     cluster_name: str | None = None
     broker_name: str | None = None
+
+
+class GetConsumerRunningInfoRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """307; passed on to the client as it came."""
+
+    consumer_group: str
+    client_id: str
+    jstack_enable: bool = False
+
+
+class ConsumeMessageDirectlyRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """309; ``msg_id`` is an offset id of this broker."""
+
+    consumer_group: str
+    client_id: str
+    msg_id: str
+    broker_name: str | None = None

@@ -9,7 +9,7 @@ from gantry_broker.store.contract import Refusal
 from gantry_protocol.bodies import MessageQueue, TopicConfig, decode_body, decode_queue_table
 from gantry_protocol.bodies.client import ConsumerConnections, ConsumerData, HeartbeatData
 from gantry_protocol.bodies.codec import encode_body
-from gantry_protocol.bodies.stats import OffsetWrapper, TopicOffset
+from gantry_protocol.bodies.stats import TopicOffset
 from gantry_protocol.codes import ResponseCode
 from support import stores
 
@@ -86,21 +86,6 @@ def test_topic_statistics_with_queues_as_bare_keys(client, group) -> None:
         )
         for number in range(4)
     }
-
-
-def test_consume_statistics(client, group) -> None:
-    group.messages._put_timestamp = 0
-    stores.put(group.messages, *(stores.message("TopicTest", 0) for _ in range(9)), now_ms=1234)
-    stores.confirm(group.messages)
-    group.store.committed.commit("g", "TopicTest", 0, 7)
-    group.store.committed.commit("g", "Other", 0, 1)
-    for topic, expected in (("TopicTest", 1), (None, 2), ("", 2), ("Nope", 0)):
-        ext = {"consumerGroup": "g"} if topic is None else {"consumerGroup": "g", "topic": topic}
-        table = decode_queue_table(client.call(208, ext).body, OffsetWrapper)
-        assert len(table) == expected
-        if expected:
-            key = MessageQueue("broker-a", 0, "TopicTest")
-            assert table[key] == OffsetWrapper(9, 7, 1234)
 
 
 def test_consumer_connections(client) -> None:

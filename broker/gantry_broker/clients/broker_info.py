@@ -1,0 +1,144 @@
+"""What a broker says of itself: 28 (runtime), 26 and 25 (settings), 401 (how queues are consumed).
+
+Names and formats are upstream's, since tools look for them; a number is only shown where there is
+one. Nothing changes while brokers run: settings are the BrokerGroup's, so that all replicas have
+the same, and whoever becomes master keeps to them. A change is refused by name (16) rather than
+dropped in silence.
+"""
+
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+
+from gantry_protocol import settings_text
+from gantry_protocol.bodies.codec import Body, decode_body, encode_body
+from gantry_protocol.bodies.route import DataVersion, KVTable
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.remoting.connection import Connection
+
+from gantry_broker.clients import topic_rules
+from gantry_broker.clients.traffic import Traffic
+from gantry_broker.clients.view import GroupView
+
+BLACK_LIST = ("configBlackList", "brokerConfigPath")
+"""Upstream's; refused in its words."""
+
+_PULL, _POP = "PULL", "POP"
+_NOT_QUEUED_HERE = ("send", "pull", "litePull", "query", "ack", "admin")
+
+
+class RequestMode(Body, frozen=True):
+    """401."""
+
+    topic: str
+    consumer_group: str
+    mode: str = _PULL
+    pop_share_queue_num: int = 0
+
+
+class BrokerInfo:
+    """Serves questions about the broker.
+
+    Args:
+        view: the group.
+        traffic: how much goes through.
+        clock: seconds since 1970.
+    """
+
+    def __init__(
+        self, view: GroupView, traffic: Traffic, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._view = view
+        self._traffic = traffic
+        self._clock = clock
+        self._release = f"GANTRY_{version('gantry').replace('.', '_')}"
+        self._began_ms = int(clock() * 1000)
+
+    def runtime(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+        """28."""
+        put, got = self._traffic.rates()
+        total = [one + other for one, other in zip(put, got, strict=True)]
+        table = {
+            "brokerActive": "true",
+            "brokerVersionDesc": self._release,
+            "bootTimestamp": str(self._began_ms),
+            "runtime": _duration(int(self._clock()) - self._began_ms // 1000),
+            "putTps": _numbers(put),
+            "getTransferredTps": _numbers(got),
+            "getFoundTps": _numbers(got),
+            "getTotalTps": _numbers(total),
+            "topicsCount": str(len(self._view.store.topics)),
+            # Nothing waits in a pool here, and there is no timer wheel that could be behind.
+            "pageCacheLockTimeMills": "0",
+            "timerReadBehind": "0",
+            "timerOffsetBehind": "0",
+            "timerCongestNum": "0",
+            "timerEnqueueTps": "0.0",
+            "timerDequeueTps": "0.0",
+            **{f"{pool}ThreadPoolQueueSize": "0" for pool in _NOT_QUEUED_HERE},
+            **{f"{pool}ThreadPoolQueueHeadWaitTimeMills": "0" for pool in _NOT_QUEUED_HERE},
+        }
+        return reply(request, body=encode_body(KVTable(table)))
+
+    def settings(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+        """26."""
+        host, port = self._view.store_host
+        listing = {
+            "brokerClusterName": self._view.cluster,
+            "brokerName": self._view.broker_name,
+            "brokerId": "0",
+            "brokerIP1": host,
+            "listenPort": str(port),
+            "brokerRole": "SYNC_MASTER",
+            "flushDiskType": "SYNC_FLUSH",
+            "enableControllerMode": settings_text.flag(True),
+            "autoCreateTopicEnable": settings_text.flag(True),
+            "autoCreateSubscriptionGroup": settings_text.flag(True),
+            "defaultTopicQueueNums": str(topic_rules.DEFAULT_TOPIC_QUEUES),
+            "longPollingEnable": settings_text.flag(True),
+            "enablePropertyFilter": settings_text.flag(False),
+            "useServerSideResetOffset": settings_text.flag(True),
+        }
+        data_version = encode_body(DataVersion()).decode()  # nothing changes
+        return reply(request, ext={"version": data_version}, body=settings_text.write(listing))
+
+    def change_settings(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+        """25."""
+        wanted = settings_text.parse(request.body)
+        if not wanted.keys().isdisjoint(BLACK_LIST):
+            remark = "Can not update config in black list."
+            return reply(request, ResponseCode.NO_PERMISSION, remark)
+        names = ", ".join(sorted(wanted))[:200] or "nothing"
+        remark = (
+            f"{names} does not change while brokers run: set it in spec.config of the BrokerGroup,"
+            " for all replicas"
+        )
+        return reply(request, ResponseCode.NO_PERMISSION, remark)
+
+    def request_mode(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+        """401: queues are pulled, as every client does by itself."""
+        wish = decode_body(RequestMode, request.body)
+        if topic_rules.is_retry(wish.topic):
+            remark = "retry topic is not allowed to set mode"
+            return reply(request, ResponseCode.NO_PERMISSION, remark)
+        if self._view.store.topics.lookup(wish.topic) is None:
+            return reply(request, *topic_rules.unknown_topic(wish.topic))
+        if wish.mode == _PULL:
+            return reply(request)
+        if wish.mode == _POP:
+            remark = f"{wish.consumer_group} pulls {wish.topic}: POP is not served here"
+            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+        remark = f"{wish.mode[:64]!r} is no mode: write {_PULL} or {_POP}"
+        return reply(request, ResponseCode.INVALID_PARAMETER, remark)
+
+
+def _numbers(rates: list[float]) -> str:
+    return " ".join(f"{rate:.2f}" for rate in rates)
+
+
+def _duration(seconds: int) -> str:
+    minutes, second = divmod(max(0, seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    day, hour = divmod(hours, 24)
+    return f"[ {day} days, {hour} hours, {minute} minutes, {second} seconds ]"

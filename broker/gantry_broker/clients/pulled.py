@@ -1,0 +1,32 @@
+"""How far consumer groups have pulled: what they got and have not committed is in flight.
+
+Memory of one mastership, for people only: nothing is decided by it but whether somebody is there
+who must follow a reset. Bounded: who has not pulled for longest is forgotten first.
+"""
+
+MAX_KEPT = 200_000
+
+
+class PulledOffsets:
+    """The next offset of each group in each queue."""
+
+    def __init__(self, max_kept: int = MAX_KEPT) -> None:
+        """Nobody has pulled."""
+        self._max_kept = max_kept
+        self._offsets: dict[tuple[str, str, int], int] = {}  # in the order of the last pulls
+
+    def note(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """A member of ``group`` got everything below ``offset``."""
+        key = (group, topic, queue_id)
+        self._offsets.pop(key, None)
+        self._offsets[key] = offset
+        if len(self._offsets) > self._max_kept:
+            del self._offsets[next(iter(self._offsets))]
+
+    def offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The next offset; None when nobody has pulled, or long ago."""
+        return self._offsets.get((group, topic, queue_id))
+
+    def forget(self, group: str, topic: str, queue_id: int) -> None:
+        """The group goes on elsewhere."""
+        self._offsets.pop((group, topic, queue_id), None)

@@ -1,0 +1,84 @@
+"""Where an offset reset leads, and which resets are refused: decisions only.
+
+Upstream: ``AdminBrokerProcessor.resetOffsetInner``. Different from it, what makes no sense is
+refused in words (29) instead of being rounded to something nobody asked for.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from gantry_protocol.codes import ResponseCode
+
+from gantry_broker.store.contract import Refusal
+
+END = -1  # as a timestamp
+
+
+class Wish(NamedTuple):
+    """What an administrator asks for.
+
+    Attributes:
+        queue_id: None means every queue.
+        timestamp: store time in ms, or ``END``; of no meaning beside ``offset``.
+        offset: an offset of the one queue.
+        is_force: also forward; otherwise a group that is further back stays there.
+    """
+
+    queue_id: int | None
+    timestamp: int
+    offset: int | None
+    is_force: bool
+
+
+class QueueNow(NamedTuple):
+    """A queue as it is.
+
+    Attributes:
+        minimum, maximum: the first offset served, and one past the last.
+        at_time: the offset for the wish's timestamp.
+        committed: where the group is; None when it never was there.
+    """
+
+    minimum: int
+    maximum: int
+    at_time: int
+    committed: int | None
+
+
+def check(wish: Wish, queues: int) -> Refusal | None:
+    """Refuse a wish for a topic with so many queues that none of them could fulfil."""
+    if wish.queue_id is not None and not 0 <= wish.queue_id < queues:
+        return _illegal(f"queue {wish.queue_id} does not exist, there are {queues}")
+    if wish.offset is not None and wish.queue_id is None:
+        return _illegal(f"offset {wish.offset} needs the queue that it is an offset of")
+    if wish.offset is None and wish.timestamp < END:
+        return _illegal(f"{wish.timestamp} is no time: write ms since 1970, or {END} for the end")
+    return None
+
+
+def plan(wish: Wish, queues: Mapping[int, QueueNow]) -> dict[int, int] | Refusal:
+    """Offsets by queue id, each within its queue; refused as a whole or not at all."""
+    moves = {}
+    for queue_id, now in queues.items():
+        if wish.offset is not None and not now.minimum <= wish.offset <= now.maximum:
+            return _illegal(
+                f"offset {wish.offset} is not in queue {queue_id}, which has {now.minimum} to"
+                f" {now.maximum}"
+            )
+        moves[queue_id] = _offset(wish, now)
+    return moves
+
+
+def _offset(wish: Wish, now: QueueNow) -> int:
+    if wish.offset is not None:
+        wanted = wish.offset
+    elif wish.timestamp == END:
+        wanted = now.maximum
+    else:
+        wanted = min(max(now.at_time, now.minimum), now.maximum)
+    stays = not wish.is_force and now.committed is not None and now.committed < wanted
+    return now.committed if stays and now.committed is not None else wanted
+
+
+def _illegal(remark: str) -> Refusal:
+    return Refusal(ResponseCode.INVALID_PARAMETER, f"the offset is not reset: {remark}")
