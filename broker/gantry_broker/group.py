@@ -52,7 +52,7 @@ from gantry_broker.tier.report import TierReport, store_time_at, tier_report
 from gantry_broker.tier.service import TierService
 from gantry_broker.tier.values import Head, LocalLog
 from gantry_broker.topic_sync import TopicSync
-from gantry_broker.transactions import pins as transaction_pins
+from gantry_broker.transactions.pin import pins as transaction_pins
 
 if TYPE_CHECKING:
     from gantry_broker.tier.reader import TierReader

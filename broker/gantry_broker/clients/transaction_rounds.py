@@ -25,6 +25,7 @@ from gantry_broker.clients.creation import TopicCreation
 from gantry_broker.clients.sessions import Member
 from gantry_broker.clients.transactions import Transactions
 from gantry_broker.store.contract import SendOutcome
+from gantry_broker.store.steps import Run, Steps
 from gantry_broker.transactions.ledger import Policy
 from gantry_broker.transactions.reading import read_record
 from gantry_broker.transactions.records import (
@@ -77,16 +78,18 @@ class Rounds:
         self._in_round = False
         self._writing = False  # a table is not confirmed yet
         self._chosen = 0  # counts up, so that the members of a group take turns
+        self._is_closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._wait(self._interval_s)
 
     def close(self) -> None:
         """The mastership is over: ask nobody any more."""
+        self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def turn(self) -> float:
+    def turn(self) -> Steps[float]:
         """Begin a round, or go on with it; returns how many seconds to wait then."""
         served = self._transactions
         if not served.ready or served.view.accepting_writes() is not None:
@@ -98,7 +101,7 @@ class Rounds:
             self._due.extend(served.ledger.due(self._now_ms()))
         left_bytes, left_count = SLICE_BYTES, SLICE_COUNT
         while self._due and left_bytes > 0 and left_count > 0:
-            left_bytes -= self._look_at(self._due.popleft())
+            left_bytes -= yield from self._look_at(self._due.popleft())
             left_count -= 1
         if self._due:
             return SLICE_S
@@ -107,19 +110,26 @@ class Rounds:
         return self._interval_s
 
     def _wait(self, delay_s: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
+        if not self._is_closed:
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self._tick)
 
     def _tick(self) -> None:
-        self._wait(self.turn())
+        def failed(error: GantryError) -> None:
+            _log.warning("a round broke off", reason=error)
+            self._wait(self._interval_s)
 
-    def _look_at(self, offset: int) -> int:
+        Run(self._transactions.view.store, self.turn(), self._wait, failed).start()
+
+    def _look_at(self, offset: int) -> Steps[int]:
         """Ask for one half message or give it up; returns how many bytes that took."""
         ledger = self._transactions.ledger
         row = ledger.find(offset)
         if row is None or ledger.is_ending(offset):
             return 0
         try:
-            half = read_record(self._transactions.messages, HALF_TOPIC, 0, offset)
+            half = yield from read_record(HALF_TOPIC, 0, offset)
+            if self._is_closed or ledger.find(offset) is None or ledger.is_ending(offset):
+                return 0  # it was ended meanwhile
             if half is None:
                 _log.error("a half message is not in the local log", offset=row.physical)
             elif ledger.is_hopeless(row):

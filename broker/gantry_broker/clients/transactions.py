@@ -13,9 +13,8 @@ Rules protected:
 What it refuses: to end anything before it has read all that its predecessors wrote.
 """
 
-import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 
 import msgspec
 from gantry_protocol.codes import ResponseCode
@@ -30,13 +29,13 @@ from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.types import Offset
 
 from gantry_broker.clients.view import GroupView
-from gantry_broker.store.contract import QueueKey, Refusal, SendOutcome
+from gantry_broker.store.contract import QueueKey, QueueQuestion, Refusal, SendOutcome
+from gantry_broker.store.steps import Append, Run, Steps
 from gantry_broker.transactions.ledger import Ledger, Policy
 from gantry_broker.transactions.reading import (
     MissingRecordsError,
     first_behind,
     first_needed,
-    local_log,
     read_record,
     read_slice,
 )
@@ -60,6 +59,7 @@ _WAIT_S = 0.05  # for the confirmation of what earlier masters wrote
 _NOTHING_SAID = 0
 _OUTCOMES = {TRANSACTION_COMMIT: Outcome.COMMIT, TRANSACTION_ROLLBACK: Outcome.ROLLBACK}
 _QUEUES = ((HALF_TOPIC, 0), (OP_TOPIC, 0))
+_QUESTIONS = [QueueQuestion(*key) for key in _QUEUES]
 
 _log = log.get("transactions")
 
@@ -108,27 +108,26 @@ class Transactions:
         self._policy = policy
         self._now_ms = now_ms
         self._held: deque[tuple[Connection, RemotingCommand]] = deque()
-        store = self.messages = local_log(view.store)
-        # Where the queues end, with what is not confirmed: all that earlier masters wrote.
-        self._inherited = [store.next_offset(*key) for key in _QUEUES]
         self._last_ended: tuple[int, Ended] | None = None  # where the newest op record stands
-        self._reading: Iterator[bool] | None = self._read_log()
-        self._timer: asyncio.TimerHandle | None = None
+        self._was_read = False
+        self._is_closed = False
+        self._run: Run[None] | None = None  # reads the queues
+        self._has_news = False  # something was confirmed meanwhile
         self._unsubscribe = view.store.subscribe(self._arrived)
-        self._read_on()
+        self._begin(self._read_log())
 
     def close(self) -> None:
         """The mastership is over."""
         self._unsubscribe()
-        self._reading = None
+        self._is_closed = True
         self._held.clear()
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._run is not None:
+            self._run.cancel()
 
     @property
     def ready(self) -> bool:
         """Whether everything that earlier masters wrote has been read."""
-        return self._reading is None and not self.failure
+        return self._was_read and not self.failure
 
     # ---- requests
 
@@ -158,7 +157,16 @@ class Transactions:
             return self._refuse(request, ResponseCode.SYSTEM_ERROR, self.failure)
         if not self.ready:
             return self._hold(conn, request)
-        return self._end(conn, request, claim, outcome)
+
+        def ended(answer: RemotingCommand | None) -> None:
+            if answer is not None:
+                conn.reply(request, answer)
+
+        def failed(error: GantryError) -> None:
+            conn.reply(request, self._refuse(request, ResponseCode.SYSTEM_ERROR, str(error)))
+
+        Run(self.view.store, self._end(conn, request, claim, outcome), ended, failed).start()
+        return None
 
     def _hold(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         if len(self._held) >= HELD_MAX:
@@ -173,10 +181,12 @@ class Transactions:
         request: RemotingCommand,
         claim: EndTransactionRequestHeader,
         outcome: Outcome,
-    ) -> RemotingCommand | None:
+    ) -> Steps[RemotingCommand | None]:
         offset = claim.tran_state_table_offset
         known = 0 <= offset < self.ledger.half_next
-        half = read_record(self.messages, HALF_TOPIC, 0, offset) if known else None
+        half = (yield from read_record(HALF_TOPIC, 0, offset)) if known else None
+        if self._is_closed:
+            return self._refuse(request, ResponseCode.SERVICE_NOT_AVAILABLE, "no longer the master")
         if half is None:
             remark = "Find prepared transaction message failed"
             return self._refuse(request, ResponseCode.SYSTEM_ERROR, remark)
@@ -235,76 +245,72 @@ class Transactions:
 
     def _arrived(self, confirm: Offset, queues: Collection[QueueKey]) -> None:
         """Something was confirmed."""
-        if self.ready and any(key in queues for key in _QUEUES):
-            self._guarded(lambda: deque(self._follow(), maxlen=0))
-
-    def _read_on(self) -> None:
-        """Read another slice of what earlier masters wrote; then serve what was held meanwhile."""
-        self._timer = None
-        self._guarded(self._read_slice)
-
-    def _read_slice(self) -> None:
-        assert self._reading is not None
-        waits = next(self._reading, None)
-        if waits is not None:
-            delay_s = _WAIT_S if waits else 0.0
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._read_on)
+        if not any(key in queues for key in _QUEUES):
             return
-        self._reading = None
-        _log.info("transactions read", open=len(self.ledger), half=self.ledger.half_next)
-        held, self._held = self._held, deque()
-        for conn, request in held:
-            answer = self.end(conn, request)
-            if answer is not None:
-                conn.reply(request, answer)
+        if self._run is not None:
+            self._has_news = True
+        elif self.ready:
+            self._begin(self._follow())
 
-    def _guarded(self, action: Callable[[], object]) -> None:
-        """Whatever does not read ends the service of transactions, not that of other clients."""
-        try:
-            action()
-        except GantryError as error:
-            self._reading = None
-            self.failure = str(error)
-            _log.error("transactions are not served", reason=error)
+    def _begin(self, steps: Steps[None]) -> None:
+        """Read the queues; whatever does not read ends the service of transactions alone."""
+        self._has_news = False
+        self._run = Run(self.view.store, steps, self._was_read_to_end, self._fail)
+        self._run.start()
+
+    def _was_read_to_end(self, _: None) -> None:
+        self._run = None
+        if not self._was_read:
+            self._was_read = True
+            _log.info("transactions read", open=len(self.ledger), half=self.ledger.half_next)
             held, self._held = self._held, deque()
             for conn, request in held:
-                conn.reply(request, self._refuse(request, ResponseCode.SYSTEM_ERROR, self.failure))
+                answer = self.end(conn, request)
+                if answer is not None:
+                    conn.reply(request, answer)
+        if self._has_news:
+            self._begin(self._follow())
 
-    def _read_log(self) -> Iterator[bool]:
-        """All that earlier masters wrote, in slices; yields whether to wait for a confirmation."""
-        store = self.messages
-        while any(
-            store.max_offset(*key) < end for key, end in zip(_QUEUES, self._inherited, strict=True)
-        ):
-            yield True
+    def _fail(self, error: GantryError) -> None:
+        self._run = None
+        self.failure = str(error)
+        _log.error("transactions are not served", reason=error)
+        held, self._held = self._held, deque()
+        for conn, request in held:
+            conn.reply(request, self._refuse(request, ResponseCode.SYSTEM_ERROR, self.failure))
+
+    def _read_log(self) -> Steps[None]:
+        """All that earlier masters wrote, in slices; first it must be confirmed."""
+        half, op = yield _QUESTIONS
+        inherited = (half.next_offset, op.next_offset)
+        while half.max_offset < inherited[0] or op.max_offset < inherited[1]:
+            yield _WAIT_S
+            half, op = yield _QUESTIONS
+        committed = self.view.store.committed
         tables = TableReader()
-        at = start = first_needed(store, OP_TOPIC)
-        while at < store.max_offset(OP_TOPIC, 0):
-            entries = read_slice(store, OP_TOPIC, at)
+        at = start = first_needed(committed, OP_TOPIC, op)
+        while at < op.max_offset:
+            entries = yield from read_slice(OP_TOPIC, at)
             tables.take(parse_op(entry.peek.properties, entry.body) for entry in entries)
             at += len(entries)
-            yield False
+            yield 0.0
         self.ledger = Ledger(self._policy, tables.found)
-        if tables.found is None and self.view.store.committed.query(GROUP, OP_TOPIC, 0) is not None:
+        if tables.found is None and committed.query(GROUP, OP_TOPIC, 0) is not None:
             raise MissingRecordsError(
                 f"The table of open transactions is not in {OP_TOPIC} from record {start} on, where"
                 " the log says it is. Restore this broker from a replica that has it."
             )
         if tables.found is None:
-            self.ledger.half_next = first_needed(store, HALF_TOPIC)
+            self.ledger.half_next = first_needed(committed, HALF_TOPIC, half)
             self.ledger.op_next = start
-        for _ in self._follow():
-            yield False
-        for records in self._torn():
-            while not self._append_again(records):
-                yield True
+        yield from self._follow()
+        yield from self._mend()
 
-    def _follow(self) -> Iterator[None]:
+    def _follow(self) -> Steps[None]:
         """Take in what is confirmed; half messages first, since op records speak of them."""
-        store = self.messages
-        op_end = store.max_offset(OP_TOPIC, 0)
-        while self.ledger.half_next < store.max_offset(HALF_TOPIC, 0):
-            for entry in read_slice(store, HALF_TOPIC, self.ledger.half_next):
+        half, op = yield _QUESTIONS
+        while self.ledger.half_next < half.max_offset:
+            for entry in (yield from read_slice(HALF_TOPIC, self.ledger.half_next)):
                 found = entry.peek
                 self.ledger.take_half(
                     Row(
@@ -314,38 +320,32 @@ class Transactions:
                         immunity_ms(found.properties),
                     )
                 )
-            yield
-        while self.ledger.op_next < op_end:
-            for entry in read_slice(store, OP_TOPIC, self.ledger.op_next):
-                op = parse_op(entry.peek.properties, entry.body)
-                ended = op if isinstance(op, Ended) else None
+            if self.ledger.half_next < half.max_offset:
+                yield 0.0
+        while self.ledger.op_next < op.max_offset:
+            for entry in (yield from read_slice(OP_TOPIC, self.ledger.op_next)):
+                parsed = parse_op(entry.peek.properties, entry.body)
+                ended = parsed if isinstance(parsed, Ended) else None
                 self.ledger.take_ended(entry.peek.queue_offset, ended)
                 if ended is not None:
                     self._last_ended = (entry.peek.physical_offset, ended)
-            yield
+            if self.ledger.op_next < op.max_offset:
+                yield 0.0
 
-    def _torn(self) -> Iterator[list[MessageRecord]]:
-        """What a cut between two masters took from the last op record, to be appended again."""
+    def _mend(self) -> Steps[None]:
+        """Append again what a cut between two masters took from the last op record."""
         if self._last_ended is None:
             return
         physical, ended = self._last_ended
         if ended.outcome is None or ended.outcome is Outcome.ROLLBACK:
             return
-        store = self.messages
         for offset in ended.offsets:
-            half = read_record(store, HALF_TOPIC, 0, offset)
+            half = yield from read_record(HALF_TOPIC, 0, offset)
             if half is None:
                 continue
-            follows = first_behind(store, *target(half, ended.outcome), physical)
+            follows = yield from first_behind(*target(half, ended.outcome), physical)
             if follows is None or follows.prepared_transaction_offset != half.physical_offset:
                 _log.info("outcome appended again", offset=half.physical_offset)
-                yield resolution(half, ended.outcome, self.view.store_host)
-
-    def _append_again(self, records: list[MessageRecord]) -> bool:
-        """Whether there was room; while there is none, it is answered at once."""
-        outcomes: list[SendOutcome] = []
-        self.view.store.append(records, outcomes.append)
-        if outcomes and outcomes[0].code == ResponseCode.SERVICE_NOT_AVAILABLE:
-            _log.warning("an outcome waits for room", reason=outcomes[0].remark)
-            return False
-        return True
+                again = Append(resolution(half, ended.outcome, self.view.store_host))
+                while (yield again).code == ResponseCode.SERVICE_NOT_AVAILABLE:
+                    yield _WAIT_S

@@ -1,6 +1,5 @@
 """What transactions are, apart from who asks: their records, which are open, reading them back."""
 
 from gantry_broker.transactions.ledger import Ledger, Policy
-from gantry_broker.transactions.reading import pins
 
-__all__ = ["Ledger", "Policy", "pins"]
+__all__ = ["Ledger", "Policy"]
