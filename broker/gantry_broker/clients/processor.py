@@ -9,8 +9,8 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from gantry_protocol.codes import RequestCode
-from gantry_protocol.command import RemotingCommand
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.process import log
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import Handler, not_supported
@@ -31,6 +31,7 @@ from gantry_broker.clients.send_back import SendBack
 from gantry_broker.clients.sessions import Sessions
 from gantry_broker.clients.statistics import Statistics
 from gantry_broker.clients.subscription_groups import SubscriptionGroups
+from gantry_broker.clients.throttle import SENDS, Throttle
 from gantry_broker.clients.traffic import Traffic
 from gantry_broker.clients.transaction_rounds import Rounds
 from gantry_broker.clients.transactions import Transactions
@@ -42,6 +43,10 @@ from gantry_broker.store.contract import Refusal
 from gantry_broker.transactions import Policy
 
 EXPIRY_SCAN_S = 10.0  # upstream's
+_NO_ROOM = Refusal(
+    ResponseCode.SERVICE_NOT_AVAILABLE,
+    "service not available now. the disk of this broker is nearly full",
+)
 _DEFAULT_LEVELS = DelayLevels.parse(DEFAULT_LEVELS)
 
 _log = log.get("clients")
@@ -55,6 +60,8 @@ class ClientProcessor:
         clock: seconds since 1970.
         levels: how long messages of each delay level wait.
         policy: when producers are asked how their transactions end.
+        throttle: holds what is beyond a tenant's quota; None where nobody has one.
+        disk_is_full: whether messages are refused for want of room.
 
     Attributes:
         delivery: brings parked messages to their queues.
@@ -67,15 +74,20 @@ class ClientProcessor:
         clock: Callable[[], float] = time.time,
         levels: DelayLevels = _DEFAULT_LEVELS,
         policy: Policy | None = None,
+        throttle: Throttle | None = None,
+        disk_is_full: Callable[[], bool] = lambda: False,
     ) -> None:
         self._view = view
+        self.throttle = throttle
+        self._disk_is_full = disk_is_full
         self._creation = TopicCreation(view)
         self._sessions = Sessions(self._group_appeared, view.consumers)
         view.consumers.serve(self._sessions)
         self._writer = OffsetWriter(view)
         self._traffic = Traffic(time.monotonic())
         positions = Positions(view, self._writer)
-        self._puller = Puller(view, self._sessions, positions.commit, self._traffic)
+        has_read = None if throttle is None else throttle.has_read
+        self._puller = Puller(view, self._sessions, positions.commit, self._traffic, has_read)
         policy = policy or Policy()
         self.transactions = Transactions(view, policy, lambda: int(clock() * 1000))
         self._rounds = Rounds(
@@ -149,7 +161,13 @@ class ClientProcessor:
     def __call__(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """Serve one request; a ``Handler``."""
         handler = self._handlers.get(request.code)
-        return not_supported(request) if handler is None else handler(conn, request)
+        if handler is None:
+            return not_supported(request)
+        if request.code in SENDS and self._disk_is_full():
+            return reply(request, *_NO_ROOM)
+        if self.throttle is not None:
+            return self.throttle.serve(conn, request, handler)
+        return handler(conn, request)
 
     @property
     def parked_pulls(self) -> int:
@@ -176,6 +194,8 @@ class ClientProcessor:
     def close(self) -> None:
         """The mastership is over: answer nothing more."""
         self._expiry.cancel()
+        if self.throttle is not None:
+            self.throttle.close()
         self.delivery.close()
         self._rounds.close()
         self.transactions.close()

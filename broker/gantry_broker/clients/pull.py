@@ -42,6 +42,7 @@ from gantry_broker.store.contract import (
 from gantry_broker.tables.resets import due_reset
 
 Commit = Callable[[str, str, int, int], None]
+HasRead = Callable[[str, int], None]  # a topic, bytes of its records
 
 _COMMIT_OFFSET = 1
 _MAY_SUSPEND = 2
@@ -69,14 +70,21 @@ class Puller:
         sessions: who subscribed to what.
         commit: remembers a group's position: group, topic, queue id, offset.
         traffic: counts what goes out.
+        has_read: is told what pulls return; None where nobody wants to know.
 
     Attributes:
         pulled: how far groups have pulled.
     """
 
     def __init__(
-        self, view: GroupView, sessions: Sessions, commit: Commit, traffic: Traffic
+        self,
+        view: GroupView,
+        sessions: Sessions,
+        commit: Commit,
+        traffic: Traffic,
+        has_read: HasRead | None = None,
     ) -> None:
+        self._has_read = has_read
         self._view = view
         self._store = view.store
         self._commit = commit
@@ -175,6 +183,8 @@ class Puller:
             group = (pull.request.ext or {})["consumerGroup"]
             self.pulled.note(group, *pull.key, result.next_offset)
             self._traffic.got(group, result.count)
+            if self._has_read is not None:
+                self._has_read(pull.wanted.topic, len(result.body))
         _send(pull, result)
 
     def _subscription(self, header: PullMessageRequestHeader) -> SubscriptionData | Refusal:

@@ -1,0 +1,100 @@
+"""Refusing messages before the disk is full, while everything else goes on.
+
+A full disk ends replication, and with it reads of what came last; so messages are refused from a
+high watermark on, and taken again below a lower one. Between the high watermark and the end there
+is room for what keeps a group alive: consumer offsets, topics, the log of its master.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from gantry_protocol.process import log
+
+LOOK_EVERY_S = 1.0
+
+_log = log.get("disk")
+
+
+class Watermarks(NamedTuple):
+    """Shares of the disk in use, in percent.
+
+    Attributes:
+        refuse_at: from here on messages are refused.
+        take_below: below this they are taken again.
+    """
+
+    refuse_at: float = 90.0
+    take_below: float = 85.0
+
+    def refuses(self, used_percent: float, *, refusing: bool) -> bool:
+        """Whether messages are refused now, if they were (or were not) until now."""
+        return used_percent >= (self.take_below if refusing else self.refuse_at)
+
+
+def used_percent(directory: Path) -> float:
+    """How full the disk under ``directory`` is, as ``df`` counts it.
+
+    Raises:
+        OSError: it does not say.
+    """
+    found = os.statvfs(directory)
+    used = found.f_blocks - found.f_bfree
+    return 100.0 * used / max(1, used + found.f_bavail)
+
+
+class DiskSpace:
+    """Looks at one disk now and then.
+
+    Args:
+        directory: on the disk.
+        watermarks: when to refuse.
+        look: how full it is, in percent.
+
+    Attributes:
+        used_percent: at the last look.
+        refusing: whether messages are refused.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        watermarks: Watermarks,
+        look: Callable[[Path], float] = used_percent,
+    ) -> None:
+        self.used_percent = 0.0
+        self.refusing = False
+        self._directory = directory
+        self._watermarks = watermarks
+        self._look = look
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Look now, and from now on."""
+        self.look()
+        self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self.start)
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def look(self) -> None:
+        """Look once; a disk that does not say changes nothing."""
+        try:
+            self.used_percent = self._look(self._directory)
+        except OSError as error:
+            _log.warning("the disk does not say how full it is", reason=error)
+            return
+        was, marks = self.refusing, self._watermarks
+        self.refusing = marks.refuses(self.used_percent, refusing=was)
+        if self.refusing and not was:
+            _log.error(
+                "messages are refused, the disk is nearly full",
+                used_percent=round(self.used_percent, 1),
+                until_below=marks.take_below,
+            )
+        elif was and not self.refusing:
+            _log.info("messages are taken again", used_percent=round(self.used_percent, 1))

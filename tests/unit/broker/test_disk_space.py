@@ -1,0 +1,47 @@
+"""When messages are refused for want of room, and when no more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from gantry_broker.disk_space import DiskSpace, Watermarks, used_percent
+
+
+def test_refusing_begins_at_the_high_mark_and_ends_below_the_low_one() -> None:
+    shares = iter([10, 89.9, 90, 86, 85, 84.9, 89, 95])
+    disk = DiskSpace(Path(), Watermarks(90, 85), lambda _: next(shares))
+    seen = []
+    for _ in range(8):
+        disk.look()
+        seen.append(disk.refusing)
+    assert seen == [False, False, True, True, True, False, False, True]
+
+
+def test_a_disk_that_does_not_say_changes_nothing() -> None:
+    answers = iter([95.0, None, 10.0])
+
+    def look(_: Path) -> float:
+        answer = next(answers)
+        if answer is None:
+            raise OSError(5, "Input/output error")
+        return answer
+
+    disk = DiskSpace(Path(), Watermarks(), look)
+    seen = []
+    for _ in range(3):
+        disk.look()
+        seen.append((disk.refusing, disk.used_percent))
+    assert seen == [(True, 95.0), (True, 95.0), (False, 10.0)]
+
+
+def test_the_share_is_that_of_a_real_disk(tmp_path: Path) -> None:
+    assert 0 < used_percent(tmp_path) < 100
+
+
+@pytest.mark.asyncio
+async def test_it_looks_as_soon_as_it_is_started() -> None:
+    disk = DiskSpace(Path(), Watermarks(), lambda _: 99.0)
+    disk.start()
+    assert disk.refusing
+    disk.stop()
