@@ -22,6 +22,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gantry_broker.clients import ClientProcessor
+from gantry_broker.delay.delivery import Delivery
+from gantry_broker.delay.metrics import DelayCollector
 from gantry_broker.group import ReplicationGroup
 from gantry_broker.replica import Role
 from gantry_broker.routing import ClientRouter
@@ -318,7 +321,13 @@ def registry(
     made = CollectorRegistry()
     made.register(BrokerCollector(group, router, remoting))
     made.register(TierCollector(lambda: group.tier, group.view.store.waits))
+    made.register(DelayCollector(lambda: _delivery(router)))
     return made
+
+
+def _delivery(router: ClientRouter) -> Delivery | None:
+    processor = router.processor
+    return processor.delivery if isinstance(processor, ClientProcessor) else None
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

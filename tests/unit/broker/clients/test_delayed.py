@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from gantry_broker.clients import ClientProcessor
 from gantry_broker.delay.levels import DelayLevels
+from gantry_broker.delay.metrics import DelayCollector
 from gantry_broker.delay.parked import PROGRESS_GROUP
 from gantry_broker.store.contract import Limits, Refusal
 from gantry_protocol.bodies import TopicConfig
@@ -191,3 +192,22 @@ async def test_levels_of_an_earlier_table_are_delivered_too(desk, group) -> None
     fewer = ClientProcessor(group, levels=DelayLevels.parse("10s"))
     await desk.until(1)
     fewer.close()
+
+
+async def test_metrics(desk, group) -> None:
+    families = {one.name: one for one in DelayCollector(lambda: None).collect()}
+    assert families["gantry_broker_delay_pending"].samples == []
+    desk.send(b"x", 1)
+    desk.send(b"y", 3)
+    await desk.until(1)
+    collector = DelayCollector(lambda: desk.processor.delivery)
+    found = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in collector.collect()
+        for sample in family.samples
+    }
+    page = (Path(__file__).resolve().parents[4] / "docs" / "delay.md").read_text("utf-8")
+    assert all(f"`{name}`" in page for name, *_ in found)
+    assert found["gantry_broker_delay_pending", "3"] == 1
+    assert found["gantry_broker_delay_overdue_seconds", "3"] == 0
+    assert found["gantry_broker_delay_messages_total", "delivered"] == 1
