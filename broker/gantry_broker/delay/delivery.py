@@ -48,6 +48,7 @@ from gantry_broker.store.contract import (
 from gantry_broker.tables.offsets import OffsetRow, rows_record
 
 BATCH = Limits(max_count=128, max_bytes=256 * 1024)  # of one level in one append
+ASK_AGAIN_MS = 500  # after a store that could not say how far the levels reach
 
 _log = log.get("delay")
 
@@ -74,15 +75,17 @@ class Delivery:
         self.passed_over = 0
         self.refused = 0
         self._view = view
+        self._levels = levels
+        self._wall = wall
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
-        self._schedule = Schedule((), self._now_ms(), int(wall() * 1000))
+        self._schedule = Schedule((), 0, 0)  # until the store has said how far each level reaches
+        self._unknown = set(range(MAX_LEVELS))  # levels that may reach further than is known
+        self._is_asking = False
+        self._ask_ms = self._now_ms()
         self._unsubscribe = view.store.subscribe(self._arrived)
-        view.store.offsets(
-            [QueueQuestion(SCHEDULE_TOPIC, number) for number in range(MAX_LEVELS)],
-            lambda queues: self._begin(queues, levels, int(wall() * 1000)),
-        )
+        self._look()
 
     def close(self) -> None:
         """The mastership is over: deliver nothing more."""
@@ -109,48 +112,48 @@ class Delivery:
 
     # ---- when
 
-    def _begin(
-        self, queues: list[QueueOffsets] | Refusal, levels: DelayLevels, wall_ms: int
-    ) -> None:
-        """Take up every level, now that the store has said where they are."""
-        if self._is_closed:
-            return
-        if isinstance(queues, Refusal):
-            _log.error("parked messages cannot be delivered", reason=queues.remark)
-            return
-        self._schedule = Schedule(
-            [self._level(number, queue, levels) for number, queue in enumerate(queues)],
-            self._now_ms(),
-            wall_ms,
-        )
-        self._arm()
-
-    def _level(self, number: int, queue: QueueOffsets, levels: DelayLevels) -> Level:
+    def _level(self, number: int, queue: QueueOffsets) -> Level:
         """A level as the log has it; one beyond the table may hold what an earlier table parked."""
         position = self._view.store.committed.query(PROGRESS_GROUP, SCHEDULE_TOPIC, number)
         return Level(
             queue.min_offset if position is None else position,
             queue.max_offset,
             queue.next_offset,
-            levels.delay_ms(levels.clamp(number + 1)),
+            self._levels.delay_ms(self._levels.clamp(number + 1)),
         )
 
     def _arrived(self, confirm: Offset, queues: Collection[QueueKey]) -> None:
         """Some queues have new records."""
         numbers = [number for topic, number in queues if topic == SCHEDULE_TOPIC]
-        if numbers and self._schedule.levels:
-            self._view.store.offsets(
-                [QueueQuestion(SCHEDULE_TOPIC, number) for number in numbers],
-                lambda answers: self._learned(numbers, answers),
-            )
+        if numbers:
+            self._unknown.update(numbers)
+            self._arm()
 
-    def _learned(self, numbers: list[int], answers: list[QueueOffsets] | Refusal) -> None:
-        """How far some levels reach now."""
-        if self._is_closed or isinstance(answers, Refusal):
+    def _ask(self) -> None:
+        """Ask the store how far levels reach; one question at a time, for all that are unknown."""
+        if self._is_asking or not self._unknown or self._now_ms() < self._ask_ms:
             return
+        self._is_asking = True
+        numbers = sorted(self._unknown)
+        self._unknown.clear()
+        questions = [QueueQuestion(SCHEDULE_TOPIC, number) for number in numbers]
+        self._view.store.offsets(questions, lambda queues: self._learned(numbers, queues))
+
+    def _learned(self, numbers: list[int], queues: list[QueueOffsets] | Refusal) -> None:
+        if self._is_closed:
+            return
+        self._is_asking = False
         now_ms = self._now_ms()
-        for number, queue in zip(numbers, answers, strict=True):
-            self._schedule.levels[number].arrived(queue.max_offset, now_ms)
+        if isinstance(queues, Refusal):
+            _log.warning("parked messages wait", reason=queues.remark)
+            self._unknown.update(numbers)
+            self._ask_ms = now_ms + ASK_AGAIN_MS
+        elif not self._schedule.levels:
+            levels = [self._level(*one) for one in zip(numbers, queues, strict=True)]
+            self._schedule = Schedule(levels, now_ms, int(self._wall() * 1000))
+        else:
+            for number, queue in zip(numbers, queues, strict=True):
+                self._schedule.levels[number].arrived(queue.max_offset, now_ms)
         self._arm()
 
     def _arm(self) -> None:
@@ -158,6 +161,8 @@ class Delivery:
         if self._is_closed:
             return
         wake_ms = self._schedule.wake_ms()
+        if self._unknown and not self._is_asking:
+            wake_ms = self._ask_ms if wake_ms is None else min(wake_ms, self._ask_ms)
         if self._timer is not None:
             if wake_ms is not None and self._timer.when() * 1000 <= wake_ms:
                 return  # it will ask again in time
@@ -168,6 +173,7 @@ class Delivery:
 
     def _look(self) -> None:
         self._timer = None
+        self._ask()
         for number in self._schedule.wanted(self._now_ms()):
             self._read(number)
         self._arm()

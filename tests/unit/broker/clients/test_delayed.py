@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from gantry_broker.clients import ClientProcessor
+from gantry_broker.delay import delivery
 from gantry_broker.delay.levels import DelayLevels
 from gantry_broker.delay.metrics import DelayCollector
 from gantry_broker.delay.parked import PROGRESS_GROUP
@@ -86,6 +87,7 @@ async def test_a_delayed_message_is_parked_and_answered_as_asked_for(desk, group
     assert properties["REAL_TOPIC"] == "TopicTest"
     assert properties["REAL_QID"] == "2"
     assert properties["DELAY"] == "3"
+    await asyncio.sleep(0.01)
     assert desk.delivered() == []
     assert desk.processor.delivery.pending() == {3: 2}
     codes = frozenset({found.store_timestamp + 5_000})
@@ -211,3 +213,24 @@ async def test_metrics(desk, group) -> None:
     assert found["gantry_broker_delay_pending", "3"] == 1
     assert found["gantry_broker_delay_overdue_seconds", "3"] == 0
     assert found["gantry_broker_delay_messages_total", "delivered"] == 1
+
+
+@pytest.mark.parametrize("call", ["offsets", "read"])
+async def test_a_store_that_refuses_is_asked_again(desk, group, monkeypatch, call) -> None:
+    monkeypatch.setattr(delivery, "ASK_AGAIN_MS", 10)
+    refusals = []
+
+    def refuses(wanted, done) -> None:
+        refusals.append(wanted)
+        done(Refusal(ResponseCode.SYSTEM_BUSY, "not now"))
+
+    desk.processor.close()
+    monkeypatch.setattr(group.store, call, refuses)
+    again = Desk(group)
+    again.send(b"x", 1)
+    await asyncio.sleep(0.05)
+    assert again.delivered() == []
+    assert 0 < len(refusals) < 10
+    monkeypatch.undo()
+    await again.until(1)
+    again.processor.close()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from gantry_broker.clients import Refusal
 from gantry_broker.log import DiskFullError
+from gantry_broker.store.contract import Refusal
 from gantry_protocol.bodies import LockBatchBody, MessageQueue, SubscriptionGroupConfig, encode_body
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.records import MessageRecord, decode_properties, offset_msg_id
@@ -141,7 +141,7 @@ def test_what_no_client_ever_got_from_there_is_not_found(client, group) -> None:
 @pytest.mark.parametrize(
     ("arrange", "code"),
     [
-        pytest.param(lambda g: setattr(g, "append_error", DiskFullError("full")), 1, id="full"),
+        pytest.param(lambda g: setattr(g, "append_error", DiskFullError("full")), 14, id="full"),
         pytest.param(
             lambda g: setattr(g, "topic_refusal", Refusal(ResponseCode.SYSTEM_BUSY, "later")),
             2,
