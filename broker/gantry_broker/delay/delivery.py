@@ -78,7 +78,8 @@ class Delivery:
         self._levels = levels
         self._wall = wall
         self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None  # uvloop's has no time of its own
+        self._timer_ms = 0
         self._is_closed = False
         self._schedule = Schedule((), 0, 0)  # until the store has said how far each level reaches
         self._unknown = set(range(MAX_LEVELS))  # levels that may reach further than is known
@@ -164,11 +165,12 @@ class Delivery:
         if self._unknown and not self._is_asking:
             wake_ms = self._ask_ms if wake_ms is None else min(wake_ms, self._ask_ms)
         if self._timer is not None:
-            if wake_ms is not None and self._timer.when() * 1000 <= wake_ms:
+            if wake_ms is not None and self._timer_ms <= wake_ms:
                 return  # it will ask again in time
             self._timer.cancel()
             self._timer = None
         if wake_ms is not None:
+            self._timer_ms = wake_ms
             self._timer = self._loop.call_at(wake_ms / 1000, self._look)
 
     def _look(self) -> None:
@@ -209,7 +211,7 @@ class Delivery:
         level = self._schedule.levels[number]
         records = decode_records(result.body)
         if result.status is GetStatus.OFFSET_TOO_SMALL:
-            _log.error("parked messages are gone", level=number + 1, first=result.next_offset)
+            _log.error("parked messages are gone", queue=number, first=result.next_offset)
             self._schedule.advanced(number, result.next_offset)
         elif result.status is not GetStatus.FOUND:
             self._refuse(number, f"the level's queue cannot be read: {result.status.name}")
@@ -241,7 +243,7 @@ class Delivery:
             if self._view.store.topics.lookup(message.topic) is not None:
                 return message
             reason = f"topic {message.topic} was deleted"
-        _log.warning("passed over", level=parked.queue_id + 1, reason=reason)
+        _log.warning("passed over", queue=parked.queue_id, reason=reason)
         return None
 
     def _append(self, number: int, messages: list[MessageRecord], position: int) -> None:
@@ -275,5 +277,5 @@ class Delivery:
 
     def _refuse(self, number: int, reason: str | None) -> None:
         self.refused += 1
-        _log.info("not delivered yet", level=number + 1, reason=reason)
+        _log.info("not delivered yet", queue=number, reason=reason)
         self._schedule.refused(number, self._now_ms())

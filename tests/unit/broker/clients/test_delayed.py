@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+import uvloop
 from gantry_broker.clients import ClientProcessor
 from gantry_broker.delay import delivery
 from gantry_broker.delay.levels import DelayLevels
@@ -234,3 +235,16 @@ async def test_a_store_that_refuses_is_asked_again(desk, group, monkeypatch, cal
     monkeypatch.undo()
     await again.until(1)
     again.processor.close()
+
+
+def test_on_the_event_loop_of_the_processes(group) -> None:
+    async def run() -> None:
+        desk = Desk(group)
+        for level in (2, 1, 1):
+            desk.send(b"%d" % level, level)
+        await desk.until(3)
+        assert desk.delivered() == [b"1", b"1", b"2"]
+        desk.processor.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
