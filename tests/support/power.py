@@ -6,11 +6,14 @@ builds one of the directories that may be found afterwards: every 512-byte secto
 durable or the newer one, files grow or do not, names that were not synced appear or do not.
 
 The rules are those of POSIX on ext4 and xfs, read strictly: nothing survives but what was synced,
-anything may; bytes that never reached the disk read as zeros.
+anything may; bytes that never reached the disk read as zeros. `fail_next` lets one sync end in EIO.
+The kernel then takes the file's pages for clean: they are read as written, and only what is written
+again reaches the disk with a later sync.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -51,6 +54,18 @@ class Power:
         self._durable: dict[int, bytes] = {}
         self._names: dict[Path, dict[str, int]] = {}
         self._held: dict[int, int] = {}  # inode to a descriptor, so that no number is reused
+        self._failing: str | None = None
+        self._dirty: dict[int, list[tuple[int, int]]] = {}  # written since a sync of theirs failed
+
+    def fail_next(self, suffix: str = "") -> None:
+        """The next sync of a file whose name ends so ends in EIO."""
+        self._failing = suffix
+
+    def wrote(self, descriptor: int, position: int, size: int) -> None:
+        """Bytes were written."""
+        dirty = self._dirty.get(os.fstat(descriptor).st_ino)
+        if dirty is not None:
+            dirty.append((position, size))
 
     def sync(self, descriptor: int) -> None:
         """A sync of whatever `descriptor` is."""
@@ -61,8 +76,22 @@ class Power:
             self._names[path] = self._scan(path)
         else:
             self._hold(info.st_ino, lambda: os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY))
-            self._durable[info.st_ino] = _content(self._held[info.st_ino])
+            self._sync_file(info.st_ino, Path(f"/proc/self/fd/{descriptor}").readlink().name)
         self._maybe_keep()
+
+    def _sync_file(self, inode: int, name: str) -> None:
+        written = _content(self._held[inode])
+        if self._failing is not None and name.endswith(self._failing):
+            self._failing = None
+            self._dirty[inode] = []
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        if inode in self._dirty:
+            durable = bytearray(self._durable.get(inode, b"")[: len(written)])
+            durable += bytes(len(written) - len(durable))
+            for position, size in self._dirty[inode]:
+                durable[position : position + size] = written[position : position + size]
+            written = bytes(durable)
+        self._durable[inode] = written
 
     def freeze(self) -> Frozen:
         """Keep this moment."""
@@ -111,7 +140,15 @@ def _content(descriptor: int) -> bytes:
 def power_watch(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Power]:
     """Syncs below `root` are noted instead of done."""
     power = Power(root)
+    pwrite = os.pwrite
+
+    def noted(descriptor: int, data: Any, position: int) -> int:
+        size = pwrite(descriptor, data, position)
+        power.wrote(descriptor, position, size)
+        return size
+
     with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", noted)
         patch.setattr(os, "fsync", power.sync)
         patch.setattr(os, "fdatasync", power.sync)
         try:

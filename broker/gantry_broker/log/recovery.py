@@ -99,7 +99,7 @@ def recover(
     for _, path in orphans:
         path.unlink()
     for judged in kept:
-        _repair(judged)
+        _repair(judged, floors.synced)
     return [judged.segment for judged in kept], verified_from
 
 
@@ -148,15 +148,23 @@ def _extend_cover(entries: list[sums.RangeSum], start: int, end: int) -> None:
     entries.append(sums.RangeSum(start, end - start, -1))
 
 
-def _repair(found: _Found) -> None:
-    """Cut the torn tail, flush what is kept, and make the sums say exactly that."""
+def _repair(found: _Found, synced: Offset) -> None:
+    """Cut the torn tail, make what is kept durable, and make the sums say exactly that.
+
+    What the process before us could not sync is still read as it was written: after EIO the kernel
+    takes the pages for clean, and a sync of ours would succeed without a byte reaching the disk.
+    So whatever no checkpoint below ``synced`` vouches for is written again: bytes without a sum
+    (a sum follows a sync that succeeded), and the sums.
+    """
     segment, entries, covered_count = found.segment, found.entries, len(found.loaded.chain)
     segment.is_sealed = found.is_sealed
     segment.sums_bytes = found.loaded.chain_bytes
     if found.valid_end < segment.end:
         segment.cut(found.valid_end - segment.start)
-    if found.loaded.is_clean and len(entries) == covered_count:
+    if found.loaded.is_clean and len(entries) == covered_count and segment.end <= synced:
         return
+    for start, length, _ in entries[covered_count:]:
+        segment.write_again(start - segment.start, length)
     os.fsync(segment.descriptor)
     fsync_directory(segment.path.parent)  # the file may be new; its sums must not outlive it
     for index in range(covered_count, len(entries)):

@@ -19,6 +19,7 @@ from gantry_broker.log import sums
 
 _NAME_DIGITS = 20
 _OTHER_FILES = ("checkpoint", "cut")
+_COPY_BYTES = 1024 * 1024
 _MAX_OPEN = 64  # sealed segments whose descriptors stay open for readers
 
 
@@ -99,6 +100,18 @@ class Segment:
             os.ftruncate(self.descriptor, self.size)
             raise
         self.size = position
+
+    def write_again(self, position: int, length: int) -> None:
+        """Write bytes as they are, so that the next sync takes them to the disk for certain.
+
+        Raises:
+            OSError: the file is as it was; which of its bytes are on the disk is not known.
+        """
+        end = position + length
+        while position < end:
+            data = os.pread(self.descriptor, min(_COPY_BYTES, end - position), position)
+            assert data, "the caller has read these bytes before"
+            position += os.pwrite(self.descriptor, data, position)
 
     def extend_with_zeros(self, count: int) -> None:
         """Append ``count`` zero bytes without writing them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sim.mutants import (
     admission,
+    broker_log,
     disk,
     members,
     metadata,
@@ -24,4 +25,5 @@ MUTANTS = (
     *disk.MUTANTS,
     *metadata.MUTANTS,
     *replication.MUTANTS,
+    *broker_log.MUTANTS,
 )

@@ -92,8 +92,7 @@ def test_a_crash_at_any_change_ends_in_the_cut_or_leaves_all(
     assert number > 10
 
 
-def test_a_cut_survives_the_power_going_right_after_it(tmp_path: Path) -> None:
-    """The range that straddled the cut has a sum of its kept half."""
+def test_the_range_that_straddles_a_cut_gets_a_sum_of_its_kept_half(tmp_path: Path) -> None:
     log = CommitLog.open(tmp_path / "log", 1 << 20)
     ends = [Offset(logs.append(log, number)[0]) for number in range(6)]
     log.flush()

@@ -9,14 +9,14 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from gantry_broker.log import CommitLog
+from gantry_broker.log import CommitLog, LogFailedError, sums
 from gantry_protocol.errors import CorruptionError
 from gantry_protocol.records import BLANK_MAGIC
 from gantry_protocol.types import Offset
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import logs
-from support.power import power_watch, restore
+from support.power import Power, power_watch, restore
 
 SEGMENT_BYTES = 1500
 
@@ -175,3 +175,83 @@ def test_the_floor_is_never_durable_before_the_sums_below_it(
         for number, moment in enumerate(power.moments * 5):
             target = restore(moment, tmp_path / f"after{number}", chooser)
             _check(target / "log", moment.note)
+
+
+def _check_all(world: World, power: Power, tmp_path: Path) -> None:
+    """Whatever a power cut leaves now, nothing flushed is lost."""
+    power.note = world.note
+    moment = power.freeze()
+    chooser = random.Random(1)
+    for number in range(20):
+        target = restore(moment, tmp_path / f"after{number}", chooser)
+        _check(target / "log", moment.note)
+
+
+def test_after_an_io_error_nothing_is_believed_that_the_disk_has_not_got(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pages of the failed sync are clean and still read as written: they are written again."""
+    (tmp_path / "disk").mkdir()
+    with power_watch(tmp_path / "disk", monkeypatch) as power:
+        world = World(tmp_path / "disk" / "log")
+        world.step("append", 50)
+        world.step("flush", 0)
+        world.step("append", 60)
+        power.fail_next()
+        with pytest.raises(LogFailedError):
+            world.step("flush", 0)
+        world.step("kill", 0)
+        assert world.flushed == len(world.bytes), "recovery vouches for what it found"
+        _check_all(world, power, tmp_path)
+        world.log.close()
+
+
+def test_after_an_io_error_sums_are_not_believed_that_the_disk_has_not_got(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "disk").mkdir()
+    with power_watch(tmp_path / "disk", monkeypatch) as power:
+        world = World(tmp_path / "disk" / "log")
+        for size in (50, 60):
+            world.step("append", size)
+            world.step("flush", 0)
+        world.step("confirm", 100)
+        power.fail_next(sums.SUFFIX)
+        world.step("reopen", 0)
+        world.step("confirm", 100)
+        world.log.close()
+        _check_all(world, power, tmp_path)
+
+
+@pytest.mark.parametrize("is_reset", [False, True], ids=["cut", "reset"])
+def test_a_power_cut_at_any_sync_of_a_cut_ends_in_the_cut_or_leaves_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_reset: bool
+) -> None:
+    """What was cut never comes back, over several files (upstream's #10666)."""
+    (tmp_path / "disk").mkdir()
+    with power_watch(tmp_path / "disk", monkeypatch) as power:
+        world = World(tmp_path / "disk" / "log")
+        for size in (400, 500, 700, 800, 300):
+            world.step("append", size)
+        world.log.flush()
+        whole = world.bytes
+        to = Offset(9_000) if is_reset else logs.boundaries(world.log)[1]
+        assert len(list(world.log.directory.glob("0*.sums"))) > 2
+        after = b"" if is_reset else whole[:to]
+        power.keep_moments = True
+        power.note = lambda: False
+        if is_reset:
+            world.log.reset(to)
+        else:
+            world.log.truncate(to)
+        power.note = lambda: True
+        power.moments.append(power.freeze())
+        chooser = random.Random(1)
+        for number, moment in enumerate(power.moments * 6):
+            target = restore(moment, tmp_path / f"after{number}", chooser)
+            again = CommitLog.open(target / "log", SEGMENT_BYTES)
+            assert logs.contents(again) == after or (not moment.note and again.end == len(whole))
+            assert again.end in (to, len(whole))
+            again.verify()
+            again.close()
+        world.log.close()

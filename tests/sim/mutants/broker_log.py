@@ -1,0 +1,66 @@
+"""Bugs in the broker's log: recovery, cuts, and what a disk that failed is believed."""
+
+from __future__ import annotations
+
+from sim.mutants.mutant import Mutant, UnitTests
+from sim.mutants.planting import Edit
+
+LOG = "gantry_broker.log"
+POWER = "unit/broker/log/test_power.py"
+RECOVERY = "unit/broker/log/test_recovery.py"
+CUTTING = "unit/broker/log/test_cutting.py"
+
+MUTANTS = (
+    Mutant(
+        "failed-sync-believed",
+        "log",
+        "after EIO a restarted process takes what it reads for durable once it has synced it",
+        (
+            Edit(
+                f"{LOG}.recovery:_repair",
+                "segment.write_again(start - segment.start, length)",
+                "pass",
+            ),
+        ),
+        UnitTests(f"{POWER}::test_after_an_io_error_nothing_is_believed_that_the_disk_has_not_got"),
+    ),
+    Mutant(
+        "failed-sums-believed",
+        "log",
+        "after EIO a checkpoint promises sums that are not on the disk",
+        (Edit(f"{LOG}.recovery:_repair", " and segment.end <= synced", ""),),
+        UnitTests(
+            f"{POWER}::test_after_an_io_error_sums_are_not_believed_that_the_disk_has_not_got"
+        ),
+    ),
+    Mutant(
+        "flushed-damage-taken-for-a-torn-tail",
+        "log",
+        "a damaged record below what was flushed is cut off, and acknowledged ones with it",
+        (Edit(f"{LOG}.recovery:_tail_units", "if offset < durable:", "if False:"),),
+        UnitTests(f"{RECOVERY}::test_damage_that_only_the_callers_floor_speaks_for_is_explained"),
+    ),
+    Mutant(
+        "cut-without-its-marker",
+        "log",
+        "a crash in the middle of a cut leaves a newer file behind a shortened older one (#10666)",
+        (Edit(f"{LOG}.cutting:carry_out", "write_marker(directory, cut)", "pass"),),
+        UnitTests(f"{CUTTING}::test_a_crash_at_any_change_ends_in_the_cut_or_leaves_all"),
+    ),
+    Mutant(
+        "cut-not-synced",
+        "log",
+        "a cut is reported before the shorter file is durable",
+        (Edit(f"{LOG}.segments:Segment.cut", "os.fsync(self.descriptor)", "pass"),),
+        UnitTests(
+            f"{POWER}::test_a_power_cut_at_any_sync_of_a_cut_ends_in_the_cut_or_leaves_all[cut]"
+        ),
+    ),
+    Mutant(
+        "cut-below-the-floor",
+        "log",
+        "the log itself lets confirmed records be cut",
+        (Edit(f"{LOG}.commit_log:CommitLog._check_cut", "self._floor <= to", "0 <= to"),),
+        UnitTests(f"{CUTTING}::test_a_cut_below_the_confirm_floor_or_beyond_the_end_is_refused"),
+    ),
+)
