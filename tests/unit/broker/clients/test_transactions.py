@@ -9,73 +9,41 @@ from pathlib import Path
 import pytest
 from gantry_broker.clients import ClientProcessor
 from gantry_broker.log import DiskFullError
-from gantry_broker.store.contract import GetStatus, Limits, Refusal
+from gantry_broker.store.contract import Refusal
 from gantry_broker.transactions import Policy
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.records import (
-    MessageRecord,
     decode_offset_msg_id,
     decode_properties,
     decode_record,
-    decode_records,
 )
 from support.group_view import FakeConnection, FakeGroup
+from support.transactions import (
+    COMMIT,
+    GROUP,
+    HALF,
+    HEARTBEAT,
+    KEY,
+    OPS,
+    ROLLBACK,
+    UNKNOWN,
+    claim,
+    half,
+    read_queue,
+)
 
 from .conftest import Client
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.looptime]
 
-HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
-OPS = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
-KEY = "7F0000010001000000000000000000AA"
 START_S = 1_700_000_000.0
-HEARTBEAT = b'{"clientID":"c1","consumerDataSet":[],"producerDataSet":[{"groupName":"PG_T"}]}'
-
-
-def _half(key: str = KEY, *, more: str = "", **changes: object) -> dict[str, object]:
-    """The header of 310 as a Java transaction producer sends it."""
-    properties = (
-        f"TRAN_MSG\x01true\x02PGROUP\x01PG_T\x02UNIQ_KEY\x01{key}\x02TAGS\x01TagA\x02{more}"
-    )
-    named: dict[str, object] = {
-        "a": "PG_T", "b": "TopicTest", "c": "TBW102", "d": 4, "e": 2, "f": 4, "g": 1700000000000,
-        "h": 7, "i": properties, "j": 0, "k": False, "m": False, "n": "broker-a",
-    }  # fmt: skip
-    return {**named, **changes}
-
-
-def _claim(sent: RemotingCommand, outcome: int, **changes: object) -> dict[str, object]:
-    """The header of 37, derived from the answer to 310 as clients do."""
-    assert sent.ext is not None
-    named: dict[str, object] = {
-        "bname": "broker-a",
-        "commitLogOffset": decode_offset_msg_id(sent.ext["msgId"])[1],
-        "commitOrRollback": outcome,
-        "fromTransactionCheck": False,
-        "msgId": sent.ext["transactionId"],
-        "producerGroup": "PG_T",
-        "topic": "TopicTest",
-        "transactionId": sent.ext["transactionId"],
-        "tranStateTableOffset": sent.ext["queueOffset"],
-    }
-    return {**named, **changes}
 
 
 async def _read_log() -> None:
     """Let a new master read what there is."""
     await asyncio.sleep(0.1)
-
-
-def _read(group: FakeGroup, topic: str, queue_id: int = 0) -> list[MessageRecord]:
-    found: list[MessageRecord] = []
-    while True:
-        result = group.messages.get(topic, queue_id, len(found), Limits(32, 1 << 20))
-        if result.status is not GetStatus.FOUND:
-            return found
-        found += decode_records(result.body)
 
 
 @pytest.fixture
@@ -108,25 +76,28 @@ async def serve(group: FakeGroup) -> Iterator[Serve]:
 
 async def test_a_half_message_is_answered_with_its_place_in_the_half_topic(serve, group) -> None:
     client = Client(serve())
-    client.call(310, _half(key="A" * 32), b"first")
-    answer = client.call(310, _half(), b"second")
+    client.call(310, half(key="A" * 32), b"first")
+    answer = client.call(310, half(), b"second")
     assert answer.code == 0
     assert (answer.ext["queueId"], answer.ext["queueOffset"]) == ("2", "1")
     assert answer.ext["transactionId"] == KEY
-    half = _read(group, HALF)[1]
-    assert decode_offset_msg_id(answer.ext["msgId"]) == (group.store_host, half.physical_offset)
-    assert (half.queue_id, half.sys_flag, half.flag, half.body) == (0, 0, 7, b"second")
-    properties = decode_properties(half.properties)
+    stored = read_queue(group.messages, HALF)[1]
+    assert decode_offset_msg_id(answer.ext["msgId"]) == (
+        group.store_host,
+        stored.physical_offset,
+    )
+    assert (stored.queue_id, stored.sys_flag, stored.flag, stored.body) == (0, 0, 7, b"second")
+    properties = decode_properties(stored.properties)
     assert properties["REAL_TOPIC"] == "TopicTest"
     assert properties["REAL_QID"] == "2"
     assert properties["__transactionId__"] == KEY
     assert properties["TRAN_MSG"] == "true"
-    assert _read(group, "TopicTest", 2) == []
+    assert read_queue(group.messages, "TopicTest", 2) == []
 
 
 async def test_consumers_cannot_pull_half_messages(serve) -> None:
     client = Client(serve())
-    client.call(310, _half(), b"x")
+    client.call(310, half(), b"x")
     pull = {
         "consumerGroup": "g", "topic": HALF, "queueId": 0, "queueOffset": 0, "maxMsgNums": 32,
         "sysFlag": 4, "commitOffset": 0, "suspendTimeoutMillis": 0, "subVersion": 0,
@@ -137,71 +108,71 @@ async def test_consumers_cannot_pull_half_messages(serve) -> None:
 
 async def test_a_commit_brings_the_message_and_its_op_record_in_one_append(serve, group) -> None:
     client = Client(serve())
-    sent = client.call(310, _half(), b"paid")
-    assert client.call(37, _claim(sent, COMMIT)).code == 0
+    sent = client.call(310, half(), b"paid")
+    assert client.call(37, claim(sent, COMMIT)).code == 0
     assert [record.topic for record in group.appended[-1]] == [OPS, "TopicTest"]
-    (record,) = _read(group, "TopicTest", 2)
-    half = _read(group, HALF)[0]
+    (record,) = read_queue(group.messages, "TopicTest", 2)
+    stored = read_queue(group.messages, HALF)[0]
     assert (record.body, record.sys_flag, record.flag) == (b"paid", COMMIT, 7)
-    assert record.prepared_transaction_offset == half.physical_offset
-    assert (record.born_timestamp, record.born_host) == (half.born_timestamp, half.born_host)
-    assert record.properties == half.properties  # as upstream: TRAN_MSG and the rest stay
-    (op,) = _read(group, OPS)
+    assert record.prepared_transaction_offset == stored.physical_offset
+    assert (record.born_timestamp, record.born_host) == (stored.born_timestamp, stored.born_host)
+    assert record.properties == stored.properties  # as upstream: TRAN_MSG and the rest stay
+    (op,) = read_queue(group.messages, OPS)
     assert op.body == b"0,"
     assert decode_properties(op.properties)["TAGS"] == "d"
 
 
 async def test_a_rollback_leaves_an_op_record_only(serve, group) -> None:
     client = Client(serve())
-    sent = client.call(310, _half(), b"x")
-    assert client.call(37, _claim(sent, ROLLBACK)).code == 0
-    assert [record.body for record in _read(group, OPS)] == [b"0,"]
-    assert _read(group, "TopicTest", 2) == []
+    sent = client.call(310, half(), b"x")
+    assert client.call(37, claim(sent, ROLLBACK)).code == 0
+    assert [record.body for record in read_queue(group.messages, OPS)] == [b"0,"]
+    assert read_queue(group.messages, "TopicTest", 2) == []
 
 
 async def test_the_first_outcome_holds(serve, group) -> None:
     client = Client(serve())
-    sent = client.call(310, _half(), b"x")
-    client.call(37, _claim(sent, ROLLBACK))
-    answers = [client.call(37, _claim(sent, outcome)) for outcome in (ROLLBACK, COMMIT)]
+    sent = client.call(310, half(), b"x")
+    client.call(37, claim(sent, ROLLBACK))
+    answers = [client.call(37, claim(sent, outcome)) for outcome in (ROLLBACK, COMMIT)]
     assert [answer.code for answer in answers] == [0, 0]
     assert "first outcome holds" in answers[1].remark
-    assert len(_read(group, OPS)) == 1
-    assert _read(group, "TopicTest", 2) == []
+    assert len(read_queue(group.messages, OPS)) == 1
+    assert read_queue(group.messages, "TopicTest", 2) == []
     assert client.processor.transactions.counters.repeated == 2
 
 
 async def test_an_outcome_that_is_being_confirmed_is_taken(serve, group) -> None:
     client = Client(serve())
-    sent = client.call(310, _half(), b"x")
+    sent = client.call(310, half(), b"x")
     group.holding = True
-    first, answer = client.ask(37, _claim(sent, COMMIT))
+    first, answer = client.ask(37, claim(sent, COMMIT))
     assert answer is None
-    assert client.call(37, _claim(sent, ROLLBACK)).code == ResponseCode.SYSTEM_BUSY
+    assert client.call(37, claim(sent, ROLLBACK)).code == ResponseCode.SYSTEM_BUSY
     group.confirm()
     assert client.conn.answer_to(first).code == 0
-    assert len(_read(group, OPS)) == 1
-    assert len(_read(group, "TopicTest", 2)) == 1
+    assert len(read_queue(group.messages, OPS)) == 1
+    assert len(read_queue(group.messages, "TopicTest", 2)) == 1
 
 
 async def test_an_outcome_that_was_stored_and_not_confirmed_stays_taken(serve, group) -> None:
     client = Client(serve())
-    sent = client.call(310, _half(), b"x")
+    sent = client.call(310, half(), b"x")
     group.holding = True
-    first, _ = client.ask(37, _claim(sent, COMMIT))
+    first, _ = client.ask(37, claim(sent, COMMIT))
     group.give_up()
     assert client.conn.answer_to(first).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
-    assert client.call(37, _claim(sent, ROLLBACK)).code == ResponseCode.SYSTEM_BUSY
+    assert client.call(37, claim(sent, ROLLBACK)).code == ResponseCode.SYSTEM_BUSY
 
 
 async def test_an_outcome_that_was_not_stored_may_be_said_again(serve, group) -> None:
     client = Client(serve())
-    sent = client.call(310, _half(), b"x")
+    sent = client.call(310, half(), b"x")
     group.append_error = DiskFullError("no room")
-    assert client.call(37, _claim(sent, COMMIT)).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert client.call(37, claim(sent, COMMIT)).code == ResponseCode.SERVICE_NOT_AVAILABLE
     group.append_error = None
-    assert client.call(37, _claim(sent, COMMIT)).code == 0
-    assert len(_read(group, "TopicTest", 2)) == 1
+    assert client.call(37, claim(sent, COMMIT)).code == 0
+    assert len(read_queue(group.messages, "TopicTest", 2)) == 1
 
 
 @pytest.mark.parametrize(
@@ -217,56 +188,56 @@ async def test_an_outcome_that_was_not_stored_may_be_said_again(serve, group) ->
 )
 async def test_an_end_of_another_message_is_refused(serve, group, changes, words) -> None:
     client = Client(serve())
-    sent = client.call(310, _half(), b"x")
+    sent = client.call(310, half(), b"x")
     for outcome in (COMMIT, ROLLBACK):
-        answer = client.call(37, _claim(sent, outcome, **changes))
+        answer = client.call(37, claim(sent, outcome, **changes))
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert words in answer.remark
-    assert _read(group, OPS) == []
+    assert read_queue(group.messages, OPS) == []
 
 
 async def test_unknown_changes_nothing(serve, group) -> None:
     client = Client(serve())
-    sent = client.call(310, _half(), b"x")
-    assert client.call(37, _claim(sent, UNKNOWN)).code == 0
+    sent = client.call(310, half(), b"x")
+    assert client.call(37, claim(sent, UNKNOWN)).code == 0
     assert len(client.processor.transactions.ledger) == 1
 
 
 async def test_an_end_is_refused_while_writes_are(serve, group) -> None:
     client = Client(serve())
-    sent = client.call(310, _half(), b"x")
+    sent = client.call(310, half(), b"x")
     group.refusal = Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "leaving")
-    assert client.call(37, _claim(sent, COMMIT)).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert client.call(37, claim(sent, COMMIT)).code == ResponseCode.SERVICE_NOT_AVAILABLE
     group.refusal = None
-    assert client.call(37, _claim(sent, COMMIT)).code == 0
+    assert client.call(37, claim(sent, COMMIT)).code == 0
 
 
 async def test_a_late_unasked_answer_is_refused_where_immunity_was_wanted(serve, group) -> None:
     client = Client(serve())
     immune = "CHECK_IMMUNITY_TIME_IN_SECONDS\x0120\x02"
-    sent = client.call(310, _half(more=immune), b"x")
+    sent = client.call(310, half(more=immune), b"x")
     await asyncio.sleep(21)
-    late = client.call(37, _claim(sent, COMMIT))
+    late = client.call(37, claim(sent, COMMIT))
     assert late.code == ResponseCode.ILLEGAL_OPERATION
-    assert client.call(37, _claim(sent, COMMIT, fromTransactionCheck=True)).code == 0
+    assert client.call(37, claim(sent, COMMIT, fromTransactionCheck=True)).code == 0
 
 
 async def test_a_retried_copy_of_a_committed_message_is_no_half_message(serve, group) -> None:
     client = Client(serve())
     group.add_topic(TopicConfig(topic_name="%RETRY%g", read_queue_nums=1, write_queue_nums=1))
-    assert client.call(310, _half(b="%RETRY%g", e=0, f=0), b"x").code == 0
-    assert len(_read(group, "%RETRY%g")) == 1
-    assert _read(group, HALF) == []
+    assert client.call(310, half(b="%RETRY%g", e=0, f=0), b"x").code == 0
+    assert len(read_queue(group.messages, "%RETRY%g")) == 1
+    assert read_queue(group.messages, HALF) == []
 
 
 async def test_too_many_open_transactions(serve, group) -> None:
     client = Client(serve(open_max=2))
-    sent = [client.call(310, _half(key=f"{n:032}"), b"x") for n in range(2)]
-    refused = client.call(310, _half(), b"x")
+    sent = [client.call(310, half(key=f"{n:032}"), b"x") for n in range(2)]
+    refused = client.call(310, half(), b"x")
     assert refused.code == ResponseCode.SYSTEM_BUSY
     assert "2 transactions are open" in refused.remark
-    client.call(37, _claim(sent[0], COMMIT))
-    assert client.call(310, _half(), b"x").code == 0
+    client.call(37, claim(sent[0], COMMIT))
+    assert client.call(310, half(), b"x").code == 0
     assert client.processor.transactions.counters.refused_halves == 1
 
 
@@ -280,15 +251,15 @@ def _checks(conn: FakeConnection) -> list[RemotingCommand]:
 async def test_a_producer_is_asked_with_the_message_as_it_was_sent(serve, group) -> None:
     client = Client(serve())
     client.call(34, None, HEARTBEAT)
-    sent = client.call(310, _half(), b"paid")
+    sent = client.call(310, half(), b"paid")
     await asyncio.sleep(31)
     (check,) = _checks(client.conn)
     assert check.is_oneway
     assert check.flag == 2
-    half = _read(group, HALF)[0]
+    stored = read_queue(group.messages, HALF)[0]
     assert check.ext == {  # the golden vector of the protocol document
         "bname": "broker-a",
-        "commitLogOffset": str(half.physical_offset),
+        "commitLogOffset": str(stored.physical_offset),
         "msgId": KEY,
         "offsetMsgId": sent.ext["msgId"],
         "topic": HALF,
@@ -299,7 +270,7 @@ async def test_a_producer_is_asked_with_the_message_as_it_was_sent(serve, group)
     assert (asked_for.topic, asked_for.queue_id, asked_for.body) == ("TopicTest", 2, b"paid")
     assert decode_properties(asked_for.properties)["PGROUP"] == "PG_T"
     assert decode_properties(asked_for.properties)["TRANSACTION_CHECK_TIMES"] == "1"
-    answer = client.call(37, _claim(sent, COMMIT, fromTransactionCheck=True))
+    answer = client.call(37, claim(sent, COMMIT, fromTransactionCheck=True))
     assert answer.code == 0
     await asyncio.sleep(60)
     assert len(_checks(client.conn)) == 1
@@ -309,10 +280,10 @@ async def test_nobody_is_asked_too_early(serve, group) -> None:
     client = Client(serve())
     client.call(34, None, HEARTBEAT)
     await asyncio.sleep(25)
-    client.call(310, _half(), b"young")
-    client.call(310, _half(more="CHECK_IMMUNITY_TIME_IN_SECONDS\x0140\x02"), b"immune")
+    client.call(310, half(), b"young")
+    client.call(310, half(more="CHECK_IMMUNITY_TIME_IN_SECONDS\x0140\x02"), b"immune")
     group.now_ms = int(START_S * 1000) + 25_000
-    client.call(310, _half(), b"younger")
+    client.call(310, half(), b"younger")
     await asyncio.sleep(6)
     bodies = [decode_record(check.body).body for check in _checks(client.conn)]
     assert bodies == [b"young"]
@@ -325,7 +296,7 @@ async def test_only_producers_of_the_group_are_asked_each_in_turn(serve, group) 
     two.call(34, None, HEARTBEAT)
     other.call(34, None, HEARTBEAT.replace(b"PG_T", b"PG_U"))
     for number in range(4):
-        one.call(310, _half(key=f"{number:032}"), b"x")
+        one.call(310, half(key=f"{number:032}"), b"x")
     await asyncio.sleep(31)
     assert [len(_checks(client.conn)) for client in (one, two, other)] == [2, 2, 0]
 
@@ -334,7 +305,7 @@ async def test_many_large_half_messages_are_asked_for_in_slices(serve) -> None:
     client = Client(serve())
     client.call(34, None, HEARTBEAT)
     for number in range(5):
-        client.call(310, _half(key=f"{number:032}"), bytes(600_000))
+        client.call(310, half(key=f"{number:032}"), bytes(600_000))
     await asyncio.sleep(30.01)
     assert len(_checks(client.conn)) == 2
     await asyncio.sleep(1)
@@ -344,20 +315,20 @@ async def test_many_large_half_messages_are_asked_for_in_slices(serve) -> None:
 async def test_after_the_last_check_the_message_is_put_where_people_find_it(serve, group) -> None:
     client = Client(serve(checks_max=2))
     client.call(34, None, HEARTBEAT)
-    sent = client.call(310, _half(), b"whose?")
+    sent = client.call(310, half(), b"whose?")
     await asyncio.sleep(5 * 30)
     assert len(_checks(client.conn)) == 2
-    (given_up,) = _read(group, "TRANS_CHECK_MAX_TIME_TOPIC")
+    (given_up,) = read_queue(group.messages, "TRANS_CHECK_MAX_TIME_TOPIC")
     assert given_up.body == b"whose?"
     assert decode_properties(given_up.properties)["REAL_TOPIC"] == "TopicTest"
-    assert client.call(37, _claim(sent, COMMIT)).remark is not None
-    assert _read(group, "TopicTest", 2) == []
+    assert client.call(37, claim(sent, COMMIT)).remark is not None
+    assert read_queue(group.messages, "TopicTest", 2) == []
     assert len(client.processor.transactions.ledger) == 0
 
 
 async def test_a_check_counts_only_when_somebody_was_asked(serve) -> None:
     client = Client(serve(checks_max=2))
-    client.call(310, _half(), b"x")
+    client.call(310, half(), b"x")
     await asyncio.sleep(10 * 30)
     counters = client.processor.transactions.counters
     assert (counters.checks, counters.unasked) == (0, 10)
@@ -368,9 +339,9 @@ async def test_a_check_counts_only_when_somebody_was_asked(serve) -> None:
 
 async def test_a_message_whose_producer_never_comes_is_given_up_in_the_end(serve, group) -> None:
     client = Client(serve(rounds_max=3))
-    client.call(310, _half(), b"x")
+    client.call(310, half(), b"x")
     await asyncio.sleep(6 * 30)
-    assert len(_read(group, "TRANS_CHECK_MAX_TIME_TOPIC")) == 1
+    assert len(read_queue(group.messages, "TRANS_CHECK_MAX_TIME_TOPIC")) == 1
 
 
 # The next master
@@ -381,31 +352,31 @@ async def test_the_next_master_knows_what_is_open_and_how_often_it_was_asked_for
 ) -> None:
     client = Client(serve(checks_max=3))
     client.call(34, None, HEARTBEAT)
-    sent = [client.call(310, _half(key=f"{n:032}"), b"x") for n in range(4)]
-    client.call(37, _claim(sent[1], COMMIT))
+    sent = [client.call(310, half(key=f"{n:032}"), b"x") for n in range(4)]
+    client.call(37, claim(sent[1], COMMIT))
     await asyncio.sleep(61)
-    client.call(37, _claim(sent[2], ROLLBACK))
+    client.call(37, claim(sent[2], ROLLBACK))
     successor = Client(serve(checks_max=3))
     await _read_log()
     ledger = successor.processor.transactions.ledger
     assert {row.offset: row.checks for row in ledger.table().rows} == {0: 2, 3: 2}
     for outcome in (COMMIT, ROLLBACK):  # as decided before
-        assert "has ended" in successor.call(37, _claim(sent[1], outcome)).remark
-        assert "has ended" in successor.call(37, _claim(sent[2], outcome)).remark
-    assert successor.call(37, _claim(sent[0], COMMIT)).code == 0
-    assert len(_read(group, "TopicTest", 2)) == 2
+        assert "has ended" in successor.call(37, claim(sent[1], outcome)).remark
+        assert "has ended" in successor.call(37, claim(sent[2], outcome)).remark
+    assert successor.call(37, claim(sent[0], COMMIT)).code == 0
+    assert len(read_queue(group.messages, "TopicTest", 2)) == 2
 
 
 async def test_the_next_master_reads_from_the_newest_table_on(serve, group) -> None:
     client = Client(serve())
     for number in range(20):
-        sent = client.call(310, _half(key=f"{number:032}"), b"x")
+        sent = client.call(310, half(key=f"{number:032}"), b"x")
         if number != 5:
-            client.call(37, _claim(sent, COMMIT))
+            client.call(37, claim(sent, COMMIT))
     await asyncio.sleep(31)
     offsets = group.store.committed
-    assert offsets.query("CID_RMQ_SYS_TRANS", HALF, 0) == 5
-    assert offsets.query("CID_RMQ_SYS_TRANS", OPS, 0) == 19
+    assert offsets.query(GROUP, HALF, 0) == 5
+    assert offsets.query(GROUP, OPS, 0) == 19
     get, read = group.messages.get, []
 
     def counting(topic, queue_id, offset, *rest):
@@ -419,44 +390,57 @@ async def test_the_next_master_reads_from_the_newest_table_on(serve, group) -> N
     assert set(read) == {(OPS, 19)}  # the table alone, looked for and passed over
 
 
+async def test_a_table_counts_once_it_is_confirmed(serve, group) -> None:
+    client = Client(serve())
+    sent = client.call(310, half(), b"x")
+    client.call(37, claim(sent, COMMIT))
+    group.holding = True
+    await asyncio.sleep(31)
+    group.give_up()
+    assert group.store.committed.query(GROUP, HALF, 0) is None
+    group.holding = False
+    await asyncio.sleep(30)
+    assert group.store.committed.query(GROUP, HALF, 0) == 1
+
+
 async def test_nothing_is_written_while_nothing_happens(serve, group) -> None:
     client = Client(serve())
-    sent = client.call(310, _half(), b"x")
-    client.call(37, _claim(sent, ROLLBACK))
+    sent = client.call(310, half(), b"x")
+    client.call(37, claim(sent, ROLLBACK))
     await asyncio.sleep(31)
-    ops = len(_read(group, OPS))
+    ops = len(read_queue(group.messages, OPS))
     await asyncio.sleep(300)
-    assert len(_read(group, OPS)) == ops == 2
+    assert len(read_queue(group.messages, OPS)) == ops == 2
     assert client.processor.transactions.counters.tables == 1
 
 
 async def test_a_cut_behind_the_op_record_does_not_lose_the_message(serve, group) -> None:
     client = Client(serve())
-    sent = client.call(310, _half(), b"paid")
+    sent = client.call(310, half(), b"paid")
     group.holding = True
-    client.ask(37, _claim(sent, COMMIT))
+    client.ask(37, claim(sent, COMMIT))
     _op, message = group.appended[-1]
     group.messages.drop_mastership()
     group.messages.truncate(message.physical_offset)
     group.messages.take_mastership()
     group.holding = False
     successor = Client(serve())
-    asked, answer = successor.ask(37, _claim(sent, ROLLBACK))
+    asked, answer = successor.ask(37, claim(sent, ROLLBACK))
     assert answer is None  # held: what the old master wrote is not confirmed yet
     group.confirm()
     await _read_log()
     assert "has ended" in successor.conn.answer_to(asked).remark
-    assert [record.body for record in _read(group, "TopicTest", 2)] == [b"paid"]
+    assert [record.body for record in read_queue(group.messages, "TopicTest", 2)] == [b"paid"]
     serve()  # and a third one finds nothing to do
     await _read_log()
-    assert [record.body for record in _read(group, "TopicTest", 2)] == [b"paid"]
+    assert [record.body for record in read_queue(group.messages, "TopicTest", 2)] == [b"paid"]
 
 
 async def test_a_cut_before_the_op_record_leaves_the_transaction_open(serve, group) -> None:
     client = Client(serve())
-    sent = client.call(310, _half(), b"paid")
+    sent = client.call(310, half(), b"paid")
     group.holding = True
-    client.ask(37, _claim(sent, COMMIT))
+    client.ask(37, claim(sent, COMMIT))
     op, _message = group.appended[-1]
     group.messages.drop_mastership()
     group.messages.truncate(op.physical_offset)
@@ -464,17 +448,17 @@ async def test_a_cut_before_the_op_record_leaves_the_transaction_open(serve, gro
     group.holding = False
     successor = Client(serve())
     await _read_log()
-    assert successor.call(37, _claim(sent, ROLLBACK)).code == 0
-    assert _read(group, "TopicTest", 2) == []
+    assert successor.call(37, claim(sent, ROLLBACK)).code == 0
+    assert read_queue(group.messages, "TopicTest", 2) == []
 
 
 async def test_a_log_that_lost_op_records_serves_everything_but_transactions(serve, group) -> None:
     client = Client(serve())
-    sent = client.call(310, _half(), b"x")
-    group.store.committed.commit("CID_RMQ_SYS_TRANS", OPS, 0, 0)  # as if a table had been confirmed
+    sent = client.call(310, half(), b"x")
+    group.store.committed.commit(GROUP, OPS, 0, 0)  # as if a table had been confirmed
     successor = Client(serve())
-    refused = successor.call(37, _claim(sent, COMMIT))
+    refused = successor.call(37, claim(sent, COMMIT))
     assert refused.code == ResponseCode.SYSTEM_ERROR
     assert "Restore this broker" in refused.remark
-    assert successor.call(310, _half(), b"x").code == ResponseCode.SYSTEM_ERROR
-    assert successor.call(310, _half(f=0, i="TAGS\x01a\x02"), b"x").code == 0
+    assert successor.call(310, half(), b"x").code == ResponseCode.SYSTEM_ERROR
+    assert successor.call(310, half(f=0, i="TAGS\x01a\x02"), b"x").code == 0
