@@ -57,6 +57,11 @@ from gantry_broker.transactions.records import (
 HELD_MAX = 1024  # 37 that come before the log has been read
 _WAIT_S = 0.05  # for the confirmation of what earlier masters wrote
 _NOTHING_SAID = 0
+_MAY_BE_STORED = (
+    ResponseCode.FLUSH_DISK_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT,
+)
 _OUTCOMES = {TRANSACTION_COMMIT: Outcome.COMMIT, TRANSACTION_ROLLBACK: Outcome.ROLLBACK}
 _QUEUES = ((HALF_TOPIC, 0), (OP_TOPIC, 0))
 _QUESTIONS = [QueueQuestion(*key) for key in _QUEUES]
@@ -183,6 +188,8 @@ class Transactions:
         outcome: Outcome,
     ) -> Steps[RemotingCommand | None]:
         offset = claim.tran_state_table_offset
+        if offset >= self.ledger.half_next and self._run is not None:
+            return self._hold(conn, request)  # its half message is being read
         known = 0 <= offset < self.ledger.half_next
         half = (yield from read_record(HALF_TOPIC, 0, offset)) if known else None
         if self._is_closed:
@@ -229,10 +236,10 @@ class Transactions:
         self.ledger.begin_end(offset)
 
         def appended(result: SendOutcome) -> None:
-            if not result.stored:
-                self.ledger.cancel_end(offset)
-            elif result.code == ResponseCode.SUCCESS:
+            if result.code == ResponseCode.SUCCESS:
                 self.counters.ended[outcome] += 1
+            elif result.code not in _MAY_BE_STORED:
+                self.ledger.cancel_end(offset)
             done(result)
 
         try:
@@ -263,13 +270,14 @@ class Transactions:
         if not self._was_read:
             self._was_read = True
             _log.info("transactions read", open=len(self.ledger), half=self.ledger.half_next)
-            held, self._held = self._held, deque()
-            for conn, request in held:
-                answer = self.end(conn, request)
-                if answer is not None:
-                    conn.reply(request, answer)
         if self._has_news:
             self._begin(self._follow())
+            return
+        held, self._held = self._held, deque()
+        for conn, request in held:
+            answer = self.end(conn, request)
+            if answer is not None:
+                conn.reply(request, answer)
 
     def _fail(self, error: GantryError) -> None:
         self._run = None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from gantry_broker.clients import ClientProcessor
 from gantry_broker.log import DiskFullError
-from gantry_broker.store.contract import Refusal
+from gantry_broker.store.contract import Refusal, SendOutcome
 from gantry_broker.transactions import Policy
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
@@ -20,6 +20,7 @@ from gantry_protocol.records import (
     decode_record,
 )
 from support.group_view import FakeConnection, FakeGroup
+from support.late_store import LateStore
 from support.transactions import (
     COMMIT,
     GROUP,
@@ -163,6 +164,32 @@ async def test_an_outcome_that_was_stored_and_not_confirmed_stays_taken(serve, g
     group.give_up()
     assert client.conn.answer_to(first).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
     assert client.call(37, claim(sent, ROLLBACK)).code == ResponseCode.SYSTEM_BUSY
+
+
+async def test_an_outcome_that_may_be_stored_nobody_knows_where_stays_taken(
+    serve, group, monkeypatch
+) -> None:
+    client = Client(serve())
+    sent = client.call(310, half(), b"x")
+    lost = SendOutcome(ResponseCode.FLUSH_SLAVE_TIMEOUT, "the connection to the store is lost")
+    with monkeypatch.context() as cut:
+        cut.setattr(group.store, "append", lambda records, done: done(lost))
+        assert client.call(37, claim(sent, COMMIT)).code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+    assert client.call(37, claim(sent, ROLLBACK)).code == ResponseCode.SYSTEM_BUSY
+
+
+async def test_an_end_waits_for_its_half_message_to_be_read(serve, group, monkeypatch) -> None:
+    client = Client(serve())
+    await _read_log()
+    group.store = LateStore(group.store)
+    client.processor = serve()
+    await _read_log()
+    sent = client.call(310, half(), b"paid")
+    asked, answer = client.ask(37, claim(sent, COMMIT))
+    assert answer is None
+    await _read_log()
+    assert client.conn.answer_to(asked).code == 0
+    assert len(read_queue(group.messages, "TopicTest", 2)) == 1
 
 
 async def test_an_outcome_that_was_not_stored_may_be_said_again(serve, group) -> None:

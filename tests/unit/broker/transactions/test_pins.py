@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from gantry_broker.queues import MessageStore
-from gantry_broker.transactions import pins
+from gantry_broker.transactions.pin import pins
 from support import stores
 from support.transactions import GROUP, HALF, OPS
 

@@ -21,6 +21,7 @@ from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.records import MessageRecord
 from support import logs
 from support.group_view import FakeConnection, FakeGroup
+from support.late_store import LateStore
 from support.transactions import (
     COMMIT,
     GIVEN_UP,
@@ -38,7 +39,7 @@ from support.transactions import (
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.looptime]
 
-SEEDS = range(12)
+SEEDS = range(8)
 STEPS = 120
 POLICY = Policy(checks_max=3)
 OUTCOMES = {COMMIT: Outcome.COMMIT, ROLLBACK: Outcome.ROLLBACK}
@@ -47,9 +48,11 @@ OUTCOMES = {COMMIT: Outcome.COMMIT, ROLLBACK: Outcome.ROLLBACK}
 class World:
     """One group, one producer, and what the producer was told."""
 
-    def __init__(self, directory: Path, seed: int) -> None:
+    def __init__(self, directory: Path, seed: int, *, late: bool) -> None:
         self.random = Random(seed)
         self.group = FakeGroup(directory)
+        if late:
+            self.group.store = LateStore(self.group.store)
         self.group.add_topic(TopicConfig("TopicTest", 4, 4))
         self.group.add_topic(TopicConfig(GIVEN_UP, 1, 1))
         self.group.holding = True
@@ -204,9 +207,12 @@ def _by_half(records: list[MessageRecord]) -> Counter[int]:
     return Counter(record.prepared_transaction_offset for record in records)
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_each_transaction_ends_once_as_first_recorded(tmp_path: Path, seed: int) -> None:
-    world = World(tmp_path, seed)
+async def test_each_transaction_ends_once_as_first_recorded(
+    tmp_path: Path, seed: int, late: bool
+) -> None:
+    world = World(tmp_path, seed, late=late)
     try:
         await world.run()
         world.check()
