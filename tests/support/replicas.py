@@ -187,6 +187,7 @@ class Group:
         self.unreachable: set[int] = set()
         self.held: set[int] = set()
         self.stopped: set[int] = set()
+        self.said: list[tuple[int, Message]] = []
         self._peers: dict[tuple[int, int], tuple[int, int]] = {}
         self._queue: deque[tuple[int, int, Message | None]] = deque()
         self._held_messages: list[tuple[int, int, Message | None]] = []
@@ -288,6 +289,7 @@ class Group:
     def send(self, node: Node, link: int, message: Message) -> None:
         peer = self._peers.get((node.id, link))
         if peer is not None:
+            self.said.append((node.id, message))
             self._queue.append((*peer, message))
 
     def open(self, node: Node, link: int, address: str) -> None:
