@@ -60,10 +60,11 @@ def forget_derived(directory: Path) -> None:
 
 
 def derived(store: MessageStore) -> list[tuple[bytes, bytes]]:
-    """Every row, written as of now; how entries are cut into rows is left out."""
+    """Every row, written as of now; how entries and keys are cut into rows is left out."""
     store._dispatcher.store()
     found: dict[bytes, bytes] = {}
     for key, value in store._kv.pairs(*rows.EVERYTHING):
-        name = key[:-8] if key[:1] == b"e" else key
-        found[name] = found.get(name, b"") + value
+        is_piece = key[:1] == b"k"  # of the key index, behind two store times
+        name = b"k" if is_piece else key[:-8] if key[:1] == b"e" else key
+        found[name] = found.get(name, b"") + (value[16:] if is_piece else value)
     return sorted(found.items())

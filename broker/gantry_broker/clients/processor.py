@@ -25,6 +25,7 @@ from gantry_broker.clients.offsets import OffsetWriter, Positions
 from gantry_broker.clients.passing import Passing
 from gantry_broker.clients.progress import Progress
 from gantry_broker.clients.pull import Puller
+from gantry_broker.clients.queries import Queries
 from gantry_broker.clients.resets import OffsetResets
 from gantry_broker.clients.send import Sender
 from gantry_broker.clients.send_back import SendBack
@@ -125,6 +126,7 @@ class ClientProcessor:
             RequestCode.GET_MAX_OFFSET: positions.maximum,
             RequestCode.GET_MIN_OFFSET: positions.minimum,
             RequestCode.GET_EARLIEST_MSG_STORETIME: positions.earliest,
+            RequestCode.QUERY_MESSAGE: Queries(view).by_key,
             RequestCode.VIEW_MESSAGE_BY_ID: positions.view,
             RequestCode.HEART_BEAT: members.heartbeat,
             RequestCode.UNREGISTER_CLIENT: members.unregister,

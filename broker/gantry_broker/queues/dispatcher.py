@@ -5,7 +5,7 @@ back when the log is cut, what consumers can see is confirmed by construction, a
 at any log offset is what the rows say of an earlier one, plus replay (H12).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from gantry_protocol.errors import BodyError, CorruptionError, RecordError
 from gantry_protocol.records import RecordPeek, entry_code
@@ -20,8 +20,10 @@ from gantry_broker.log import CommitLog
 from gantry_broker.log.units import Unit, parse_units
 from gantry_broker.queues import rows
 from gantry_broker.queues.consume_queue import ConsumeQueue
+from gantry_broker.queues.key_index import KeyIndex
 from gantry_broker.queues.kv import Batch, KeyValue
 from gantry_broker.queues.queue_table import QueueTable
+from gantry_broker.queues.reads import first_kept
 from gantry_broker.queues.rows import Head
 from gantry_broker.queues.scanning import Fields, scan
 from gantry_broker.queues.state_records import Gathered, decode_piece, gather
@@ -44,6 +46,7 @@ class Dispatcher:
         offset: everything below is dispatched; a boundary of units.
         store_timestamp: of the newest dispatched record, ms.
         queues: the consume queues.
+        keys: the key index.
         topics: the topic table.
         offsets: the consumer offsets.
         whole_from: where the newest whole state in the log begins, see ``state_records``.
@@ -60,6 +63,7 @@ class Dispatcher:
         self._gathered: Gathered | None = None if head is None else head.gathered
         topics = [rows.decode_topic(value) for _, value in kv.pairs(*rows.TOPICS)]
         self.topics = TopicTable(0 if head is None else head.topics_version, topics)
+        self.keys = KeyIndex(kv)
         self.offsets = ConsumerOffsets(
             [
                 (*rows.decode_offset_key(key), rows.decode_number(value))
@@ -78,6 +82,7 @@ class Dispatcher:
             self._log.flush()  # a power cut must not leave rows of records that are gone
         batch = Batch()
         self.queues.store(batch)
+        self.keys.store(batch)
         for name, topic in self.topics.take_changed().items():
             if topic is None:
                 batch.delete(rows.topic_key(name))
@@ -125,6 +130,25 @@ class Dispatcher:
             on_step(self.offset)
         return touched
 
+    def raise_minimums(self, start: Offset) -> Iterator[None]:
+        """Let queues and keys forget what stands below ``start``; yields after each queue.
+
+        Raises:
+            CorruptionError: rows are damaged.
+            OSError: the disk failed.
+        """
+        self.store()
+        for queue in self.queues.stored_queues():
+            kept = first_kept(queue, start)
+            if kept > queue.min_offset:
+                self.queues.trim(queue.key, kept)
+            if self.queues.fresh >= BATCH_ENTRIES:
+                self.store()
+            yield
+        batch = Batch()
+        self.keys.trim(batch, start)
+        self._kv.write(batch)
+
     def look_ahead(self, visit: Callable[[bytes, RecordPeek], None]) -> None:
         """Show the undispatched records to ``visit``, with the buffer they stand in."""
         at = self.offset
@@ -153,7 +177,7 @@ class Dispatcher:
         """
         queue: ConsumeQueue | None = None
         queue_topic, queue_id, fresh = b"", 0, 0
-        pack = rows.ENTRY.pack
+        pack, add_keys = rows.ENTRY.pack, self.keys.add
         for fields in scan(data, start):
             physical, size, record_queue, number, flag, stored_ms, topic, properties, *_ = fields
             if queue is None or topic != queue_topic or record_queue != queue_id:
@@ -170,6 +194,8 @@ class Dispatcher:
                 queue.fresh += pack(physical, size, entry_code(topic, properties, stored_ms))
                 queue.max_offset = number + 1
                 fresh += 1
+            if flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK:
+                add_keys(topic, properties, physical, stored_ms)
             if stored_ms > self.store_timestamp:
                 self.store_timestamp = stored_ms
             if topic.startswith(_SYSTEM_PREFIX) and key[0] in SYSTEM_TOPICS:

@@ -26,14 +26,14 @@ from gantry_broker.log import CommitLog, CutRefusedError, LogFailedError
 from gantry_broker.log.disk import Disks
 from gantry_broker.log.segments import Segment
 from gantry_broker.log.units import parse_unit
-from gantry_broker.queues import derived, reads
-from gantry_broker.queues.dispatcher import BATCH_ENTRIES, Dispatcher
+from gantry_broker.queues import derived, lookups, reads
+from gantry_broker.queues.dispatcher import Dispatcher
 from gantry_broker.queues.kv import KeyValue
 from gantry_broker.queues.queue_table import QueueTable
 from gantry_broker.queues.rows import Head
 from gantry_broker.queues.saving import Saver, Verifier
 from gantry_broker.queues.state_records import decode_piece, state_records
-from gantry_broker.store.contract import GetResult, Limits, QueueKey, StoredAt
+from gantry_broker.store.contract import GetResult, KeyRead, Limits, QueueKey, StoredAt
 from gantry_broker.tables.names import OFFSETS_TOPIC, STATE_TOPIC, TOPICS_TOPIC
 from gantry_broker.tables.offsets import ConsumerOffsets, decode_rows
 from gantry_broker.tables.topics import TopicTable, decode_change
@@ -243,7 +243,10 @@ class MessageStore:
         topics = (TOPICS_TOPIC, 0)
         if not self.is_whole or self._next_offset(topics) != self.max_offset(*topics):
             return None
-        self._store_rows()
+        try:
+            self._dispatcher.store()
+        except OSError as error:
+            raise self._failed(error) from error
         queues = [
             (*key, first, self._next.get(key, maximum))
             for key, first, _, maximum in self._queues.stored()
@@ -262,17 +265,10 @@ class MessageStore:
         Raises:
             LogFailedError: the disk failed.
         """
-        self._store_rows()
-        for key, _, minimum, maximum in self._queues.stored():
-            if minimum < maximum:
-                queue = self._queues.get(key)
-                assert queue is not None, "it has a row"
-                kept = reads.first_kept(queue, start)
-                if kept > queue.min_offset:
-                    self._queues.trim(key, kept)
-                if self._queues.fresh >= BATCH_ENTRIES:
-                    self._store_rows()
-            yield
+        try:
+            yield from self._dispatcher.raise_minimums(start)
+        except OSError as error:
+            raise self._failed(error) from error
 
     def trim(self, to: Offset) -> list[Segment]:
         """Let the log begin at ``to``; see ``CommitLog.trim``.
@@ -381,6 +377,10 @@ class MessageStore:
             return None
         return None if unit.is_blank else data[: unit.size]
 
+    def find(self, wanted: KeyRead) -> GetResult:
+        """Confirmed records with a key; see ``lookups.find``."""
+        return lookups.find(self._dispatcher.keys, self.view, wanted)
+
     # Keeping
 
     def verify(self) -> None:
@@ -483,12 +483,6 @@ class MessageStore:
         self._saver.begin()
         self._saved_offset = self._dispatcher.offset
         self._saved_at = time.monotonic()
-
-    def _store_rows(self) -> None:
-        try:
-            self._dispatcher.store()
-        except OSError as error:
-            raise self._failed(error) from error
 
     def _failed(self, error: OSError) -> LogFailedError:
         return LogFailedError(

@@ -87,6 +87,11 @@ class QueueTable:
                 yield rows.decode_queue_key(key), *rows.decode_queue(value)
             start = page[-1][0] + b"\0"
 
+    def stored_queues(self) -> Iterator[ConsumeQueue]:
+        """A handle of every queue in the rows, for a look; ``changing`` has the one to change."""
+        for key, first, minimum, maximum in self.stored():
+            yield self._changed.get(key) or ConsumeQueue(self._kv, key, first, minimum, maximum)
+
     def store(self, batch: Batch) -> None:
         """Put everything that changed into ``batch``, which is written before anything is read."""
         for queue in self._changed.values():

@@ -8,9 +8,7 @@ key                         value
 ``o`` group, topic, queue   a consumer offset
 ``q`` topic, queue          a queue: first offset served, first one here, next one
 ``e`` topic, queue, offset  entries of the queue from this offset on, one after the other
-``k`` block, piece          keys of a block of the key index that is not full
-``b`` block, bucket         keys of a full block
-``s`` block                 what a full block covers
+``k``, ``b``, ``s``         the key index, see ``key_index``
 =========================== ==========================================================
 
 Topics hold no zero byte, so one ends them in a key, and the rows of a queue stand together in the

@@ -103,17 +103,38 @@ class QueueRead(msgspec.Struct):
     codes: frozenset[int] | None = None
 
 
+class KeyRead(msgspec.Struct, frozen=True):
+    """A wish to read the records of a topic that have a key, newest first.
+
+    Attributes:
+        key: a unique key, or one word of the keys.
+        max_count: how many at most; the store has a bound of its own.
+        begin_ms: store times wanted, from this one on.
+        end_ms: up to and with this one.
+        is_unique: only as a unique key.
+    """
+
+    topic: str
+    key: str
+    max_count: int
+    begin_ms: int
+    end_ms: int
+    is_unique: bool = False
+
+
 class GetResult(msgspec.Struct, frozen=True):
     """The outcome of one read.
 
     Attributes:
         status: how it ended.
-        next_offset: where the reader goes on.
+        next_offset: where the reader goes on; of a key, the log offset of the newest record whose
+            keys are known, -1 without any.
         min_offset: first queue offset that is served.
         max_offset: one past the last confirmed one.
         body: whole records, one after the other.
         count: how many.
         remark: what people should know of it; empty for nothing beyond the status.
+        known_ms: of a key, the store time of the newest record whose keys are known; 0 without any.
     """
 
     status: GetStatus
@@ -123,6 +144,7 @@ class GetResult(msgspec.Struct, frozen=True):
     body: bytes = b""
     count: int = 0
     remark: str = ""
+    known_ms: int = 0
 
 
 class QueueQuestion(msgspec.Struct, frozen=True):
@@ -179,7 +201,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     committed: list[OffsetRow]
 
 
-Read: TypeAlias = QueueRead | Offset  # records of a queue, or the one that begins at a log offset
+# Records of a queue, those with a key, or the one that begins at a log offset.
+Read: TypeAlias = QueueRead | KeyRead | Offset
 Appended = Callable[[SendOutcome], None]
 WasRead = Callable[[GetResult | Refusal], None]
 Learned = Callable[[list[QueueOffsets] | Refusal], None]

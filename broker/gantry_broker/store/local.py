@@ -21,6 +21,7 @@ from gantry_broker.store.contract import (
     Confirmed,
     GetResult,
     GetStatus,
+    KeyRead,
     Learned,
     QueueKey,
     QueueOffsets,
@@ -87,7 +88,12 @@ class LocalStore:
     def read(self, wanted: Read, done: WasRead) -> None:
         """Confirmed records; see ``Store``."""
         try:
-            result = self._read(wanted) if isinstance(wanted, QueueRead) else self._view(wanted)
+            if isinstance(wanted, QueueRead):
+                result = self._read(wanted)
+            elif isinstance(wanted, KeyRead):
+                result = self.messages.find(wanted)
+            else:
+                result = self._view(wanted)
         except GantryError as error:  # this reader's trouble must not stop whoever it is called by
             done(Refusal(ResponseCode.SYSTEM_ERROR, str(error)))
             return

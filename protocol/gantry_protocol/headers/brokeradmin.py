@@ -77,7 +77,7 @@ class QueryTopicsByConsumerRequestHeader(msgspec.Struct, frozen=True, rename="ca
 
 
 class QueryMessageRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """12."""
+    """12. ``index_type`` of newer clients: ``U`` for unique keys, ``K`` for keys."""
 
     topic: str
     key: str
@@ -85,6 +85,7 @@ class QueryMessageRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     begin_timestamp: Int64
     end_timestamp: Int64
     unique_key_query: bool = msgspec.field(name="_UNIQUE_KEY_QUERY", default=False)
+    index_type: str | None = None
 
 
 class QueryMessageResponseHeader(msgspec.Struct, frozen=True, rename="camel"):

@@ -1,0 +1,164 @@
+"""Where the records with a key stand: for queries by key and by unique key.
+
+Indexed are the unique key and each word of the keys of every record, with its topic. An entry is a
+checksum of topic and key, and the log offset; whoever asks compares the record itself. Entries come
+in blocks of about 65,000 keys, each cut into 256 buckets by the checksum's first byte: so a key
+costs no row of its own, and a query reads one small row per block, newest first. The newest block
+is in memory, and in pieces in the rows until it is full.
+"""
+
+import struct
+from collections.abc import Iterator
+
+import google_crc32c
+
+from gantry_broker.queues.kv import Batch, KeyValue
+
+BLOCK_KEYS = 65_536
+BLOCKS = (b"s", b"t")  # the range of the rows that say what a full block covers
+_PIECES = (b"k", b"l")
+_BUCKETS = 256
+_ENTRY = struct.Struct(">IQ")  # checksum, log offset
+_HASH = struct.Struct(">I")
+_FROM = struct.Struct(">Q")
+_PIECE = struct.Struct(">qq")  # store times of the first and last record in it; entries follow
+_COVERS = struct.Struct(">Qqq")  # log offset of the last record; store times of the first and last
+_UNIQUE = b"UNIQ_KEY\x01"
+_KEYS = b"KEYS\x01"
+
+
+def keys_of(properties: bytes, *, only_unique: bool = False) -> list[bytes]:
+    """The unique key of a record, then each word of its keys."""
+    unique = _value(properties, _UNIQUE)
+    found = [unique] if unique else []
+    if not only_unique and (words := _value(properties, _KEYS)):
+        found += words.split()
+    return found
+
+
+def _value(properties: bytes, needle: bytes) -> bytes:
+    """The last value of a property, as ``find_property`` finds it; empty without one."""
+    at = properties.rfind(needle)
+    while at > 0 and properties[at - 1] != 2:
+        at = properties.rfind(needle, 0, at)
+    if at < 0:
+        return b""
+    start = at + len(needle)
+    stop = properties.find(b"\x02", start)
+    return properties[start:] if stop < 0 else properties[start:stop]
+
+
+class KeyIndex:
+    """The keys of one store's records.
+
+    Attributes:
+        last_offset: log offset of the newest record with a key; -1 without any.
+        last_stored_ms: its store time; 0 without any.
+    """
+
+    def __init__(self, kv: KeyValue) -> None:
+        """Take up what the rows in ``kv`` hold.
+
+        Raises:
+            CorruptionError: they are damaged.
+        """
+        self._kv = kv
+        self.last_offset, self.last_stored_ms = -1, 0
+        for _, value in kv.pairs(*BLOCKS):
+            self.last_offset, _, self.last_stored_ms = _COVERS.unpack(value)
+        self._begin_block()
+        for _, value in kv.pairs(*_PIECES):
+            first_ms, last_ms = _PIECE.unpack_from(value)
+            for checksum, offset in _ENTRY.iter_unpack(value[_PIECE.size :]):
+                self._add(checksum, offset, first_ms)
+            self.last_stored_ms = last_ms
+        self._fresh.clear()
+
+    def _begin_block(self) -> None:
+        self._buckets = [bytearray() for _ in range(_BUCKETS)]
+        self._fresh = bytearray()  # entries that are in no row yet
+        self._fresh_ms = 0  # store time of the first of them
+        self._count = 0
+        self._first_offset = -1
+        self._first_ms = 0
+
+    def add(self, topic: bytes, properties: bytes, offset: int, stored_ms: int) -> None:
+        """Take in the keys of the record at ``offset``; records come in their order."""
+        for key in keys_of(properties):
+            self._add(google_crc32c.value(topic + b"#" + key), offset, stored_ms)
+
+    def _add(self, checksum: int, offset: int, stored_ms: int) -> None:
+        entry = _ENTRY.pack(checksum, offset)
+        self._buckets[checksum >> 24] += entry
+        if not self._fresh:
+            self._fresh_ms = stored_ms
+        if not self._count:
+            self._first_offset, self._first_ms = offset, stored_ms
+        self._fresh += entry
+        self._count += 1
+        self.last_offset, self.last_stored_ms = offset, stored_ms
+
+    def store(self, batch: Batch) -> None:
+        """Put what is new into ``batch``; a block that is full gets its rows."""
+        if not self._fresh:
+            return
+        if self._count < BLOCK_KEYS:
+            (_, first) = _ENTRY.unpack_from(self._fresh)
+            value = _PIECE.pack(self._fresh_ms, self.last_stored_ms) + self._fresh
+            batch.put(_PIECES[0] + _FROM.pack(first) + _FROM.pack(self._count), value)
+            self._fresh = bytearray()
+            return
+        name = _FROM.pack(self._first_offset)
+        for number, bucket in enumerate(self._buckets):
+            if bucket:
+                batch.put(b"b" + name + bytes((number,)), bytes(bucket))
+        covers = _COVERS.pack(self.last_offset, self._first_ms, self.last_stored_ms)
+        batch.put(BLOCKS[0] + name, covers)
+        batch.delete_range(*_PIECES)
+        self._begin_block()
+
+    def find(self, topic: bytes, key: bytes, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Log offsets of records that may have ``key``, newest first.
+
+        Args:
+            topic: of the records.
+            key: a unique key, or one word of the keys.
+            begin_ms: store times wanted, roughly; the record says exactly.
+            end_ms: the last one.
+
+        Raises:
+            CorruptionError: the index is damaged.
+        """
+        checksum = google_crc32c.value(topic + b"#" + key)
+        if self._count and self._first_ms <= end_ms and self.last_stored_ms >= begin_ms:
+            yield from _matches(self._buckets[checksum >> 24], checksum)
+        for name, value in reversed(list(self._kv.pairs(*BLOCKS))):
+            _, first_ms, last_ms = _COVERS.unpack(value)
+            if first_ms <= end_ms and last_ms >= begin_ms:
+                bucket = self._kv.get(b"b" + name[1:] + bytes((checksum >> 24,)))
+                yield from _matches(bucket or b"", checksum)
+
+    def trim(self, batch: Batch, log_start: int) -> None:
+        """Delete the blocks that lie below ``log_start`` as a whole."""
+        kept = None
+        gone = False
+        for name, value in self._kv.pairs(*BLOCKS):
+            last_offset, _, _ = _COVERS.unpack(value)
+            if last_offset >= log_start:
+                kept = name[1:]
+                break
+            gone = True
+        if gone:
+            stop = kept or b"\xff"
+            batch.delete_range(b"b", b"b" + stop)
+            batch.delete_range(BLOCKS[0], BLOCKS[0] + stop)
+
+
+def _matches(bucket: bytes | bytearray, checksum: int) -> Iterator[int]:
+    """The log offsets of a checksum's entries, newest first."""
+    wanted = _HASH.pack(checksum)
+    at = bucket.rfind(wanted)
+    while at >= 0:
+        if at % _ENTRY.size == 0:
+            yield _ENTRY.unpack_from(bucket, at)[1]
+        at = bucket.rfind(wanted, 0, at + len(wanted) - 1)
