@@ -53,16 +53,22 @@ def split_batch(body: bytes) -> list[BatchMessage]:
         RecordError: a length leads out of the body, or properties are not UTF-8.
     """
     messages = []
-    position = 0
+    position, limit = 0, len(body)
+    unpack_head, unpack_size = _HEAD.unpack_from, _INT16.unpack_from
+    head_size, number_size = _HEAD.size, _INT16.size
     try:
-        while position < len(body):
-            _total, _magic, _crc, flag, body_size = _HEAD.unpack_from(body, position)
-            start = position + _HEAD.size
-            end = _checked_end(start, body_size, len(body))
-            (properties_size,) = _INT16.unpack_from(body, end)
-            properties_start = end + _INT16.size
-            position = _checked_end(properties_start, properties_size, len(body))
-            properties = body[properties_start:position].decode()
+        while position < limit:
+            _total, _magic, _crc, flag, body_size = unpack_head(body, position)
+            start = position + head_size
+            end = start + body_size
+            if body_size < 0 or end > limit:
+                raise _beyond(body_size, limit - start)
+            (properties_size,) = unpack_size(body, end)
+            at = end + number_size
+            position = at + properties_size
+            if properties_size < 0 or position > limit:
+                raise _beyond(properties_size, limit - at)
+            properties = str(body[at:position], "utf-8")
             messages.append(BatchMessage(body[start:end], properties, flag))
     except (struct.error, UnicodeDecodeError) as error:
         raise RecordError(
@@ -71,9 +77,5 @@ def split_batch(body: bytes) -> list[BatchMessage]:
     return messages
 
 
-def _checked_end(start: int, size: int, limit: int) -> int:
-    if size < 0 or start + size > limit:
-        raise RecordError(
-            f"A part of the batch claims {size} bytes where {limit - start} are left."
-        )
-    return start + size
+def _beyond(size: int, left: int) -> RecordError:
+    return RecordError(f"A part of the batch claims {size} bytes where {left} are left.")

@@ -81,6 +81,7 @@ class RemotingClient(asyncio.Protocol):
         self._max_in_flight = max_in_flight
         self._max_write_buffer_bytes = max_write_buffer_bytes
         self._idle_timeout_s = idle_timeout_s
+        self._loop: asyncio.AbstractEventLoop  # set once connected; to ask for it is a system call
         self._transport: asyncio.Transport | None = None
         self._decoder = FrameDecoder(expect_preamble=False)
         self._pending: dict[int, Callback] = {}
@@ -148,7 +149,7 @@ class RemotingClient(asyncio.Protocol):
         self.stats.calls += 1
         self.stats.in_flight += 1
         if self._waiting_since_s is None:
-            self._waiting_since_s = asyncio.get_running_loop().time()
+            self._waiting_since_s = self._loop.time()
         return opaque
 
     def oneway(self, command: RemotingCommand) -> None:
@@ -182,7 +183,7 @@ class RemotingClient(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection is there."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         self.closed = False
         self._last_active_s = loop.time()
@@ -207,7 +208,7 @@ class RemotingClient(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Answers, or requests of the server."""
-        self._last_active_s = asyncio.get_running_loop().time()
+        self._last_active_s = self._loop.time()
         self._waiting_since_s = None
         try:
             commands = self._decoder.feed(data)
@@ -238,7 +239,7 @@ class RemotingClient(asyncio.Protocol):
             raise Busy(f"{self.address} does not take what was sent to it.")
         data = encode(command)
         if not self._out:
-            asyncio.get_running_loop().call_soon(self._flush)
+            self._loop.call_soon(self._flush)
         self._out.append(data)
         self._out_bytes += len(data)
 
@@ -248,7 +249,7 @@ class RemotingClient(asyncio.Protocol):
         data = b"".join(self._out) if len(self._out) > 1 else self._out[0]
         self._out.clear()
         self._out_bytes = 0
-        self._last_active_s = asyncio.get_running_loop().time()
+        self._last_active_s = self._loop.time()
         self._transport.write(data)
 
     def _complete(self, response: RemotingCommand) -> None:
@@ -270,7 +271,7 @@ class RemotingClient(asyncio.Protocol):
         if callback is None:
             return
         self.stats.timeouts += 1
-        now_s = asyncio.get_running_loop().time()
+        now_s = self._loop.time()
         if self._waiting_since_s is not None and now_s - self._waiting_since_s >= SILENCE_S:
             _log.warning("connection ended, its peer is silent", address=self.address)
             self.abort()

@@ -69,6 +69,7 @@ class Connection(asyncio.Protocol):
         self.last_active_s = 0.0  # loop time of the last byte in either direction
         self._server = server
         self._stats = server.stats
+        self._loop: asyncio.AbstractEventLoop  # set once connected; to ask for it is a system call
         self._transport: asyncio.Transport | None = None
         self._decoder = FrameDecoder(remember=True)
         self._introduced = False  # ``peer`` and ``proxied`` are final
@@ -123,7 +124,7 @@ class Connection(asyncio.Protocol):
         if transport is not None:
             transport.close()
             if transport.get_write_buffer_size():
-                asyncio.get_running_loop().call_later(_CLOSE_GRACE_S, transport.abort)
+                self._loop.call_later(_CLOSE_GRACE_S, transport.abort)
 
     def abort(self) -> None:
         """End the connection at once, dropping what was not sent."""
@@ -176,7 +177,7 @@ class Connection(asyncio.Protocol):
     def write_raw(self, data: bytes) -> None:
         """Hand bytes of the other side to the client, as they are."""
         if self._transport is not None and not self.closed:
-            self.last_active_s = asyncio.get_running_loop().time()
+            self.last_active_s = self._loop.time()
             self._stats.bytes_out += len(data)
             self._transport.write(data)
 
@@ -191,13 +192,14 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client connected."""
+        self._loop = asyncio.get_running_loop()
         self._transport = tcp = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         tcp.set_write_buffer_limits(high=HIGH_WATER_BYTES)
         name = tcp.get_extra_info("peername")
         self.peer = _address(name)
         self.source = str(name[0]) if isinstance(name, tuple) else ""
         self.local = _address(tcp.get_extra_info("sockname"))
-        self.last_active_s = asyncio.get_running_loop().time()
+        self.last_active_s = self._loop.time()
         self._server.connection_opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -221,7 +223,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes arrived."""
-        self.last_active_s = asyncio.get_running_loop().time()
+        self.last_active_s = self._loop.time()
         self._stats.bytes_in += len(data)
         if self.closed:
             return
@@ -236,8 +238,7 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client does not read fast enough."""
         self._congested = True
-        loop = asyncio.get_running_loop()
-        self._stuck = loop.call_later(self._server.max_stuck_s, self._cut_off)
+        self._stuck = self._loop.call_later(self._server.max_stuck_s, self._cut_off)
         if self._pipe is not None:
             self._pipe.client_congested(True)
         else:
@@ -373,7 +374,7 @@ class Connection(asyncio.Protocol):
         data = b"".join(self._out) if len(self._out) > 1 else self._out[0]
         self._out.clear()
         self._out_bytes = 0
-        self.last_active_s = asyncio.get_running_loop().time()
+        self.last_active_s = self._loop.time()
         self._stats.bytes_out += len(data)
         transport.write(data)
         if transport.get_write_buffer_size() > self._server.max_write_buffer_bytes:

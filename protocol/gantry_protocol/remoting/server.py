@@ -89,6 +89,7 @@ class RemotingServer:
         self._idle_timeout_s = idle_timeout_s
         self.limits = ConnectionLimits() if limits is None else limits
         self.max_stuck_s = max_stuck_s
+        self._loop: asyncio.AbstractEventLoop  # set by ``start``
         self._listener: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._dirty: list[Connection] = []  # have output to flush at the end of this loop turn
@@ -103,7 +104,7 @@ class RemotingServer:
             PortInUseError: somebody listens there.
         """
         assert self._listener is None
-        loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
         socket = bind(host, port, purpose="remoting")
         bound_port: int = socket.getsockname()[1]
         self._listener = await loop.create_server(
@@ -188,7 +189,7 @@ class RemotingServer:
     def flush_soon(self, connection: Connection) -> None:
         """Write the connection's output once everything of this loop turn is ready."""
         if not self._dirty:
-            asyncio.get_running_loop().call_soon(self._flush_dirty)
+            self._loop.call_soon(self._flush_dirty)
         self._dirty.append(connection)
 
     def _flush_dirty(self) -> None:
@@ -201,7 +202,7 @@ class RemotingServer:
     ) -> RemotingCommand:
         """The answer when the handler raised."""
         self.stats.handler_errors += 1
-        now_s = asyncio.get_running_loop().time()
+        now_s = self._loop.time()
         if not isinstance(error, GantryError) and now_s >= self._quiet_until_s:
             self._quiet_until_s = now_s + _LOG_ERRORS_EVERY_S
             _log.exception("handler failed", error, code=request.code, peer=connection.peer)
