@@ -7,6 +7,7 @@ do not add up to its size.
 
 import struct
 import zlib
+from functools import lru_cache
 from typing import TypeAlias
 
 import msgspec
@@ -77,25 +78,19 @@ def encode_record(record: MessageRecord) -> bytes:
     Raises:
         RecordError: a part does not fit its field.
     """
-    topic = record.topic.encode()
+    magic, topic = _topic_part(record.topic)
     properties = record.properties.encode()
-    if not 0 < len(topic) <= MAX_TOPIC_BYTES:
+    properties_size = len(properties)
+    if properties_size > MAX_PROPERTIES_BYTES:
         raise RecordError(
-            f"The topic takes {len(topic)} bytes; 1 to {MAX_TOPIC_BYTES} are allowed."
-        )
-    if len(properties) > MAX_PROPERTIES_BYTES:
-        raise RecordError(
-            f"The properties take {len(properties)} bytes; a record holds {MAX_PROPERTIES_BYTES}."
+            f"The properties take {properties_size} bytes; a record holds {MAX_PROPERTIES_BYTES}."
         )
     born, store = pack_host(record.born_host), pack_host(record.store_host)
     families = (BORN_HOST_V6 if len(born) > 8 else 0) | (STORE_HOST_V6 if len(store) > 8 else 0)
-    if len(topic) <= MAX_TOPIC_V1_BYTES:
-        magic, topic_size = MAGIC_V1, bytes((len(topic),))
-    else:
-        magic, topic_size = MAGIC_V2, _UINT16.pack(len(topic))
     fixed = FIXED[families]
     body = record.body
-    total = fixed.size + len(body) + len(topic_size) + len(topic) + 2 + len(properties)
+    body_size = len(body)
+    total = fixed.size + body_size + len(topic) + 2 + properties_size
     try:
         head = fixed.pack(
             total,
@@ -112,11 +107,27 @@ def encode_record(record: MessageRecord) -> bytes:
             store,
             record.reconsume_times,
             record.prepared_transaction_offset,
-            len(body),
+            body_size,
         )
     except struct.error as error:
         raise RecordError(f"A number does not fit the record: {error}.") from error
-    return b"".join((head, body, topic_size, topic, _UINT16.pack(len(properties)), properties))
+    return b"".join((head, body, topic, _UINT16.pack(properties_size), properties))
+
+
+@lru_cache(maxsize=4096)
+def _topic_part(name: str) -> tuple[int, bytes]:
+    """The magic of a record of this topic, and the topic with its length before it.
+
+    Raises:
+        RecordError: no record has such a topic.
+    """
+    topic = name.encode()
+    size = len(topic)
+    if not 0 < size <= MAX_TOPIC_BYTES:
+        raise RecordError(f"The topic takes {size} bytes; 1 to {MAX_TOPIC_BYTES} are allowed.")
+    if size <= MAX_TOPIC_V1_BYTES:
+        return MAGIC_V1, bytes((size,)) + topic
+    return MAGIC_V2, _UINT16.pack(size) + topic
 
 
 def decode_record(buffer: Buffer, position: int = 0, *, check_crc: bool = True) -> MessageRecord:
