@@ -64,6 +64,22 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._ended = False
 
+    def belongs_to(
+        self,
+        number: int,
+        *,
+        received: Callable[["Link", Received], None],
+        closed: Callable[["Link"], None],
+        writable: Callable[["Link"], None],
+        gone: Callable[["Link"], None],
+    ) -> None:
+        """Somebody else owns this link from now on, under ``number``."""
+        self.number = number
+        self._received = received
+        self._closed = closed
+        self._writable = writable
+        self._gone = gone
+
     @property
     def ended(self) -> bool:
         """Whether we have closed it, or it is gone."""

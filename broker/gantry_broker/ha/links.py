@@ -1,8 +1,8 @@
-"""All replication links of one replica: the listener for replicas, the connection to the master.
+"""All replication links of one replica: those of its own replicas, the connection to the master.
 
-Incoming links must say Hello within ``HELLO_WITHIN_S`` and for this group, or they end: a port scan
-or a broker of another group with a stale address never reaches the replica core. The number of
-links is bounded.
+Incoming links come from the process's ``listener``, which knows by their Hello that they name this
+group; here the group's uid is compared as well, so that a group that was deleted and made again
+under its old name is another one. The number of links is bounded.
 """
 
 import asyncio
@@ -11,7 +11,6 @@ from contextlib import suppress
 
 from gantry_protocol.errors import ConnectError
 from gantry_protocol.process import log
-from gantry_protocol.process.listening import BACKLOG, bind
 from gantry_protocol.remoting.client import open_connection
 from gantry_protocol.types import Epoch
 
@@ -21,7 +20,6 @@ from gantry_broker.replica import events as ev
 from gantry_broker.replica.messages import Farewell, Message
 
 MAX_LINKS = 64  # a group has at most nine members; the rest is for links that are just ending
-HELLO_WITHIN_S = 2.0
 STOP_WITHIN_S = 0.5  # for the last bytes of links that end with us
 CONNECT_TIMEOUT_S = 0.5  # members are near; a dead machine must not hold up the next attempt
 
@@ -51,31 +49,16 @@ class ReplicationLinks:
         self._deliver = deliver
         self._writable = writable
         self._links: dict[int, Link] = {}
-        self._greeted: set[int] = set()
         self._sockets: set[Link] = set()
         self._accepted = 0
         self._connecting: dict[int, asyncio.Task[None]] = {}
-        self._listener: asyncio.Server | None = None
+        self._stopped = False
         self._no_sockets = asyncio.Event()
         self._no_sockets.set()
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen for replicas; returns the port.
-
-        Raises:
-            PortInUseError: somebody listens there.
-        """
-        loop = asyncio.get_running_loop()
-        socket = bind(host, port, purpose="replication")
-        bound_port: int = socket.getsockname()[1]
-        self._listener = await loop.create_server(self._accept, sock=socket, backlog=BACKLOG)
-        return bound_port
-
     async def stop(self) -> None:
         """End everything; the core hears no more."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        self._stopped = True
         for link in list(self._links.values()):
             link.close()
         self._links.clear()
@@ -93,9 +76,16 @@ class ReplicationLinks:
 
     def open(self, number: int, address: str) -> None:
         """Connect; ``LinkOpened`` or ``LinkClosed`` follows."""
-        link = self._make(number)
+        link = Link(
+            number,
+            self._caller(),
+            opened=self._opened,
+            received=self._received,
+            closed=self._ended,
+            writable=lambda _: self._writable(),
+            gone=self._gone,
+        )
         self._links[number] = link
-        self._greeted.add(number)
         task = asyncio.create_task(self._connect(link, address))
         self._connecting[number] = task
         task.add_done_callback(lambda _: self._connecting.pop(number, None))
@@ -109,7 +99,6 @@ class ReplicationLinks:
     def close(self, number: int) -> None:
         """End a link."""
         link = self._links.pop(number, None)
-        self._greeted.discard(number)
         if link is not None:
             link.close()
         task = self._connecting.get(number)
@@ -138,20 +127,28 @@ class ReplicationLinks:
             _log.debug("master cannot be reached", address=address, reason=error)
             self._ended(link)
 
-    def _accept(self) -> Link:
+    def adopt(self, link: Link, hello: Received) -> None:
+        """Take over a link that began with a Hello for a group of our name, or end it."""
+        if len(self._links) >= MAX_LINKS or self._stopped:
+            self.refused += 1
+            link.close()
+            return
         self._accepted += 1
-        return self._make(self._accepted)
-
-    def _make(self, number: int) -> Link:
-        return Link(
-            number,
-            self._caller(),
-            opened=self._opened,
+        link.belongs_to(
+            self._accepted,
             received=self._received,
             closed=self._ended,
             writable=lambda _: self._writable(),
             gone=self._gone,
         )
+        self._links[link.number] = link
+        self._note_socket(link)
+        if self._welcome(link, hello):
+            self._deliver(ev.Received(link.number, hello.message))
+
+    def _note_socket(self, link: Link) -> None:
+        self._sockets.add(link)
+        self._no_sockets.clear()
 
     def _gone(self, link: Link) -> None:
         self._sockets.discard(link)
@@ -159,44 +156,23 @@ class ReplicationLinks:
             self._no_sockets.set()
 
     def _opened(self, link: Link) -> None:
-        self._sockets.add(link)
-        self._no_sockets.clear()
-        if link.number < 0:
-            self._deliver(ev.LinkOpened(link.number))
-            return
-        if len(self._links) >= MAX_LINKS or self._listener is None:
-            self.refused += 1
-            link.close()
-            return
-        self._links[link.number] = link
-        loop = asyncio.get_running_loop()
-        loop.call_later(HELLO_WITHIN_S, self._expect_hello, link)
-
-    def _expect_hello(self, link: Link) -> None:
-        if link.number not in self._greeted and not link.ended:
-            self.refused += 1
-            self.close(link.number)
+        self._note_socket(link)
+        self._deliver(ev.LinkOpened(link.number))
 
     def _received(self, link: Link, received: Received) -> None:
-        if link.number not in self._links:
-            return
-        if link.number not in self._greeted and not self._welcome(link, received):
-            return
-        self._deliver(ev.Received(link.number, received.message))
+        if link.number in self._links:
+            self._deliver(ev.Received(link.number, received.message))
 
-    def _welcome(self, link: Link, received: Received) -> bool:
-        """The first message of an incoming link: a Hello for this group, or the link ends."""
-        mine, theirs = self._caller(), received.caller
-        if theirs is None:
-            reason = "a link begins with Hello"
-        elif not same_group(mine, theirs):
-            reason = (
-                f"you are of group {theirs.cluster}/{theirs.group} ({theirs.group_uid}), "
-                f"this is {mine.cluster}/{mine.group} ({mine.group_uid})"
-            )
-        else:
-            self._greeted.add(link.number)
+    def _welcome(self, link: Link, hello: Received) -> bool:
+        """Whether it comes from a member of this very group; otherwise it is told why and ends."""
+        mine, theirs = self._caller(), hello.caller
+        assert theirs is not None, "the listener hands over links that began with Hello"
+        if same_group(mine, theirs):
             return True
+        reason = (
+            f"you are of group {theirs.cluster}/{theirs.group} ({theirs.group_uid}), "
+            f"this is {mine.cluster}/{mine.group} ({mine.group_uid})"
+        )
         self.refused += 1
         _log.warning("replica refused", peer=link.peer, reason=reason)
         link.send(Farewell(epoch=Epoch(0), reason=reason))
@@ -204,11 +180,7 @@ class ReplicationLinks:
         return False
 
     def _ended(self, link: Link) -> None:
-        if self._links.pop(link.number, None) is None:
-            return
-        greeted = link.number in self._greeted
-        self._greeted.discard(link.number)
-        if greeted:
+        if self._links.pop(link.number, None) is not None:
             self._deliver(ev.LinkClosed(link.number))
 
 

@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import pytest
 from gantry_broker.ha import links as links_module
+from gantry_broker.ha import listener as listener_module
 from gantry_broker.ha.links import ReplicationLinks, same_group
+from gantry_broker.ha.listener import GroupKey, ReplicaListener
 from gantry_broker.ha.wire import Caller, encode
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.messages import Ack, Append, Farewell, Hello
@@ -32,14 +34,25 @@ class Side:
         self.events: list[ev.Event] = []
         self.writable = 0
         self.links = ReplicationLinks(lambda: caller, self.events.append, self._writable)
+        self.listener = ReplicaListener()
+        self.key = GroupKey(caller.cluster, caller.group)
         self.port = 0
 
     def _writable(self) -> None:
         self.writable += 1
 
     async def listen(self) -> Side:
-        self.port = await self.links.start("127.0.0.1", 0)
+        self.listener.add(self.key, self.links)
+        self.port = await self.listener.start("127.0.0.1", 0)
         return self
+
+    async def stop(self) -> None:
+        self.listener.stop()
+        await self.links.stop()
+
+    @property
+    def refused(self) -> int:
+        return self.links.refused + self.listener.refused
 
     async def call(self, other: Side, number: int = -1) -> None:
         self.links.open(number, f"127.0.0.1:{other.port}")
@@ -62,16 +75,16 @@ async def test_messages_arrive_in_order_both_ways() -> None:
     farewell = Farewell(epoch=Epoch(1), reason="bye")
     master.links.send(1, farewell)
     await until(lambda: ev.Received(-1, farewell) in replica.events)
-    await replica.links.stop()
+    await replica.stop()
     await until(lambda: master.events[-1] == ev.LinkClosed(1))
-    await master.links.stop()
+    await master.stop()
 
 
 async def test_nobody_listening_is_a_closed_link() -> None:
     replica = Side()
     replica.links.open(-1, "127.0.0.1:1")
     await until(lambda: replica.events == [ev.LinkClosed(-1)])
-    await replica.links.stop()
+    await replica.stop()
 
 
 @pytest.mark.parametrize(
@@ -97,9 +110,9 @@ async def test_only_members_of_the_group_are_heard(theirs: Caller, welcome: bool
         assert isinstance(answer.message, Farewell)
         assert f"this is {MINE.cluster}/{MINE.group}" in answer.message.reason
         assert master.events == []
-        assert master.links.refused == 1
-    await replica.links.stop()
-    await master.links.stop()
+        assert master.refused == 1
+    await replica.stop()
+    await master.stop()
 
 
 async def test_a_link_begins_with_hello() -> None:
@@ -108,19 +121,19 @@ async def test_a_link_begins_with_hello() -> None:
     replica.links.send(-1, ACK)
     await until(lambda: ev.LinkClosed(-1) in replica.events)
     assert master.events == []
-    await replica.links.stop()
-    await master.links.stop()
+    await replica.stop()
+    await master.stop()
 
 
 async def test_a_silent_stranger_is_shown_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links_module, "HELLO_WITHIN_S", 0.01)
+    monkeypatch.setattr(listener_module, "HELLO_WITHIN_S", 0.01)
     master, stranger = await Side().listen(), Side()
     await stranger.call(master)
     await until(lambda: ev.LinkClosed(-1) in stranger.events)
-    assert master.links.refused == 1
+    assert master.refused == 1
     assert master.events == []
-    await stranger.links.stop()
-    await master.links.stop()
+    await stranger.stop()
+    await master.stop()
 
 
 async def test_links_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,10 +141,53 @@ async def test_links_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     master, replica = await Side().listen(), Side()
     for number in (-1, -2, -3):
         await replica.call(master, number)
+        replica.links.send(number, HELLO)
     await until(lambda: ev.LinkClosed(-3) in replica.events)
     assert len(master.links) == 2
-    await replica.links.stop()
-    await master.links.stop()
+    await replica.stop()
+    await master.stop()
+
+
+async def test_strangers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener_module, "STRANGERS_MAX", 2)
+    master, stranger = await Side().listen(), Side()
+    for number in (-1, -2, -3):
+        await stranger.call(master, number)
+    await until(lambda: ev.LinkClosed(-3) in stranger.events)
+    assert (len(master.listener), master.refused) == (2, 1)
+    stranger.links.send(-1, HELLO)
+    await until(lambda: master.events == [ev.Received(1, HELLO)])
+    assert len(master.listener) == 1, "who belongs here is no stranger any more"
+    await stranger.stop()
+    await master.stop()
+
+
+async def test_links_of_many_groups_arrive_at_one_port_and_find_their_own() -> None:
+    names = [f"g{number}" for number in range(5)]
+    hosts = [Side(Caller("c", name, name)) for name in names]
+    listener = ReplicaListener()
+    for host in hosts:
+        listener.add(host.key, host.links)
+        host.port = 0
+    port = await listener.start("127.0.0.1", 0)
+    for host, name in zip(hosts, names, strict=True):
+        host.port = port
+        replica = Side(Caller("c", name, name))
+        await replica.call(host)
+        replica.links.send(-1, HELLO)
+        await until(lambda host=host: host.events == [ev.Received(1, HELLO)])
+        await replica.stop()
+        await until(lambda host=host: host.events[1:] == [ev.LinkClosed(1)])
+    listener.remove(hosts[0].key)
+    late = Side(Caller("c", "g0", ""))
+    await late.call(hosts[0])
+    late.links.send(-1, HELLO)
+    await until(lambda: ev.LinkClosed(-1) in late.events)
+    assert len(hosts[0].events) == 2, "a group that has left takes no links"
+    assert listener.refused == 1
+    for one in (late, *hosts):
+        await one.stop()
+    listener.stop()
 
 
 async def test_malformed_bytes_end_the_link() -> None:
@@ -144,7 +200,7 @@ async def test_malformed_bytes_end_the_link() -> None:
     assert master.events == [ev.Received(1, HELLO), ev.LinkClosed(1)]
     writer.close()
     await writer.wait_closed()
-    await master.links.stop()
+    await master.stop()
 
 
 async def test_a_link_that_cannot_take_more_says_so() -> None:
@@ -172,8 +228,8 @@ async def test_a_link_that_cannot_take_more_says_so() -> None:
     await until(lambda: master.writable == 1)
     assert not master.links.is_congested(1)
     await until(lambda: len(replica.events) == sent + 1)
-    await replica.links.stop()
-    await master.links.stop()
+    await replica.stop()
+    await master.stop()
 
 
 async def test_a_closed_link_is_gone_and_says_nothing() -> None:
@@ -186,5 +242,5 @@ async def test_a_closed_link_is_gone_and_says_nothing() -> None:
     await until(lambda: master.events[-1] == ev.LinkClosed(1))
     assert ev.LinkClosed(-1) not in replica.events
     assert replica.links.is_congested(-1), "nothing may be fed to it"
-    await replica.links.stop()
-    await master.links.stop()
+    await replica.stop()
+    await master.stop()

@@ -1,0 +1,140 @@
+"""The port at which replicas of all groups of this process arrive.
+
+A link begins with Hello, and Hello names the group; only then does anybody know whose link it is.
+Until then it is a stranger: strangers are bounded, must speak within ``HELLO_WITHIN_S``, and reach
+no replica core. A port scan, or a broker with a stale address, is told why and shown out.
+"""
+
+import asyncio
+from typing import NamedTuple, Protocol
+
+from gantry_protocol.process import log
+from gantry_protocol.process.listening import BACKLOG, bind
+from gantry_protocol.types import Epoch
+
+from gantry_broker.ha.link import Link
+from gantry_broker.ha.wire import Caller, Received
+from gantry_broker.replica.messages import Farewell
+
+STRANGERS_MAX = 1024  # all replicas of 512 groups that connect in the same moment
+HELLO_WITHIN_S = 2.0
+
+_log = log.get("ha")
+_NOBODY = Caller("", "", "")  # we never say Hello on a link that others opened
+
+
+class GroupKey(NamedTuple):
+    """Which group a link is for."""
+
+    cluster: str
+    group: str
+
+
+class Host(Protocol):
+    """One group's links."""
+
+    def adopt(self, link: Link, hello: Received) -> None:
+        """Take over a link that began with a Hello for this group, or end it."""
+
+
+class ReplicaListener:
+    """See the module.
+
+    Attributes:
+        refused: links that were shown out.
+    """
+
+    def __init__(self) -> None:
+        """Nobody can arrive before ``start``."""
+        self.refused = 0
+        self._hosts: dict[GroupKey, Host] = {}
+        self._strangers: set[Link] = set()
+        self._server: asyncio.Server | None = None
+
+    def __len__(self) -> int:
+        return len(self._strangers)
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port.
+
+        Raises:
+            PortInUseError: somebody listens there.
+        """
+        socket = bind(host, port, purpose="replication")
+        bound_port: int = socket.getsockname()[1]
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._accept, sock=socket, backlog=BACKLOG)
+        return bound_port
+
+    def stop(self) -> None:
+        """Nobody arrives any more; links that were adopted stay with their groups."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for link in list(self._strangers):
+            link.abort()
+        self._strangers.clear()
+
+    def add(self, key: GroupKey, host: Host) -> None:
+        """Links for ``key`` go to ``host`` from now on."""
+        assert key not in self._hosts, key
+        self._hosts[key] = host
+
+    def remove(self, key: GroupKey) -> None:
+        """Nobody takes links for ``key`` any more; unknown keys are fine."""
+        self._hosts.pop(key, None)
+
+    # ---- strangers
+
+    def _accept(self) -> Link:
+        return Link(
+            0,
+            _NOBODY,
+            opened=self._opened,
+            received=self._received,
+            closed=self._strangers.discard,
+            writable=lambda _: None,
+            gone=self._strangers.discard,
+        )
+
+    def _opened(self, link: Link) -> None:
+        if len(self._strangers) >= STRANGERS_MAX or self._server is None:
+            self.refused += 1
+            link.close()
+            return
+        self._strangers.add(link)
+        asyncio.get_running_loop().call_later(HELLO_WITHIN_S, self._expect_hello, link)
+
+    def _expect_hello(self, link: Link) -> None:
+        if link in self._strangers:
+            self._show_out(link)
+
+    def _received(self, link: Link, received: Received) -> None:
+        if link not in self._strangers:
+            return
+        theirs = received.caller
+        if theirs is None:
+            self._refuse(link, "a link begins with Hello")
+            return
+        host = self._hosts.get(GroupKey(theirs.cluster, theirs.group))
+        if host is None:
+            self._refuse(link, f"you are of group {theirs.cluster}/{theirs.group}, {self._here()}")
+            return
+        self._strangers.discard(link)
+        host.adopt(link, received)
+
+    def _here(self) -> str:
+        if len(self._hosts) == 1:
+            (only,) = self._hosts
+            return f"this is {only.cluster}/{only.group}"
+        return f"which is none of the {len(self._hosts)} groups here"
+
+    def _refuse(self, link: Link, reason: str) -> None:
+        _log.warning("replica refused", peer=link.peer, reason=reason)
+        link.send(Farewell(epoch=Epoch(0), reason=reason))
+        self._show_out(link)
+
+    def _show_out(self, link: Link) -> None:
+        self.refused += 1
+        self._strangers.discard(link)
+        link.close()
