@@ -18,17 +18,11 @@ from gantry_protocol.bodies.controller import OPEN_END, HaClientInfo
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.remoting.stats import ServerStats
 from gantry_protocol.types import BrokerId
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
-from gantry_broker.clients import ClientProcessor
-from gantry_broker.delay.delivery import Delivery
-from gantry_broker.delay.metrics import DelayCollector
 from gantry_broker.group import ReplicationGroup
 from gantry_broker.replica import Role
 from gantry_broker.routing import ClientRouter
-from gantry_broker.tier.metrics import TierCollector
 
 MASTER_ID = BrokerId(0)  # upstream's role id of a master
 
@@ -192,8 +186,8 @@ def _member(group: ReplicationGroup, broker_id: BrokerId) -> dict[str, Any]:
     }
 
 
-class BrokerCollector(Collector):
-    """The broker's metrics, read off its parts when they are asked for."""
+class BrokerCollector:
+    """One group's metrics, read off its parts when they are asked for."""
 
     def __init__(
         self, group: ReplicationGroup, router: ClientRouter, remoting: ServerStats
@@ -217,20 +211,15 @@ class BrokerCollector(Collector):
         role = GaugeMetricFamily("gantry_broker_role", "1 for the present role.", labels=["role"])
         role.add_metric([role_name(group)], 1)
         yield role
-        yield _gauge("gantry_broker_epoch", "Newest epoch acted in.", group.epoch)
-        yield _gauge("gantry_broker_ready", "1 while clients may be sent here.", group.ready()[0])
-        yield _gauge(
+        yield gauge("gantry_broker_epoch", "Newest epoch acted in.", group.epoch)
+        yield gauge("gantry_broker_ready", "1 while clients may be sent here.", group.ready()[0])
+        yield gauge(
             "gantry_broker_in_sync_replicas",
             "Members of the sync-state set, as the serving master knows it; 0 elsewhere.",
             0 if master is None else master.in_sync,
         )
         agent = group.agent
-        yield _gauge(
-            "gantry_broker_controllers_connected",
-            "Controllers with an open connection.",
-            0 if agent is None else agent.peers.connections,
-        )
-        yield _counter(
+        yield counter(
             "gantry_broker_heartbeats",
             "Heartbeats to the controllers.",
             0 if agent is None else agent.heartbeats,
@@ -247,7 +236,7 @@ class BrokerCollector(Collector):
         offsets.add_metric(["confirm"], 0 if core is None else core.log.confirm)
         offsets.add_metric(["dispatched"], self._group.store.dispatched)
         yield offsets
-        yield _gauge(
+        yield gauge(
             "gantry_broker_topics_version",
             "Version of the controllers' topic table in the confirmed log.",
             self._group.store.topics.version,
@@ -266,8 +255,8 @@ class BrokerCollector(Collector):
             for broker_id, member in sorted(master.members.items()):
                 lag.add_metric([str(broker_id)], max(0, group.store.log.end - member.acked))
         yield lag
-        yield _gauge("gantry_broker_links", "Open replication links.", len(group.links))
-        yield _counter(
+        yield gauge("gantry_broker_links", "Open replication links.", len(group.links))
+        yield counter(
             "gantry_broker_links_refused", "Replication links refused.", group.links.refused
         )
 
@@ -279,60 +268,46 @@ class BrokerCollector(Collector):
         sends.add_metric(["confirmed"], group.pending.confirmed)
         sends.add_metric(["unconfirmed"], group.pending.unconfirmed)
         yield sends
-        yield _gauge(
+        yield gauge(
             "gantry_broker_pending_sends", "Sends that wait for replication.", len(group.pending)
         )
-        yield _gauge("gantry_broker_held_connections", "Waiting for a master.", router.held)
-        yield _gauge("gantry_broker_spliced_connections", "Piped to the master.", router.spliced)
-        yield _counter(
+        yield gauge("gantry_broker_held_connections", "Waiting for a master.", router.held)
+        yield gauge("gantry_broker_spliced_connections", "Piped to the master.", router.spliced)
+        yield counter(
             "gantry_broker_splices", "Connections handed to the master.", router.spliced_total
         )
-        yield _counter(
+        yield counter(
             "gantry_broker_refused_requests",
             "Requests refused because there was no master.",
             router.refused_total,
         )
         consumers = group.known_consumers
-        yield _counter(
+        yield counter(
             "gantry_broker_consumer_reports",
             "Changes of consumer groups that the controllers took, in batches.",
             0 if consumers is None else consumers.reports,
         )
-        yield _counter(
+        yield counter(
             "gantry_broker_consumers_unreported",
             "Changes of consumer groups that the controllers will not learn of.",
             0 if consumers is None else consumers.unreported,
         )
-        yield _gauge("gantry_broker_connections", "Open client connections.", stats.connections)
-        yield _gauge("gantry_broker_requests_in_flight", "Unanswered requests.", stats.in_flight)
-        yield _gauge(
+        yield gauge("gantry_broker_connections", "Open client connections.", stats.connections)
+        yield gauge("gantry_broker_requests_in_flight", "Unanswered requests.", stats.in_flight)
+        yield gauge(
             "gantry_broker_request_bytes_in_flight",
             "Bodies of unanswered requests.",
             stats.in_flight_bytes,
         )
-        yield _counter("gantry_broker_requests", "Requests served.", stats.requests)
-        yield _counter("gantry_broker_busy_answers", "Requests refused as too many.", stats.busy)
+        yield counter("gantry_broker_requests", "Requests served.", stats.requests)
+        yield counter("gantry_broker_busy_answers", "Requests refused as too many.", stats.busy)
 
 
-def registry(
-    group: ReplicationGroup, router: ClientRouter, remoting: ServerStats
-) -> CollectorRegistry:
-    """A registry with this broker's metrics."""
-    made = CollectorRegistry()
-    made.register(BrokerCollector(group, router, remoting))
-    made.register(TierCollector(lambda: group.tier, group.view.store.waits))
-    made.register(DelayCollector(lambda: _delivery(router)))
-    return made
-
-
-def _delivery(router: ClientRouter) -> Delivery | None:
-    processor = router.processor
-    return processor.delivery if isinstance(processor, ClientProcessor) else None
-
-
-def _gauge(name: str, text: str, value: float) -> Metric:
+def gauge(name: str, text: str, value: float) -> Metric:
+    """A gauge without labels."""
     return GaugeMetricFamily(name, text, value=float(value))
 
 
-def _counter(name: str, text: str, value: float) -> Metric:
+def counter(name: str, text: str, value: float) -> Metric:
+    """A counter without labels."""
     return CounterMetricFamily(name, text, value=float(value))

@@ -1,8 +1,8 @@
 """One replication group's member: store, replica core, links and controller joined.
 
-Everything a group is lives in one ``ReplicationGroup``; nothing is global, so one process could
-hold many. Its clients see its ``view``; to its platform it is ready or not, and it can be asked to
-leave. All methods are called on the event loop's thread.
+Everything a group is lives in one ``ReplicationGroup``; nothing is global, so one process holds
+many, and what they share (``commons``) is handed in. Its clients see its ``view``; to its platform
+it is ready or not, and it can be asked to leave. All methods are called on the event loop's thread.
 
 Rules protected: a record is accepted only by the serving master of the current epoch with enough
 in-sync members (H11), checked *before* it is appended; the answer 0 follows confirm (``appends``);
@@ -26,12 +26,14 @@ from gantry_protocol.types import Epoch, Offset
 
 from gantry_broker.appends import PendingAppends
 from gantry_broker.clients.view import Created
+from gantry_broker.commons import Commons
 from gantry_broker.consumers import Claim, Consumers
 from gantry_broker.control.agent import ControlAgent
 from gantry_broker.control.requests import Report, Speaker
 from gantry_broker.delay.pin import oldest_parked
 from gantry_broker.group_options import GroupOptions, Watcher
 from gantry_broker.ha.links import ReplicationLinks
+from gantry_broker.ha.listener import GroupKey
 from gantry_broker.ha.wire import Caller
 from gantry_broker.local_view import LocalView
 from gantry_broker.queues import MessageStore
@@ -86,9 +88,12 @@ class ReplicationGroup:
         view: the group as its clients see it.
     """
 
-    def __init__(self, options: GroupOptions, store: MessageStore, stored: StoredState) -> None:
+    def __init__(
+        self, options: GroupOptions, commons: Commons, store: MessageStore, stored: StoredState
+    ) -> None:
         """Join the parts; nothing is sent before ``start``."""
         self.options = options
+        self._commons = commons
         self.incarnation = secrets.token_hex(8)
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.left = asyncio.Event()
@@ -100,7 +105,7 @@ class ReplicationGroup:
         self.links = ReplicationLinks(self._caller, self._deliver, self._writable)
         self._store = store
         self._stored = stored
-        self._ha_port = options.ha_port
+        self._key = GroupKey(options.cluster, options.group)
         self._serving_epoch: Epoch | None = None
         self._leaving = False
         self._master_seen = ""
@@ -116,7 +121,7 @@ class ReplicationGroup:
         self.view = LocalView(self)
 
     @classmethod
-    async def open(cls, options: GroupOptions) -> "ReplicationGroup":
+    async def open(cls, options: GroupOptions, commons: Commons) -> "ReplicationGroup":
         """Recover the volume; reading a large log takes a while and does not block the loop.
 
         Raises:
@@ -124,9 +129,9 @@ class ReplicationGroup:
             DataDirError: it holds something this version cannot read.
         """
         store, stored = await asyncio.to_thread(
-            recover, options.directory, options.log_segment_bytes
+            recover, options.directory, options.log_segment_bytes, commons.disks
         )
-        return cls(options, store, stored)
+        return cls(options, commons, store, stored)
 
     # ---- life
 
@@ -134,30 +139,27 @@ class ReplicationGroup:
         """Find out who we are, listen for replicas, and take part.
 
         Raises:
-            GantryError: the volume is not ours, or the port is taken.
+            GantryError: the volume is not ours.
         """
-        options = self.options
-        self._ha_port = await self.links.start(options.bind, options.ha_port)
+        options, commons = self.options, self._commons
+        commons.listener.add(self._key, self.links)
         agent = self._agent = ControlAgent(
             Speaker(
                 cluster=options.cluster,
                 group=options.group,
                 address=self.address,
-                ha_port=self._ha_port,
+                ha_port=commons.ha_port,
                 incarnation=self.incarnation,
                 pod_uid=options.pod_uid,
             ),
             options.directory,
-            options.controllers,
+            commons.line,
             report=self._report,
             learned=self._learned,
-            heartbeat_interval_ms=options.heartbeat_interval_ms,
-            heartbeat_timeout_ms=options.heartbeat_timeout_ms,
             failed=self._fail,
         )
         self._topics = TopicSync(self.view, agent.peers, lambda: self.serving)
         self._consumers = Consumers(options.cluster, options.group, agent.peers)
-        agent.start_connecting()
         me = await agent.join()
         shell_log = LogFacts(
             log_start=self._store.log.log_start,
@@ -174,7 +176,7 @@ class ReplicationGroup:
             limits=options.limits,
         )
         self.shell = ReplicaShell(
-            self.core, self._store, options.directory, agent, self, self._fail
+            self.core, self._store, options.directory, agent, self, commons, self._fail
         )
         if options.tier is not None:
             self._boots = next_boot(options.directory)
@@ -194,12 +196,16 @@ class ReplicationGroup:
 
     async def stop(self) -> None:
         """Take no further part, close the store; what is not flushed is flushed."""
+        self._serving_epoch = None  # for answers that are still on the process's line
         self.pending.end()
         self.view.store.end()
         if self._consumers is not None:
             self._consumers.end()
         if self.tier is not None:
             await self.tier.stop()
+        if self._topics is not None:
+            self._topics.end()
+        self._commons.listener.remove(self._key)
         await self.links.stop()
         if self._agent is not None:
             await self._agent.stop()

@@ -11,7 +11,7 @@ class GroupOptions(NamedTuple):
     """What one member of a group is told.
 
     Attributes:
-        directory: of the locked data directory.
+        directory: of the group's data, inside the locked data directory.
         advertise: the ip that others use for remoting and replication.
         name: of this broker, for people who read the tier.
         tier: where the group's tier is; None without one.
@@ -20,14 +20,9 @@ class GroupOptions(NamedTuple):
     cluster: str
     group: str
     directory: Path
-    controllers: list[str]
-    bind: str
     advertise: str
     remoting_port: int
-    ha_port: int
     pod_uid: str | None = None
-    heartbeat_interval_ms: int = 500
-    heartbeat_timeout_ms: int = 2_500
     log_segment_bytes: int = 1024 * 1024 * 1024
     limits: Limits = DEFAULT_LIMITS
     name: str = ""

@@ -10,19 +10,26 @@ from gantry_protocol.errors import CorruptionError
 from gantry_protocol.types import Offset
 
 from gantry_broker import lineage_file
+from gantry_broker.log.disk import Disks
 from gantry_broker.queues import MessageStore
 from gantry_broker.replica import StoredState
 
 
-def recover(directory: Path, segment_size_bytes: int) -> tuple[MessageStore, StoredState]:
+def recover(
+    directory: Path, segment_size_bytes: int, disks: Disks
+) -> tuple[MessageStore, StoredState]:
     """The store and the state beside it; blocks while the log is read.
+
+    ``disks``: see ``CommitLog.open``.
 
     Raises:
         CorruptionError: the volume is damaged.
         DataDirError: it holds something this version cannot read.
     """
     stored = lineage_file.load(directory)
-    store = MessageStore.open(directory / "store", segment_size_bytes, confirm_floor=stored.confirm)
+    store = MessageStore.open(
+        directory / "store", segment_size_bytes, confirm_floor=stored.confirm, disks=disks
+    )
     return store, _checked(directory, store, stored)
 
 

@@ -10,6 +10,7 @@ from gantry_protocol.process.config import Settings
 from pydantic import Field, field_validator, model_validator
 
 from gantry_broker.delay.levels import DEFAULT_LEVELS, DelayLevels
+from gantry_broker.places import Place, places
 
 REMOTING_PORT = 10911
 HA_PORT = 10912
@@ -25,8 +26,17 @@ class BrokerSettings(Settings):
     name: str = Field(
         default="broker-0", min_length=1, description="Name of this broker: its pod's name."
     )
-    group: str = Field(
-        min_length=1, max_length=127, description="Name of the broker group (brokerName)."
+    group: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=127,
+        description="Name of the broker group (brokerName), if this process hosts one.",
+    )
+    groups: list[str] = Field(
+        default=[],
+        description="Names of the broker groups, if this process hosts many: NAME, NAME:PORT or "
+        "a range as in shard-[000-299]. The first listens at remoting_port, each further one at "
+        "the next port; add new ones at the end.",
     )
     cluster: str = Field(
         default="gantry", min_length=1, max_length=127, description="Name of its cluster."
@@ -58,10 +68,11 @@ class BrokerSettings(Settings):
         description="Silence after which the controllers take this broker for gone.",
     )
     remoting_port: Port = Field(
-        default=REMOTING_PORT, description="Port for clients; 0 picks a free one."
+        default=REMOTING_PORT,
+        description="Port for clients, the first group's if there are many; 0 picks a free one.",
     )
     ha_port: Port = Field(
-        default=HA_PORT, description="Port for the group's other members; 0 picks a free one."
+        default=HA_PORT, description="Port for other members of all groups; 0 picks a free one."
     )
     http_port: Port = Field(
         default=HTTP_PORT, description="Port of probes, metrics and status; 0 picks a free one."
@@ -152,6 +163,22 @@ class BrokerSettings(Settings):
             raise ValueError(str(error)) from error
 
     @model_validator(mode="after")
+    def _must_host_something(self) -> "BrokerSettings":
+        if (self.group is None) == (not self.groups):
+            raise ValueError(
+                "group and groups are both set: name all groups in groups"
+                if self.groups
+                else "group is missing: name the broker group to host, or many with groups"
+            )
+        if self.hosts_many and self.tier_url is not None:
+            raise ValueError(
+                "tier_url is set with groups: a tier needs a process for its group alone, so set "
+                "group"
+            )
+        _ = self.places
+        return self
+
+    @model_validator(mode="after")
     def _must_name_its_place(self) -> "BrokerSettings":
         if (self.tier_url is None) != (self.tier_shard is None):
             given, missing = ("tier_url", "tier_shard")[:: 1 if self.tier_url else -1]
@@ -173,3 +200,22 @@ class BrokerSettings(Settings):
     def advertised(self) -> str:
         """The address that others use."""
         return self.bind if self.advertise is None else self.advertise
+
+    @property
+    def hosts_many(self) -> bool:
+        """Whether the data directory is laid out for many groups, even if it holds one yet."""
+        return bool(self.groups)
+
+    @property
+    def places(self) -> list[Place]:
+        """The groups and their ports."""
+        if self.group is not None:
+            return [Place(self.group, self.remoting_port)]
+        return places(self.groups, self.remoting_port, (self.ha_port, self.http_port))
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """Whose data directory this is; each group's own subdirectory says whose that is."""
+        if self.group is not None:
+            return {"cluster": self.cluster, "group": self.group}
+        return {"cluster": self.cluster, "holds": "groups"}

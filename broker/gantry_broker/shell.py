@@ -12,7 +12,6 @@ for something the store refuses; such an error is handed to ``failed`` and ends 
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -22,15 +21,15 @@ from gantry_protocol.process import log
 from gantry_protocol.types import Epoch, Offset
 
 from gantry_broker import lineage_file
+from gantry_broker.commons import Commons
 from gantry_broker.control.agent import ControlAgent
 from gantry_broker.ha.links import ReplicationLinks
 from gantry_broker.log import DiskFullError
+from gantry_broker.pool import InOrder
 from gantry_broker.queues import MessageStore
 from gantry_broker.replica import ReplicaCore
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
-
-TICK_S = 0.02
 
 _log = log.get("replica")
 
@@ -66,6 +65,7 @@ class ReplicaShell:
         directory: where the lineage file is.
         agent: speaks to the controllers.
         observer: is told of role changes.
+        commons: the process's clock and threads.
         failed: called with the error that ends this broker.
     """
 
@@ -76,6 +76,7 @@ class ReplicaShell:
         directory: Path,
         agent: ControlAgent,
         observer: RoleObserver,
+        commons: Commons,
         failed: Callable[[BaseException], None],
     ) -> None:
         """Nothing happens before ``start``."""
@@ -93,8 +94,8 @@ class ReplicaShell:
         self._ended = False
         self._turn_due = False
         self._flush_due = False
-        self._saver = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lineage")
-        self._ticker: asyncio.TimerHandle | None = None
+        self._saver = InOrder(commons.savers)
+        self._ticker = commons.ticker
 
     @property
     def now_ms(self) -> int:
@@ -104,14 +105,13 @@ class ReplicaShell:
     def start(self, links: ReplicationLinks) -> None:
         """Begin to tick."""
         self.links = links
-        self._ticker = self._loop.call_later(TICK_S, self._tick)
+        self._ticker.add(self._tick)
 
     def stop(self) -> None:
         """Take no more events; what is being saved is saved."""
         self._ended = True
-        if self._ticker is not None:
-            self._ticker.cancel()
-        self._saver.shutdown(wait=True)
+        self._ticker.remove(self._tick)
+        self._saver.wait()
 
     # ---- events
 
@@ -138,7 +138,6 @@ class ReplicaShell:
     def _tick(self) -> None:
         if self._ended:
             return
-        self._ticker = self._loop.call_later(TICK_S, self._tick)
         self.step(ev.Tick())
         self._observer.ticked()
 
@@ -234,9 +233,10 @@ class ReplicaShell:
         self.step(ev.LogCut())
 
     def _save(self, token: int, state: fx.StoredState) -> None:
-        """In one thread, so that states become durable in their order and nobody waits for them."""
+        """In their order, and nobody waits for them."""
         self.saves += 1
-        future = self._loop.run_in_executor(self._saver, lineage_file.save, self._directory, state)
+        saving = self._saver.submit(partial(lineage_file.save, self._directory, state))
+        future = asyncio.wrap_future(saving, loop=self._loop)
         future.add_done_callback(partial(self._saved, token))
 
     def _saved(self, token: int, future: "asyncio.Future[None]") -> None:

@@ -113,6 +113,8 @@ _AMBIGUOUS = _C.CONTROLLER_INVALID_REQUEST
 REMOTING: dict[RequestCode, Row] = {
     # The controller.
     RequestCode.BROKER_HEARTBEAT: _local("BrokerHeartbeat", _C.CONTROLLER_INVALID_REQUEST),
+    RequestCode.GANTRY_HEARTBEATS: _local("BrokerHeartbeats", _C.CONTROLLER_INVALID_REQUEST),
+    RequestCode.GANTRY_GET_CHANGED_GROUPS: _read("GetChangedGroups"),
     RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: _write(
         "AlterSyncStateSet",
         AlterSyncStateSet,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from gantry_broker.group import ReplicationGroup
+from gantry_broker.hosting import HostedGroup
 from gantry_broker.server import BrokerServer
 from gantry_broker.settings import BrokerSettings
 from gantry_protocol.codes import RequestCode
@@ -38,21 +39,26 @@ class RunningBroker:
         self.task = asyncio.create_task(self.server.run(self.stop_event))
 
     @property
+    def member(self) -> HostedGroup:
+        (hosted,) = self.server.hosted
+        return hosted
+
+    @property
     def group(self) -> ReplicationGroup:
-        assert self.server.group is not None
-        return self.server.group
+        assert self.member.group is not None
+        return self.member.group
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.server.remoting_port}"
+        return f"127.0.0.1:{self.member.port}"
 
     @property
     def is_master(self) -> bool:
-        return not self.task.done() and self.server.group is not None and self.group.serving
+        return not self.task.done() and self.member.group is not None and self.group.serving
 
     @property
     def is_ready(self) -> bool:
-        return self.server.group is not None and self.group.ready()[0]
+        return self.member.group is not None and self.group.ready()[0]
 
     async def stop(self) -> None:
         """SIGTERM, and wait for the end."""
@@ -61,7 +67,7 @@ class RunningBroker:
 
     async def abort(self) -> None:
         """As near to SIGKILL as one process allows: nothing is handed over or answered."""
-        for connection in list(self.server.remoting.connections.values()):
+        for connection in list(self.member.remoting.connections.values()):
             connection.abort()
         self.task.cancel()
         with suppress(asyncio.CancelledError):

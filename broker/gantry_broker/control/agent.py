@@ -2,10 +2,11 @@
 
 Identity first (1012, 1013), then registration (1003), then for ever: heartbeats to every
 controller, a poll (1004) as a safety net, and whatever the replica core asks for in between.
-Notifications (1008) arrive through the broker's own server and are handed in. All that comes out is
-views of the group; they may be late, doubled or out of order, and the core knows.
+Connections, heartbeats and the time of polls are the process's (``line``). Notifications (1008)
+arrive through the broker's own server and are handed in. All that comes out is views of the group;
+they may be late, doubled or out of order, and the core knows.
 
-Two owned tasks, no task per request. Everything that is repeated is repeated with growing waits and
+One owned task, no task per request. Everything that is repeated is repeated with growing waits and
 jitter. What it refuses: to go on with an id the controller does not grant to this volume.
 """
 
@@ -14,24 +15,24 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from gantry_protocol.bodies.batches import LookRow, answer_digest
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import RemotingError, WireError
+from gantry_protocol.headers.controller import BrokerHeartbeatRequestHeader
 from gantry_protocol.process import log
 from gantry_protocol.types import BrokerId
 
 from gantry_broker.asking import Outcome
 from gantry_broker.control import requests
 from gantry_broker.control.joining import RETRY_FIRST_S, RETRY_LAST_S, Joining, jittered
-from gantry_broker.control.peers import ControllerPeers
+from gantry_broker.control.line import CALL_TIMEOUT_S, ControllerLine
 from gantry_broker.control.requests import Answer, Known, Report, Speaker
 from gantry_broker.replica import ControllerView
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
 
-CALL_TIMEOUT_S = 1.0
 ELECT_TIMEOUT_S = 1.5
-POLL_EVERY_S = 1.0
 REFRESH_GAP_S = 0.1
 BEHIND = "ControllerBehind"
 
@@ -59,11 +60,9 @@ class ControlAgent:
     Args:
         me: who speaks.
         directory: where the identity is kept.
-        controllers: ``host:port`` of every controller.
+        line: to the controllers, shared with the process's other groups.
         report: the state of our log, for heartbeats.
         learned: takes every view of the group.
-        heartbeat_interval_ms: between heartbeats.
-        heartbeat_timeout_ms: after which silence the controllers may take us for gone.
         failed: called with what ends this broker: its id is not its own.
 
     Attributes:
@@ -77,40 +76,35 @@ class ControlAgent:
         self,
         me: Speaker,
         directory: Path,
-        controllers: list[str],
+        line: ControllerLine,
         *,
         report: Callable[[], Report],
         learned: Callable[[ControllerView], None],
-        heartbeat_interval_ms: int,
-        heartbeat_timeout_ms: int,
         failed: Callable[[BaseException], None],
     ) -> None:
-        """Nothing is sent before ``start_connecting``."""
+        """Nothing is said before ``join``."""
         self.broker_id: BrokerId | None = None
         self.known = Known()
         self.registered = False
         self.behind = ""
         self.heartbeats = 0
-        self.peers = ControllerPeers(controllers, self._connected)
+        self.peers = line.peers
+        self._line = line
         self._me = me
         self._joining = Joining(me, directory, self._call)
         self._report = report
         self._learned = learned
-        self._interval_s = heartbeat_interval_ms / 1000
-        self._timeout_ms = heartbeat_timeout_ms
         self._failed = failed
-        self._tasks: list[asyncio.Task[None]] = []
+        self._task: asyncio.Task[None] | None = None
         self._register_now = asyncio.Event()
         self._refresh_timer: asyncio.TimerHandle | None = None
         self._refreshing = False
         self._refreshed_s = 0.0
+        self._digest = 0  # of the last answer to 1004
         self._electing = False
+        self._stopped = False
 
     # ---- life
-
-    def start_connecting(self) -> None:
-        """Connect to the controllers."""
-        self.peers.start()
 
     async def join(self) -> BrokerId:
         """Find or obtain the id of this volume; waits for the controllers as long as it takes.
@@ -124,22 +118,19 @@ class ControlAgent:
 
     def start(self) -> None:
         """Register, heartbeat and poll from now on."""
-        self._tasks = [
-            asyncio.create_task(self._stay_registered()),
-            asyncio.create_task(self._beat_and_poll()),
-        ]
-        for task in self._tasks:
-            task.add_done_callback(self._task_ended)
+        self._line.join(self)
+        self._task = asyncio.create_task(self._stay_registered())
+        self._task.add_done_callback(self._task_ended)
 
     async def stop(self) -> None:
         """Say nothing more."""
+        self._stopped = True
+        self._line.leave(self)
         if self._refresh_timer is not None:
             self._refresh_timer.cancel()
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self.peers.stop()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
@@ -188,29 +179,29 @@ class ControlAgent:
 
     # ---- the regular part
 
+    @property
+    def group(self) -> str:
+        """The group's name."""
+        return self._me.group
+
     def beat(self) -> None:
         """A heartbeat to every controller, now."""
-        broker_id = self.broker_id
-        if broker_id is None or not self.registered:
-            return
+        self._line.beat(self)
+
+    def heartbeat(self) -> BrokerHeartbeatRequestHeader | None:
+        """What we have to say; None while we are not registered."""
+        if self.broker_id is None or not self.registered:
+            return None
         self.heartbeats += 1
-        report = self._report()
-        self.peers.tell_all(
-            lambda: requests.heartbeat(self._me, broker_id, report, timeout_ms=self._timeout_ms)
+        return requests.heartbeat(
+            self._me, self.broker_id, self._report(), timeout_ms=self._line.timeout_ms
         )
 
-    async def _beat_and_poll(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(self._interval_s)
-            self.beat()
-            if loop.time() - self._refreshed_s >= POLL_EVERY_S:
-                self.refresh()
-
-    def _connected(self) -> None:
-        """A controller has just connected: it must not think us dead, and may know more."""
-        self.beat()
-        self.refresh()
+    def look(self) -> LookRow | None:
+        """What we hold of the controllers' last word; None while we are not registered."""
+        if self.broker_id is None or not self.registered:
+            return None
+        return LookRow(self._me.group, self.broker_id, self._me.incarnation, self._digest)
 
     def refresh(self) -> None:
         """Read the group from the controllers soon; many wishes make one request."""
@@ -234,6 +225,7 @@ class ControlAgent:
         if outcome.code in _UNKNOWN_TO_CONTROLLER:
             self.register_again()
         elif outcome.code == ResponseCode.SUCCESS:
+            self._digest = answer_digest(outcome)
             with suppress(WireError):
                 self._take(requests.read_replica_info(outcome, self.known))
 
@@ -250,6 +242,8 @@ class ControlAgent:
         return True
 
     def _take(self, answer: Answer) -> None:
+        if self._stopped:
+            return  # the line goes on for others, and so do answers that are on their way
         self.known = answer.known
         if answer.view is not None:
             self._learned(answer.view)

@@ -5,10 +5,12 @@ the first election) give none; 1004 always does. Values that an older controller
 their last known value (``Known``).
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 from gantry_protocol.bodies import ElectMasterBody, SyncStateSetBody, decode_body, encode_body
+from gantry_protocol.bodies.batches import HeartbeatsBody, LookRow, LooksBody, heartbeat_row
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.errors import WireError
@@ -81,10 +83,10 @@ class Known(msgspec.Struct, frozen=True):
 
 def heartbeat(
     me: Speaker, broker_id: BrokerId, report: Report, *, timeout_ms: int
-) -> RemotingCommand:
-    """904."""
+) -> BrokerHeartbeatRequestHeader:
+    """What a heartbeat says."""
     tier = report.tier
-    header = BrokerHeartbeatRequestHeader(
+    return BrokerHeartbeatRequestHeader(
         cluster_name=me.cluster,
         broker_addr=me.address,
         broker_name=me.group,
@@ -104,7 +106,34 @@ def heartbeat(
         tier_reason=None if tier is None else tier.reason or None,
         tier_version=None if tier is None else tier.version,
     )
+
+
+def heartbeat_command(header: BrokerHeartbeatRequestHeader) -> RemotingCommand:
+    """904."""
     return request(RequestCode.BROKER_HEARTBEAT, to_ext(header), oneway=True)
+
+
+def heartbeats_body(
+    cluster: str,
+    headers: Sequence[BrokerHeartbeatRequestHeader],
+    *,
+    timeout_ms: int,
+    pod_uid: str | None,
+) -> bytes:
+    """The body of 31003 that says what all ``headers`` say; made once for all controllers."""
+    rows = [heartbeat_row(header) for header in headers]
+    return encode_body(HeartbeatsBody(cluster, timeout_ms, rows, pod_uid))
+
+
+def heartbeats_command(body: bytes) -> RemotingCommand:
+    """31003."""
+    return request(RequestCode.GANTRY_HEARTBEATS, body=body, oneway=True)
+
+
+def looks(cluster: str, rows: Sequence[LookRow]) -> RemotingCommand:
+    """31004."""
+    body = encode_body(LooksBody(cluster, list(rows)))
+    return request(RequestCode.GANTRY_GET_CHANGED_GROUPS, body=body)
 
 
 def next_id(me: Speaker) -> RemotingCommand:

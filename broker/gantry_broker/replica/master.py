@@ -36,8 +36,6 @@ from gantry_broker.replica.messages import Ack, Append, Farewell, Hello, Truncat
 from gantry_broker.replica.syncset import SyncStateSet
 from gantry_broker.replica.values import ControllerView, Limits
 
-HEARTBEAT_MS = 200
-
 
 class Batch(msgspec.Struct, frozen=True):
     """A range of the log that may be sent on one link now.
@@ -288,6 +286,6 @@ class Mastership:
         effects: list[Effect] = [
             Send(link, self._heartbeat(member, now_ms))
             for link, member in self._by_link.items()
-            if member.streaming and now_ms - member.sent_ms >= HEARTBEAT_MS
+            if member.streaming and now_ms - member.sent_ms >= self._limits.heartbeat_ms
         ]
         return effects + self.review(now_ms)

@@ -1,4 +1,4 @@
-"""The controller's own codes: 904, 1001 … 1006, 1009 … 1013; topics are in ``topics``.
+"""The controller's own codes: 904, 1001 … 1006, 1009 … 1013, 31003, 31004; topics: ``topics``.
 
 Each handler reads its header, adds what the leader knows of the members, and leaves the decision to
 the event's ``apply``. Only what cannot be read at all is refused here.
@@ -11,6 +11,14 @@ from gantry_protocol import settings_text
 from gantry_protocol.bodies import (
     SyncStateSetBody,
     decode_body,
+    encode_body,
+)
+from gantry_protocol.bodies.batches import (
+    ChangedBody,
+    HeartbeatsBody,
+    LookRow,
+    LooksBody,
+    heartbeat_header,
 )
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
@@ -111,6 +119,7 @@ class ControllerRequests:
         code = RequestCode
         return {
             code.BROKER_HEARTBEAT: self._heartbeat,
+            code.GANTRY_HEARTBEATS: self._heartbeats,
             code.CONTROLLER_GET_METADATA_INFO: self._metadata,
             code.UPDATE_CONTROLLER_CONFIG: self._update_config,
             code.GET_CONTROLLER_CONFIG: self._get_config,
@@ -118,6 +127,7 @@ class ControllerRequests:
             code.CONTROLLER_ELECT_MASTER: self._elect,
             code.CONTROLLER_REGISTER_BROKER: self._register,
             code.CONTROLLER_GET_REPLICA_INFO: self._replica_info,
+            code.GANTRY_GET_CHANGED_GROUPS: self._changed_groups,
             code.CONTROLLER_GET_SYNC_STATE_DATA: self._sync_state_data,
             code.CLEAN_BROKER_DATA: self._clean,
             code.CONTROLLER_GET_NEXT_BROKER_ID: self._next_id,
@@ -129,15 +139,27 @@ class ControllerRequests:
     def _heartbeat(self, exchange: Exchange) -> RemotingCommand:
         """904: oneway, to every controller; real brokers never see the answer."""
         header = from_ext(BrokerHeartbeatRequestHeader, exchange.request.ext)
-        key = (header.cluster_name, header.broker_name)
         if header.broker_id is None:
-            if self._refresh(key, header.broker_addr):
+            if self._refresh((header.cluster_name, header.broker_name), header.broker_addr):
                 return reply(exchange.request)
             code = ResponseCode.CONTROLLER_INVALID_REQUEST
             return reply(exchange.request, code, "Heart beat with empty brokerId")
+        self._heard(header, header.broker_id, exchange.connection.id)
+        return reply(exchange.request, remark="Heart beat success")
+
+    def _heartbeats(self, exchange: Exchange) -> RemotingCommand:
+        """31003: each row is what a single heartbeat is, and nothing more."""
+        body = decode_body(HeartbeatsBody, exchange.request.body)
+        for row in body.rows:
+            self._heard(heartbeat_header(body, row), row.broker_id, exchange.connection.id)
+        return reply(exchange.request, remark="Heart beat success")
+
+    def _heard(
+        self, header: BrokerHeartbeatRequestHeader, broker_id: BrokerId, connection: int
+    ) -> None:
         timeout_s = header.heartbeat_timeout_ms / 1000
         beat = Heartbeat(
-            broker_id=header.broker_id,
+            broker_id=broker_id,
             timeout_s=min(max(timeout_s, TIMEOUT_MIN_S), TIMEOUT_MAX_S),
             incarnation=header.incarnation or "",
             epoch=header.epoch,
@@ -148,8 +170,7 @@ class ControllerRequests:
             pod_uid=header.pod_uid,
             tier=_tier(header),
         )
-        self._watchman.heard(key, beat, exchange.connection.id)
-        return reply(exchange.request, remark="Heart beat success")
+        self._watchman.heard((header.cluster_name, header.broker_name), beat, connection)
 
     def _metadata(self, exchange: Exchange) -> RemotingCommand:
         """1005."""
@@ -311,6 +332,29 @@ class ControllerRequests:
             )
 
         self._desk.read(exchange, answer)
+
+    def _changed_groups(self, exchange: Exchange) -> None:
+        """31004: whose 1004 would say something else than the sender has heard."""
+        body = decode_body(LooksBody, exchange.request.body)
+
+        def answer() -> RemotingCommand:
+            changed = [
+                row.broker_name
+                for row in body.rows
+                if self._digest(body.cluster_name, row) != row.digest
+            ]
+            return reply(exchange.request, body=encode_body(ChangedBody(changed)))
+
+        self._desk.read(exchange, answer)
+
+    def _digest(self, cluster: str, row: LookRow) -> int | None:
+        """Of what 1004 tells the process in ``row``; None for a refusal."""
+        group = self._group(cluster, row.broker_name)
+        if group is None or _is_replaced(group, row.broker_id, row.incarnation):
+            return None
+        return self._replica_infos.digest(
+            group, versions=self._versions(group), draining=self._watchman.draining(group)
+        )
 
     def _next_id(self, exchange: Exchange) -> None:
         header = from_ext(GetNextBrokerIdRequestHeader, exchange.request.ext)

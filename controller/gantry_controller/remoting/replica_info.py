@@ -7,7 +7,9 @@ answer is as new as the state that was looked at for it, never older.
 
 from typing import NamedTuple
 
-from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.bodies.batches import answer_digest
+from gantry_protocol.codes import RequestCode
+from gantry_protocol.command import RemotingCommand, reply, request
 from gantry_protocol.types import BrokerId
 
 from gantry_controller.metadata.state import BrokerGroup, GroupKey
@@ -17,12 +19,16 @@ GROUPS_MAX = 16_384
 """Remembered at a time, in less than a kilobyte each; beyond that all are forgotten."""
 
 
+_NOBODY = request(RequestCode.CONTROLLER_GET_REPLICA_INFO)
+
+
 class _Said(NamedTuple):
     group: BrokerGroup
     versions: replies.Versions
     draining: list[BrokerId]
     ext: dict[str, str]
     body: bytes
+    digest: int
 
 
 class ReplicaInfo:
@@ -43,6 +49,22 @@ class ReplicaInfo:
         draining: list[BrokerId],
     ) -> RemotingCommand:
         """As ``replies.replica_info_reply``."""
+        said = self._say(to, group, versions, draining)
+        return reply(to, ext=said.ext.copy(), body=said.body)
+
+    def digest(
+        self, group: BrokerGroup, *, versions: replies.Versions, draining: list[BrokerId]
+    ) -> int:
+        """The ``answer_digest`` of what ``reply`` would answer."""
+        return self._say(_NOBODY, group, versions, draining).digest
+
+    def _say(
+        self,
+        to: RemotingCommand,
+        group: BrokerGroup,
+        versions: replies.Versions,
+        draining: list[BrokerId],
+    ) -> _Said:
         key = group.key
         said = self._said.get(key)
         if (
@@ -51,9 +73,10 @@ class ReplicaInfo:
             and said.versions == versions
             and said.draining == draining
         ):
-            return reply(to, ext=said.ext.copy(), body=said.body)
+            return said
         answer = replies.replica_info_reply(to, group, versions=versions, draining=draining)
         if len(self._said) >= GROUPS_MAX:
             self._said.clear()
-        self._said[key] = _Said(group, versions, draining, dict(answer.ext or {}), answer.body)
-        return answer
+        ext, digest = dict(answer.ext or {}), answer_digest(answer)
+        said = self._said[key] = _Said(group, versions, draining, ext, answer.body, digest)
+        return said

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from gantry_broker.control.agent import ControlAgent
+from gantry_broker.control.line import ControllerLine
 from gantry_broker.control.requests import Report, Speaker
 from gantry_broker.replica import ControllerView
 from gantry_broker.replica import effects as fx
@@ -31,21 +32,30 @@ class Caller:
         self.failures: list[BaseException] = []
         self.report = Report(Epoch(epoch), Offset(0), Offset(10), Offset(5), draining=False)
         directory.mkdir(exist_ok=True)
+        self.line = ControllerLine(
+            CLUSTER,
+            controllers,
+            pod_uid="pod",
+            heartbeat_interval_ms=50,
+            heartbeat_timeout_ms=2_500,
+        )
         self.agent = ControlAgent(
             Speaker(CLUSTER, GROUP, "127.0.0.1:1", 2, incarnation, "pod"),
             directory,
-            controllers,
+            self.line,
             report=lambda: self.report,
             learned=self.views.append,
-            heartbeat_interval_ms=50,
-            heartbeat_timeout_ms=2_500,
             failed=self.failures.append,
         )
 
     async def join(self) -> BrokerId:
-        self.agent.start_connecting()
+        self.line.start()
         async with asyncio.timeout(10):
             return await self.agent.join()
+
+    async def stop(self) -> None:
+        await self.agent.stop()
+        await self.line.stop()
 
 
 @pytest.fixture
@@ -91,7 +101,7 @@ async def test_ids_are_given_once_and_kept(tmp_path: Path, controller: LoopbackC
     for volume, expected in (("a", 1), ("b", 2), ("a", 1)):
         caller = Caller(tmp_path / volume, [controller.address])
         assert await caller.join() == expected
-        await caller.agent.stop()
+        await caller.stop()
     assert [one.broker_id for one in controller.group.members] == [1, 2]
 
 
@@ -104,7 +114,7 @@ async def test_a_lost_answer_costs_no_second_id(
     assert await caller.join() == 1
     assert answering.seen.count(RequestCode.CONTROLLER_APPLY_BROKER_ID) == 2
     assert [one.broker_id for one in controller.group.members] == [1]
-    await caller.agent.stop()
+    await caller.stop()
 
 
 async def test_two_that_want_the_same_id_get_two(
@@ -114,7 +124,7 @@ async def test_two_that_want_the_same_id_get_two(
     found = await asyncio.gather(*(one.join() for one in callers))
     assert sorted(found) == [1, 2, 3]
     for caller in callers:
-        await caller.agent.stop()
+        await caller.stop()
 
 
 async def test_registration_heartbeats_and_election(
@@ -132,7 +142,7 @@ async def test_registration_heartbeats_and_election(
     assert caller.agent.known.group_uid == "u"
     beats = caller.agent.heartbeats
     await eventually(lambda: caller.agent.heartbeats > beats + 2, "it goes on beating")
-    await caller.agent.stop()
+    await caller.stop()
 
 
 async def test_no_controller_is_waited_for(tmp_path: Path, controller: LoopbackController) -> None:
@@ -145,7 +155,7 @@ async def test_no_controller_is_waited_for(tmp_path: Path, controller: LoopbackC
     again = LoopbackController(controller.machine)
     await again.start(port)
     assert await joining == 1
-    await caller.agent.stop()
+    await caller.stop()
     await again.stop()
 
 
@@ -155,7 +165,7 @@ async def test_an_unreachable_controller_among_others_costs_nothing(
     caller = Caller(tmp_path / "a", ["127.0.0.1:1", controller.address, "127.0.0.1:2"])
     assert await caller.join() == 1
     assert caller.agent.peers.connections == 1
-    await caller.agent.stop()
+    await caller.stop()
 
 
 async def test_it_registers_again_when_asked_to(
@@ -170,7 +180,7 @@ async def test_it_registers_again_when_asked_to(
     await eventually(
         lambda: RequestCode.CONTROLLER_REGISTER_BROKER in answering.seen, "it registers again"
     )
-    await caller.agent.stop()
+    await caller.stop()
 
 
 async def test_a_group_that_is_behind_is_told_and_asked_again(
@@ -184,7 +194,7 @@ async def test_a_group_that_is_behind_is_told_and_asked_again(
     caller.report = caller.report._replace(epoch=Epoch(0))
     await eventually(lambda: caller.agent.registered, "it tries again")
     assert caller.agent.behind == ""
-    await caller.agent.stop()
+    await caller.stop()
 
 
 async def test_proposals_and_hand_overs_end_exactly_once(
@@ -212,7 +222,7 @@ async def test_proposals_and_hand_overs_end_exactly_once(
     caller.agent.propose(proposal, finished.append)
     await eventually(lambda: len(finished) == 2, "silence is an end, too")
     assert isinstance(finished[1].outcome, ev.Unknown)
-    await caller.agent.stop()
+    await caller.stop()
 
 
 async def test_a_struck_id_is_not_taken_back_by_force(
@@ -230,4 +240,4 @@ async def test_a_struck_id_is_not_taken_back_by_force(
     await eventually(lambda: bool(caller.failures), "it gives up with a sentence")
     assert isinstance(caller.failures[0], DataDirError)
     assert "broker 1 of group c/g" in str(caller.failures[0])
-    await caller.agent.stop()
+    await caller.stop()

@@ -57,7 +57,7 @@ async def send_until_acknowledged(cluster: BrokerCluster, body: bytes) -> int:
     while True:
         for broker in list(cluster.brokers.values()):
             tries += 1
-            if broker.task.done() or broker.server.group is None:
+            if broker.task.done() or broker.member.group is None:
                 continue
             try:
                 client = await RemotingClient().connect(broker.address, 1)
@@ -87,7 +87,7 @@ async def test_a_replica_hands_its_clients_to_the_master(tmp_path: Path) -> None
         client = await cluster.client(replica)
         answers = await asyncio.gather(*(client.call(send_command(b"x")) for _ in range(20)))
         assert {answer.code for answer in answers} == {0}
-        assert replica.server.router.spliced == 1
+        assert replica.member.router.spliced == 1
         assert await consume(client, 20) == [b"x"] * 20
 
 
@@ -99,8 +99,8 @@ async def test_a_long_poll_wakes_with_the_record(tmp_path: Path) -> None:
         waiting = asyncio.create_task(reader.call(pull_command(1, wait_ms=10_000), 20))
         await eventually(
             lambda: (
-                bool(cluster.master.server._processor)
-                and cluster.master.server._processor.parked_pulls == 1
+                bool(cluster.master.member.processor)
+                and cluster.master.member.processor.parked_pulls == 1
             ),
             "the pull is parked",
         )

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from gantry_broker import administration
+from gantry_broker.census import GroupsCollector
 from gantry_broker.store import tier_waits
 from gantry_protocol.records import decode_records
 from gantry_protocol.remoting.client import RemotingClient
-from prometheus_client import generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from support.broker_cluster import eventually, pull_command, send_command
 from support.tiered_cluster import PLACE, TieredCluster
@@ -38,8 +38,8 @@ class TrimmedCluster(TieredCluster):
 
     def metrics(self) -> dict[tuple[str, tuple[str, ...]], float]:
         """What the master's /metrics says of the tier; the text must read."""
-        server = self.master.server
-        registry = administration.registry(self.master.group, server.router, server.remoting.stats)
+        registry = CollectorRegistry()
+        registry.register(GroupsCollector([self.master.member], labelled=False))
         text = generate_latest(registry).decode()
         return {
             (sample.name, tuple(sample.labels.values())): sample.value

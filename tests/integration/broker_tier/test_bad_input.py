@@ -35,9 +35,7 @@ BEFORE, AFTER = 5, 7  # messages
 
 def status(cluster: TieredCluster) -> dict[str, Any]:
     """What the master's /status says of its tier."""
-    server = cluster.master.server
-    assert server.router is not None
-    found = administration.status(cluster.master.group, server.router)["tier"]
+    found = administration.status(cluster.master.group, cluster.master.member.router)["tier"]
     assert isinstance(found, dict)
     return found
 

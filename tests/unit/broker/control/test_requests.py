@@ -10,9 +10,12 @@ from gantry_broker.replica import ControllerView
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica.events import Adopted, Refused, Unknown
 from gantry_broker.tier.report import TierReport
+from gantry_protocol.bodies import decode_body
+from gantry_protocol.bodies.batches import HeartbeatsBody, heartbeat_header
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import ConnectionClosed, RequestTimeout, WireError
+from gantry_protocol.headers import to_ext
 from gantry_protocol.types import BrokerId, Epoch, Offset
 
 ME = Speaker("c", "g", "1.2.3.4:10911", 10912, "ff00", "pod-1")
@@ -25,7 +28,8 @@ def ids(*numbers: int) -> frozenset[BrokerId]:
 
 
 def test_heartbeat_says_everything_the_controller_needs() -> None:
-    command = requests.heartbeat(ME, BrokerId(2), REPORT, timeout_ms=2500)
+    header = requests.heartbeat(ME, BrokerId(2), REPORT, timeout_ms=2500)
+    command = requests.heartbeat_command(header)
     assert command.code == RequestCode.BROKER_HEARTBEAT
     assert command.is_oneway
     assert command.ext == {
@@ -76,11 +80,17 @@ TIER = TierReport("stalled", Epoch(3), None, 9_000, "no bucket", 17)
     ids=["stalled", "uploading", "standby"],
 )
 def test_heartbeat_says_what_is_known_of_the_tier(tier: TierReport, said: dict[str, str]) -> None:
-    plain = requests.heartbeat(ME, BrokerId(2), REPORT, timeout_ms=2500).ext
-    report = REPORT._replace(tier=tier)
-    told = requests.heartbeat(ME, BrokerId(2), report, timeout_ms=2500).ext
-    assert plain is not None
-    assert told == plain | said
+    plain = requests.heartbeat(ME, BrokerId(2), REPORT, timeout_ms=2500)
+    header = requests.heartbeat(ME, BrokerId(2), REPORT._replace(tier=tier), timeout_ms=2500)
+    assert to_ext(header) == to_ext(plain) | said
+
+
+@pytest.mark.parametrize("tier", [None, TIER], ids=["no tier", "tier"])
+def test_a_row_says_what_a_heartbeat_says(tier: TierReport | None) -> None:
+    header = requests.heartbeat(ME, BrokerId(2), REPORT._replace(tier=tier), timeout_ms=2500)
+    data = requests.heartbeats_body("c", [header], timeout_ms=2500, pod_uid="pod-1")
+    body = decode_body(HeartbeatsBody, data)
+    assert [heartbeat_header(body, row) for row in body.rows] == [header]
 
 
 def test_registration_names_start_and_log() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from gantry_broker.replica import Limits, Role
+from gantry_broker.replica import DEFAULT_LIMITS, Limits, Role
 from gantry_broker.replica import events as ev
-from gantry_broker.replica.master import HEARTBEAT_MS
 from gantry_broker.replica.messages import Ack, Append
 from gantry_protocol.types import Epoch
 from support.replicas import Group, lineage
@@ -52,7 +51,7 @@ def test_an_idle_master_says_its_epoch_confirm_and_the_membership_without_data()
     group.write(1, b"abc")
     group.run()
     group.said.clear()
-    group.tick(5 * HEARTBEAT_MS)
+    group.tick(5 * DEFAULT_LIMITS.heartbeat_ms)
     beats = said(group, 1, Append)
     assert 4 <= len(beats) <= 6
     assert {(beat.epoch, beat.data, beat.confirm, beat.in_sync) for beat in beats} == {
@@ -72,7 +71,7 @@ def test_an_epoch_of_which_only_heartbeats_arrived_vanishes_at_the_next_one() ->
     group.elect(2)
     group.write(2, b"abc")
     group.elect(1)
-    group.tick(2 * HEARTBEAT_MS)
+    group.tick(2 * DEFAULT_LIMITS.heartbeat_ms)
     assert group[2].facts.lineage == lineage((1, 0), (2, 3)), "epoch 2 is known, without a byte"
     group.stopped = {2}
     group.write(1, b"divergd")

@@ -1,0 +1,149 @@
+"""What a process says of all the groups it hosts: readiness, the list, the metrics."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gantry_broker.administration import BrokerCollector, counter, gauge, role_name
+from gantry_broker.commons import Commons
+from gantry_broker.delay.delivery import Delivery
+from gantry_broker.delay.metrics import DelayCollector
+from gantry_broker.group import ReplicationGroup
+from gantry_broker.hosting import HostedGroup
+from gantry_broker.tier.metrics import TierCollector
+
+
+def state_of(hosted: HostedGroup) -> str:
+    """``ready``, ``unready`` or ``failed``."""
+    if hosted.failure.done():
+        return "failed"
+    return "ready" if hosted.ready()[0] else "unready"
+
+
+def ready(hosted: Sequence[HostedGroup]) -> tuple[bool, str]:
+    """Whether all groups of the process may be sent clients; otherwise which one may not.
+
+    Whoever restarts processes one after the other waits for all groups of one before the next.
+    """
+    answers = [(one.name, *one.ready()) for one in hosted]
+    waiting = [(name, reason) for name, fine, reason in answers if not fine]
+    if len(hosted) == 1:
+        _, fine, reason = answers[0]
+        return fine, reason
+    if not waiting:
+        return True, f"{len(hosted)} groups"
+    name, reason = waiting[0]
+    return False, f"{len(waiting)} of {len(hosted)} groups are not ready, such as {name}: {reason}"
+
+
+def overview(cluster: str, hosted: Sequence[HostedGroup]) -> dict[str, Any]:
+    """The status document of a process that hosts many groups; each has one of its own."""
+    rows = []
+    for one in hosted:
+        fine, reason = one.ready()
+        group = one.group
+        rows.append(
+            {
+                "group": one.name,
+                "port": one.port,
+                "state": state_of(one),
+                "ready": fine,
+                "reason": reason,
+                "role": "starting" if group is None else role_name(group),
+                "epoch": 0 if group is None else group.epoch,
+            }
+        )
+    return {"cluster": cluster, "groups": rows}
+
+
+def registry(
+    hosted: Sequence[HostedGroup], commons: Commons, *, labelled: bool
+) -> CollectorRegistry:
+    """A registry with this process's metrics, by group if ``labelled``."""
+    made = CollectorRegistry()
+    made.register(ProcessCollector(hosted, commons))
+    made.register(GroupsCollector(hosted, labelled=labelled))
+    return made
+
+
+class ProcessCollector(Collector):
+    """What the groups of a process share."""
+
+    def __init__(self, hosted: Sequence[HostedGroup], commons: Commons) -> None:
+        """Nothing is counted here."""
+        self._hosted = hosted
+        self._commons = commons
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics as of now."""
+        states = Counter(state_of(one) for one in self._hosted)
+        groups = GaugeMetricFamily(
+            "gantry_broker_groups", "Groups of this process by state.", labels=["state"]
+        )
+        for state in ("ready", "unready", "failed"):
+            groups.add_metric([state], states[state])
+        yield groups
+        line, writers = self._commons.line, self._commons.disks.writers
+        yield gauge(
+            "gantry_broker_controllers_connected",
+            "Controllers with an open connection.",
+            line.peers.connections,
+        )
+        yield counter(
+            "gantry_broker_heartbeat_messages",
+            "Heartbeat messages of all groups together; each goes to every controller.",
+            line.messages,
+        )
+        yield counter(
+            "gantry_broker_disk_syncs",
+            "Wake-ups of the disk threads that made log bytes durable.",
+            sum(one.syncs for one in writers),
+        )
+        yield counter(
+            "gantry_broker_group_commits",
+            "Group commits of single logs that these syncs covered.",
+            sum(one.jobs for one in writers),
+        )
+
+
+class GroupsCollector(Collector):
+    """Every group's metrics, with a label that names the group if the process hosts many."""
+
+    def __init__(self, hosted: Sequence[HostedGroup], *, labelled: bool) -> None:
+        """Nothing is counted here."""
+        self._hosted = hosted
+        self._labelled = labelled
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics as of now."""
+        families: dict[str, Metric] = {}
+        for hosted in self._hosted:
+            if hosted.group is None:
+                continue
+            for metric in _metrics_of(hosted, hosted.group):
+                if not self._labelled:
+                    yield metric
+                    continue
+                family = families.setdefault(
+                    metric.name, Metric(metric.name, metric.documentation, metric.type)
+                )
+                family.samples += [
+                    sample._replace(labels={**sample.labels, "group": hosted.name})
+                    for sample in metric.samples
+                ]
+        yield from families.values()
+
+
+def _metrics_of(hosted: HostedGroup, group: ReplicationGroup) -> Iterable[Metric]:
+    router = hosted.router
+    yield from BrokerCollector(group, router, hosted.remoting.stats).collect()
+    yield from TierCollector(lambda: group.tier, group.view.store.waits).collect()
+    yield from DelayCollector(lambda: _delivery(hosted)).collect()
+
+
+def _delivery(hosted: HostedGroup) -> Delivery | None:
+    return None if hosted.processor is None else hosted.processor.delivery

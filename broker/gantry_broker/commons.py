@@ -1,0 +1,54 @@
+"""What the groups of one process share, so that three hundred cost little more than one.
+
+One line to the controllers, one port for replicas, one thread for each disk, one clock, a few
+threads for small files. A group finds everything that is not its own here; nothing is global.
+"""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from gantry_broker.control.line import ControllerLine
+from gantry_broker.ha.listener import ReplicaListener
+from gantry_broker.log.disk import Disks
+from gantry_broker.ticker import Ticker
+
+SAVERS = 4  # threads that write lineage files: two syncs each, and a failover writes many at once
+
+
+class Commons:
+    """See the module.
+
+    Args:
+        line: to the controllers.
+
+    Attributes:
+        ha_port: of the listener; 0 before ``start``.
+    """
+
+    def __init__(self, line: ControllerLine) -> None:
+        """Nothing runs before ``start``, and disks' threads not before a volume is opened."""
+        self.line = line
+        self.listener = ReplicaListener()
+        self.disks = Disks()
+        self.ticker = Ticker()
+        self.savers = ThreadPoolExecutor(SAVERS, thread_name_prefix="lineage")
+        self.ha_port = 0
+
+    async def start(self, host: str, ha_port: int) -> None:
+        """Listen for replicas and connect to the controllers.
+
+        Raises:
+            PortInUseError: the port is taken.
+        """
+        self.ha_port = await self.listener.start(host, ha_port)
+        self.line.start()
+
+    async def stop(self) -> None:
+        """End everything; the groups have stopped."""
+        self.listener.stop()
+        await self.line.stop()
+        await asyncio.to_thread(self._end_threads)
+
+    def _end_threads(self) -> None:
+        self.savers.shutdown()
+        self.disks.close()

@@ -1,0 +1,181 @@
+"""One group in a process that may host many: its port for clients, and its way in and out.
+
+A RocketMQ client knows a broker by the address in its route, and old clients name no broker in most
+of what they say (a pull of 4.9 says topic and queue, a heartbeat neither), so each group listens on
+a port of its own. Everything else is the process's (``commons``).
+"""
+
+import asyncio
+
+from gantry_protocol.codes import RequestCode
+from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.process import log
+from gantry_protocol.remoting.connection import Connection
+from gantry_protocol.remoting.server import RemotingServer
+
+from gantry_broker import administration
+from gantry_broker.clients import ClientProcessor
+from gantry_broker.commons import Commons
+from gantry_broker.delay.levels import DelayLevels
+from gantry_broker.group import ReplicationGroup
+from gantry_broker.group_options import GroupOptions, Watcher
+from gantry_broker.routing import ClientRouter
+
+LEAVE_WITHIN_S = 5.0  # hand-over, including a refused and a second try
+ANSWER_WITHIN_S = 0.2  # for answers that are being written when the process ends
+
+_log = log.get("server")
+
+
+class HostedGroup(Watcher):
+    """See the module.
+
+    Args:
+        name: of the group.
+        levels: how long messages of each delay level wait.
+
+    Attributes:
+        failure: set to what ended this group; never to a result.
+        group: None until its volume is read.
+    """
+
+    def __init__(self, name: str, levels: DelayLevels) -> None:
+        """Nothing is opened before ``listen``."""
+        self.name = name
+        self._levels = levels
+        self.port = 0
+        self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.group: ReplicationGroup | None = None
+        self.router = ClientRouter(
+            serving=lambda: self.group is not None and self.group.serving,
+            leaving=lambda: self.group is not None and self.group.leaving,
+            master_address=lambda: "" if self.group is None else self.group.master_address,
+            ask=self._ask,
+        )
+        self.remoting = RemotingServer(
+            self._handle, on_close=self._closed, on_response=self._answered
+        )
+        self.processor: ClientProcessor | None = None
+
+    # ---- the way in
+
+    async def listen(self, host: str, port: int) -> None:
+        """Take connections; they are held until the group knows a master.
+
+        Raises:
+            PortInUseError: somebody listens there.
+        """
+        self.port = await self.remoting.start(host, port)
+
+    async def open(self, options: GroupOptions, commons: Commons) -> None:
+        """Read the volume.
+
+        Raises:
+            GantryError: it is damaged, or not this group's.
+        """
+        opening = asyncio.ensure_future(ReplicationGroup.open(options, commons))
+        try:
+            await asyncio.shield(opening)
+        finally:  # the thread that reads it cannot be stopped, and must not outlive the lock
+            self.group = await opening
+        self.group.watcher = self
+        self.group.failure.add_done_callback(self._group_failed)
+
+    async def start(self) -> None:
+        """Join the group; takes as long as it takes.
+
+        Raises:
+            GantryError: the volume is not ours.
+        """
+        assert self.group is not None
+        await self.group.start()
+
+    def fail(self, error: BaseException) -> None:
+        """This group ends here."""
+        if not self.failure.done():
+            self.failure.set_exception(error)
+            self.failure.exception()  # it is looked at when the process ends, if at all
+
+    def _group_failed(self, failure: "asyncio.Future[None]") -> None:
+        error = None if failure.cancelled() else failure.exception()
+        if error is not None:
+            self.fail(error)
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether clients may be sent here, and why not."""
+        if self.failure.done():
+            return False, f"failed: {self.failure.exception()}"
+        return (False, "reading its volume") if self.group is None else self.group.ready()
+
+    # ---- the way out
+
+    async def leave(self) -> None:
+        """Hand over, and let every client finish what it is saying."""
+        group = self.group
+        if group is None or self.failure.done():
+            return
+        if self.processor is not None:
+            self.processor.flush_offsets(lambda: None)
+        group.leave()
+        try:
+            async with asyncio.timeout(LEAVE_WITHIN_S):
+                await group.left.wait()
+        except TimeoutError:
+            _log.warning("nobody took over in time", group=self.name, epoch=group.epoch)
+        await self.router.cut_all()
+
+    async def stop(self) -> None:
+        """Close everything."""
+        self.serving_ends()
+        self.router.close()
+        # Before the store is closed, which takes a while: who connects now must find nobody here.
+        await self.remoting.stop(ANSWER_WITHIN_S)
+        if self.group is not None:
+            await self.group.stop()
+
+    # ---- Watcher
+
+    def role_changed(self) -> None:
+        """The role, the epoch or the master's address may be another."""
+        self.router.role_changed()
+
+    def serving_began(self) -> None:
+        """Serve clients here."""
+        assert self.group is not None
+        self.processor = ClientProcessor(self.group.view, levels=self._levels)
+        self.router.processor = self.processor
+
+    def serving_ends(self) -> None:
+        """Serve clients here no more; whoever waits for a record is sent on to ask again."""
+        processor, self.processor = self.processor, None
+        self.router.processor = None
+        if processor is not None:
+            processor.close()
+            self.router.end_sessions(list(self.remoting.connections.values()))
+
+    # ---- requests
+
+    def _handle(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        group = self.group
+        if group is not None:
+            match request.code:
+                case RequestCode.NOTIFY_BROKER_ROLE_CHANGED:
+                    group.notice(request)
+                    return reply(request)
+                case RequestCode.GET_BROKER_EPOCH_CACHE:
+                    return administration.epoch_cache(group, request)
+                case RequestCode.GET_BROKER_HA_STATUS:
+                    return administration.ha_status(group, request)
+        return self.router.handle(conn, request)
+
+    def _answered(self, conn: Connection, response: RemotingCommand) -> bool:
+        return self.processor is not None and self.processor.answered(conn, response)
+
+    def _closed(self, conn: Connection) -> None:
+        self.router.connection_closed(conn)
+        if self.processor is not None:
+            self.processor.connection_closed(conn)
+
+    def _ask(self) -> None:
+        if self.group is not None and self.group.agent is not None:
+            self.group.agent.refresh()

@@ -1,0 +1,154 @@
+"""Bodies of our own codes 31003 and 31004: what one process says for all its groups at once.
+
+A process that holds hundreds of groups would send hundreds of heartbeats (904) and polls (1004) a
+second, each with its header as text. Here they are rows of a JSON array, and what all rows share is
+said once. A row means exactly what the single request means; 904 and 1004 stay what Java brokers
+send.
+"""
+
+from typing import Annotated
+
+import google_crc32c
+import msgspec
+
+from gantry_protocol.command import RemotingCommand
+from gantry_protocol.headers.controller import (
+    BrokerHeartbeatRequestHeader,
+    WireBrokerId,
+    WireEpoch,
+    WireOffset,
+)
+
+BATCH_MAX = 500
+"""Groups in one message, which has then about 60 kB; a process with more sends several."""
+
+Name = Annotated[str, msgspec.Meta(max_length=255)]
+Offset64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class TierRow(msgspec.Struct, frozen=True, array_like=True):
+    """The tier fields of 904, in their order."""
+
+    state: str
+    epoch: WireEpoch | None = None
+    committed_offset: WireOffset | None = None
+    lag_ms: Offset64 | None = None
+    reason: str | None = None
+    version: Offset64 | None = None
+
+
+class HeartbeatRow(msgspec.Struct, frozen=True, array_like=True):
+    """One group's heartbeat; fields as in 904."""
+
+    broker_name: Name
+    broker_addr: Name
+    broker_id: WireBrokerId
+    incarnation: Name
+    epoch: WireEpoch
+    max_offset: WireOffset
+    confirm_offset: WireOffset
+    log_start: WireOffset | None = None
+    draining: bool = False
+    tier: TierRow | None = None
+
+
+class HeartbeatsBody(msgspec.Struct, frozen=True, rename="camel"):
+    """31003, oneway, to every controller: the heartbeats of one process.
+
+    Attributes:
+        rows: at most ``BATCH_MAX``.
+    """
+
+    cluster_name: Name
+    heartbeat_timeout_ms: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+    rows: Annotated[list[HeartbeatRow], msgspec.Meta(max_length=BATCH_MAX)]
+    pod_uid: Name | None = None
+
+
+class LookRow(msgspec.Struct, frozen=True, array_like=True):
+    """One group in 31004.
+
+    Attributes:
+        digest: ``answer_digest`` of the answer to 1004 that the sender holds; 0 for none.
+    """
+
+    broker_name: Name
+    broker_id: WireBrokerId
+    incarnation: Name
+    digest: int
+
+
+class LooksBody(msgspec.Struct, frozen=True, rename="camel"):
+    """31004: of which of these groups would 1004 tell the sender something else by now?"""
+
+    cluster_name: Name
+    rows: Annotated[list[LookRow], msgspec.Meta(max_length=BATCH_MAX)]
+
+
+class ChangedBody(msgspec.Struct, frozen=True, rename="camel"):
+    """The answer to 31004: names of groups to ask 1004 about."""
+
+    changed: list[str]
+
+
+def answer_digest(answer: RemotingCommand) -> int:
+    """What an answer to 1004 says, in one number; never 0.
+
+    Equal answers have equal digests whoever computes them. Two that differ have different ones but
+    for one case in four billion, and then the next change is noticed.
+    """
+    ext = sorted((answer.ext or {}).items())
+    crc = google_crc32c.extend(google_crc32c.value(msgspec.json.encode(ext)), answer.body)
+    return int(crc) or 1
+
+
+def heartbeat_row(header: BrokerHeartbeatRequestHeader) -> HeartbeatRow:
+    """The row that says what ``header`` says, but for what all rows share."""
+    assert header.broker_id is not None, "who has no id yet sends no heartbeat"
+    tier = None
+    if header.tier_state is not None:
+        tier = TierRow(
+            header.tier_state,
+            header.tier_epoch,
+            header.tier_committed_offset,
+            header.tier_lag_ms,
+            header.tier_reason,
+            header.tier_version,
+        )
+    return HeartbeatRow(
+        broker_name=header.broker_name,
+        broker_addr=header.broker_addr,
+        broker_id=header.broker_id,
+        incarnation=header.incarnation or "",
+        epoch=header.epoch,
+        max_offset=header.max_offset,
+        confirm_offset=header.confirm_offset,
+        log_start=header.log_start,
+        draining=header.draining,
+        tier=tier,
+    )
+
+
+def heartbeat_header(body: HeartbeatsBody, row: HeartbeatRow) -> BrokerHeartbeatRequestHeader:
+    """The 904 that ``row`` stands for."""
+    tier = row.tier
+    return BrokerHeartbeatRequestHeader(
+        cluster_name=body.cluster_name,
+        broker_addr=row.broker_addr,
+        broker_name=row.broker_name,
+        broker_id=row.broker_id,
+        epoch=row.epoch,
+        max_offset=row.max_offset,
+        confirm_offset=row.confirm_offset,
+        heartbeat_timeout_ms=body.heartbeat_timeout_ms,
+        incarnation=row.incarnation,
+        draining=row.draining,
+        pod_uid=body.pod_uid,
+        log_start=row.log_start,
+        tier_state=None if tier is None else tier.state,
+        tier_epoch=None if tier is None else tier.epoch,
+        tier_committed_offset=None if tier is None else tier.committed_offset,
+        tier_lag_ms=None if tier is None else tier.lag_ms,
+        tier_reason=None if tier is None else tier.reason,
+        tier_version=None if tier is None else tier.version,
+    )
