@@ -11,7 +11,7 @@ from gantry_broker.asking import Outcome
 from gantry_broker.clients.view import Created
 from gantry_broker.consumers import Consumers
 from gantry_broker.queues import MessageStore
-from gantry_broker.store.contract import Appended, Refusal, SendOutcome, StoredAt
+from gantry_broker.store.contract import Appended, Refusal, SendOutcome, Store, StoredAt
 from gantry_broker.store.local import LocalStore
 from gantry_broker.store.tier_waits import TierReads
 from gantry_broker.tables.topics import TopicChange, change_record
@@ -46,7 +46,8 @@ class FakeGroup:
     def __init__(self, directory: Path) -> None:
         self.messages: MessageStore = stores.open_store(directory)
         self.tier: TierReads | None = None
-        self.store = LocalStore(self.messages, self.append, lambda: self.tier)
+        self.local = LocalStore(self.messages, self.append, lambda: self.tier)
+        self.store: Store = self.local
         self.controllers = NoControllers()
         self.consumers = Consumers(self.cluster, self.broker_name, self.controllers)
         self.refusal: Refusal | None = None

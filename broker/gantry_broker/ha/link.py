@@ -12,7 +12,8 @@ from typing import cast
 
 from gantry_protocol.process import log
 
-from gantry_broker.ha.wire import Caller, Decoder, LinkError, Received, encode
+from gantry_broker.ha.framing import LinkError
+from gantry_broker.ha.wire import Caller, Decoder, Received, encode
 from gantry_broker.replica.messages import Message
 
 HIGH_WATER_BYTES = 1024 * 1024

@@ -1,13 +1,8 @@
-"""The bytes of replication messages: versioned, length-bounded, checksummed.
+"""The bytes of replication messages: what is in the frames of ``framing``.
 
-A message is a 16-byte head and a payload::
-
-    4s magic "GNHA" | u8 version | u8 kind | u16 zero | u32 payload size | u32 crc32c
-
-The checksum covers the first 12 bytes of the head and the payload, so a flipped bit anywhere ends
-the link instead of reaching the log (TCP's own checksum misses one in 65,536). Append and Ack,
-which come thousands of times a second, are packed; the rest is JSON. Hello carries who is speaking,
-and for which group, so that a stray connection is refused before anything else is read.
+Append and Ack, which come thousands of times a second, are packed; the rest is JSON. Hello carries
+who is speaking, and for which group, so that a stray connection is refused before anything else is
+read.
 
 Not RocketMQ's HA protocol: that has no checksums, no epochs in acknowledgements, and lets a slave
 choose its own truncation point.
@@ -17,24 +12,16 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
-import google_crc32c
 import msgspec
-from gantry_protocol.errors import WireError
-from gantry_protocol.records import MAX_RECORD_BYTES
 from gantry_protocol.types import BrokerId, Epoch, EpochEntry, Offset
 
+from gantry_broker.ha.framing import Frame, Frames, LinkError, framed, framed_in_two
 from gantry_broker.replica.messages import Ack, Append, Farewell, Hello, Message, Truncate
 
-VERSION = 1
-MAGIC = b"GNHA"
-MAX_PAYLOAD_BYTES = MAX_RECORD_BYTES + 64 * 1024  # one record or blank of the largest size
 MAX_REASON_CHARS = 500
 MAX_NAME_CHARS = 255
 MAX_ENTRIES = 100_000
 
-_HEAD = struct.Struct(">4sBBHI")
-_CRC = struct.Struct(">I")
-_HEAD_BYTES = _HEAD.size + _CRC.size
 _APPEND = struct.Struct(">QQQQQB")
 _ACK = struct.Struct(">QQB")
 _IN_SYNC = 1
@@ -49,10 +36,6 @@ class Kind(IntEnum):
     APPEND = 3
     ACK = 4
     FAREWELL = 5
-
-
-class LinkError(WireError):
-    """The peer sent what no replica of this version sends; its link ends."""
 
 
 class Caller(NamedTuple):
@@ -113,23 +96,18 @@ def encode(message: Message, caller: Caller) -> list[bytes]:
             return _encode_append(message)
         case Ack():
             flags = _DRAINING if message.draining else 0
-            return _framed(Kind.ACK, _ACK.pack(message.epoch, message.flushed_end, flags))
+            return [framed(Kind.ACK, _ACK.pack(message.epoch, message.flushed_end, flags))]
         case Hello():
-            return _framed(Kind.HELLO, _encoder.encode(_hello_body(message, caller)))
+            return [framed(Kind.HELLO, _encoder.encode(_hello_body(message, caller)))]
         case Truncate():
             entry = (message.entry.epoch, message.entry.start_offset)
             truncate = _TruncateBody(
                 message.epoch, message.incarnation, message.point, entry, message.reset
             )
-            return _framed(Kind.TRUNCATE, _encoder.encode(truncate))
+            return [framed(Kind.TRUNCATE, _encoder.encode(truncate))]
         case Farewell():
             farewell = _FarewellBody(message.epoch, message.reason[:MAX_REASON_CHARS])
-            return _framed(Kind.FAREWELL, _encoder.encode(farewell))
-
-
-def _framed(kind: int, payload: bytes) -> list[bytes]:
-    head = _HEAD.pack(MAGIC, VERSION, kind, 0, len(payload))
-    return [head + _CRC.pack(google_crc32c.value(head + payload)) + payload]
+            return [framed(Kind.FAREWELL, _encoder.encode(farewell))]
 
 
 def _encode_append(message: Append) -> list[bytes]:
@@ -138,9 +116,7 @@ def _encode_append(message: Append) -> list[bytes]:
     fixed = _APPEND.pack(
         message.epoch, entry.epoch, entry.start_offset, message.offset, message.confirm, flags
     )
-    head = _HEAD.pack(MAGIC, VERSION, Kind.APPEND, 0, len(fixed) + len(message.data))
-    crc = google_crc32c.extend(google_crc32c.value(head + fixed), message.data)
-    return [head + _CRC.pack(crc) + fixed, message.data]
+    return framed_in_two(Kind.APPEND, fixed, message.data)
 
 
 def _hello_body(message: Hello, caller: Caller) -> _HelloBody:
@@ -161,11 +137,11 @@ def _hello_body(message: Hello, caller: Caller) -> _HelloBody:
 class Decoder:
     """Puts messages together from whatever pieces arrive; holds at most one unfinished one."""
 
-    __slots__ = ("_buffer",)
+    __slots__ = ("_frames",)
 
     def __init__(self) -> None:
         """Nothing has arrived."""
-        self._buffer = bytearray()
+        self._frames = Frames()
 
     def feed(self, data: bytes) -> list[Received]:
         """The messages that ``data`` completes.
@@ -173,43 +149,14 @@ class Decoder:
         Raises:
             LinkError: a malformed message; nothing after it can be read.
         """
-        self._buffer += data
-        messages: list[Received] = []
-        position = 0
-        while (size := self._next_size(position)) is not None:
-            messages.append(self._decode(position, size))
-            position += _HEAD_BYTES + size
-        del self._buffer[:position]
-        return messages
+        return [_decode(frame) for frame in self._frames.feed(data)]
 
-    def _next_size(self, position: int) -> int | None:
-        """Payload size of the whole message at ``position``; None until all of it is here."""
-        if len(self._buffer) - position < _HEAD_BYTES:
-            return None
-        magic, version, _, zero, size = _HEAD.unpack_from(self._buffer, position)
-        if magic != MAGIC or zero != 0:
-            raise LinkError(f"no replication message begins with {bytes(magic)!r}")
-        if version != VERSION:
-            raise LinkError(f"replication version {version} came, version {VERSION} is spoken here")
-        if size > MAX_PAYLOAD_BYTES:
-            raise LinkError(f"a message of {size} bytes, {MAX_PAYLOAD_BYTES} are allowed")
-        if len(self._buffer) - position < _HEAD_BYTES + size:
-            return None
-        return int(size)
 
-    def _decode(self, position: int, size: int) -> Received:
-        with memoryview(self._buffer) as view:
-            body_at = position + _HEAD_BYTES
-            head = bytes(view[position : position + _HEAD.size])
-            (expected,) = _CRC.unpack_from(view, position + _HEAD.size)
-            payload = bytes(view[body_at : body_at + size])
-        got = google_crc32c.extend(google_crc32c.value(head), payload)
-        if got != expected:
-            raise LinkError(f"checksum {got:08x} over a message that says {expected:08x}")
-        try:
-            return _parse(head[5], payload)
-        except (msgspec.MsgspecError, struct.error, ValueError) as error:
-            raise LinkError(f"message of kind {head[5]} does not read: {error}") from error
+def _decode(frame: Frame) -> Received:
+    try:
+        return _parse(frame.kind, frame.payload)
+    except (msgspec.MsgspecError, struct.error, ValueError) as error:
+        raise LinkError(f"message of kind {frame.kind} does not read: {error}") from error
 
 
 def _parse(kind: int, payload: bytes) -> Received:

@@ -28,9 +28,10 @@ from gantry_broker.queues.rows import Head
 from gantry_broker.queues.scanning import Fields, scan
 from gantry_broker.queues.state_records import Gathered, decode_piece, gather
 from gantry_broker.store.contract import QueueKey
-from gantry_broker.tables.names import OFFSETS_TOPIC, STATE_TOPIC, SYSTEM_TOPICS
-from gantry_broker.tables.offsets import GONE, ConsumerOffsets, decode_rows
-from gantry_broker.tables.topics import TopicTable, decode_change, is_topic_name
+from gantry_broker.tables.changes import apply_change
+from gantry_broker.tables.names import STATE_TOPIC, SYSTEM_TOPICS
+from gantry_broker.tables.offsets import GONE, ConsumerOffsets
+from gantry_broker.tables.topics import TopicTable, is_topic_name
 
 BATCH_ENTRIES = 4096  # in one batch for the key-value store: at most about 10 ms of work
 
@@ -226,16 +227,11 @@ class Dispatcher:
         offset, body_start, body_size = fields[0], *fields[-2:]
         body = data[body_start : body_start + body_size]
         try:
-            if topic == OFFSETS_TOPIC:
-                self.offsets.apply(decode_rows(body))
-            elif topic == STATE_TOPIC:
+            if topic == STATE_TOPIC:
                 self._complete(body, Offset(offset))
-            else:
-                change = decode_change(body)
-                gone = self.topics.apply(change)
-                self.offsets.drop_topics(gone, ended=change.removed)
-                for name in gone:
-                    self.queues.hide_topic(name)
+                return
+            for name in apply_change(self.topics, self.offsets, topic, body):
+                self.queues.hide_topic(name)
         except BodyError as error:
             raise CorruptionError(*self._log.locate(Offset(offset)), str(error)) from error
 

@@ -18,7 +18,6 @@ from gantry_protocol.records import (
     MAX_RECORD_BYTES,
     MessageRecord,
     RecordPeek,
-    encode_record,
 )
 from gantry_protocol.types import Offset
 
@@ -34,6 +33,7 @@ from gantry_broker.queues.rows import Head
 from gantry_broker.queues.saving import Saver, Verifier
 from gantry_broker.queues.state_records import decode_piece, state_records
 from gantry_broker.store.contract import GetResult, KeyRead, Limits, QueueKey, StoredAt
+from gantry_broker.store.encoding import encode
 from gantry_broker.tables.names import OFFSETS_TOPIC, STATE_TOPIC, TOPICS_TOPIC
 from gantry_broker.tables.offsets import ConsumerOffsets, decode_rows
 from gantry_broker.tables.topics import TopicTable, decode_change
@@ -193,14 +193,14 @@ class MessageStore:
             record.queue_offset = self._next_offset(key) if number is None else number
             record.physical_offset = at
             record.store_timestamp = timestamp
-            data = _encode(record)
+            data = encode(record)
             encoded.append(data)
             numbers[key] = record.queue_offset + 1
             at = Offset(at + len(data))
         for index, offset in enumerate(self.log.layout([len(data) for data in encoded])):
             if records[index].physical_offset != offset:  # a file ends in between
                 records[index].physical_offset = offset
-                encoded[index] = _encode(records[index])
+                encoded[index] = encode(records[index])
         self.log.append(encoded)
         self._next.update(numbers)
         self._put_timestamp = timestamp
@@ -489,12 +489,3 @@ class MessageStore:
             f"The disk under {self._directory} failed ({error.strerror}): what is flushed is kept,"
             " check the volume and start again."
         )
-
-
-def _encode(record: MessageRecord) -> bytes:
-    if "\0" in record.properties or "\0" in record.topic:
-        raise RecordError("A topic or property holds a zero byte, which the log does not allow.")
-    data = encode_record(record)
-    if len(data) > MAX_RECORD_BYTES:
-        raise RecordError(f"The record takes {len(data)} bytes; {MAX_RECORD_BYTES} are allowed.")
-    return data

@@ -9,6 +9,7 @@ from gantry_broker.clients import ClientProcessor
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.command import RemotingCommand, request
 from support.group_view import FakeConnection, FakeGroup
+from support.remote_group import make_group
 
 
 class Client:
@@ -47,9 +48,15 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+@pytest.fixture(params=["local", "remote"])
+def store_kind(request: pytest.FixtureRequest) -> str:
+    """The same suite passes on a store in this process and on one behind a link."""
+    return request.param
+
+
 @pytest.fixture
-def group(tmp_path: Path):
-    made = FakeGroup(tmp_path)
+def group(tmp_path: Path, store_kind: str):
+    made = make_group(store_kind, tmp_path)
     made.add_topic(TopicConfig(topic_name="TopicTest", read_queue_nums=4, write_queue_nums=4))
     yield made
     made.messages.log.close()

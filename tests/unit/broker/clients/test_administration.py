@@ -65,8 +65,8 @@ def queue(number: int) -> MessageQueue:
 
 async def test_progress_of_every_queue_also_of_those_without_a_commit(client, group) -> None:
     fill(group)
-    group.messages.offsets.commit("g", "TopicTest", 0, 7)
-    group.messages.offsets.commit("g", "Gone", 0, 1)
+    group.store.committed.commit("g", "TopicTest", 0, 7)
+    group.store.committed.commit("g", "Gone", 0, 1)
     for ext in ({}, {"topic": ""}, {"topic": "TopicTest"}):
         table = progress(client, **ext)
         assert table[queue(0)] == OffsetWrapper(9, 7, 1234, 7)
@@ -85,14 +85,14 @@ async def test_a_group_that_has_committed_nothing_waits_for_all_that_is_there(
 
 async def test_what_its_members_do_not_want_any_more_is_no_lag(client, group) -> None:
     fill(group)
-    group.messages.offsets.commit("g", "TopicTest", 0, 7)
+    group.store.committed.commit("g", "TopicTest", 0, 7)
     join(client, "Other")
     assert progress(client) == {}
 
 
 async def test_what_was_pulled_and_not_committed_is_in_flight(client, group) -> None:
     fill(group)
-    group.messages.offsets.commit("g", "TopicTest", 0, 2)
+    group.store.committed.commit("g", "TopicTest", 0, 2)
     client.call(11, {**PULL, "queueOffset": 2})
     assert progress(client)[queue(0)].pull_offset == 6
     client.call(15, {**PULL, "commitOffset": 9})
@@ -107,7 +107,7 @@ def test_who_has_not_pulled_for_longest_is_forgotten_first() -> None:
 
 
 async def test_all_offsets_groups_and_topics(client, group) -> None:
-    group.messages.offsets.commit("g", "TopicTest", 3, 7)
+    group.store.committed.commit("g", "TopicTest", 3, 7)
     join(client, "Other", group="live")
     assert json.loads(client.call(43).body) == {"offsetTable": {"TopicTest@g": {"3": 7}}}
     assert json.loads(client.call(300, {"topic": "TopicTest"}).body) == {"groupList": ["g"]}
@@ -147,7 +147,7 @@ async def test_topics_have_a_version_that_changes_only_with_them(client, group) 
 
 async def test_a_topic_is_deleted_with_what_belongs_to_it(client, group) -> None:
     fill(group)
-    group.messages.offsets.commit("g", "TopicTest", 0, 7)
+    group.store.committed.commit("g", "TopicTest", 0, 7)
     assert client.call(215, {"topic": "TopicTest"}).code == 0
     assert client.call(202, {"topic": "TopicTest"}).code == 17
     assert client.call(11, PULL).code == 17

@@ -19,6 +19,7 @@ from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import request
 from gantry_protocol.records import MessageRecord, decode_properties, decode_record
 from support.group_view import FakeConnection, FakeGroup
+from support.remote_group import make_group
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 LEVELS = DelayLevels.parse("30ms 60ms 5s")
@@ -59,8 +60,8 @@ class Desk:
 
 
 @pytest.fixture
-def group(tmp_path: Path):
-    made = FakeGroup(tmp_path)
+def group(tmp_path: Path, store_kind: str):
+    made = make_group(store_kind, tmp_path)
     made.now_ms = int(time.time() * 1000)
     made.add_topic(TopicConfig(topic_name="TopicTest", read_queue_nums=4, write_queue_nums=4))
     yield made

@@ -135,7 +135,7 @@ async def test_a_slow_tier_is_answered_at_the_deadline(
     assert (answer.code, answer.ext["nextBeginOffset"]) == (20, "1")
     assert "did not answer within" in answer.remark
     await asyncio.sleep(0)
-    assert (group.store.waits.timed_out, len(group.store.waits)) == (1, 0)
+    assert (group.local.waits.timed_out, len(group.local.waits)) == (1, 0)
 
 
 async def test_too_many_are_refused_as_busy(
@@ -146,10 +146,10 @@ async def test_too_many_are_refused_as_busy(
     for _ in range(2):
         assert client.ask(11, PULL)[1] is None
     assert client.call(11, PULL).code == 2
-    assert group.store.waits.refused == 1
+    assert group.local.waits.refused == 1
     tier.hold.set()
     async with asyncio.timeout(5):
-        while len(group.store.waits):
+        while len(group.local.waits):
             await asyncio.sleep(0.001)
     assert len(client.conn.replies) == 3
 
@@ -158,7 +158,7 @@ async def test_the_end_of_the_mastership_sends_everybody_back(client, tier, grou
     tier.answer = Messages(b"late", 1, 2)
     tier.hold = asyncio.Event()
     asked, _ = client.ask(11, PULL)
-    group.store.end()
+    group.local.end()
     ((to, answer),) = client.conn.replies
     assert to is asked
     assert (answer.code, answer.ext["nextBeginOffset"]) == (20, "1")

@@ -21,6 +21,7 @@ from gantry_protocol.records import (
 )
 from support.group_view import FakeConnection, FakeGroup
 from support.late_store import LateStore
+from support.remote_group import make_group
 from support.transactions import (
     COMMIT,
     GROUP,
@@ -48,8 +49,8 @@ async def _read_log() -> None:
 
 
 @pytest.fixture
-def group(tmp_path: Path) -> Iterator[FakeGroup]:
-    made = FakeGroup(tmp_path)
+def group(tmp_path: Path, store_kind: str) -> Iterator[FakeGroup]:
+    made = make_group(store_kind, tmp_path)
     made.add_topic(TopicConfig(topic_name="TopicTest", read_queue_nums=4, write_queue_nums=4))
     yield made
     made.messages.log.close()
