@@ -11,6 +11,7 @@ a volume whose log ends below what was confirmed on it is refused, not repaired.
 
 import asyncio
 import secrets
+from collections.abc import Callable
 from time import time
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from gantry_protocol.tier.keys import Pair
 from gantry_protocol.types import Epoch, Offset
 
 from gantry_broker.appends import PendingAppends
+from gantry_broker.asking import Outcome
 from gantry_broker.clients.view import Created
 from gantry_broker.commons import Commons
 from gantry_broker.consumers import Claim, Consumers
@@ -308,6 +310,26 @@ class ReplicationGroup:
             int(time() * 1000),
         )
 
+    # ---- what a broker in another process is told and may ask
+
+    @property
+    def claim(self) -> Claim:
+        """By what this member is the master; there is one only while it serves."""
+        assert self.core is not None, "nobody serves before the volume has a name"
+        return Claim(self.core.me, self.epoch, self.incarnation)
+
+    @property
+    def subscriptions_version(self) -> int:
+        """Which version of the subscription groups the controllers named last."""
+        return 0 if self._agent is None else self._agent.known.subscriptions_version
+
+    def ask(
+        self, command: RemotingCommand, done: Callable[[Outcome], None], timeout_s: float
+    ) -> None:
+        """Pass something on to the controllers; ``done`` comes once, maybe at once."""
+        assert self._agent is not None, "nobody serves before it has joined"
+        self._agent.peers.ask(command, done, timeout_s)
+
     # ---- what its view shows
 
     @property
@@ -390,8 +412,8 @@ class ReplicationGroup:
     def promoted(self, epoch: Epoch, start: Offset) -> None:
         """Serve from now on."""
         self._serving_epoch = epoch
-        if self._consumers is not None and self.core is not None:
-            self._consumers.began(Claim(self.core.me, epoch, self.incarnation))
+        if self._consumers is not None and not self.options.clients_elsewhere:
+            self._consumers.began(self.claim)
         if self.uploader is not None:
             self.uploader.promoted(Pair(epoch, self._boots))
         self.watcher.serving_began()

@@ -15,6 +15,7 @@ class GroupOptions(NamedTuple):
         advertise: the ip that others use for remoting and replication.
         name: of this broker, for people who read the tier.
         tier: where the group's tier is; None without one.
+        clients_elsewhere: a broker in another process serves clients from this store.
     """
 
     cluster: str
@@ -27,6 +28,7 @@ class GroupOptions(NamedTuple):
     limits: Limits = DEFAULT_LIMITS
     name: str = ""
     tier: TierOptions | None = None
+    clients_elsewhere: bool = False
 
 
 class Watcher:

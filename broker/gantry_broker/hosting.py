@@ -20,6 +20,7 @@ from gantry_broker.delay.levels import DelayLevels
 from gantry_broker.group import ReplicationGroup
 from gantry_broker.group_options import GroupOptions, Watcher
 from gantry_broker.routing import ClientRouter
+from gantry_broker.store.serving import StoreServer
 
 LEAVE_WITHIN_S = 5.0  # hand-over, including a refused and a second try
 ANSWER_WITHIN_S = 0.2  # for answers that are being written when the process ends
@@ -33,23 +34,28 @@ class HostedGroup(Watcher):
     Args:
         name: of the group.
         levels: how long messages of each delay level wait.
+        store_port: where a broker in another process is served from the store; None serves
+            clients here.
 
     Attributes:
         failure: set to what ended this group; never to a result.
         group: None until its volume is read.
     """
 
-    def __init__(self, name: str, levels: DelayLevels) -> None:
+    def __init__(self, name: str, levels: DelayLevels, store_port: int | None = None) -> None:
         """Nothing is opened before ``listen``."""
         self.name = name
+        self.store_port = store_port
+        self.store_server: StoreServer | None = None
+        self._bind = ""
         self._levels = levels
         self.port = 0
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.group: ReplicationGroup | None = None
         self.router = ClientRouter(
-            serving=lambda: self.group is not None and self.group.serving,
+            serving=lambda: store_port is None and self.group is not None and self.group.serving,
             leaving=lambda: self.group is not None and self.group.leaving,
-            master_address=lambda: "" if self.group is None else self.group.master_address,
+            master_address=self._where_clients_are_served,
             ask=self._ask,
         )
         self.remoting = RemotingServer(
@@ -65,6 +71,7 @@ class HostedGroup(Watcher):
         Raises:
             PortInUseError: somebody listens there.
         """
+        self._bind = host
         self.port = await self.remoting.start(host, port)
 
     async def open(self, options: GroupOptions, commons: Commons) -> None:
@@ -79,6 +86,9 @@ class HostedGroup(Watcher):
         finally:  # the thread that reads it cannot be stopped, and must not outlive the lock
             self.group = await opening
         self.group.watcher = self
+        if self.store_port is not None:
+            self.store_server = StoreServer(self.group, self.router.role_changed)
+            self.store_port = await self.store_server.start(self._bind, self.store_port)
         self.group.failure.add_done_callback(self._group_failed)
 
     async def start(self) -> None:
@@ -130,6 +140,8 @@ class HostedGroup(Watcher):
         self.router.close()
         # Before the store is closed, which takes a while: who connects now must find nobody here.
         await self.remoting.stop(ANSWER_WITHIN_S)
+        if self.store_server is not None:
+            await self.store_server.stop()
         if self.group is not None:
             await self.group.stop()
 
@@ -142,11 +154,15 @@ class HostedGroup(Watcher):
     def serving_began(self) -> None:
         """Serve clients here."""
         assert self.group is not None
+        if self.store_port is not None:
+            return  # a broker comes by itself
         self.processor = ClientProcessor(self.group.view, levels=self._levels)
         self.router.processor = self.processor
 
     def serving_ends(self) -> None:
         """Serve clients here no more; whoever waits for a record is sent on to ask again."""
+        if self.store_server is not None:
+            self.store_server.end("this is not the master of its group any more")
         processor, self.processor = self.processor, None
         self.router.processor = None
         if processor is not None:
@@ -167,6 +183,13 @@ class HostedGroup(Watcher):
                 case RequestCode.GET_BROKER_HA_STATUS:
                     return administration.ha_status(group, request)
         return self.router.handle(conn, request)
+
+    def _where_clients_are_served(self) -> str:
+        """By another process; empty while nobody knows."""
+        group = self.group
+        if group is None or not group.serving:
+            return "" if group is None else group.master_address
+        return "" if self.store_server is None else self.store_server.address
 
     def _answered(self, conn: Connection, response: RemotingCommand) -> bool:
         return self.processor is not None and self.processor.answered(conn, response)

@@ -29,6 +29,7 @@ from gantry_broker import administration, census
 from gantry_broker.commons import Commons
 from gantry_broker.control.line import ControllerLine
 from gantry_broker.delay.levels import DelayLevels
+from gantry_broker.front import FrontServer
 from gantry_broker.group_options import GroupOptions
 from gantry_broker.hosting import HostedGroup
 from gantry_broker.replica import DEFAULT_LIMITS, Limits
@@ -56,7 +57,9 @@ class BrokerServer:
         self.settings = settings
         self.http_port = settings.http_port
         levels = DelayLevels.parse(settings.delay_levels)
-        self.hosted = [HostedGroup(place.name, levels) for place in settings.places]
+        self.hosted = [
+            HostedGroup(place.name, levels, settings.store_port) for place in settings.places
+        ]
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set or no group can go on.
@@ -160,6 +163,7 @@ class BrokerServer:
             limits=limits_for(len(self.hosted)),
             name=settings.name,
             tier=_tier(settings),
+            clients_elsewhere=settings.store_port is not None,
         )
 
     async def _status(self, request: web.Request) -> web.Response:
@@ -188,7 +192,10 @@ async def serve(settings: BrokerSettings, stop: asyncio.Event) -> None:
     """
     if settings.tier_url is not None:
         sys.setswitchinterval(SWITCH_S)
-    await BrokerServer(settings).run(stop)
+    if settings.store:
+        await FrontServer(settings).run(stop)
+    else:
+        await BrokerServer(settings).run(stop)
 
 
 def limits_for(groups: int) -> Limits:

@@ -42,7 +42,20 @@ class BrokerSettings(Settings):
         default="gantry", min_length=1, max_length=127, description="Name of its cluster."
     )
     controllers: list[str] = Field(
-        min_length=1, description="host:port of every controller; the port defaults to 9878."
+        default=[],
+        description="host:port of every controller; the port defaults to 9878. Needed unless store "
+        "is set.",
+    )
+    store: list[str] = Field(
+        default=[],
+        description="host:port of the storage processes of the group, as their store_port says: "
+        "clients are served from there, and nothing is kept on a disk here. Not set: this process "
+        "keeps the log itself.",
+    )
+    store_port: Port | None = Field(
+        default=None,
+        description="Port at which a broker in another process is served from this store, and "
+        "serves the clients; 0 picks a free one. Not set: clients are served here.",
     )
     bind: str = Field(default="127.0.0.1", description="IP address to listen on.")
     advertise: str | None = Field(
@@ -176,6 +189,24 @@ class BrokerSettings(Settings):
                 "group"
             )
         _ = self.places
+        return self
+
+    @field_validator("store")
+    @classmethod
+    def _must_have_ports(cls, value: list[str]) -> list[str]:
+        try:
+            return [join_address(*split_address(one)) for one in value]
+        except ResolveError as error:
+            raise ValueError(str(error)) from error
+
+    @model_validator(mode="after")
+    def _must_keep_records_somewhere(self) -> "BrokerSettings":
+        if not self.controllers and not self.store:
+            raise ValueError("controllers is missing: name at least one controller")
+        if self.store and self.store_port is not None:
+            raise ValueError("store and store_port are both set: a process serves, or is served")
+        if self.hosts_many and (self.store or self.store_port is not None):
+            raise ValueError("store and store_port are for one group: set group, not groups")
         return self
 
     @model_validator(mode="after")

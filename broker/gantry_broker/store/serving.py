@@ -1,0 +1,172 @@
+"""``StoreServer``: the port of a storage process at which one broker is served from its store.
+
+Rules protected: only the serving master has a session, and it ends with the mastership; a broker
+that was served by a newer master is refused, since this one does not know yet that it is none. One
+broker at a time: queue locks and sessions of consumers are kept by the broker, and two would give a
+queue to two consumers. Whoever comes second is told so and tries again; the first one's place is
+free as soon as its connection ends, or after ``SILENCE_S`` without a word.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from gantry_protocol.errors import WireError
+from gantry_protocol.process import log
+from gantry_protocol.process.listening import BACKLOG, bind
+
+from gantry_broker.ha.framing import Frame
+from gantry_broker.store import messages as wire
+from gantry_broker.store.link import StoreLink
+from gantry_broker.store.session import Session, StoreHost
+
+TICK_S = 0.05
+LINKS_MAX = 64
+
+_log = log.get("store")
+
+
+class ServingHost(StoreHost, Protocol):
+    """The group that is served from."""
+
+    @property
+    def serving(self) -> bool:
+        """Whether it is the serving master."""
+
+
+class StoreServer:
+    """See the module.
+
+    Args:
+        host: the group.
+        changed: called when another broker is served, or none any more.
+
+    Attributes:
+        address: where clients reach the broker that is served; empty while there is none.
+        refused: links that were refused, ever.
+        sessions: that were opened, ever.
+    """
+
+    def __init__(self, host: ServingHost, changed: Callable[[], None]) -> None:
+        """Nobody is served before ``start``."""
+        self.address = ""
+        self.refused = 0
+        self.sessions = 0
+        self._host = host
+        self._changed = changed
+        self._links: set[StoreLink] = set()
+        self._served: StoreLink | None = None
+        self._session: Session | None = None
+        self._listener: asyncio.Server | None = None
+        self._ticks: asyncio.Task[None] | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen for brokers; returns the port.
+
+        Raises:
+            PortInUseError: somebody listens there.
+        """
+        socket = bind(host, port, purpose="the store")
+        bound_port: int = socket.getsockname()[1]
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(self._link, sock=socket, backlog=BACKLOG)
+        self._ticks = asyncio.create_task(self._tick())
+        return bound_port
+
+    async def stop(self) -> None:
+        """Serve nobody any more."""
+        if self._listener is not None:
+            self._listener.close()
+        self.end("the storage process ends")
+        for link in list(self._links):
+            link.close("the storage process ends")
+        if self._ticks is not None:
+            self._ticks.cancel()
+            await asyncio.gather(self._ticks, return_exceptions=True)
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether a broker is served."""
+        return self._session is not None
+
+    def end(self, reason: str) -> None:
+        """The mastership is over: whoever is served looks for the next master."""
+        if self._served is not None:
+            self._dismiss(self._served, reason)
+
+    def _link(self) -> StoreLink:
+        return StoreLink(
+            opened=self._opened, received=self._received, lost=self._lost, holds_back=True
+        )
+
+    def _opened(self, link: StoreLink) -> None:
+        self._links.add(link)
+        if len(self._links) > LINKS_MAX:
+            self._refuse(link, "too many links")
+
+    def _received(self, link: StoreLink, frame: Frame) -> None:
+        message = wire.from_broker(frame)
+        if link is self._served and self._session is not None:
+            self._session.received(message)
+        elif isinstance(message, wire.Hello):
+            reason = self._objection(message)
+            if reason is None:
+                self._serve(link, message)
+            else:
+                self._refuse(link, reason)
+        else:
+            raise WireError("A link of the store begins with Hello.")
+
+    def _objection(self, hello: wire.Hello) -> str | None:
+        """Why this caller is not served."""
+        view = self._host.view
+        if (hello.cluster, hello.group) != (view.cluster, view.broker_name):
+            return (
+                f"you serve {hello.cluster}/{hello.group},"
+                f" this is {view.cluster}/{view.broker_name}"
+            )
+        if not self._host.serving:
+            return "this is not the master of its group"
+        if hello.newest_epoch > self._host.claim.epoch:
+            return (
+                f"epoch {self._host.claim.epoch} is served here,"
+                f" you were served in {hello.newest_epoch}"
+            )
+        if self._served is not None:
+            return f"the broker at {self.address} is served"
+        return None
+
+    def _serve(self, link: StoreLink, hello: wire.Hello) -> None:
+        self.sessions += 1
+        self._served, self.address = link, hello.address
+        self._session = Session(self._host, lambda message: link.send(wire.encode(message)))
+        _log.info("broker is served", broker=hello.address, peer=link.peer)
+        self._session.open()
+        self._changed()
+
+    def _refuse(self, link: StoreLink, reason: str) -> None:
+        self.refused += 1
+        _log.info("broker refused", peer=link.peer, reason=reason)
+        self._dismiss(link, reason)
+
+    def _dismiss(self, link: StoreLink, reason: str) -> None:
+        link.send(wire.encode(wire.Farewell(reason)))
+        link.close(reason)
+
+    def _lost(self, link: StoreLink, reason: str) -> None:
+        self._links.discard(link)
+        if link is not self._served or self._session is None:
+            return
+        _log.info("broker is served no more", broker=self.address, reason=reason)
+        self._session.end()
+        self._served, self._session, self.address = None, None, ""
+        self._changed()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            if self._session is not None:
+                self._session.tell_state()
+            for link in list(self._links):
+                if link.is_silent():
+                    link.close("it was silent for too long")

@@ -1,0 +1,146 @@
+"""A store behind a link: what is answered when it is lost, overloaded, or says what it may not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from gantry_broker.store import messages as wire
+from gantry_broker.store import remote
+from gantry_broker.store.contract import (
+    GetResult,
+    Limits,
+    QueueQuestion,
+    QueueRead,
+    Refusal,
+    SendOutcome,
+)
+from gantry_broker.store.remote import RemoteStore
+from gantry_protocol.bodies import TopicConfig
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.command import request
+from gantry_protocol.errors import ConnectionClosed, RecordError, WireError
+from gantry_protocol.records import MessageRecord
+from gantry_protocol.types import Offset
+from support.remote_group import RemoteGroup
+
+READ = QueueRead("TopicTest", 0, 0, Limits(32, 1 << 20))
+
+
+@pytest.fixture
+def behind(tmp_path: Path):
+    made = RemoteGroup(tmp_path)
+    made.add_topic(TopicConfig(topic_name="TopicTest", read_queue_nums=1, write_queue_nums=1))
+    yield made
+    made.messages.log.close()
+
+
+def message(body: bytes = b"x") -> MessageRecord:
+    return MessageRecord(topic="TopicTest", body=body)
+
+
+def test_nothing_is_answered_before_the_store_has_confirmed_it(behind: RemoteGroup) -> None:
+    outcomes: list[SendOutcome] = []
+    behind.holding = True
+    behind.store.append([message()], outcomes.append)
+    assert outcomes == []
+    behind.confirm()
+    assert [(one.code, one.stored[0].queue_offset) for one in outcomes] == [(0, 0)]
+    assert behind.remote.appending_bytes == 0
+
+
+def test_a_lost_link_answers_every_append_as_unknown_and_the_rest_to_try_again(
+    behind: RemoteGroup,
+) -> None:
+    outcomes: list[SendOutcome] = []
+    others: list[object] = []
+    behind.held_answers = []
+    for _ in range(3):
+        behind.store.append([message()], outcomes.append)
+    behind.store.read(READ, others.append)
+    behind.store.offsets([QueueQuestion("TopicTest", 0)], others.append)
+    behind.delete_topic("TopicTest", others.append)
+    behind.remote.ask(request(1), others.append, 1.0)
+    behind.cut()
+    assert [(one.code, one.stored) for one in outcomes] == [
+        (ResponseCode.FLUSH_SLAVE_TIMEOUT, [])
+    ] * 3
+    refusals = [one for one in others if isinstance(one, Refusal)]
+    assert [one.code for one in refusals] == [ResponseCode.SERVICE_NOT_AVAILABLE] * 3
+    assert isinstance(others[-1], ConnectionClosed)
+    assert behind.remote.unknown == 3
+
+
+def test_after_the_link_is_lost_nothing_is_sent_any_more(behind: RemoteGroup) -> None:
+    outcomes: list[SendOutcome] = []
+    results: list[GetResult | Refusal] = []
+    behind.cut()
+    heard = len(behind.heard)
+    behind.store.append([message()], outcomes.append)
+    behind.store.read(READ, results.append)
+    assert [outcomes[0].code, results[0].code] == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2
+    assert len(behind.heard) == heard
+
+
+def test_what_is_under_way_is_bounded(behind: RemoteGroup, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "APPENDING_BYTES_MAX", 1000)
+    monkeypatch.setattr(remote, "WAITING_MAX", 1)
+    outcomes: list[SendOutcome] = []
+    results: list[GetResult | Refusal] = []
+    behind.held_answers = []
+    behind.store.append([message(bytes(2000))], outcomes.append)  # one always goes out
+    behind.store.append([message()], outcomes.append)
+    behind.store.read(READ, results.append)
+    behind.store.read(READ, results.append)
+    assert [one.code for one in outcomes] == [ResponseCode.SYSTEM_BUSY]
+    assert [one.code for one in results] == [ResponseCode.SYSTEM_BUSY]
+    assert behind.remote.refused == 2
+    behind.release()
+    assert [one.code for one in outcomes] == [ResponseCode.SYSTEM_BUSY, 0]
+
+
+def test_the_store_checks_every_append_whatever_the_broker_believes(behind: RemoteGroup) -> None:
+    outcomes: list[SendOutcome] = []
+    behind.refusal = Refusal(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
+    behind.store.append([message()], outcomes.append)
+    assert (outcomes[0].code, outcomes[0].stored) == (ResponseCode.SYSTEM_ERROR, [])
+    behind.store.committed.commit("g", "TopicTest", 0, 1)
+    records, _ = behind.store.committed.take_records()
+    behind.store.append(records, outcomes.append)  # a master that leaves still takes offsets
+    assert outcomes[1].code == 0
+
+
+def test_a_record_no_log_can_hold_is_refused_where_it_is_sent(behind: RemoteGroup) -> None:
+    with pytest.raises(RecordError, match="zero byte"):
+        behind.store.append([MessageRecord(topic="T", properties="a\0")], lambda outcome: None)
+    assert not [one for one in behind.heard if isinstance(one, wire.Append)]
+
+
+def test_the_tables_of_a_second_broker_are_those_of_the_first(behind: RemoteGroup) -> None:
+    behind.store.committed.commit("g", "TopicTest", 0, 5)
+    records, _ = behind.store.committed.take_records()
+    behind.holding = True
+    behind.store.append(records, lambda outcome: None)  # known to a master, though not confirmed
+    told: list[wire.FromStore] = []
+    second = RemoteStore(lambda request: None)
+    behind.session._send = told.append
+    behind.session.open()
+    for one in told[1:]:
+        second.received(one)
+    assert second.topics.all() == behind.store.topics.all()
+    assert second.committed.query("g", "TopicTest", 0) == 5
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        pytest.param(wire.Appended(9, ResponseCode.SUCCESS, None, []), "nothing was", id="append"),
+        pytest.param(wire.Farewell("x"), "Farewell", id="farewell"),
+        pytest.param(wire.Confirmed(Offset(8), []), "fell", id="confirm falls"),
+    ],
+)
+def test_a_store_that_says_what_it_may_not_ends_its_link(said, wrong: str) -> None:
+    store = RemoteStore(lambda request: None)
+    store.received(wire.Confirmed(Offset(9), []))
+    with pytest.raises(WireError, match=wrong):
+        store.received(said)
