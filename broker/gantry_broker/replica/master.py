@@ -134,7 +134,7 @@ class Mastership:
         if member.link is not None:
             self._by_link.pop(member.link, None)
             effects.append(CloseLink(member.link, "the replica opened another link"))
-        member.greeted(link, answer.point, draining=hello.draining)
+        member.greeted(link, answer.point, self._log.confirm, draining=hello.draining)
         self._by_link[link] = member
         return [*effects, Send(link, answer), *self.review(now_ms)]
 

@@ -26,6 +26,7 @@ class Member:
         caught_up_ms: the newest moment at which it is known to have held the whole log of that
             moment.
         draining: it said that it is about to leave.
+        owes: 0, or what was confirmed when it came back with less: see ``has_lost``.
     """
 
     __slots__ = (
@@ -38,6 +39,7 @@ class Member:
         "connected_once",
         "draining",
         "link",
+        "owes",
         "sent",
         "sent_ms",
         "streaming",
@@ -54,11 +56,29 @@ class Member:
         self.connected_once = False
         self.caught_up_ms = now_ms
         self.draining = False
+        self.owes = Offset(0)
         self._mark_end: Offset | None = None
         self._mark_ms = now_ms
 
-    def greeted(self, link: int, point: Offset, *, draining: bool) -> None:
-        """The handshake has begun on a new link; nothing it acknowledged before counts for it."""
+    @property
+    def has_lost(self) -> bool:
+        """Whether it came back without records that are confirmed, and has not got them yet.
+
+        No disk that keeps its promises makes a member of the set come back like that: its volume
+        was restored from a copy, or somebody else runs under its id. It must not be elected.
+        """
+        return self.acked < self.owes
+
+    def greeted(self, link: int, point: Offset, confirm: Offset, *, draining: bool) -> None:
+        """The handshake has begun on a new link; nothing it acknowledged before counts for it.
+
+        Args:
+            link: the new one.
+            point: up to where its log is ours.
+            confirm: ours.
+            draining: it is about to leave.
+        """
+        self.owes = confirm if point < confirm else Offset(0)
         self.link, self.streaming = link, False
         self.connected_once = True
         self.sent = point

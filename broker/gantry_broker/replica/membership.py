@@ -8,6 +8,9 @@ Under steady load a replica with a slower disk is always a few records behind co
 never join. So confirm waits for it: a replica that is close is *counted* first, for a bounded
 time; once it has passed confirm, which now stands still, it is proposed.
 
+A member that comes back with less than is confirmed leaves at once, however near it is: as long as
+it is in the set it may be elected (``Member.has_lost``).
+
 The set may shrink below the minimum, down to the master alone: the minimum refuses writes (H11), it
 does not keep a dead member in the set. A leaving member is let go at once while enough others stay,
 so that nobody waits for its acknowledgement; when all members leave together the set stays as it
@@ -37,7 +40,8 @@ def wanted_set(
     """The set the master would like, from the one it has."""
     wanted = {me}
     for broker_id in current - {me}:
-        if not members[broker_id].fell_behind(now_ms, limits):
+        member = members[broker_id]
+        if not member.fell_behind(now_ms, limits) and not member.has_lost:
             wanted.add(broker_id)
     joins_at = max(log.confirm, epoch_start)
     for broker_id, member in members.items():

@@ -253,6 +253,20 @@ MUTANTS = (
         quick=True,
     ),
     Mutant(
+        "restored-volume-overlooked",
+        "H7",
+        "a member that came back without confirmed records stays electable until it has caught up",
+        (
+            Edit(
+                f"{REPLICA}.membership:wanted_set",
+                " and not member.has_lost",
+                "",
+            ),
+        ),
+        UnitTests("unit/broker/replica/test_lost_bytes.py"),
+        quick=True,
+    ),
+    Mutant(
         "cut-below-confirm",
         "H8",
         "a replica cuts off what it knows to be confirmed, when a master without it asks",
