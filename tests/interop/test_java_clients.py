@@ -35,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CliCluster]:
 def classpath(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The compiled probe and the clients it needs, fetched by Maven."""
     jars = java.classpath(JAVA / "pom.xml", tmp_path_factory.mktemp("classpath"), "compile")
-    return f"{JAVA / 'target' / 'classes'}:{jars}"
+    return f"{JAVA / 'target' / '5.3.3' / 'classes'}:{jars}"
 
 
 class Probe:

@@ -145,7 +145,7 @@ public final class Probe {
             received += messages.size();
             silentSeconds = messages.isEmpty() ? silentSeconds + 1 : 0;
         }
-        consumer.commit();
+        consumer.commitSync();
         consumer.shutdown();
     }
 

@@ -1,0 +1,227 @@
+"""Unmodified Java clients of two generations do everything applications do, while masters die.
+
+One program per version (``Sets.java``) runs all at once: synchronous, asynchronous, one-way, batch,
+ordered and delayed sends and transactions; push consumers (concurrent, orderly, broadcasting, by
+tag), a lite pull consumer, one that never succeeds. Meanwhile the master is killed twice. What was
+acknowledged must have come to everybody who is to get it, in order where order was asked for;
+nothing that was rolled back may ever be seen. No time is asserted but that nothing comes too early.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from support import java
+from support.cli_cluster import CliCluster, cluster_with_group, settled
+
+JAVA = Path(__file__).parent / "java"
+VERSIONS = ("5.3.3", "4.9.8")
+SECONDS = 30  # of sending
+PATIENCE_S = 120  # a transaction that nobody ended is asked for after a while, a retry waits 10 s
+KILL_AFTER_S = (5, 17)
+DELAYS_MS = {"1": 1000, "2": 5000}
+TIMER_SLACK_MS = 1000  # upstream's clocks: what is due within the same second may come
+
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.skipif(bool(java.MISSING), reason=f"{' and '.join(java.MISSING)} not installed"),
+    pytest.mark.timeout(900),
+]
+
+
+class Run:
+    """What one program printed."""
+
+    def __init__(self, version: str, lines: list[list[str]]) -> None:
+        self.prefix = f"v{version[0]}"
+        self.lines = lines
+        self.acknowledged: dict[str, dict[str, int]] = defaultdict(dict)
+        self.received: dict[str, dict[str, list[tuple[str, int, int]]]] = defaultdict(dict)
+        self.outcomes: dict[str, str] = {}
+        self.facts: dict[str, list[list[str]]] = defaultdict(list)
+        for kind, *rest in lines:
+            match kind:
+                case "ACK":
+                    self.acknowledged[rest[0]][rest[1]] = int(rest[2])
+                case "GOT":
+                    who, topic, key, times, millis = rest
+                    places = self.received[who].setdefault(key, [])
+                    places.append((topic, int(times), int(millis)))
+                case "TX":
+                    self.outcomes[rest[0]] = rest[1]
+                case "FACT":
+                    self.facts[rest[0]].append(rest[1:])
+
+    def topic(self, name: str) -> str:
+        return f"{self.prefix}-{name}"
+
+    def seen_by(self, who: str, name: str) -> set[str]:
+        """Keys of one topic that a consumer got."""
+        topic = self.topic(name)
+        got = self.received[who].items()
+        return {key for key, places in got if any(place[0] == topic for place in places)}
+
+
+def _started(version: str, directory: Path, name_servers: str) -> subprocess.Popen[str]:
+    define = f"-Drocketmq.version={version}"
+    jars = java.classpath(JAVA / "pom.xml", directory, define, "compile")
+    classes = JAVA / "target" / version / "classes"
+    return subprocess.Popen(
+        [
+            *("java", "-cp", f"{classes}:{jars}", f"-Duser.home={directory}", "-Xmx256m"),
+            *(*java.SHORT_LIVED, "dev.gantry.interop.Sets"),
+            *(name_servers, f"v{version[0]}", str(SECONDS), str(PATIENCE_S)),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Run]]:
+    """Both versions at once against one group whose master is killed twice."""
+    with cluster_with_group(tmp_path_factory.mktemp("sets") / "local") as cluster:
+        started = {
+            version: _started(version, tmp_path_factory.mktemp("java"), cluster.name_servers)
+            for version in VERSIONS
+        }
+        lines: dict[str, list[list[str]]] = {version: [] for version in VERSIONS}
+        readers = []
+        for version, program in started.items():
+            reader = threading.Thread(target=_read, args=(program, lines[version]))
+            reader.start()
+            readers.append(reader)
+        try:
+            _kill_twice(cluster, lines)
+            for reader in readers:
+                reader.join(SECONDS + PATIENCE_S + 60)
+        finally:
+            for program in started.values():
+                program.kill()
+                program.wait()
+            for reader in readers:
+                reader.join()
+        yield {version: Run(version, found) for version, found in lines.items()}
+
+
+def _read(program: subprocess.Popen[str], lines: list[list[str]]) -> None:
+    assert program.stdout is not None
+    with program.stdout:
+        lines.extend(line.split() for line in program.stdout)
+
+
+def _kill_twice(cluster: CliCluster, lines: dict[str, list[list[str]]]) -> None:
+    deadline_s = time.monotonic() + 120
+    while not all(["FACT", "started"] in [one[:2] for one in found] for found in lines.values()):
+        assert time.monotonic() < deadline_s, "a program does not find its topics"
+        time.sleep(0.2)
+    started_s = time.monotonic()
+    epoch = cluster.wait_until(settled)["masterEpoch"]
+    for after_s in KILL_AFTER_S:
+        time.sleep(max(0.0, started_s + after_s - time.monotonic()))
+        cluster.gantry("local", "kill", cluster.master_pod())
+        epoch = cluster.wait_until(
+            lambda group, epoch=epoch: settled(group) and group["masterEpoch"] > epoch
+        )["masterEpoch"]
+
+
+@pytest.fixture(params=VERSIONS)
+def run(request: pytest.FixtureRequest, runs: dict[str, Run]) -> Run:
+    found: Run = runs[request.param]
+    assert found.lines, "it printed nothing"
+    assert found.lines[-1] == ["DONE"], found.lines[-1]
+    return found
+
+
+def test_everything_that_was_acknowledged_has_come_to_everybody(run: Run) -> None:
+    assert run.facts["missing"] == []
+    assert run.facts["spoiled"] == []
+    for who, names in {
+        "push1": ("sync", "async", "batch", "delay"),
+        "cast1": ("cast",),
+        "cast2": ("cast",),
+        "orderly1": ("order",),
+        "lite": ("sync",),
+    }.items():
+        for name in names:
+            sent = set(run.acknowledged[run.topic(name)])
+            assert len(sent) > SECONDS, f"{name}: only {len(sent)} were acknowledged"
+            assert sent <= run.seen_by(who, name)
+
+
+def test_ordered_messages_come_in_their_order(run: Run) -> None:
+    """What comes for the first time never comes after a later one of its key."""
+    first: dict[str, list[int]] = defaultdict(list)
+    for key, places in run.received["orderly1"].items():
+        _, _, kind, number = key.rsplit("-", 3)
+        first[kind].append((places[0][2], int(number)))  # type: ignore[arg-type]
+    assert len(first) > 4
+    for kind, arrivals in first.items():
+        in_order = [number for _, number in arrivals]
+        assert all(a < b for a, b in pairwise(in_order)), kind
+
+
+def test_tags_are_filtered(run: Run) -> None:
+    seen = run.seen_by("tags1", "sync")
+    even = {
+        key for key in run.acknowledged[run.topic("sync")] if int(key.rsplit("-", 1)[1]) % 2 == 0
+    }
+    assert even <= seen
+    assert all(int(key.rsplit("-", 1)[1]) % 2 == 0 for key in seen)
+
+
+def test_delayed_messages_do_not_come_early(run: Run) -> None:
+    for key, sent_ms in run.acknowledged[run.topic("delay")].items():
+        level = key.rsplit("-", 2)[1][1:]
+        arrived_ms = min(place[2] for place in run.received["push1"][key])
+        assert arrived_ms >= sent_ms + DELAYS_MS.get(level, 0) - TIMER_SLACK_MS, key
+
+
+def test_what_failed_once_comes_again(run: Run) -> None:
+    failed = {fact[0] for fact in run.facts["failed"]}
+    assert failed
+    for key in failed:
+        assert max(times for _, times, _ in run.received["push1"][key]) >= 1, key
+
+
+def test_transactions_end_as_their_producer_said(run: Run) -> None:
+    seen = run.seen_by("push1", "tx")
+    committed = {key for key, outcome in run.outcomes.items() if outcome == "COMMIT"}
+    rolled_back = {key for key, outcome in run.outcomes.items() if outcome == "ROLLBACK"}
+    assert committed
+    assert rolled_back
+    assert committed <= seen
+    assert not rolled_back & seen
+    assert run.facts["checked"], "nobody was asked about a transaction that was left open"
+
+
+def test_what_fails_twice_becomes_a_dead_letter(run: Run) -> None:
+    """The consumer allows one retry; what it has refused twice is found where dead letters are."""
+    times: dict[str, set[int]] = defaultdict(set)
+    for key, count in run.facts["refused"]:
+        times[key].add(int(count))
+    dead = {key for key, _ in run.facts["dead"]}
+    assert set().union(*times.values()) == {0, 1}
+    assert {key for key, counts in times.items() if 1 in counts} >= dead
+    assert len(dead) > SECONDS
+
+
+def test_positions_and_queries_agree(run: Run) -> None:
+    ((sought, got),) = run.facts["sought"]
+    assert got == sought
+    ((offset, by_time),) = run.facts["by-time"]
+    assert int(by_time) <= int(offset)
+    ((committed,),) = run.facts["committed"]
+    assert int(committed) > int(sought)
+    ((key, viewed),) = run.facts["viewed"]
+    assert viewed == key
+    ((queried,),) = run.facts["queried"]
+    assert int(queried) >= 1
