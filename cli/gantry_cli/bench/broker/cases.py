@@ -43,7 +43,8 @@ class Wish(NamedTuple):
         seconds: counted per run.
         warmup_s: before that, in each run.
         kills: masters to lose in the cases that lose them; None: as many as the case is named for.
-        log_bytes: what an empty replica has to copy, and what is read from the disk.
+        log_bytes: what an empty replica has to copy, and what is read from the disk; pull-hot
+            writes no more than a quarter of a gigabyte of it.
         queues: of queues-1m.
         against: a name server or a broker that runs already.
         label: the name of the benchmark in its lines.
@@ -151,7 +152,7 @@ def _sends(replicas: int, batch: int = 1) -> Callable[[Stage], Awaitable[Runs]]:
 
 async def _pull_hot(stage: Stage) -> Runs:
     async with stage.target(1) as (target, client):
-        return await pulls(target, stage.plan, client, HOT_BYTES)
+        return await pulls(target, stage.plan, client, min(HOT_BYTES, stage.wish.log_bytes))
 
 
 async def _pull_cold(stage: Stage) -> Runs:
