@@ -50,6 +50,10 @@ bench-java-broker: venv ## the same load on RocketMQ's Java brokers; writes buil
 	@PYTHONPATH=tests $(BIN)/python tests/interop/java_brokers/compare.py > build/bench/java-broker.jsonl
 
 ## On a real cluster
+.PHONY: measure-groups
+measure-groups: venv ## what GROUPS groups (default 300) in three processes cost: idle CPU, failover, hand-over
+	@PYTHONPATH=tests $(BIN)/python -m support.measure_groups $(or $(GROUPS),300)
+
 .PHONY: cluster-up
 cluster-up: ## a kind cluster on this machine, with Docker and node image if they are missing
 	@e2e/cluster/up.sh

@@ -153,6 +153,7 @@ class ReplicationGroup:
                 ha_port=commons.ha_port,
                 incarnation=self.incarnation,
                 pod_uid=options.pod_uid,
+                priority=options.priority,
             ),
             options.directory,
             commons.line,

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from gantry_protocol.headers.controller import LOWEST_ELECTION_PRIORITY
+
 from gantry_broker.replica import DEFAULT_LIMITS, Limits
 from gantry_broker.tier.options import TierOptions
 
@@ -14,6 +16,7 @@ class GroupOptions(NamedTuple):
         directory: of the group's data, inside the locked data directory.
         advertise: the ip that others use for remoting and replication.
         name: of this broker, for people who read the tier.
+        priority: see ``Speaker``.
         tier: where the group's tier is; None without one.
         clients_elsewhere: a broker in another process serves clients from this store.
     """
@@ -27,6 +30,7 @@ class GroupOptions(NamedTuple):
     log_segment_bytes: int = 1024 * 1024 * 1024
     limits: Limits = DEFAULT_LIMITS
     name: str = ""
+    priority: int = LOWEST_ELECTION_PRIORITY
     tier: TierOptions | None = None
     clients_elsewhere: bool = False
 

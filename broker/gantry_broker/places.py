@@ -9,6 +9,7 @@ What it refuses: a name that cannot be a directory, a name or port that occurs t
 the process needs for something else.
 """
 
+import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -51,6 +52,17 @@ def places(entries: Iterable[str], first_port: int, taken: Sequence[int] = ()) -
                 raise ValueError(f"more than {GROUPS_MAX} groups: use another process")
     _check(found, taken)
     return found
+
+
+def election_priority(group: str, broker: str) -> int:
+    """Which of several equals should lead ``group``: the broker for which this is lowest.
+
+    Each group ranks the processes in an order of its own (rendezvous hashing), so masters are
+    spread over all of them, and those of a process that dies over all that are left. Only among
+    members of the same (epoch, end): it never outranks a longer log.
+    """
+    digest = hashlib.blake2b(f"{group}\0{broker}".encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") & 0x7FFFFFFF
 
 
 def _expand(entry: str) -> tuple[list[str], int | None]:

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 from gantry_protocol.errors import GantryError
+from gantry_protocol.headers.controller import LOWEST_ELECTION_PRIORITY
 from gantry_protocol.process import log
 from gantry_protocol.process.datadir import DataDir
 from gantry_protocol.process.files import make_directory
@@ -32,6 +33,7 @@ from gantry_broker.delay.levels import DelayLevels
 from gantry_broker.front import FrontServer
 from gantry_broker.group_options import GroupOptions
 from gantry_broker.hosting import HostedGroup
+from gantry_broker.places import election_priority
 from gantry_broker.replica import DEFAULT_LIMITS, Limits
 from gantry_broker.settings import BrokerSettings
 from gantry_broker.tier.options import TierOptions, tier_place
@@ -162,6 +164,11 @@ class BrokerServer:
             log_segment_bytes=settings.log_segment_bytes,
             limits=limits_for(len(self.hosted)),
             name=settings.name,
+            priority=(
+                election_priority(hosted.name, settings.name)
+                if settings.hosts_many
+                else LOWEST_ELECTION_PRIORITY
+            ),
             tier=_tier(settings),
             clients_elsewhere=settings.store_port is not None,
         )

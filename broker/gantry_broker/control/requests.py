@@ -16,6 +16,7 @@ from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.errors import WireError
 from gantry_protocol.headers.codec import from_ext, to_ext
 from gantry_protocol.headers.controller import (
+    LOWEST_ELECTION_PRIORITY,
     AlterSyncStateSetRequestHeader,
     ApplyBrokerIdRequestHeader,
     BrokerHeartbeatRequestHeader,
@@ -43,6 +44,7 @@ class Speaker(NamedTuple):
     Attributes:
         address: ``ip:port`` of our remoting service.
         ha_port: of our replication listener, on the same ip.
+        priority: among members of the same (epoch, end) the one with the lowest is elected.
     """
 
     cluster: str
@@ -51,6 +53,7 @@ class Speaker(NamedTuple):
     ha_port: int
     incarnation: str
     pod_uid: str | None
+    priority: int = LOWEST_ELECTION_PRIORITY
 
 
 class Report(NamedTuple):
@@ -95,6 +98,7 @@ def heartbeat(
         max_offset=report.end,
         confirm_offset=report.confirm,
         heartbeat_timeout_ms=timeout_ms,
+        election_priority=me.priority,
         incarnation=me.incarnation,
         draining=report.draining,
         pod_uid=me.pod_uid,
@@ -165,6 +169,7 @@ def register(me: Speaker, broker_id: BrokerId, report: Report) -> RemotingComman
         ha_port=me.ha_port,
         last_epoch=report.epoch,
         max_offset=report.end,
+        election_priority=me.priority,
     )
     return request(RequestCode.CONTROLLER_REGISTER_BROKER, to_ext(header))
 

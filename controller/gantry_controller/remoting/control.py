@@ -48,6 +48,7 @@ from gantry_controller.liveness.table import (
 )
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.events import (
+    LOWEST_PRIORITY,
     AlterSyncStateSet,
     ApplyBrokerId,
     CleanBrokerData,
@@ -267,6 +268,9 @@ class ControllerRequests:
             incarnation=header.incarnation,
             epoch=Epoch(-1) if header.last_epoch is None else header.last_epoch,
             max_offset=Offset(-1) if header.max_offset is None else header.max_offset,
+            priority=(
+                LOWEST_PRIORITY if header.election_priority is None else header.election_priority
+            ),
             pod_uid=header.pod_uid,
         )
         self._watchman.heard(result.group.key, beat, exchange.origin)

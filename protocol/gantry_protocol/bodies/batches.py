@@ -11,8 +11,9 @@ from typing import Annotated
 import google_crc32c
 import msgspec
 
-from gantry_protocol.command import RemotingCommand
+from gantry_protocol.command import Int32, Int64, RemotingCommand
 from gantry_protocol.headers.controller import (
+    LOWEST_ELECTION_PRIORITY,
     BrokerHeartbeatRequestHeader,
     WireBrokerId,
     WireEpoch,
@@ -23,7 +24,6 @@ BATCH_MAX = 500
 """Groups in one message, which has then about 60 kB; a process with more sends several."""
 
 Name = Annotated[str, msgspec.Meta(max_length=255)]
-Offset64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class TierRow(msgspec.Struct, frozen=True, array_like=True):
@@ -32,9 +32,9 @@ class TierRow(msgspec.Struct, frozen=True, array_like=True):
     state: str
     epoch: WireEpoch | None = None
     committed_offset: WireOffset | None = None
-    lag_ms: Offset64 | None = None
+    lag_ms: Int64 | None = None
     reason: str | None = None
-    version: Offset64 | None = None
+    version: Int64 | None = None
 
 
 class HeartbeatRow(msgspec.Struct, frozen=True, array_like=True):
@@ -49,6 +49,7 @@ class HeartbeatRow(msgspec.Struct, frozen=True, array_like=True):
     confirm_offset: WireOffset
     log_start: WireOffset | None = None
     draining: bool = False
+    election_priority: Int32 = LOWEST_ELECTION_PRIORITY
     tier: TierRow | None = None
 
 
@@ -60,7 +61,7 @@ class HeartbeatsBody(msgspec.Struct, frozen=True, rename="camel"):
     """
 
     cluster_name: Name
-    heartbeat_timeout_ms: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+    heartbeat_timeout_ms: Int64
     rows: Annotated[list[HeartbeatRow], msgspec.Meta(max_length=BATCH_MAX)]
     pod_uid: Name | None = None
 
@@ -125,6 +126,7 @@ def heartbeat_row(header: BrokerHeartbeatRequestHeader) -> HeartbeatRow:
         confirm_offset=header.confirm_offset,
         log_start=header.log_start,
         draining=header.draining,
+        election_priority=header.election_priority,
         tier=tier,
     )
 
@@ -141,6 +143,7 @@ def heartbeat_header(body: HeartbeatsBody, row: HeartbeatRow) -> BrokerHeartbeat
         max_offset=row.max_offset,
         confirm_offset=row.confirm_offset,
         heartbeat_timeout_ms=body.heartbeat_timeout_ms,
+        election_priority=row.election_priority,
         incarnation=row.incarnation,
         draining=row.draining,
         pod_uid=body.pod_uid,

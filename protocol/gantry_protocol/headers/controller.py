@@ -112,6 +112,7 @@ class RegisterBrokerToControllerRequestHeader(msgspec.Struct, frozen=True, renam
     ha_port: Int32 | None = None
     last_epoch: WireEpoch | None = None
     max_offset: WireOffset | None = None
+    election_priority: Int32 | None = None
 
 
 class RegisterBrokerToControllerResponseHeader(msgspec.Struct, frozen=True, rename="camel"):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import pytest
-from gantry_broker.places import GROUPS_MAX, Place, places
+from gantry_broker.places import GROUPS_MAX, Place, election_priority, places
 from gantry_broker.settings import BrokerSettings
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.process.config import load_settings
@@ -50,6 +51,20 @@ def test_a_list_says_who_listens_where(
 def test_what_cannot_be_is_refused(entries: list[str], first_port: int, says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says)):
         places(entries, first_port, (201, 202))
+
+
+def test_masters_are_spread_and_those_of_a_dead_process_over_the_rest() -> None:
+    groups = [f"shard-{number:03d}" for number in range(300)]
+
+    def led(brokers: list[str]) -> Counter[str]:
+        return Counter(
+            min(brokers, key=lambda broker: election_priority(group, broker)) for group in groups
+        )
+
+    everybody, survivors = led(["b-0", "b-1", "b-2"]), led(["b-1", "b-2"])
+    assert min(everybody.values()) > 70
+    assert min(survivors.values()) > 120
+    assert survivors["b-1"] > everybody["b-1"] + 25 < survivors["b-2"]
 
 
 def settings(**values: object) -> BrokerSettings:

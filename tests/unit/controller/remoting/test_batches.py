@@ -33,6 +33,7 @@ def header(broker_id: int, name: str = NAME, **other: object) -> BrokerHeartbeat
         "log_start": Offset(5),
         "tier_state": "uploading",
         "tier_lag_ms": 12,
+        "election_priority": broker_id,
     }
     return BrokerHeartbeatRequestHeader(
         CLUSTER,

@@ -1,0 +1,106 @@
+"""Several groups per process, three processes: spread masters, one process killed, one ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from gantry_protocol.process.datadir import DataDir
+from support.broker_cluster import eventually
+from support.broker_processes import Process
+from support.loopback_controller import CLUSTER
+from support.many_groups import ManyGroups, parse_metrics
+
+GROUPS = 10
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[ManyGroups]:
+    made = ManyGroups(tmp_path, GROUPS)
+    try:
+        await made.start()
+        yield made
+    finally:
+        await made.stop()
+
+
+async def test_all_groups_of_a_killed_process_fail_over_and_lose_nothing(
+    cluster: ManyGroups,
+) -> None:
+    masters = Counter(cluster.master_ip(name) for name in cluster.names)
+    assert len(masters) == 3, f"masters are spread over the processes: {masters}"
+    for name in cluster.names:
+        await cluster.send(name, 5)
+    epochs = {name: cluster.group(name).master_epoch for name in cluster.names}
+
+    killed = cluster.master_ip(cluster.names[0])
+    lost = [name for name in cluster.names if cluster.master_ip(name) == killed]
+    cluster.processes[killed].process.kill()
+    for name in lost:
+        await eventually(lambda name=name: cluster.master_ip(name) not in ("", killed), name, 10)
+        assert cluster.group(name).master_epoch == epochs[name] + 1
+    kept = set(cluster.names) - set(lost)
+    assert {name for name in kept if cluster.group(name).master_epoch != epochs[name]} == set()
+    for name in cluster.names:
+        await cluster.send(name, 5)
+    cluster.boot(killed)
+    await cluster.settled()
+
+    leaving = next(ip for ip in cluster.ips if ip != killed)
+    led = [name for name in cluster.names if cluster.master_ip(name) == leaving]
+    assert led
+    cluster.processes[leaving].process.send_signal(signal.SIGTERM)
+    assert await asyncio.to_thread(cluster.processes[leaving].exit_code) == 0
+    said = cluster.processes[leaving].said
+    assert said.count("handing over") >= len(led)
+    assert "nobody took over in time" not in said
+    cluster.boot(leaving)
+    await cluster.settled()
+    for name in cluster.names:
+        assert await cluster.read(name) == cluster.acknowledged[name], name
+
+
+async def test_what_a_process_says_of_its_groups(cluster: ManyGroups) -> None:
+    ip = cluster.ips[0]
+    overview = json.loads(await cluster.get(ip, "/status"))
+    assert [row["group"] for row in overview["groups"]] == cluster.names
+    assert {row["state"] for row in overview["groups"]} == {"ready"}
+    document = json.loads(await cluster.get(ip, f"/status/{cluster.names[3]}"))
+    assert document["group"] == cluster.names[3]
+    assert (await cluster.get(ip, "/readyz")).strip() == f"{GROUPS} groups"
+    metrics = parse_metrics(await cluster.get(ip, "/metrics"))
+    assert metrics["gantry_broker_groups", (("state", "ready"),)] == GROUPS
+    for name in cluster.names:
+        key = ("gantry_broker_epoch", (("group", name),))
+        assert metrics[key] == cluster.group(name).master_epoch
+    assert metrics["gantry_broker_controllers_connected", ()] == 1
+
+
+async def test_a_damaged_group_ends_alone(cluster: ManyGroups) -> None:
+    ip, name = cluster.ips[1], cluster.names[4]
+    cluster.processes[ip].process.send_signal(signal.SIGTERM)
+    assert await asyncio.to_thread(cluster.processes[ip].exit_code) == 0
+    lineage = cluster.directory / ip / "groups" / name / "lineage.json"
+    lineage.write_text("{}")
+    cluster.boot(ip)
+    others = set(cluster.names) - {name}
+    await eventually(lambda: cluster.in_place(ip, others), "the other groups are in place", 30)
+    rows = json.loads(await cluster.get(ip, "/status"))["groups"]
+    states = {row["group"]: row["state"] for row in rows}
+    assert states.pop(name) == "failed"
+    assert "lineage.json" in next(row["reason"] for row in rows if row["group"] == name)
+    assert lineage.read_text() == "{}", "nothing is repaired"
+    await cluster.send(name, 1)
+
+
+def test_a_directory_of_one_group_is_not_taken_for_many(tmp_path: Path) -> None:
+    one = {"cluster": CLUSTER, "group": "orders"}
+    DataDir.open(tmp_path / "d", "broker", one).close()
+    many = Process(tmp_path / "d", GANTRY_GROUP="", GANTRY_GROUPS="a,b")
+    assert many.exit_code() == 2
+    assert "belongs to it" in many.sentence

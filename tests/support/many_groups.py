@@ -1,0 +1,151 @@
+"""Three broker processes that host the same groups, on addresses of their own, and a controller."""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.request
+from collections import defaultdict
+from collections.abc import Collection
+from pathlib import Path
+
+from gantry_controller.metadata.events import DeclareGroup, encode_event
+from gantry_controller.metadata.state import BrokerGroup
+from gantry_protocol.errors import RemotingError
+from gantry_protocol.records import decode_records
+from gantry_protocol.remoting.client import RemotingClient
+from prometheus_client.parser import text_string_to_metric_families
+from support.broker_cluster import eventually, pull_command, send_command
+from support.broker_processes import Process, own_network
+from support.loopback_controller import CLUSTER, LoopbackController
+
+FIRST_PORT = 21000
+HTTP_PORT = 10913
+SETTLE_WITHIN_S = 60.0
+SEND_WITHIN_S = 20.0
+
+
+class ManyGroups:
+    """The processes by address, and what was acknowledged by group."""
+
+    def __init__(self, directory: Path, count: int) -> None:
+        self.directory = directory
+        self.names = [f"g-{number:03d}" for number in range(count)]
+        self.range = f"g-[000-{count - 1:03d}]"
+        network = own_network()
+        self.ips = [f"{network}.{number}" for number in (1, 2, 3)]
+        self.controller = LoopbackController()
+        self.processes: dict[str, Process] = {}
+        self.acknowledged: defaultdict[str, list[bytes]] = defaultdict(list)
+
+    async def start(self) -> None:
+        await self.controller.start()
+        for name in self.names:
+            event = DeclareGroup(
+                cluster=CLUSTER, name=name, uid=name, replicas=3, min_in_sync_replicas=2
+            )
+            self.controller.quorum._apply(encode_event(event))
+        for ip in self.ips:
+            self.boot(ip)
+        await self.settled()
+
+    def boot(self, ip: str) -> None:
+        if ip in self.processes:
+            self.processes[ip].process.wait()
+        self.processes[ip] = Process(
+            self.directory / ip,
+            self.controller.address,
+            GANTRY_NAME=f"broker-{self.ips.index(ip)}",
+            GANTRY_GROUP="",
+            GANTRY_GROUPS=self.range,
+            GANTRY_BIND=ip,
+            GANTRY_REMOTING_PORT=str(FIRST_PORT),
+            GANTRY_HA_PORT="10912",
+            GANTRY_HTTP_PORT=str(HTTP_PORT),
+            GANTRY_LOCK_WAIT_S="5",
+        )
+
+    async def stop(self) -> None:
+        for process in self.processes.values():
+            process.process.kill()
+            process.process.wait()
+        await self.controller.stop()
+
+    def group(self, name: str) -> BrokerGroup:
+        return self.controller.machine.state.groups[CLUSTER, name]
+
+    def master_ip(self, name: str) -> str:
+        """Whose process is master; empty while nobody's is."""
+        group = self.group(name)
+        return "" if group.master is None else group.master.address.partition(":")[0]
+
+    def in_place(self, ip: str, names: Collection[str]) -> bool:
+        """Whether the member at ``ip`` is in the sync-state set of each of these groups."""
+        for name in names:
+            group = self.group(name)
+            ids = {one.broker_id for one in group.members if one.address.startswith(f"{ip}:")}
+            if not ids & set(group.sync_state_set):
+                return False
+        return True
+
+    async def settled(self) -> None:
+        await eventually(
+            lambda: all(self.in_place(ip, self.names) for ip in self.ips),
+            "everybody is in the set of every group",
+            SETTLE_WITHIN_S,
+        )
+
+    def port(self, name: str) -> int:
+        return FIRST_PORT + self.names.index(name)
+
+    async def send(self, name: str, count: int) -> None:
+        """``count`` messages that are acknowledged, to any process: it hands them on."""
+        clock = asyncio.get_running_loop().time
+        until_s = clock() + SEND_WITHIN_S
+        sent, turn = 0, 0
+        while sent < count:
+            assert clock() < until_s, f"{name} takes no messages"
+            ip = self.ips[turn % len(self.ips)]
+            turn += 1
+            client = RemotingClient()
+            try:
+                await client.connect(f"{ip}:{self.port(name)}", 1.0)
+                while sent < count:
+                    body = f"{name} {len(self.acknowledged[name])}".encode()
+                    answer = await client.call(send_command(body), 3.0)
+                    if answer.code != 0:
+                        break
+                    self.acknowledged[name].append(body)
+                    sent += 1
+            except RemotingError:
+                await asyncio.sleep(0.02)
+            finally:
+                client.close()
+
+    async def read(self, name: str) -> list[bytes]:
+        """All that was sent to the group, once each, in order."""
+        client = await RemotingClient().connect(f"{self.ips[0]}:{self.port(name)}", 1.0)
+        found: dict[bytes, None] = {}
+        offset = 0
+        try:
+            while True:
+                answer = await client.call(pull_command(offset), 3.0)
+                if answer.code != 0:
+                    return list(found)
+                records = decode_records(answer.body)
+                found.update((bytes(record.body), None) for record in records)
+                offset = int((answer.ext or {})["nextBeginOffset"])
+        finally:
+            client.close()
+
+    async def get(self, ip: str, path: str) -> str:
+        url = f"http://{ip}:{HTTP_PORT}{path}"
+        return await asyncio.to_thread(lambda: urllib.request.urlopen(url).read().decode())
+
+
+def parse_metrics(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """Values by name and labels."""
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }

@@ -1,0 +1,142 @@
+"""What hundreds of groups in three processes cost: `make measure-groups`.
+
+Prints one JSON object per figure, as `gantry bench` does. The controller is one voice in this
+process, so its figures leave out what a quorum of three adds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from gantry_protocol.process.descriptors import raise_limit
+from support import many_groups
+from support.broker_cluster import eventually
+from support.many_groups import ManyGroups, parse_metrics
+
+IDLE_S = 20.0
+TICKS = os.sysconf("SC_CLK_TCK")
+PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def say(metric: str, unit: str, values: list[float]) -> None:
+    ordered = sorted(values)
+    print(
+        json.dumps(
+            {
+                "bench": "groups",
+                "metric": metric,
+                "unit": unit,
+                "min": round(ordered[0], 3),
+                "median": round(ordered[len(ordered) // 2], 3),
+                "max": round(ordered[-1], 3),
+                "runs": len(ordered),
+                "cpus": os.cpu_count(),
+            }
+        ),
+        flush=True,
+    )
+
+
+async def idle(cluster: ManyGroups) -> None:
+    pids = [one.process.pid for one in cluster.processes.values()]
+    before, own, began = [cpu_s(pid) for pid in pids], time.process_time(), time.monotonic()
+    await asyncio.sleep(IDLE_S)
+    took = time.monotonic() - began
+    used = [(cpu_s(pid) - was) / took for pid, was in zip(pids, before, strict=True)]
+    say("idle_broker_cpu", "s/s", used)
+    say("idle_controller_cpu", "s/s", [(time.process_time() - own) / took])
+    rss = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_MB for pid in pids]
+    say("rss_mb", "MB", rss)
+    say("threads", "1", [len(list(Path(f"/proc/{pid}/task").iterdir())) for pid in pids])
+    say("descriptors", "1", [len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in pids])
+
+
+async def writes(cluster: ManyGroups) -> None:
+    """One message to each group, a few at a time, twice; how many syncs did they share?"""
+    for names in (cluster.names, cluster.names):
+        gate = asyncio.Semaphore(64)
+
+        async def one(name: str, gate: asyncio.Semaphore = gate) -> None:
+            async with gate:
+                await cluster.send(name, 5)
+
+        await asyncio.gather(*(one(name) for name in names))
+    shared = []
+    for ip in cluster.ips:
+        metrics = parse_metrics(await cluster.get(ip, "/metrics"))
+        commits = metrics["gantry_broker_group_commits_total", ()]
+        shared.append(commits / metrics["gantry_broker_disk_syncs_total", ()])
+    say("group_commits_per_sync", "1", shared)
+
+
+async def failover(cluster: ManyGroups) -> None:
+    killed = cluster.ips[0]
+    lost = [name for name in cluster.names if cluster.master_ip(name) == killed]
+    cluster.processes[killed].process.kill()
+    began = time.monotonic()
+    gaps: dict[str, float] = {}
+    while len(gaps) < len(lost):
+        for name in lost:
+            if name not in gaps and cluster.master_ip(name) != killed:
+                gaps[name] = (time.monotonic() - began) * 1000
+        await asyncio.sleep(0.002)
+    say("groups_lost", "1", [len(lost)])
+    say("elected_after_kill_ms", "ms", list(gaps.values()))
+    cluster.boot(killed)
+    began = time.monotonic()
+    await cluster.settled()
+    say("back_in_place_s", "s", [time.monotonic() - began])
+
+
+async def handover(cluster: ManyGroups) -> None:
+    leaving = cluster.ips[1]
+    led = [name for name in cluster.names if cluster.master_ip(name) == leaving]
+    process = cluster.processes[leaving]
+    process.process.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    await eventually(
+        lambda: all(cluster.master_ip(name) != leaving for name in led), "all handed over", 30
+    )
+    say("groups_handed_over", "1", [len(led)])
+    say("handover_ms", "ms", [(time.monotonic() - began) * 1000])
+    code = await asyncio.to_thread(process.exit_code)
+    say("exit_s", "s", [time.monotonic() - began])
+    assert code == 0, code
+
+
+async def main(count: int) -> None:
+    raise_limit()
+    many_groups.SETTLE_WITHIN_S = 300.0
+    with tempfile.TemporaryDirectory() as directory:
+        cluster = ManyGroups(Path(directory), count)
+        began = time.monotonic()
+        try:
+            await cluster.start()
+            say("boot_s", "s", [time.monotonic() - began])
+            spread = Counter(cluster.master_ip(name) for name in cluster.names)
+            say("masters_per_process", "1", list(map(float, spread.values())))
+            await asyncio.sleep(5)
+            await idle(cluster)
+            await writes(cluster)
+            await failover(cluster)
+            await handover(cluster)
+        finally:
+            await cluster.stop()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 300))
