@@ -8,6 +8,7 @@ from gantry_broker.clients.view import Created
 from gantry_broker.consumers import Consumers
 from gantry_broker.store.contract import Refusal
 from gantry_broker.store.local import LocalStore
+from gantry_broker.store.trimming import LogTrim
 
 if TYPE_CHECKING:
     from gantry_broker.group import ReplicationGroup
@@ -19,7 +20,9 @@ class LocalView:
     def __init__(self, group: "ReplicationGroup") -> None:
         """The group need not have started."""
         self._group = group
-        self.store = LocalStore(group.store, group.append, lambda: group.tier_reader)
+        self.store = LocalStore(
+            group.store, group.append, lambda: group.tier_reader, LogTrim(group.store, group)
+        )
 
     @property
     def broker_name(self) -> str:

@@ -14,11 +14,13 @@ from gantry_broker.queues import MessageStore
 from gantry_broker.store.contract import Appended, Refusal, SendOutcome, Store, StoredAt
 from gantry_broker.store.local import LocalStore
 from gantry_broker.store.tier_waits import TierReads
+from gantry_broker.store.trimming import LogTrim
 from gantry_broker.tables.topics import TopicChange, change_record
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.records import MessageRecord
+from gantry_protocol.types import Offset
 from support import stores
 
 _numbers = itertools.count(1)
@@ -46,7 +48,10 @@ class FakeGroup:
     def __init__(self, directory: Path) -> None:
         self.messages: MessageStore = stores.open_store(directory)
         self.tier: TierReads | None = None
-        self.local = LocalStore(self.messages, self.append, lambda: self.tier)
+        self.trimmed: list[int] = []
+        self.needed: tuple[Offset, ...] = ()
+        trims = LogTrim(self.messages, self)
+        self.local = LocalStore(self.messages, self.append, lambda: self.tier, trims)
         self.store: Store = self.local
         self.controllers = NoControllers()
         self.consumers = Consumers(self.cluster, self.broker_name, self.controllers)
@@ -62,6 +67,14 @@ class FakeGroup:
         self._held: list[tuple[list[StoredAt], Appended]] = []
         self._held_topics: list[tuple[TopicConfig, Created]] = []
         self._version = 0
+
+    serving = True
+
+    def pins(self) -> tuple[Offset, ...]:
+        return self.needed
+
+    def log_trimmed(self, start: Offset) -> None:
+        self.trimmed.append(start)
 
     def accepting_writes(self) -> Refusal | None:
         return self.refusal

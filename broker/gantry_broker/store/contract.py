@@ -207,6 +207,7 @@ Appended = Callable[[SendOutcome], None]
 WasRead = Callable[[GetResult | Refusal], None]
 Learned = Callable[[list[QueueOffsets] | Refusal], None]
 Taken = Callable[[Snapshot | Refusal], None]
+Trimmed = Callable[[Refusal | None], None]
 Confirmed = Callable[[Offset, Collection[QueueKey]], None]
 
 
@@ -236,6 +237,13 @@ class Store(Protocol):
 
     def offsets(self, questions: Sequence[QueueQuestion], done: Learned) -> None:
         """What is known of some queues; the answers stand in the order of the questions."""
+
+    def trim(self, below: Offset, done: Trimmed) -> None:
+        """Nothing below a log offset is needed any more by anybody above.
+
+        The log begins at the last file at or below it that nothing below needs either; the state
+        is written into it first. ``done(None)`` also when there was nothing to let go.
+        """
 
     def subscribe(self, confirmed: Confirmed) -> Callable[[], None]:
         """Tell of each rise of confirm, with the queues that got records; returns how to end it.

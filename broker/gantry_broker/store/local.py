@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.errors import GantryError
 from gantry_protocol.records import MessageRecord
+from gantry_protocol.types import Offset
 
 from gantry_broker.log import DiskFullError
 from gantry_broker.queues import MessageStore
@@ -32,9 +33,11 @@ from gantry_broker.store.contract import (
     SendOutcome,
     Snapshot,
     Taken,
+    Trimmed,
     WasRead,
 )
 from gantry_broker.store.tier_waits import TierReads, TierWaits
+from gantry_broker.store.trimming import LogTrim
 from gantry_broker.tables.offsets import ConsumerOffsets
 from gantry_broker.tables.topics import TopicTable
 from gantry_broker.tier.locate import Queue
@@ -50,6 +53,7 @@ class LocalStore:
         messages: where records are read.
         append: stores and replicates.
         tier: has what the local log no longer has; asked each time, None without one.
+        trims: lets the beginning of the log go; None refuses.
 
     Attributes:
         messages: the group's store.
@@ -57,12 +61,17 @@ class LocalStore:
     """
 
     def __init__(
-        self, messages: MessageStore, append: Append, tier: Callable[[], TierReads | None]
+        self,
+        messages: MessageStore,
+        append: Append,
+        tier: Callable[[], TierReads | None],
+        trims: LogTrim | None = None,
     ) -> None:
         self.waits = TierWaits(messages)
         self.messages = messages
         self._append = append
         self._tier = tier
+        self._trims = trims
 
     @property
     def topics(self) -> TopicTable:
@@ -162,6 +171,13 @@ class LocalStore:
             return found
         earlier = tier.since(Queue(*key), since, Local(store.log.log_start, low))
         return found if earlier is None else max(first, min(found, earlier))
+
+    def trim(self, below: Offset, done: Trimmed) -> None:
+        """Nothing below a log offset is needed any more; see ``Store``."""
+        if self._trims is None:
+            done(Refusal(ResponseCode.SYSTEM_ERROR, "this log is not trimmed"))
+        else:
+            self._trims.trim(below, done)
 
     def subscribe(self, confirmed: Confirmed) -> Callable[[], None]:
         """Tell of each rise of confirm; see ``Store``."""

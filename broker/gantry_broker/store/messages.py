@@ -148,8 +148,15 @@ class Learned(msgspec.Struct, tag=13, frozen=True):
     refusal: Refusal | None
 
 
+class Trim(msgspec.Struct, tag=14, frozen=True):
+    """Nothing below a log offset is needed any more."""
+
+    number: int
+    below: Offset
+
+
 class Done(msgspec.Struct, tag=15, frozen=True):
-    """The answer to a ``ChangeTopic``; no refusal means that it is done."""
+    """The answer to a ``Trim`` or a ``ChangeTopic``; no refusal means that it is done."""
 
     number: int
     refusal: Refusal | None
@@ -187,7 +194,7 @@ class Reply(msgspec.Struct, tag=18, frozen=True):
     body: bytes = b""
 
 
-FromBroker = Hello | Ping | Append | Read | Ask | ChangeTopic | Question
+FromBroker = Hello | Ping | Append | Read | Ask | Trim | ChangeTopic | Question
 FromStore = (
     Welcome | Rows | State | Farewell | Confirmed | Appended | WasRead | Learned | Done | Reply
 )

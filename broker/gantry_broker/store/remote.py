@@ -35,6 +35,7 @@ from gantry_broker.store.contract import (
     SendOutcome,
     Snapshot,
     Taken,
+    Trimmed,
     WasRead,
 )
 from gantry_broker.store.encoding import encode
@@ -128,6 +129,16 @@ class RemoteStore:
         number = next(self._numbers)
         self._questions[number] = done
         self._send(wire.Ask(number, list(questions)))
+
+    def trim(self, below: Offset, done: Trimmed) -> None:
+        """Nothing below a log offset is needed any more; see ``Store``."""
+        refusal = self._refusal()
+        if refusal is not None:
+            done(refusal)
+            return
+        number = next(self._numbers)
+        self._changes[number] = done
+        self._send(wire.Trim(number, below))
 
     def subscribe(self, confirmed: Confirmed) -> Callable[[], None]:
         """Tell of each rise of confirm; see ``Store``."""

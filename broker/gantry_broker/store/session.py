@@ -123,6 +123,9 @@ class Session:
                 self._read(message)
             case wire.Ask():
                 self._ask(message)
+            case wire.Trim(number=number, below=below):
+                answer = self._answer()
+                self._store.trim(below, lambda refusal: answer(wire.Done(number, refusal)))
             case wire.ChangeTopic():
                 self._change_topic(message)
             case wire.Question():

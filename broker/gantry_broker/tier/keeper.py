@@ -18,22 +18,20 @@ import google_crc32c
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.errors import GantryError
 from gantry_protocol.process import log
-from gantry_protocol.process.files import fsync_directory
 from gantry_protocol.records import MessageRecord
 from gantry_protocol.tier.chain import ChainState
 from gantry_protocol.types import Offset
 
 from gantry_broker.log import CutRefusedError
-from gantry_broker.log.segments import Segment
 from gantry_broker.queues import MessageStore
 from gantry_broker.store.contract import Refusal, SendOutcome
+from gantry_broker.store.trimming import cut_beginning
 from gantry_broker.tier.reconcile import mismatch
 from gantry_broker.tier.retention import Decision, Facts, Keep, Trim, WriteState, decide
 from gantry_broker.tier.role import UploadRole
 from gantry_broker.tier.values import Head, LocalLog
 
 LOOK_S = 1.0  # between two decisions
-SLICE = 128  # queues between two turns of the loop
 STATE_BYTES_MAX = 64 * 1024 * 1024  # of one state: it is appended in one go
 
 _log = log.get("retention")
@@ -246,23 +244,15 @@ class LocalRetention:
     async def _trim(self, to: Offset) -> None:
         store = self._host.store
         before = store.log.log_start
-        for number, _ in enumerate(store.raise_minimums(to)):
-            if number % SLICE == 0:
-                await asyncio.sleep(0)
-        again = self._decide()  # much may have happened meanwhile
-        if not isinstance(again, Trim) or again.to < to:
+
+        def still() -> bool:
+            again = self._decide()  # much may have happened meanwhile
+            return isinstance(again, Trim) and again.to >= to
+
+        removed = await cut_beginning(store, to, self._host.log_trimmed, still)
+        if removed is None:
             return
-        removed = store.trim(to)
-        self._host.log_trimmed(to)
         self._tell("")
         self.trims += 1
         self.trimmed_bytes += to - before
-        _log.info("log trimmed", start=to, files=len(removed), bytes=to - before)
-        await asyncio.to_thread(_remove, removed)
-
-
-def _remove(segments: list[Segment]) -> None:
-    for segment in segments:
-        segment.remove()
-    if segments:
-        fsync_directory(segments[0].path.parent)
+        _log.info("log trimmed", start=to, files=removed, bytes=to - before)

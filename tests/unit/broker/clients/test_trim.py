@@ -1,0 +1,70 @@
+"""Letting the beginning of the log go, through either store."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gantry_broker.store.contract import Limits, QueueQuestion, QueueRead, Refusal
+from gantry_broker.store.trimming import LogTrim
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.types import Offset
+from support import stores
+from support.group_view import FakeGroup
+
+
+def fill(group: FakeGroup) -> None:
+    """Several files of confirmed messages."""
+    while len(group.messages.log.starts) < 5:
+        stores.put(group.messages, stores.message("TopicTest", 0, bytes(1000)))
+    stores.confirm(group.messages)
+
+
+async def trimmed(group: FakeGroup, below: int) -> Refusal | None:
+    said = asyncio.get_running_loop().create_future()
+    group.store.trim(Offset(below), said.set_result)
+    return await said
+
+
+def first_offset(group: FakeGroup) -> int:
+    found = []
+    group.store.offsets([QueueQuestion("TopicTest", 0)], found.extend)
+    return found[0].min_offset
+
+
+async def test_whole_files_go_and_readers_are_sent_on(group: FakeGroup) -> None:
+    fill(group)
+    starts = group.messages.log.starts
+    assert await trimmed(group, starts[2] + 10) is None
+    assert (group.trimmed, group.messages.log.log_start) == ([starts[2]], starts[2])
+    assert group.messages.is_whole
+    found = []
+    group.store.read(QueueRead("TopicTest", 0, 0, Limits(1, 1)), found.append)
+    assert found[0].next_offset == first_offset(group) > 0
+
+
+async def test_what_somebody_needs_stays(group: FakeGroup) -> None:
+    fill(group)
+    starts = group.messages.log.starts
+    group.needed = (Offset(starts[1] + 1),)
+    assert await trimmed(group, starts[3]) is None
+    assert group.trimmed == [starts[1]]
+    assert await trimmed(group, starts[3]) is None
+    assert group.trimmed == [starts[1]]
+
+
+async def test_what_is_not_confirmed_stays(group: FakeGroup) -> None:
+    fill(group)
+    confirmed = group.messages.dispatched
+    while len(group.messages.log.starts) < 8:
+        stores.put(group.messages, stores.message("TopicTest", 0, bytes(1000)))
+    found = LogTrim(group.messages, group)._start_for(group.messages.log.end)
+    assert found is not None
+    assert 0 < found <= confirmed < group.messages.log.starts[-1]
+
+
+async def test_a_group_with_a_tier_is_trimmed_by_its_retention(group: FakeGroup) -> None:
+    group.messages.tiered = True
+    refusal = await trimmed(group, 1)
+    assert refusal is not None
+    assert refusal.code == ResponseCode.SYSTEM_ERROR
+    assert "tier" in refusal.remark
