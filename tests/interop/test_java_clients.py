@@ -86,6 +86,22 @@ def test_what_a_java_producer_sends_a_java_consumer_receives(
     assert {line[4].strip() for line in received} == {f"message {n}" for n in range(200)}
 
 
+def test_what_a_java_consumer_cannot_consume_ends_among_the_dead_letters(
+    cluster: CliCluster, probe: Callable[..., Probe]
+) -> None:
+    topic = "java-retry"
+    lines = [*probe("retry", cluster.name_servers, topic, 2).lines()]
+    (sent,) = (line for line in lines if line[0] == "SENT")
+    tries = [line for line in lines if line[0] == "TRY"]
+    assert sent[1] == "SEND_OK"
+    assert [line[2] for line in tries] == ["0", "1", "2"]
+    assert {line[4].strip() for line in tries} == {topic}, "never the retry topic"
+    times_ms = [int(line[3]) for line in tries]
+    assert all(after - at >= 1_000 for at, after in pairwise(times_ms)), "level 1 is a second"
+    (dead,) = probe("pull", cluster.name_servers, "%DLQ%interop-retry", 1).of_kind("MSG")
+    assert dead[4].strip() == "message 0"
+
+
 def test_java_producer_goes_on_when_the_master_is_killed(
     cluster: CliCluster,
     probe: Callable[..., Probe],

@@ -14,6 +14,7 @@ from gantry_protocol.headers.codec import from_ext
 from gantry_protocol.remoting.connection import Connection
 
 from gantry_broker.asking import Outcome
+from gantry_broker.clients import topic_rules
 from gantry_broker.clients.offsets import OffsetWriter
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import SendOutcome
@@ -33,9 +34,16 @@ class SubscriptionGroups:
             request, lambda outcome: conn.reply(request, _answer(request, outcome))
         )
 
-    def delete(self, conn: Connection, request: RemotingCommand) -> None:
-        """207; with ``cleanOffset`` it is over once the log says that the offsets are gone."""
+    def delete(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """207; with ``cleanOffset`` it is over once the log says that the offsets are gone.
+
+        The groups whose offsets say how far the broker itself has come are refused (16): without
+        them everything that was ever delayed would be delivered once more.
+        """
         header = from_ext(DeleteSubscriptionGroupRequestHeader, request.ext)
+        if topic_rules.is_system_group(header.group_name):
+            remark = f"the group[{header.group_name}] belongs to the broker"
+            return reply(request, ResponseCode.NO_PERMISSION, remark)
 
         def written(outcome: SendOutcome) -> None:
             code = outcome.code and ResponseCode.SYSTEM_BUSY
@@ -50,6 +58,7 @@ class SubscriptionGroups:
                 conn.reply(request, answer)
 
         self._view.consumers.change(request, answered)
+        return None
 
     def listing(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
         """201."""

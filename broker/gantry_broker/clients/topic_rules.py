@@ -18,6 +18,7 @@ DEFAULT_TOPIC = "TBW102"
 DEFAULT_TOPIC_QUEUES = 8  # TBW102 has so many on every group
 MAX_QUEUES = 1024
 
+_SYSTEM_GROUPS = ("CID_RMQ_SYS_", "GANTRY_SYS_")  # upstream's prefix, and ours
 _READ_WRITE = PERM_READ | PERM_WRITE
 _NOT_FOR_CLIENTS = frozenset(
     {
@@ -38,6 +39,11 @@ _NOT_FOR_CLIENTS = frozenset(
 def is_retry(topic: str) -> bool:
     """Whether it is some consumer group's retry topic."""
     return topic.startswith(RETRY_PREFIX)
+
+
+def is_system_group(group: str) -> bool:
+    """Whether its consumer offsets say how far the broker itself has come."""
+    return group.startswith(_SYSTEM_GROUPS)
 
 
 def check_name(topic: str) -> Refusal | None:

@@ -50,6 +50,14 @@ def test_change_is_the_controllers(client, group) -> None:
     assert client.conn.answer_to(asked).code == 2
 
 
+@pytest.mark.parametrize("group_name", ["GANTRY_SYS_DELAY", "CID_RMQ_SYS_TRANS"])
+def test_the_brokers_own_groups_are_not_deleted(client, group, group_name) -> None:
+    group.store.committed.commit(group_name, "SCHEDULE_TOPIC_XXXX", 0, 7)
+    assert client.call(207, {"groupName": group_name, "cleanOffset": True}).code == 16
+    assert group.store.committed.query(group_name, "SCHEDULE_TOPIC_XXXX", 0) == 7
+    assert group.controllers.asked == []
+
+
 def test_what_was_read_is_shown(client, group) -> None:
     assert client.call(352, {"group": "g"}).code == 26
     learn(group, retryMaxTimes=3)

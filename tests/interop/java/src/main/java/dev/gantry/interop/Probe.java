@@ -5,10 +5,15 @@ import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -21,7 +26,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 /**
  * One Java client with its default settings, told what to do by arguments, telling what happened line by line:
  * {@code READY}, {@code ACK key queue offset millis}, {@code NACK status|error millis}, {@code MSG key queue offset body},
- * {@code WAIT error millis}, {@code END acknowledged refused}.
+ * {@code WAIT error millis}, {@code END acknowledged refused}, {@code SENT status millis}, {@code TRY key times millis topic}.
  */
 public final class Probe {
     /** What the last send may take after SIGTERM: three attempts within the client's timeout of 3 s, and a reserve. */
@@ -45,6 +50,9 @@ public final class Probe {
                 break;
             case "pull":
                 pull(nameServers, topic, Integer.parseInt(args[3]));
+                break;
+            case "retry":
+                retry(nameServers, topic, Integer.parseInt(args[3]));
                 break;
             default:
                 throw new IllegalArgumentException(args[0]);
@@ -100,6 +108,34 @@ public final class Probe {
         }
         producer.shutdown();
         say("END " + acknowledged + " " + refused);
+    }
+
+    /** Sends one message with a delay of a second, and fails to consume it until its last retry, {@code limit}. */
+    private static void retry(String nameServers, String topic, int limit) throws Exception {
+        DefaultMQProducer producer = producer(nameServers);
+        Message message = new Message(topic, "TagA", "key-0", "message 0".getBytes(StandardCharsets.UTF_8));
+        message.setDelayTimeLevel(1);
+        SendResult result = producer.send(message);
+        say("SENT " + result.getSendStatus() + " " + millis());
+        CountDownLatch tried = new CountDownLatch(limit + 1);
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("interop-retry");
+        consumer.setNamesrvAddr(nameServers);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setMaxReconsumeTimes(limit);
+        consumer.subscribe(topic, "*");
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            for (MessageExt one : messages) {
+                say("TRY " + one.getKeys() + " " + one.getReconsumeTimes() + " " + millis() + " " + one.getTopic());
+                tried.countDown();
+            }
+            context.setDelayLevelWhenNextConsume(1);
+            return ConsumeConcurrentlyStatus.RECONSUME_LATER;
+        });
+        consumer.start();
+        tried.await(90, TimeUnit.SECONDS);
+        Thread.sleep(1000); // the last one is on its way to the dead letters
+        consumer.shutdown();
+        producer.shutdown();
     }
 
     private static DefaultMQProducer producer(String nameServers) throws MQClientException {
