@@ -9,6 +9,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from gantry_broker.administration import BrokerCollector, counter, gauge, role_name
+from gantry_broker.clients.transaction_metrics import TransactionCollector
+from gantry_broker.clients.transactions import Transactions
 from gantry_broker.commons import Commons
 from gantry_broker.delay.delivery import Delivery
 from gantry_broker.delay.metrics import DelayCollector
@@ -143,7 +145,12 @@ def _metrics_of(hosted: HostedGroup, group: ReplicationGroup) -> Iterable[Metric
     yield from BrokerCollector(group, router, hosted.remoting.stats).collect()
     yield from TierCollector(lambda: group.tier, group.view.store.waits).collect()
     yield from DelayCollector(lambda: _delivery(hosted)).collect()
+    yield from TransactionCollector(lambda: _transactions(hosted)).collect()
 
 
 def _delivery(hosted: HostedGroup) -> Delivery | None:
     return None if hosted.processor is None else hosted.processor.delivery
+
+
+def _transactions(hosted: HostedGroup) -> Transactions | None:
+    return None if hosted.processor is None else hosted.processor.transactions

@@ -21,6 +21,7 @@ from gantry_broker.group import ReplicationGroup
 from gantry_broker.group_options import GroupOptions, Watcher
 from gantry_broker.routing import ClientRouter
 from gantry_broker.store.serving import StoreServer
+from gantry_broker.transactions import Policy
 
 LEAVE_WITHIN_S = 5.0  # hand-over, including a refused and a second try
 ANSWER_WITHIN_S = 0.2  # for answers that are being written when the process ends
@@ -34,6 +35,7 @@ class HostedGroup(Watcher):
     Args:
         name: of the group.
         levels: how long messages of each delay level wait.
+        policy: when producers are asked how their transactions end.
         store_port: where a broker in another process is served from the store; None serves
             clients here.
 
@@ -42,13 +44,16 @@ class HostedGroup(Watcher):
         group: None until its volume is read.
     """
 
-    def __init__(self, name: str, levels: DelayLevels, store_port: int | None = None) -> None:
+    def __init__(
+        self, name: str, levels: DelayLevels, policy: Policy, store_port: int | None = None
+    ) -> None:
         """Nothing is opened before ``listen``."""
         self.name = name
         self.store_port = store_port
         self.store_server: StoreServer | None = None
         self._bind = ""
         self._levels = levels
+        self._policy = policy
         self.port = 0
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.group: ReplicationGroup | None = None
@@ -156,7 +161,7 @@ class HostedGroup(Watcher):
         assert self.group is not None
         if self.store_port is not None:
             return  # a broker comes by itself
-        self.processor = ClientProcessor(self.group.view, levels=self._levels)
+        self.processor = ClientProcessor(self.group.view, levels=self._levels, policy=self._policy)
         self.router.processor = self.processor
 
     def serving_ends(self) -> None:

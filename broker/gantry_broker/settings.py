@@ -103,6 +103,26 @@ class BrokerSettings(Settings):
         description="How long messages of delay level 1, 2, … wait (ms, s, m, h, d); RocketMQ's "
         "messageDelayLevel. What is parked already keeps its delay.",
     )
+    transaction_timeout_s: float = Field(
+        default=6.0,
+        gt=0,
+        le=86_400,
+        description="How old a half message is before its producer is asked how the transaction "
+        "ends; RocketMQ's transactionTimeOut. A message may name its own.",
+    )
+    transaction_check_interval_s: float = Field(
+        default=30.0,
+        ge=0.1,
+        le=86_400,
+        description="Between two rounds of asking; RocketMQ's transactionCheckInterval.",
+    )
+    transaction_check_max: int = Field(
+        default=15,
+        ge=1,
+        le=10_000,
+        description="How often a producer is asked before its half message goes to "
+        "TRANS_CHECK_MAX_TIME_TOPIC; RocketMQ's transactionCheckMax.",
+    )
 
     tier_url: str | None = Field(
         default=None,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from gantry_broker.clients import ClientProcessor
+from gantry_broker.clients.transaction_metrics import TransactionCollector
 from gantry_broker.log import DiskFullError
 from gantry_broker.store.contract import Refusal, SendOutcome
 from gantry_broker.transactions import Policy
@@ -370,6 +371,25 @@ async def test_a_message_whose_producer_never_comes_is_given_up_in_the_end(serve
     client.call(310, half(), b"x")
     await asyncio.sleep(6 * 30)
     assert len(read_queue(group.messages, "TRANS_CHECK_MAX_TIME_TOPIC")) == 1
+
+
+async def test_metrics(serve) -> None:
+    client = Client(serve())
+    client.call(37, claim(client.call(310, half(), b"x"), COMMIT))
+    client.call(310, half(), b"x")
+    collector = TransactionCollector(lambda: client.processor.transactions)
+    found = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in collector.collect()
+        for sample in family.samples
+    }
+    page = (Path(__file__).resolve().parents[4] / "docs" / "transactions.md").read_text("utf-8")
+    assert all(f"`{name}`" in page for name, *_ in found)
+    assert found["gantry_broker_transactions_open",] == 1
+    assert found["gantry_broker_transactions_ended_total", "commit"] == 1
+    assert {one.name for one in TransactionCollector(lambda: None).collect()} == {
+        one.name for one in collector.collect()
+    }
 
 
 # The next master
