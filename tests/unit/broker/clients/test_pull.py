@@ -189,6 +189,23 @@ async def test_a_pull_at_the_end_waits_and_wakes_with_its_opaque(client, group, 
     assert all(to is not other for to, _ in client.conn.replies)
 
 
+async def test_records_that_come_while_the_store_is_asked_are_not_missed(client, group) -> None:
+    asked, _ = client.ask(11, {**PULL, "subscription": "A", "sysFlag": SUSPEND})
+    read, late = group.store.read, []
+
+    def answering_late(wanted, done) -> None:
+        read(wanted, lambda result: late.append(lambda: done(result)))
+
+    group.store.read = answering_late
+    _fill(group, "B")
+    (answer_now,) = late
+    _fill(group, "A")
+    assert len(late) == 1, "one read at a time"
+    group.store.read = read
+    answer_now()
+    assert client.conn.answer_to(asked).code == 0
+
+
 async def test_between_the_confirmed_end_and_the_end_a_pull_waits(client, group) -> None:
     """A new master may know of less confirmation than its consumers have seen."""
     _fill(group, None)
