@@ -25,6 +25,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gantry_broker.clients import ClientProcessor
+from gantry_broker.clients.transaction_metrics import TransactionCollector
 from gantry_broker.consumers import Claim, Consumers
 from gantry_broker.delay.levels import DelayLevels
 from gantry_broker.routing import ClientRouter
@@ -128,7 +129,7 @@ class FrontServer:
             consumers=consumers,
         )
         levels = DelayLevels.parse(settings.delay_levels)
-        self.processor = ClientProcessor(view, levels=levels)
+        self.processor = ClientProcessor(view, levels=levels, policy=settings.transaction_policy)
         self.router.processor = self.processor
         self.router.role_changed()
 
@@ -216,6 +217,10 @@ class FrontCollector(Collector):
         stats = front.remoting.stats
         yield _gauge("gantry_front_connections", "Open client connections.", stats.connections)
         yield _counter("gantry_front_requests", "Requests served.", stats.requests)
+        processor = front.processor
+        yield from TransactionCollector(
+            lambda: None if processor is None else processor.transactions
+        ).collect()
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

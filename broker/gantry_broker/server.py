@@ -39,7 +39,6 @@ from gantry_broker.settings import BrokerSettings
 from gantry_broker.tier.options import TierOptions, tier_place
 from gantry_broker.tier.stores.credentials import CredentialFiles, Credentials
 from gantry_broker.tier.values import Limits as TierLimits
-from gantry_broker.transactions import Policy
 
 SWITCH_S = 0.0005  # a thread's turn while clients wait; each send would feel Python's 5 ms
 MANY_GROUPS = 64  # from here on links are kept alive less often
@@ -59,7 +58,7 @@ class BrokerServer:
         """Nothing is opened before ``run``."""
         self.settings = settings
         self.http_port = settings.http_port
-        levels, policy = DelayLevels.parse(settings.delay_levels), _policy(settings)
+        levels, policy = DelayLevels.parse(settings.delay_levels), settings.transaction_policy
         self.hosted = [
             HostedGroup(place.name, levels, policy, settings.store_port)
             for place in settings.places
@@ -212,14 +211,6 @@ def limits_for(groups: int) -> Limits:
     if groups < MANY_GROUPS:
         return DEFAULT_LIMITS
     return msgspec.structs.replace(DEFAULT_LIMITS, heartbeat_ms=MANY_HEARTBEAT_MS)
-
-
-def _policy(settings: BrokerSettings) -> Policy:
-    return Policy(
-        timeout_ms=int(settings.transaction_timeout_s * 1000),
-        interval_ms=int(settings.transaction_check_interval_s * 1000),
-        checks_max=settings.transaction_check_max,
-    )
 
 
 def _tier(settings: BrokerSettings) -> TierOptions | None:

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from gantry_broker.delay.levels import DEFAULT_LEVELS, DelayLevels
 from gantry_broker.places import Place, places
+from gantry_broker.transactions import Policy
 
 REMOTING_PORT = 10911
 HA_PORT = 10912
@@ -246,6 +247,15 @@ class BrokerSettings(Settings):
                 f"heartbeat_interval_ms {self.heartbeat_interval_ms}"
             )
         return self
+
+    @property
+    def transaction_policy(self) -> Policy:
+        """When producers are asked how their transactions end."""
+        return Policy(
+            timeout_ms=int(self.transaction_timeout_s * 1000),
+            interval_ms=int(self.transaction_check_interval_s * 1000),
+            checks_max=self.transaction_check_max,
+        )
 
     @property
     def advertised(self) -> str:

@@ -10,12 +10,13 @@ import pytest
 from gantry_broker.front import FrontServer
 from gantry_broker.settings import BrokerSettings
 from gantry_protocol.codes import RequestCode
-from gantry_protocol.command import request
+from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.errors import RemotingError
 from gantry_protocol.records import decode_records
 from gantry_protocol.remoting.client import RemotingClient
 from support.broker_cluster import BrokerCluster, eventually, pull_command, send_command
 from support.loopback_controller import CLUSTER, GROUP
+from support.transactions import COMMIT, ROLLBACK, claim, half
 
 
 class StorageCluster(BrokerCluster):
@@ -140,6 +141,32 @@ async def test_another_master_is_found_and_nothing_acknowledged_is_lost(
         found = await bodies(front)
         assert [body for body in acknowledged if body not in found] == []
         assert front.connection.opened == 2
+
+
+async def test_transactions_outlive_the_broker_they_began_at(cluster: StorageCluster) -> None:
+    def end(began: RemotingCommand, outcome: int) -> RemotingCommand:
+        ext = {name: str(value) for name, value in claim(began, outcome).items()}
+        return request(RequestCode.END_TRANSACTION, ext | {"fromTransactionCheck": "true"})
+
+    async with front_of(cluster.stores) as front:
+        await ready(front)
+        client = await client_of(front)
+        assert (await client.call(send_command(b"no transaction"))).code == 0
+        began = []
+        for body in (b"one", b"two"):
+            command = send_command(body)
+            command.ext |= {"f": "4", "i": half()["i"]}
+            began.append(await client.call(command))
+        assert (await client.call(end(began[0], COMMIT))).code == 0
+        client.close()
+    async with front_of(cluster.stores) as front:
+        await ready(front)
+        client = await client_of(front)
+        repeated = await client.call(end(began[0], ROLLBACK))
+        assert (repeated.code, "has ended" in (repeated.remark or "")) == (0, True)
+        assert (await client.call(end(began[1], COMMIT))).remark is None
+        client.close()
+        assert await bodies(front) == [b"no transaction", b"one", b"two"]
 
 
 async def test_a_second_broker_waits_until_the_first_is_gone(cluster: StorageCluster) -> None:
