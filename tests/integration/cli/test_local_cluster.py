@@ -69,6 +69,39 @@ def test_topics_are_made_shown_and_deleted(cluster: CliCluster) -> None:
     assert sum(row["next"] for row in described["queues"]) == 3
     cluster.gantry("topics", "delete", "made", "--yes")
     assert "made" not in json.loads(cluster.gantry("topics", "list", "--json"))
+    cluster.gantry("topics", "create", "made", "--queues", "3")
+    again = json.loads(cluster.gantry("topics", "show", "made", "--json"))["queues"]
+    assert [row["first"] for row in again] == [row["next"] for row in again], "it begins empty"
+    assert sum(row["next"] for row in again) == 3, "and goes on with the numbers"
+
+
+def test_a_consumer_group_is_seen_moved_and_deleted(cluster: CliCluster) -> None:
+    produced(cluster, "moved", 12)
+    cluster.gantry("consume", "moved", "--count", "12", "--group", "mover")
+    rows = json.loads(cluster.gantry("offsets", "show", "mover", "--json"))
+    assert sum(row["next"] for row in rows) == 12
+    assert sum(row["lag"] for row in rows) == 0
+    args = ("offsets", "reset", "mover", "moved", "--to", "earliest")
+    planned = json.loads(cluster.gantry(*args, "--dry-run", "--json"))
+    assert {move["after"] for move in planned} == {0}
+    assert json.loads(cluster.gantry("offsets", "show", "mover", "--json")) == rows
+    refused = cluster.run(*args)
+    assert refused.returncode != 0
+    assert "12 messages again" in refused.stderr
+    cluster.gantry("local", "kill", cluster.master_pod())  # what was reset outlives a master
+    cluster.gantry(*args, "--yes")
+    cluster.wait_until(settled)
+    cluster.gantry("local", "kill", cluster.master_pod())
+    cluster.wait_until(settled)
+    text = cluster.gantry("consume", "moved", "--count", "12", "--group", "mover")
+    assert len(text.splitlines()) == 12
+    listed = json.loads(cluster.gantry("groups", "list", "--json"))
+    (mover,) = [one for one in listed if one["group"] == "mover"]
+    assert (mover["lag"], mover["members"], mover["topics"]) == (0, 0, ["moved"])
+    cluster.gantry("groups", "update", "mover", "--retries", "3")
+    assert "0 messages behind" in cluster.gantry("groups", "show", "mover")
+    cluster.gantry("groups", "delete", "mover", "--yes")
+    assert "no consumer group" in cluster.run("groups", "show", "mover").stderr
 
 
 def test_status_tells_people_what_they_need(cluster: CliCluster) -> None:
