@@ -201,6 +201,10 @@ class Puller:
         if group is None:
             remark = "the consumer's group info not exist"
             return Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+        config = self._view.consumers.config(header.consumer_group)
+        if group.is_broadcasting and not config.consume_broadcast_enable:
+            remark = f"the consumer group[{header.consumer_group}] can not consume by broadcast way"
+            return Refusal(ResponseCode.NO_PERMISSION, remark)
         found = group.topics.get(header.topic)
         if found is None:
             remark = "the consumer's subscription not exist"

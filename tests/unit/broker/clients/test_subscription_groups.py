@@ -6,6 +6,8 @@ import json
 
 import pytest
 from gantry_broker.consumers import Claim
+from gantry_protocol.bodies import encode_body
+from gantry_protocol.bodies.client import ConsumerData, HeartbeatData, SubscriptionData
 from gantry_protocol.command import reply
 from gantry_protocol.errors import ConnectError
 from gantry_protocol.types import BrokerId, Epoch
@@ -74,6 +76,18 @@ def test_a_group_that_may_not_consume_gets_nothing(client, group) -> None:
     assert client.call(11, {**PULL, "consumerGroup": "other"}).code == 19
     learn(group, consumeEnable=True)
     assert client.call(11, PULL).code == 19
+
+
+@pytest.mark.parametrize(("model", "code"), [("BROADCASTING", 16), ("CLUSTERING", 19)])
+def test_a_group_that_may_not_broadcast_gets_nothing_that_way(client, group, model, code) -> None:
+    data = ConsumerData(
+        "g", message_model=model, subscription_data_set=[SubscriptionData("TopicTest")]
+    )
+    client.call(34, None, encode_body(HeartbeatData("c1", consumer_data_set=[data])))
+    pull = {**PULL, "sysFlag": 0}
+    assert client.call(11, pull).code == 19
+    learn(group, consumeBroadcastEnable=False)
+    assert client.call(11, pull).code == code
 
 
 @pytest.mark.parametrize("language", ["JAVA", "GO"])
