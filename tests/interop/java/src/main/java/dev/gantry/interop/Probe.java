@@ -54,6 +54,9 @@ public final class Probe {
             case "retry":
                 retry(nameServers, topic, Integer.parseInt(args[3]));
                 break;
+            case "push":
+                push(nameServers, topic, args[3]);
+                break;
             default:
                 throw new IllegalArgumentException(args[0]);
         }
@@ -183,6 +186,21 @@ public final class Probe {
         }
         consumer.commitSync();
         consumer.shutdown();
+    }
+
+    /** Is a member of a consumer group until the process is ended. */
+    private static void push(String nameServers, String topic, String group) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
+        consumer.setNamesrvAddr(nameServers);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(topic, "TagA");
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            messages.forEach(Probe::sayMessage);
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+        say("READY");
+        Thread.currentThread().join();
     }
 
     /** Receives {@code count} messages queue by queue, as callers of the old pull consumer do. */
