@@ -9,6 +9,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from gantry_broker.administration import BrokerCollector, counter, gauge, role_name
+from gantry_broker.clients.admin_metrics import AdminCollector
 from gantry_broker.clients.transaction_metrics import TransactionCollector
 from gantry_broker.clients.transactions import Transactions
 from gantry_broker.commons import Commons
@@ -145,6 +146,7 @@ def _metrics_of(hosted: HostedGroup, group: ReplicationGroup) -> Iterable[Metric
     yield from BrokerCollector(group, router, hosted.remoting.stats).collect()
     yield from TierCollector(lambda: group.tier, group.view.store.waits).collect()
     yield from DelayCollector(lambda: _delivery(hosted)).collect()
+    yield from AdminCollector(lambda: hosted.processor).collect()
     yield from TransactionCollector(lambda: _transactions(hosted)).collect()
 
 

@@ -39,14 +39,23 @@ class _Passed(NamedTuple):
 
 
 class Passing:
-    """Questions under way to members, by the number that their answers will bear."""
+    """Questions under way to members, by the number that their answers will bear.
+
+    Attributes:
+        refused: because too many were under way.
+        expired: because no answer came in time.
+    """
 
     def __init__(self, view: GroupView, sessions: Sessions) -> None:
+        self.refused = self.expired = 0
         self._view = view
         self._sessions = sessions
         self._passed: dict[int, _Passed] = {}
         self._deadlines = Deadlines(self._expired)
         self._numbers = itertools.count(1)
+
+    def __len__(self) -> int:
+        return len(self._passed)
 
     def running_info(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """307."""
@@ -115,6 +124,7 @@ class Passing:
             remark = f"The Consumer <{group}> <{client_id}> not online"
             return reply(request, ResponseCode.CONSUMER_NOT_ONLINE, remark)
         if len(self._passed) >= MAX_UNDER_WAY:
+            self.refused += 1
             remark = "too many questions to consumers are under way"
             return reply(request, ResponseCode.SYSTEM_BUSY, remark)
         number = next(self._numbers)
@@ -129,6 +139,7 @@ class Passing:
     def _expired(self, number: int) -> None:
         passed = self._passed.pop(number, None)
         if passed is not None:
+            self.expired += 1
             remark = f"the consumer did not answer within {ANSWER_WITHIN_S:.0f} s"
             answer = reply(passed.request, ResponseCode.CONSUME_MSG_TIMEOUT, remark)
             passed.asker.reply(passed.request, answer)

@@ -25,6 +25,7 @@ from gantry_broker.clients.offsets import OffsetWriter, Positions
 from gantry_broker.clients.passing import Passing
 from gantry_broker.clients.progress import Progress
 from gantry_broker.clients.pull import Puller
+from gantry_broker.clients.pulled import PulledOffsets
 from gantry_broker.clients.queries import Queries
 from gantry_broker.clients.resets import OffsetResets
 from gantry_broker.clients.send import Sender
@@ -108,10 +109,10 @@ class ClientProcessor:
         statistics = Statistics(view, self._sessions, self._creation, self._traffic)
         settings = SubscriptionGroups(view, self._writer)
         progress = Progress(view, self._sessions, self._puller.pulled, self._traffic)
-        resets = OffsetResets(view, self._sessions, self._writer, self._puller)
+        self.resets = OffsetResets(view, self._sessions, self._writer, self._puller)
         listings = Listings(view, self._sessions)
         info = BrokerInfo(view, self._traffic, clock)
-        self._passing = Passing(view, self._sessions)
+        self.passing = Passing(view, self._sessions)
         self._handlers: dict[int, Handler] = {
             RequestCode.SEND_MESSAGE: sender.send,
             RequestCode.SEND_MESSAGE_V2: sender.send,
@@ -141,7 +142,7 @@ class ClientProcessor:
             RequestCode.GET_ALL_CONSUMER_OFFSET: progress.all_offsets,
             RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: progress.groups_of_topic,
             RequestCode.QUERY_TOPICS_BY_CONSUMER: progress.topics_of_group,
-            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: resets.reset,
+            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.resets.reset,
             RequestCode.GET_ALL_TOPIC_CONFIG: listings.topics,
             RequestCode.DELETE_TOPIC_IN_BROKER: listings.delete_topic,
             RequestCode.GET_PRODUCER_CONNECTION_LIST: listings.producers,
@@ -149,8 +150,8 @@ class ClientProcessor:
             RequestCode.GET_BROKER_CONFIG: info.settings,
             RequestCode.UPDATE_BROKER_CONFIG: info.change_settings,
             RequestCode.SET_MESSAGE_REQUEST_MODE: info.request_mode,
-            RequestCode.GET_CONSUMER_RUNNING_INFO: self._passing.running_info,
-            RequestCode.CONSUME_MESSAGE_DIRECTLY: self._passing.consume_directly,
+            RequestCode.GET_CONSUMER_RUNNING_INFO: self.passing.running_info,
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: self.passing.consume_directly,
             RequestCode.GET_CONSUMER_CONNECTION_LIST: statistics.consumer_connections,
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: settings.change,
             RequestCode.DELETE_SUBSCRIPTIONGROUP: settings.delete,
@@ -172,17 +173,22 @@ class ClientProcessor:
         return handler(conn, request)
 
     @property
+    def pulled(self) -> PulledOffsets:
+        """How far groups have pulled."""
+        return self._puller.pulled
+
+    @property
     def parked_pulls(self) -> int:
         """How many pulls wait for a record."""
         return len(self._puller.parking)
 
     def answered(self, conn: Connection, response: RemotingCommand) -> bool:
         """A client answered a question of ours; returns whether somebody waits for it."""
-        return self._passing.answered(conn, response)
+        return self.passing.answered(conn, response)
 
     def connection_closed(self, conn: Connection) -> None:
         """Forget a connection: its sessions, its parked pulls, what it was asked."""
-        self._passing.connection_closed(conn)
+        self.passing.connection_closed(conn)
         self._puller.parking.drop(conn)
         self._sessions.connection_closed(conn)
 
@@ -203,7 +209,7 @@ class ClientProcessor:
         self.transactions.close()
         self._writer.close()
         self._puller.close()
-        self._passing.close()
+        self.passing.close()
 
     def _expire(self) -> None:
         self._sessions.expire()

@@ -15,6 +15,9 @@ class PulledOffsets:
         self._max_kept = max_kept
         self._offsets: dict[tuple[str, str, int], int] = {}  # in the order of the last pulls
 
+    def __len__(self) -> int:
+        return len(self._offsets)
+
     def note(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """A member of ``group`` got everything below ``offset``."""
         key = (group, topic, queue_id)

@@ -36,11 +36,15 @@ class OffsetResets:
         sessions: who is connected.
         writer: writes offsets to the log.
         puller: has pulls that wait, and knows how far groups have pulled.
+
+    Attributes:
+        queues: in which an offset was reset.
     """
 
     def __init__(
         self, view: GroupView, sessions: Sessions, writer: OffsetWriter, puller: Puller
     ) -> None:
+        self.queues = 0
         self._view = view
         self._sessions = sessions
         self._writer = writer
@@ -132,6 +136,7 @@ class OffsetResets:
             is_served = is_online or self._puller.pulled.offset(*place) is not None
             put_reset(self._view.store.committed, *place, offset, due=is_served)
             self._puller.moved(*place)
+        self.queues += len(moves)
 
         def written(outcome: SendOutcome) -> None:
             if outcome.code == ResponseCode.SUCCESS:

@@ -6,6 +6,7 @@ import asyncio
 import json
 
 import pytest
+from gantry_broker.clients.admin_metrics import AdminCollector
 from gantry_broker.clients.passing import ANSWER_WITHIN_S, MAX_UNDER_WAY
 from gantry_broker.clients.pulled import PulledOffsets
 from gantry_broker.clients.traffic import Traffic
@@ -272,6 +273,30 @@ async def test_questions_under_way_are_bounded(client, connect) -> None:
     assert asker.call(307, ASK).code == 2
     client.processor.connection_closed(asker.conn)
     assert connect().ask(307, ASK)[1] is None, "the questions of who left are forgotten"
+
+
+async def test_metrics_of_what_is_under_way(client, connect) -> None:
+    join(client, "TopicTest")
+    connect().ask(307, ASK)
+    client.call(11, PULL)
+    client.call(222, {"topic": "TopicTest", "group": "g", "timestamp": -1, "queueId": 0})
+    client.processor.passing.expired, client.processor.passing.refused = 2, 1
+    found = {
+        sample.name: sample.value
+        for metric in AdminCollector(lambda: client.processor).collect()
+        for sample in metric.samples
+        if not sample.labels
+    }
+    assert found == {
+        "gantry_broker_offset_resets_total": 1,
+        "gantry_broker_pulled_offsets": 0,
+        "gantry_broker_consumer_questions": 1,
+    }
+    assert all(
+        sample.value == 0
+        for metric in AdminCollector(lambda: None).collect()
+        for sample in metric.samples
+    )
 
 
 async def _turns() -> None:

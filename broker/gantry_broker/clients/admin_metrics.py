@@ -1,0 +1,61 @@
+"""Metrics of what administrators do at a broker, in Prometheus' words."""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gantry_broker.clients.passing import Passing
+from gantry_broker.clients.pulled import PulledOffsets
+from gantry_broker.clients.resets import OffsetResets
+
+
+class Administered(Protocol):
+    """What is served in one mastership."""
+
+    resets: OffsetResets
+    passing: Passing
+
+    @property
+    def pulled(self) -> PulledOffsets:
+        """How far groups have pulled."""
+
+
+class AdminCollector(Collector):
+    """Reads everything when it is scraped; counters begin anew with each mastership.
+
+    Args:
+        served: of this mastership; None while this is not the master.
+    """
+
+    def __init__(self, served: Callable[[], Administered | None]) -> None:
+        """Nothing is counted here."""
+        self._served = served
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics as of now."""
+        served = self._served()
+        yield CounterMetricFamily(
+            "gantry_broker_offset_resets",
+            "Queues in which a group's offset was reset, in this mastership.",
+            value=0 if served is None else served.resets.queues,
+        )
+        yield GaugeMetricFamily(
+            "gantry_broker_pulled_offsets",
+            "Positions of groups in queues that are kept to tell what is in flight.",
+            value=0 if served is None else len(served.pulled),
+        )
+        yield GaugeMetricFamily(
+            "gantry_broker_consumer_questions",
+            "Questions of administrators that a consumer has yet to answer.",
+            value=0 if served is None else len(served.passing),
+        )
+        failed = CounterMetricFamily(
+            "gantry_broker_consumer_questions_failed",
+            "Questions to consumers that were not answered, in this mastership.",
+            labels=["reason"],
+        )
+        failed.add_metric(["too_many"], 0 if served is None else served.passing.refused)
+        failed.add_metric(["no_answer"], 0 if served is None else served.passing.expired)
+        yield failed
