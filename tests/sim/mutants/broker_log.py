@@ -1,4 +1,4 @@
-"""Bugs in the broker's log: recovery, cuts, and what a disk that failed is believed."""
+"""Bugs in the broker's log and what is made from it: recovery, cuts, failed disks, visibility."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ LOG = "gantry_broker.log"
 POWER = "unit/broker/log/test_power.py"
 RECOVERY = "unit/broker/log/test_recovery.py"
 CUTTING = "unit/broker/log/test_cutting.py"
+STORE = "unit/broker/queues/test_message_store.py"
 
 MUTANTS = (
     Mutant(
@@ -62,5 +63,44 @@ MUTANTS = (
         "the log itself lets confirmed records be cut",
         (Edit(f"{LOG}.commit_log:CommitLog._check_cut", "self._floor <= to", "0 <= to"),),
         UnitTests(f"{CUTTING}::test_a_cut_below_the_confirm_floor_or_beyond_the_end_is_refused"),
+    ),
+    Mutant(
+        "visible-beyond-confirm",
+        "H9",
+        "the store shows consumers everything that is in the log",
+        (
+            Edit(
+                "gantry_broker.queues.message_store:MessageStore.dispatch",
+                "self._dispatcher.dispatch(upto)",
+                "self._dispatcher.dispatch(self.log.end)",
+            ),
+        ),
+        UnitTests(f"{STORE}::test_nothing_is_visible_before_it_is_confirmed"),
+    ),
+    Mutant(
+        "offsets-stay-beside-the-log",
+        "H10",
+        "consumer offsets are kept by the master and never become records",
+        (
+            Edit(
+                "gantry_broker.tables.offsets:ConsumerOffsets.take_records",
+                "return records, keys",
+                "return [], keys",
+            ),
+        ),
+        UnitTests(f"{STORE}::test_consumer_offsets_and_topics_replicate_through_the_log"),
+    ),
+    Mutant(
+        "numbers-from-confirm",
+        "H12",
+        "a promoted master's store gives out numbers that unconfirmed records have already",
+        (
+            Edit(
+                "gantry_broker.queues.message_store:MessageStore.take_mastership",
+                "self._dispatcher.look_ahead(self._foresee)",
+                "pass",
+            ),
+        ),
+        UnitTests(f"{STORE}::test_a_new_master_knows_what_is_in_its_log_and_not_confirmed_yet"),
     ),
 )
