@@ -101,7 +101,7 @@ def test_administration_of_a_group(tools: Tools) -> None:
         a_member_is_asked(tools, message_id)
     finally:
         consumer.kill()
-        consumer.wait()
+        consumer.communicate()
     the_stopped_group_is_moved(tools)
     settings_are_shown_and_not_changed(tools)
     everything_is_deleted(tools)
