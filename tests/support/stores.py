@@ -60,11 +60,18 @@ def forget_derived(directory: Path) -> None:
 
 
 def derived(store: MessageStore) -> list[tuple[bytes, bytes]]:
-    """Every row, written as of now; how entries and keys are cut into rows is left out."""
+    """Every row, written as of now.
+
+    How entries and keys are cut into rows is left out, and entries that are not served any more.
+    """
     store._dispatcher.store()
     found: dict[bytes, bytes] = {}
     for key, value in store._kv.pairs(*rows.EVERYTHING):
         is_piece = key[:1] == b"k"  # of the key index, behind two store times
         name = b"k" if is_piece else key[:-8] if key[:1] == b"e" else key
         found[name] = found.get(name, b"") + (value[16:] if is_piece else value)
-    return sorted(found.items())
+    for name in [name for name in found if name[:1] == b"e"]:
+        _, minimum, maximum = rows.decode_queue(found[b"q" + name[1:]])
+        served = (maximum - minimum) * rows.ENTRY_BYTES
+        found[name] = found[name][-served:] if served else b""
+    return sorted((name, value) for name, value in found.items() if value)

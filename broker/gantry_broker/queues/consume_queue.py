@@ -100,13 +100,13 @@ class ConsumeQueue:
     def _read(self, start: int, stop: int) -> bytes:
         """The entries [start, stop), which are in rows."""
         prefix = rows.run_prefix(self.key)
-        begin = self._kv.last(prefix, rows.run_key(prefix, start))
-        if begin is None:
-            return b""
         data = bytearray()
-        at = skipped = rows.run_start(begin)
-        for key, run in self._kv.pairs(begin, rows.run_key(prefix, stop)):
-            if rows.run_start(key) != at:
+        at = skipped = -1
+        wanted, end = rows.run_key(prefix, start), rows.run_key(prefix, stop)
+        for key, run in self._kv.pairs(wanted, end, back_to=prefix):
+            if at < 0:
+                at = skipped = rows.run_start(key)
+            elif rows.run_start(key) != at:
                 break  # a row is missing
             data += run
             at += len(run) // ENTRY_BYTES
@@ -115,15 +115,14 @@ class ConsumeQueue:
     def _delete_trimmed(self, batch: Batch, prefix: bytes) -> None:
         """Delete the runs of which nothing is served any more."""
         self._trimmed = False
-        begin, stop = rows.run_key(prefix, 0), self._kept_from(prefix)
+        begin, stop = rows.run_key(prefix, 0), rows.run_key(prefix, self.min_offset)
+        if self.min_offset < self._stored:
+            for key, _ in self._kv.pairs(stop, stop + b"\0", back_to=prefix):
+                stop = key  # the run that ``min_offset`` stands in is kept
+                break
         some = [key for _, (key, _) in zip(range(_FEW), self._kv.pairs(begin, stop), strict=False)]
         if len(some) == _FEW:
             batch.delete_range(begin, stop)
             return
         for key in some:
             batch.delete(key)
-
-    def _kept_from(self, prefix: bytes) -> bytes:
-        """The key of the run that ``min_offset`` stands in."""
-        at = rows.run_key(prefix, self.min_offset)
-        return at if self.min_offset >= self._stored else self._kv.last(prefix, at) or at

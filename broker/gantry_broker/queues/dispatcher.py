@@ -61,6 +61,7 @@ class Dispatcher:
         self.offset = log.log_start if head is None else head.offset
         self.store_timestamp = 0 if head is None else head.store_timestamp
         self.whole_from = None if head is None else head.whole_from
+        self._trimmed_to = log.log_start if head is None else head.trimmed_to
         self._gathered: Gathered | None = None if head is None else head.gathered
         topics = [rows.decode_topic(value) for _, value in kv.pairs(*rows.TOPICS)]
         self.topics = TopicTable(0 if head is None else head.topics_version, topics)
@@ -101,6 +102,7 @@ class Dispatcher:
             topics_version=self.topics.version,
             whole_from=self.whole_from,
             gathered=self._gathered,
+            trimmed_to=self._trimmed_to,
         )
         batch.put(rows.HEAD, rows.encode(head))
         self._kv.write(batch)
@@ -131,6 +133,16 @@ class Dispatcher:
             on_step(self.offset)
         return touched
 
+    def catch_up_with_trim(self) -> Iterator[None]:
+        """Raise the minimums of a log that was trimmed after the rows were written.
+
+        Raises:
+            CorruptionError: rows are damaged.
+            OSError: the disk failed.
+        """
+        if self._trimmed_to < self._log.log_start:
+            yield from self.raise_minimums(self._log.log_start)
+
     def raise_minimums(self, start: Offset) -> Iterator[None]:
         """Let queues and keys forget what stands below ``start``; yields after each queue.
 
@@ -146,9 +158,9 @@ class Dispatcher:
             if self.queues.fresh >= BATCH_ENTRIES:
                 self.store()
             yield
-        batch = Batch()
-        self.keys.trim(batch, start)
-        self._kv.write(batch)
+        self.keys.trim(start)
+        self._trimmed_to = start
+        self.store()
 
     def look_ahead(self, visit: Callable[[bytes, RecordPeek], None]) -> None:
         """Show the undispatched records to ``visit``, with the buffer they stand in."""
@@ -183,7 +195,9 @@ class Dispatcher:
             physical, size, record_queue, number, flag, stored_ms, topic, properties, *_ = fields
             if queue is None or topic != queue_topic or record_queue != queue_id:
                 key = (topic.decode("utf-8", "replace"), record_queue)
-                self._check_name(key, physical)
+                if not is_topic_name(key[0]):
+                    where = self._log.locate(Offset(physical))
+                    raise CorruptionError(*where, f"{key[0][:80]!r} is no topic name")
                 touched.add(key)
                 queue = None
             if flag & TRANSACTION_MASK not in _NO_ENTRY:
@@ -208,11 +222,6 @@ class Dispatcher:
         self.queues.fresh += fresh
         if self.queues.fresh >= BATCH_ENTRIES:
             self.store()
-
-    def _check_name(self, key: QueueKey, physical: int) -> None:
-        if self.queues.get(key) is None and not is_topic_name(key[0]):
-            where = self._log.locate(Offset(physical))
-            raise CorruptionError(*where, f"{key[0][:80]!r} is no topic name")
 
     def _skipped(self, queue: ConsumeQueue, number: int, physical: int) -> CorruptionError:
         topic, queue_id = queue.key

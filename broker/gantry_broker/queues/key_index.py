@@ -64,13 +64,14 @@ class KeyIndex:
         """
         self._kv = kv
         self.last_offset, self.last_stored_ms = -1, 0
+        self._gone_below = b""  # names of blocks to delete
         for _, value in kv.pairs(*BLOCKS):
             self.last_offset, _, self.last_stored_ms = _COVERS.unpack(value)
         self._begin_block()
         for _, value in kv.pairs(*_PIECES):
             first_ms, last_ms = _PIECE.unpack_from(value)
             for checksum, offset in _ENTRY.iter_unpack(value[_PIECE.size :]):
-                self._add(checksum, offset, first_ms)
+                self._add([checksum], offset, first_ms)
             self.last_stored_ms = last_ms
         self._fresh.clear()
 
@@ -84,22 +85,29 @@ class KeyIndex:
 
     def add(self, topic: bytes, properties: bytes, offset: int, stored_ms: int) -> None:
         """Take in the keys of the record at ``offset``; records come in their order."""
-        for key in keys_of(properties):
-            self._add(google_crc32c.value(topic + b"#" + key), offset, stored_ms)
+        keys = keys_of(properties)
+        if keys:
+            name = topic + b"#"
+            self._add([google_crc32c.value(name + key) for key in keys], offset, stored_ms)
 
-    def _add(self, checksum: int, offset: int, stored_ms: int) -> None:
-        entry = _ENTRY.pack(checksum, offset)
-        self._buckets[checksum >> 24] += entry
+    def _add(self, checksums: list[int], offset: int, stored_ms: int) -> None:
         if not self._fresh:
             self._fresh_ms = stored_ms
         if not self._count:
             self._first_offset, self._first_ms = offset, stored_ms
-        self._fresh += entry
-        self._count += 1
+        for checksum in checksums:
+            entry = _ENTRY.pack(checksum, offset)
+            self._buckets[checksum >> 24] += entry
+            self._fresh += entry
+        self._count += len(checksums)
         self.last_offset, self.last_stored_ms = offset, stored_ms
 
     def store(self, batch: Batch) -> None:
         """Put what is new into ``batch``; a block that is full gets its rows."""
+        if self._gone_below:
+            batch.delete_range(b"b", b"b" + self._gone_below)
+            batch.delete_range(BLOCKS[0], BLOCKS[0] + self._gone_below)
+            self._gone_below = b""
         if not self._fresh:
             return
         if self._count < BLOCK_KEYS:
@@ -138,8 +146,8 @@ class KeyIndex:
                 bucket = self._kv.get(b"b" + name[1:] + bytes((checksum >> 24,)))
                 yield from _matches(bucket or b"", checksum)
 
-    def trim(self, batch: Batch, log_start: int) -> None:
-        """Delete the blocks that lie below ``log_start`` as a whole."""
+    def trim(self, log_start: int) -> None:
+        """Forget the blocks that lie below ``log_start`` as a whole; ``store`` deletes them."""
         kept = None
         gone = False
         for name, value in self._kv.pairs(*BLOCKS):
@@ -149,9 +157,7 @@ class KeyIndex:
                 break
             gone = True
         if gone:
-            stop = kept or b"\xff"
-            batch.delete_range(b"b", b"b" + stop)
-            batch.delete_range(BLOCKS[0], BLOCKS[0] + stop)
+            self._gone_below = kept or b"\xff"
 
 
 def _matches(bucket: bytes | bytearray, checksum: int) -> Iterator[int]:

@@ -113,38 +113,33 @@ class KeyValue:
         except Exception as error:
             raise self._translated(error) from error
 
-    def pairs(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def pairs(
+        self, start: bytes, stop: bytes, *, back_to: bytes | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
         """Keys in [start, stop) in order, with their values; as they are when it begins.
+
+        Args:
+            start: where to begin.
+            stop: the first key not wanted.
+            back_to: begin at the greatest key in [back_to, start]; without one there is none.
 
         Raises:
             CorruptionError: a file is damaged.
         """
         try:
             found = self._store.iter()
-            found.seek(start)
+            if back_to is None:
+                found.seek(start)
+            else:
+                found.seek_for_prev(start)
+                if found.valid() and found.key() < back_to:
+                    return
             while found.valid() and (key := found.key()) < stop:
                 yield key, found.value()
                 found.next()
             found.status()
         except Exception as error:
             raise self._translated(error) from error
-
-    def last(self, start: bytes, key: bytes) -> bytes | None:
-        """The greatest key in [start, key]; None without one.
-
-        Raises:
-            CorruptionError: a file is damaged.
-        """
-        try:
-            found = self._store.iter()
-            found.seek_for_prev(key)
-            if not found.valid():
-                found.status()
-                return None
-            last: bytes = found.key()
-        except Exception as error:
-            raise self._translated(error) from error
-        return last if last >= start else None
 
     def flush(self) -> None:
         """Make durable what was written before; for a thread, blocks for as long as a sync.

@@ -104,8 +104,8 @@ class MessageStore:
             kv, head = derived.begin_again(kv), None
         store = cls(directory, log, kv, head)
         try:
-            for _ in store.raise_minimums(log.log_start):
-                pass  # a trim whose rows were never written
+            for _ in store._dispatcher.catch_up_with_trim():
+                pass
             store._replay(max(log.confirm_floor, floor))
         except BaseException:
             log.close()

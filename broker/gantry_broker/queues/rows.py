@@ -52,6 +52,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
         topics_version: of the topic table.
         whole_from: where the newest whole state in the log begins; None before the first.
         gathered: pieces of a state that may become whole.
+        trimmed_to: no queue points below this log offset.
     """
 
     version: int
@@ -60,6 +61,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     topics_version: int
     whole_from: Offset | None
     gathered: Gathered | None
+    trimmed_to: Offset
 
 
 class _Any(msgspec.Struct, frozen=True, array_like=True):

@@ -7,6 +7,7 @@ idempotent: one whose version is not newer is skipped.
 """
 
 import re
+from functools import lru_cache
 
 import msgspec
 from gantry_protocol.bodies import TopicConfig
@@ -35,6 +36,7 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(TopicChange)
 
 
+@lru_cache(maxsize=65_536)
 def is_topic_name(name: str) -> bool:
     """Whether ``name`` may be a topic."""
     return _NAME.fullmatch(name) is not None

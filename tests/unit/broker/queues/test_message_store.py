@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import shutil
 from pathlib import Path
 
@@ -327,6 +328,50 @@ def test_checkpoint_and_replay_give_the_same_as_replay_of_everything(
         again.close()
     assert found[0] == expected
     assert found[1] == expected
+
+
+def test_the_rows_at_any_offset_are_those_of_a_replay(tmp_path: Path) -> None:
+    """H12, whatever was written when, and over restarts."""
+    rng = random.Random(4)
+    store = stores.open_store(tmp_path / "store")
+    states: dict[Offset, object] = {}
+    for number in range(50):
+        records = [stores.message(rng.choice("ABC"), rng.randrange(4)) for _ in range(5)]
+        for record in records:
+            record.properties = f"TAGS\x01x\x02KEYS\x01k{rng.randrange(9)}\x02"
+        stores.put(store, *records)
+        store.offsets.commit(rng.choice("gh"), "A", rng.randrange(4), number)
+        stores.put(store, *store.offsets.take_records()[0])
+        if number % 7 == 3:
+            change = TopicChange(number, [TopicConfig(f"t{number}")], [rng.choice("ABC")])
+            stores.put(store, change_record(change))
+        stores.confirm(store)
+        states[store.dispatched] = stores.derived(store)
+    replica = stores.open_store(tmp_path / "replica", master=False)
+    replica.log.append_raw(Offset(0), store.log.read_units(Offset(0), 1 << 20))
+    replica.log.flush()
+    for offset, expected in states.items():
+        replica.dispatch(offset)
+        if rng.random() < 0.7:
+            continue
+        assert stores.derived(replica) == expected
+        if rng.random() < 0.5:
+            replica.close()
+            replica = stores.open_store(tmp_path / "replica", master=False)
+            assert replica.dispatched == offset
+    store.close()
+    replica.close()
+
+
+def test_rows_never_know_more_than_the_log_has_on_the_disk(tmp_path: Path) -> None:
+    """After a power cut they would speak of records that are gone."""
+    store = stores.open_store(tmp_path)
+    stores.put(store, stores.message())
+    store.dispatch(store.log.end)
+    assert store.log.flushed == 0
+    store.save()
+    assert store.log.flushed == store.dispatched
+    store.close()
 
 
 def _tables(directory: Path) -> list[Path]:
