@@ -19,6 +19,7 @@ from pathlib import Path
 from gantry_protocol.errors import CorruptionError
 from gantry_protocol.process.files import fsync_directory, make_directory
 from rocksdict import (
+    BlockBasedIndexType,
     BlockBasedOptions,
     Cache,
     DBCompressionType,
@@ -195,6 +196,11 @@ def _options() -> Options:
     blocks = BlockBasedOptions()
     blocks.set_block_cache(block_cache)
     blocks.set_cache_index_and_filter_blocks(True)  # else their memory has no bound
+    # In parts: a filter of a million keys is larger than a shard of the cache, so it was read anew
+    # for every look-up.
+    blocks.set_index_type(BlockBasedIndexType.two_level_index_search())
+    blocks.set_partition_filters(True)
+    blocks.set_pin_top_level_index_and_filter(True)
     blocks.set_block_size(_BLOCK_BYTES)
     blocks.set_bloom_filter(_BLOOM_BITS, False)
     options = Options(raw_mode=True)

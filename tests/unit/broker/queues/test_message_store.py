@@ -363,6 +363,20 @@ def test_the_rows_at_any_offset_are_those_of_a_replay(tmp_path: Path) -> None:
     replica.close()
 
 
+def test_offsets_of_a_topic_that_is_gone_do_not_come_back_with_a_restart(tmp_path: Path) -> None:
+    store = stores.open_store(tmp_path)
+    for topic in ("T", "S"):
+        store.offsets.commit("g", topic, 0, 7)
+    stores.put(store, *store.offsets.take_records()[0])
+    stores.confirm(store)
+    store.save()
+    stores.put(store, change_record(TopicChange(1, [], ["T"])))
+    stores.confirm(store)
+    again = stores.as_replica(store)
+    assert again.offsets.applied_rows() == [("g", "S", 0, 7)]
+    again.close()
+
+
 def test_rows_never_know_more_than_the_log_has_on_the_disk(tmp_path: Path) -> None:
     """After a power cut they would speak of records that are gone."""
     store = stores.open_store(tmp_path)
