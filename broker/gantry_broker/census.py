@@ -111,6 +111,17 @@ class ProcessCollector(Collector):
             "Group commits of single logs that these syncs covered.",
             sum(one.jobs for one in writers),
         )
+        disk = self._commons.disk_space
+        yield gauge(
+            "gantry_broker_disk_used_ratio",
+            "Share of the disk in use, at the last look.",
+            disk.usage.used_percent / 100,
+        )
+        yield gauge(
+            "gantry_broker_disk_refusing",
+            "1 while messages are refused because the disk is nearly full.",
+            disk.refusing,
+        )
 
 
 class GroupsCollector(Collector):
@@ -148,6 +159,7 @@ def _metrics_of(hosted: HostedGroup, group: ReplicationGroup) -> Iterable[Metric
     yield from DelayCollector(lambda: _delivery(hosted)).collect()
     yield from AdminCollector(lambda: hosted.processor).collect()
     yield from TransactionCollector(lambda: _transactions(hosted)).collect()
+    yield from _quotas(hosted)
 
 
 def _delivery(hosted: HostedGroup) -> Delivery | None:
@@ -156,3 +168,22 @@ def _delivery(hosted: HostedGroup) -> Delivery | None:
 
 def _transactions(hosted: HostedGroup) -> Transactions | None:
     return None if hosted.processor is None else hosted.processor.transactions
+
+
+def _quotas(hosted: HostedGroup) -> Iterable[Metric]:
+    throttle = None if hosted.processor is None else hosted.processor.throttle
+    yield gauge(
+        "gantry_broker_throttled_requests",
+        "Requests held because their tenant is beyond its quota.",
+        0 if throttle is None else len(throttle),
+    )
+    yield counter(
+        "gantry_broker_requests_throttled",
+        "Requests that were held, under this mastership.",
+        0 if throttle is None else throttle.held_total,
+    )
+    yield counter(
+        "gantry_broker_requests_over_quota",
+        "Requests refused with flow control, under this mastership.",
+        0 if throttle is None else throttle.refused_total,
+    )

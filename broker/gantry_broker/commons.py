@@ -8,6 +8,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from gantry_broker.control.line import ControllerLine
+from gantry_broker.disk_space import DiskSpace
 from gantry_broker.ha.listener import ReplicaListener
 from gantry_broker.log.disk import Disks
 from gantry_broker.ticker import Ticker
@@ -20,14 +21,16 @@ class Commons:
 
     Args:
         line: to the controllers.
+        disk_space: of the data directory.
 
     Attributes:
         ha_port: of the listener; 0 before ``start``.
     """
 
-    def __init__(self, line: ControllerLine) -> None:
+    def __init__(self, line: ControllerLine, disk_space: DiskSpace) -> None:
         """Nothing runs before ``start``, and disks' threads not before a volume is opened."""
         self.line = line
+        self.disk_space = disk_space
         self.listener = ReplicaListener()
         self.disks = Disks()
         self.ticker = Ticker()
@@ -42,9 +45,11 @@ class Commons:
         """
         self.ha_port = await self.listener.start(host, ha_port)
         self.line.start()
+        self.disk_space.start()
 
     async def stop(self) -> None:
         """End everything; the groups have stopped."""
+        self.disk_space.stop()
         self.listener.stop()
         await self.line.stop()
         await asyncio.to_thread(self._end_threads)

@@ -18,23 +18,33 @@ LOOK_EVERY_S = 1.0
 _log = log.get("disk")
 
 
+class Usage(NamedTuple):
+    """How full a disk is."""
+
+    used_percent: float
+    free_bytes: int
+
+
 class Watermarks(NamedTuple):
-    """Shares of the disk in use, in percent.
+    """When to refuse.
 
     Attributes:
-        refuse_at: from here on messages are refused.
+        refuse_at: share of the disk in use, in percent, from which on messages are refused.
         take_below: below this they are taken again.
+        spare_bytes: while so much is free nothing is refused, whatever share of a large disk it is.
     """
 
     refuse_at: float = 90.0
     take_below: float = 85.0
+    spare_bytes: int = 8 * 1024**3
 
-    def refuses(self, used_percent: float, *, refusing: bool) -> bool:
+    def refuses(self, usage: Usage, *, refusing: bool) -> bool:
         """Whether messages are refused now, if they were (or were not) until now."""
-        return used_percent >= (self.take_below if refusing else self.refuse_at)
+        mark = self.take_below if refusing else self.refuse_at
+        return usage.used_percent >= mark and usage.free_bytes < self.spare_bytes
 
 
-def used_percent(directory: Path) -> float:
+def usage_of(directory: Path) -> Usage:
     """How full the disk under ``directory`` is, as ``df`` counts it.
 
     Raises:
@@ -42,7 +52,8 @@ def used_percent(directory: Path) -> float:
     """
     found = os.statvfs(directory)
     used = found.f_blocks - found.f_bfree
-    return 100.0 * used / max(1, used + found.f_bavail)
+    share = used / max(1, used + found.f_bavail)
+    return Usage(100.0 * share, found.f_bavail * found.f_frsize)
 
 
 class DiskSpace:
@@ -51,10 +62,10 @@ class DiskSpace:
     Args:
         directory: on the disk.
         watermarks: when to refuse.
-        look: how full it is, in percent.
+        look: how full it is.
 
     Attributes:
-        used_percent: at the last look.
+        usage: at the last look.
         refusing: whether messages are refused.
     """
 
@@ -62,9 +73,9 @@ class DiskSpace:
         self,
         directory: Path,
         watermarks: Watermarks,
-        look: Callable[[Path], float] = used_percent,
+        look: Callable[[Path], Usage] = usage_of,
     ) -> None:
-        self.used_percent = 0.0
+        self.usage = Usage(0.0, 0)
         self.refusing = False
         self._directory = directory
         self._watermarks = watermarks
@@ -84,17 +95,17 @@ class DiskSpace:
     def look(self) -> None:
         """Look once; a disk that does not say changes nothing."""
         try:
-            self.used_percent = self._look(self._directory)
+            self.usage = self._look(self._directory)
         except OSError as error:
             _log.warning("the disk does not say how full it is", reason=error)
             return
         was, marks = self.refusing, self._watermarks
-        self.refusing = marks.refuses(self.used_percent, refusing=was)
+        self.refusing = marks.refuses(self.usage, refusing=was)
         if self.refusing and not was:
             _log.error(
                 "messages are refused, the disk is nearly full",
-                used_percent=round(self.used_percent, 1),
+                used_percent=round(self.usage.used_percent, 1),
                 until_below=marks.take_below,
             )
         elif was and not self.refusing:
-            _log.info("messages are taken again", used_percent=round(self.used_percent, 1))
+            _log.info("messages are taken again", used_percent=round(self.usage.used_percent, 1))

@@ -11,7 +11,7 @@ is possible, and the place at the store is free for the next broker.
 import asyncio
 from collections.abc import Iterable
 from contextlib import AsyncExitStack, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 from gantry_protocol.command import RemotingCommand
@@ -24,16 +24,18 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gantry_broker.clients import ClientProcessor
+from gantry_broker.client_options import ClientOptions
 from gantry_broker.clients.transaction_metrics import TransactionCollector
 from gantry_broker.consumers import Claim, Consumers
-from gantry_broker.delay.levels import DelayLevels
 from gantry_broker.routing import ClientRouter
 from gantry_broker.settings import BrokerSettings
 from gantry_broker.store import messages as wire
 from gantry_broker.store.connecting import StoreConnection
 from gantry_broker.store.remote import RemoteStore
 from gantry_broker.store.remote_view import RemoteView
+
+if TYPE_CHECKING:
+    from gantry_broker.clients import ClientProcessor
 
 ANSWER_WITHIN_S = 0.2  # for answers that are being written when the process ends
 FLUSH_WITHIN_S = 1.0
@@ -128,8 +130,7 @@ class FrontServer:
             store_host=(settings.advertised, self.remoting_port),
             consumers=consumers,
         )
-        levels = DelayLevels.parse(settings.delay_levels)
-        self.processor = ClientProcessor(view, levels=levels, policy=settings.transaction_policy)
+        self.processor = ClientOptions.of(settings).processor(view)
         self.router.processor = self.processor
         self.router.role_changed()
 

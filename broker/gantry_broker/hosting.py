@@ -6,6 +6,7 @@ a port of its own. Everything else is the process's (``commons``).
 """
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import RemotingCommand, reply
@@ -14,14 +15,15 @@ from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import RemotingServer
 
 from gantry_broker import administration
-from gantry_broker.clients import ClientProcessor
+from gantry_broker.client_options import ClientOptions
 from gantry_broker.commons import Commons
-from gantry_broker.delay.levels import DelayLevels
 from gantry_broker.group import ReplicationGroup
 from gantry_broker.group_options import GroupOptions, Watcher
 from gantry_broker.routing import ClientRouter
 from gantry_broker.store.serving import StoreServer
-from gantry_broker.transactions import Policy
+
+if TYPE_CHECKING:
+    from gantry_broker.clients import ClientProcessor
 
 LEAVE_WITHIN_S = 5.0  # hand-over, including a refused and a second try
 ANSWER_WITHIN_S = 0.2  # for answers that are being written when the process ends
@@ -34,8 +36,7 @@ class HostedGroup(Watcher):
 
     Args:
         name: of the group.
-        levels: how long messages of each delay level wait.
-        policy: when producers are asked how their transactions end.
+        options: how clients are served.
         store_port: where a broker in another process is served from the store; None serves
             clients here.
 
@@ -44,16 +45,14 @@ class HostedGroup(Watcher):
         group: None until its volume is read.
     """
 
-    def __init__(
-        self, name: str, levels: DelayLevels, policy: Policy, store_port: int | None = None
-    ) -> None:
+    def __init__(self, name: str, options: ClientOptions, store_port: int | None = None) -> None:
         """Nothing is opened before ``listen``."""
         self.name = name
         self.store_port = store_port
         self.store_server: StoreServer | None = None
         self._bind = ""
-        self._levels = levels
-        self._policy = policy
+        self._client_options = options
+        self._commons: Commons | None = None
         self.port = 0
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.group: ReplicationGroup | None = None
@@ -85,6 +84,7 @@ class HostedGroup(Watcher):
         Raises:
             GantryError: it is damaged, or not this group's.
         """
+        self._commons = commons
         opening = asyncio.ensure_future(ReplicationGroup.open(options, commons))
         try:
             await asyncio.shield(opening)
@@ -161,7 +161,7 @@ class HostedGroup(Watcher):
         assert self.group is not None
         if self.store_port is not None:
             return  # a broker comes by itself
-        self.processor = ClientProcessor(self.group.view, levels=self._levels, policy=self._policy)
+        self.processor = self._client_options.processor(self.group.view, self._disk_is_full)
         self.router.processor = self.processor
 
     def serving_ends(self) -> None:
@@ -188,6 +188,9 @@ class HostedGroup(Watcher):
                 case RequestCode.GET_BROKER_HA_STATUS:
                     return administration.ha_status(group, request)
         return self.router.handle(conn, request)
+
+    def _disk_is_full(self) -> bool:
+        return self._commons is not None and self._commons.disk_space.refusing
 
     def _where_clients_are_served(self) -> str:
         """By another process; empty while nobody knows."""

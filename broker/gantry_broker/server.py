@@ -27,9 +27,10 @@ from gantry_protocol.process.files import make_directory
 from gantry_protocol.process.probes import HttpServer
 
 from gantry_broker import administration, census
+from gantry_broker.client_options import ClientOptions
 from gantry_broker.commons import Commons
 from gantry_broker.control.line import ControllerLine
-from gantry_broker.delay.levels import DelayLevels
+from gantry_broker.disk_space import DiskSpace
 from gantry_broker.front import FrontServer
 from gantry_broker.group_options import GroupOptions
 from gantry_broker.hosting import HostedGroup
@@ -58,9 +59,9 @@ class BrokerServer:
         """Nothing is opened before ``run``."""
         self.settings = settings
         self.http_port = settings.http_port
-        levels, policy = DelayLevels.parse(settings.delay_levels), settings.transaction_policy
+        client_options = ClientOptions.of(settings)
         self.hosted = [
-            HostedGroup(place.name, levels, policy, settings.store_port)
+            HostedGroup(place.name, client_options, settings.store_port)
             for place in settings.places
         ]
 
@@ -122,7 +123,8 @@ class BrokerServer:
                 pod_uid=settings.pod_uid,
                 heartbeat_interval_ms=settings.heartbeat_interval_ms,
                 heartbeat_timeout_ms=settings.heartbeat_timeout_ms,
-            )
+            ),
+            DiskSpace(data_dir.path, settings.watermarks),
         )
         stack.push_async_callback(commons.stop)
         stack.push_async_callback(self._stop_groups)

@@ -4,12 +4,14 @@ import ipaddress
 from pathlib import Path
 from typing import Annotated
 
-from gantry_protocol.errors import ResolveError
+from gantry_protocol.errors import ConfigError, ResolveError
 from gantry_protocol.hosts import join_address, split_address
 from gantry_protocol.process.config import Settings
 from pydantic import Field, field_validator, model_validator
 
+from gantry_broker.clients.quotas import Quotas, parse_quotas
 from gantry_broker.delay.levels import DEFAULT_LEVELS, DelayLevels
+from gantry_broker.disk_space import Watermarks
 from gantry_broker.places import Place, places
 from gantry_broker.transactions import Policy
 
@@ -125,6 +127,28 @@ class BrokerSettings(Settings):
         "TRANS_CHECK_MAX_TIME_TOPIC; RocketMQ's transactionCheckMax.",
     )
 
+    quotas: str | None = Field(
+        default=None,
+        max_length=65536,
+        description='What tenants (namespaces of topics) may do, as JSON: {"perTenant": '
+        '{"sendsPerSecond": 1000, "sendBytesPerSecond": 1e6, "readBytesPerSecond": 1e7}, '
+        '"tenants": {"NAME": {…}}}; 0 or nothing is no limit. What is too fast waits.',
+    )
+    disk_refuse_percent: float = Field(
+        default=90.0,
+        gt=0,
+        le=100,
+        description="Share of the disk in use from which on messages are refused; reads go on.",
+    )
+    disk_take_percent: float = Field(
+        default=85.0, ge=0, le=100, description="Share below which they are taken again."
+    )
+    disk_spare_bytes: int = Field(
+        default=8 * 1024**3,
+        ge=0,
+        description="While so much is free nothing is refused, whatever share of the disk it is.",
+    )
+
     tier_url: str | None = Field(
         default=None,
         max_length=1024,
@@ -238,6 +262,35 @@ class BrokerSettings(Settings):
         if self.tier_local_bytes is not None and self.tier_url is None:
             raise ValueError("tier_local_bytes is set without tier_url: nothing would be kept")
         return self
+
+    @field_validator("quotas")
+    @classmethod
+    def _must_be_quotas(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                parse_quotas(value)
+            except ConfigError as error:
+                raise ValueError(str(error)) from error
+        return value
+
+    @model_validator(mode="after")
+    def _must_take_below_refusing(self) -> "BrokerSettings":
+        if self.disk_take_percent >= self.disk_refuse_percent:
+            raise ValueError(
+                f"disk_take_percent {self.disk_take_percent:g} must be below "
+                f"disk_refuse_percent {self.disk_refuse_percent:g}"
+            )
+        return self
+
+    @property
+    def parsed_quotas(self) -> Quotas | None:
+        """The quotas; None where nobody has one."""
+        return None if self.quotas is None else parse_quotas(self.quotas)
+
+    @property
+    def watermarks(self) -> Watermarks:
+        """When a disk is nearly full."""
+        return Watermarks(self.disk_refuse_percent, self.disk_take_percent, self.disk_spare_bytes)
 
     @model_validator(mode="after")
     def _must_outlast_a_heartbeat(self) -> "BrokerSettings":

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gantry_broker.disk_space import DiskSpace, Watermarks, used_percent
+from gantry_broker.disk_space import DiskSpace, Usage, Watermarks, usage_of
 
 
 def test_refusing_begins_at_the_high_mark_and_ends_below_the_low_one() -> None:
     shares = iter([10, 89.9, 90, 86, 85, 84.9, 89, 95])
-    disk = DiskSpace(Path(), Watermarks(90, 85), lambda _: next(shares))
+    disk = DiskSpace(Path(), Watermarks(90, 85), lambda _: Usage(next(shares), 1))
     seen = []
     for _ in range(8):
         disk.look()
@@ -18,30 +18,39 @@ def test_refusing_begins_at_the_high_mark_and_ends_below_the_low_one() -> None:
     assert seen == [False, False, True, True, True, False, False, True]
 
 
+def test_a_large_disk_with_enough_left_refuses_nothing() -> None:
+    marks = Watermarks(90, 85, spare_bytes=1000)
+    assert not marks.refuses(Usage(99.0, 1000), refusing=False)
+    assert marks.refuses(Usage(99.0, 999), refusing=False)
+    assert not marks.refuses(Usage(99.0, 1000), refusing=True)
+
+
 def test_a_disk_that_does_not_say_changes_nothing() -> None:
     answers = iter([95.0, None, 10.0])
 
-    def look(_: Path) -> float:
+    def look(_: Path) -> Usage:
         answer = next(answers)
         if answer is None:
             raise OSError(5, "Input/output error")
-        return answer
+        return Usage(answer, 1)
 
     disk = DiskSpace(Path(), Watermarks(), look)
     seen = []
     for _ in range(3):
         disk.look()
-        seen.append((disk.refusing, disk.used_percent))
+        seen.append((disk.refusing, disk.usage.used_percent))
     assert seen == [(True, 95.0), (True, 95.0), (False, 10.0)]
 
 
 def test_the_share_is_that_of_a_real_disk(tmp_path: Path) -> None:
-    assert 0 < used_percent(tmp_path) < 100
+    found = usage_of(tmp_path)
+    assert 0 < found.used_percent < 100
+    assert found.free_bytes > 0
 
 
 @pytest.mark.asyncio
 async def test_it_looks_as_soon_as_it_is_started() -> None:
-    disk = DiskSpace(Path(), Watermarks(), lambda _: 99.0)
+    disk = DiskSpace(Path(), Watermarks(), lambda _: Usage(99.0, 1))
     disk.start()
     assert disk.refusing
     disk.stop()

@@ -1,0 +1,44 @@
+"""What whoever serves clients is told by the settings, in this process or in front of a store."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from gantry_broker.clients import ClientProcessor
+from gantry_broker.clients.quotas import Quotas
+from gantry_broker.clients.throttle import Throttle
+from gantry_broker.clients.view import GroupView
+from gantry_broker.delay.levels import DelayLevels
+from gantry_broker.settings import BrokerSettings
+from gantry_broker.transactions import Policy
+
+
+class ClientOptions(NamedTuple):
+    """See the module.
+
+    Attributes:
+        levels: how long messages of each delay level wait.
+        policy: when producers are asked how their transactions end.
+        quotas: of tenants; None where nobody has one.
+    """
+
+    levels: DelayLevels
+    policy: Policy
+    quotas: Quotas | None
+
+    @classmethod
+    def of(cls, settings: BrokerSettings) -> "ClientOptions":
+        """As the settings say."""
+        levels = DelayLevels.parse(settings.delay_levels)
+        return cls(levels, settings.transaction_policy, settings.parsed_quotas)
+
+    def processor(
+        self, view: GroupView, disk_is_full: Callable[[], bool] = lambda: False
+    ) -> ClientProcessor:
+        """Serves clients for one mastership."""
+        return ClientProcessor(
+            view,
+            levels=self.levels,
+            policy=self.policy,
+            throttle=None if self.quotas is None else Throttle(self.quotas),
+            disk_is_full=disk_is_full,
+        )
