@@ -15,8 +15,6 @@ import pytest
 from support import java
 from support.cli_cluster import CliCluster, cluster_with_group, settled
 
-JAVA = Path(__file__).parent / "java"
-
 pytestmark = [
     pytest.mark.java,
     # Upstream's own programs, which are fetched and built with these.
@@ -34,8 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CliCluster]:
 @pytest.fixture(scope="module")
 def classpath(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The compiled probe and the clients it needs, fetched by Maven."""
-    jars = java.classpath(JAVA / "pom.xml", tmp_path_factory.mktemp("classpath"), "compile")
-    return f"{JAVA / 'target' / '5.3.3' / 'classes'}:{jars}"
+    return java.clients(tmp_path_factory.mktemp("classpath"))
 
 
 class Probe:

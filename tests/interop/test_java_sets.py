@@ -21,7 +21,6 @@ import pytest
 from support import java
 from support.cli_cluster import CliCluster, cluster_with_group, settled
 
-JAVA = Path(__file__).parent / "java"
 VERSIONS = ("5.3.3", "4.9.8")
 SECONDS = 30  # of sending
 PATIENCE_S = 120  # a transaction that nobody ended is asked for after a while, a retry waits 10 s
@@ -70,13 +69,10 @@ class Run:
 
 
 def _started(version: str, directory: Path, name_servers: str) -> subprocess.Popen[str]:
-    define = f"-Drocketmq.version={version}"
-    jars = java.classpath(JAVA / "pom.xml", directory, define, "compile")
-    classes = JAVA / "target" / version / "classes"
     return subprocess.Popen(
         [
-            *("java", "-cp", f"{classes}:{jars}", f"-Duser.home={directory}", "-Xmx256m"),
-            *(*java.SHORT_LIVED, "dev.gantry.interop.Sets"),
+            *("java", "-cp", java.clients(directory, version), f"-Duser.home={directory}"),
+            *("-Xmx256m", *java.SHORT_LIVED, "dev.gantry.interop.Sets"),
             *(name_servers, f"v{version[0]}", str(SECONDS), str(PATIENCE_S)),
         ],
         stdout=subprocess.PIPE,

@@ -70,8 +70,7 @@ class Tools:
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
     home = tmp_path_factory.mktemp("mqadmin")
     admin = java.classpath(INTEROP / "java_brokers" / "pom.xml", home)
-    jars = java.classpath(INTEROP / "java" / "pom.xml", home, "compile")
-    probe = f"{INTEROP / 'java' / 'target' / 'classes'}:{jars}"
+    probe = java.clients(home)
     with cluster_with_group(tmp_path_factory.mktemp("cluster") / "local") as cluster:
         yield Tools(cluster, admin, probe, home)
 

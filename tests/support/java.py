@@ -31,6 +31,14 @@ def classpath(pom: Path, directory: Path, *goals: str) -> str:
     return target.read_text().strip()
 
 
+def clients(directory: Path, version: str = "5.3.3") -> str:
+    """Class path of the programs in ``interop/java``, compiled against a version of the client."""
+    project = INTEROP / "java"
+    define = f"-Drocketmq.version={version}"
+    jars = classpath(project / "pom.xml", directory, define, "compile")
+    return f"{project / 'target' / version / 'classes'}:{jars}"
+
+
 @contextmanager
 def _alone() -> Iterator[None]:
     """One Maven at a time: two that fetch the same jar may read each other's half."""
