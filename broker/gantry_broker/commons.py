@@ -50,7 +50,7 @@ class Commons:
     async def stop(self) -> None:
         """End everything; the groups have stopped."""
         self.disk_space.stop()
-        self.listener.stop()
+        await self.listener.stop()
         await self.line.stop()
         await asyncio.to_thread(self._end_threads)
 

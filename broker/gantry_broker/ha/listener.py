@@ -9,7 +9,7 @@ import asyncio
 from typing import NamedTuple, Protocol
 
 from gantry_protocol.process import log
-from gantry_protocol.process.listening import BACKLOG, bind
+from gantry_protocol.process.listening import BACKLOG, bind, stop_listening
 from gantry_protocol.types import Epoch
 
 from gantry_broker.ha.link import Link
@@ -66,11 +66,11 @@ class ReplicaListener:
         self._server = await loop.create_server(self._accept, sock=socket, backlog=BACKLOG)
         return bound_port
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Nobody arrives any more; links that were adopted stay with their groups."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        server, self._server = self._server, None  # from now on they are shown out
+        if server is not None:
+            await stop_listening(server)
         for link in list(self._strangers):
             link.abort()
         self._strangers.clear()

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from gantry_protocol.errors import WireError
 from gantry_protocol.process import log
-from gantry_protocol.process.listening import BACKLOG, bind
+from gantry_protocol.process.listening import BACKLOG, bind, stop_listening
 
 from gantry_broker.ha.framing import Frame
 from gantry_broker.store import messages as wire
@@ -76,7 +76,7 @@ class StoreServer:
     async def stop(self) -> None:
         """Serve nobody any more."""
         if self._listener is not None:
-            self._listener.close()
+            await stop_listening(self._listener)
         self.end("the storage process ends")
         for link in list(self._links):
             link.close("the storage process ends")

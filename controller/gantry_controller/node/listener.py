@@ -93,7 +93,7 @@ class PeerListener:
     async def stop(self) -> None:
         """Close everything."""
         if self._server is not None:
-            self._server.close()
+            await listening.stop_listening(self._server)
         for connection in list(self._connections):
             connection.abort()
         if self._server is not None:

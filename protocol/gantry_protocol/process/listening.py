@@ -4,6 +4,7 @@ Sockets are bound here rather than by the event loop, so that every server of ev
 reports a port in use the same way and with exit code 75.
 """
 
+import asyncio
 import errno
 import socket
 
@@ -11,6 +12,7 @@ from gantry_protocol.errors import GantryError, PortInUseError
 from gantry_protocol.hosts import join_address
 
 BACKLOG = 1024  # upstream's serverSocketBacklog
+_ARRIVAL_TURNS = 4  # of the event loop, from an accepted socket to a connection that was ended
 
 
 def bind(host: str, port: int, *, purpose: str) -> socket.socket:
@@ -36,6 +38,20 @@ def bind(host: str, port: int, *, purpose: str) -> socket.socket:
         listener.close()
         raise _explain(error, host, port, purpose) from error
     return listener
+
+
+async def stop_listening(server: asyncio.Server) -> None:
+    """Accept nobody any more; whoever was accepted has arrived on return, and can be ended.
+
+    A server of asyncio that is closed while the loop still makes the connection of a socket it has
+    accepted forgets that socket, open (https://github.com/python/cpython/issues/109564).
+    """
+    loop = asyncio.get_running_loop()
+    for listening in server.sockets:
+        loop.remove_reader(listening.fileno())  # uvloop has none there, and no such fault
+    for _ in range(_ARRIVAL_TURNS):
+        await asyncio.sleep(0)
+    server.close()
 
 
 def _explain(error: OSError, host: str, port: int, purpose: str) -> GantryError:

@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from gantry_protocol.admin import ErrorView
-from gantry_protocol.process.listening import bind
+from gantry_protocol.process.listening import bind, stop_listening
 
 Probe = Callable[[], tuple[bool, str]]
 HttpHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -94,9 +94,9 @@ class HttpServer:
 
     async def stop(self) -> None:
         """Close the listener and every connection; stopping twice is harmless."""
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            await stop_listening(listener)
         if self._runner is not None:
             runner, self._runner = self._runner, None
             await runner.cleanup()

@@ -14,7 +14,7 @@ from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import GantryError
 from gantry_protocol.process import log
-from gantry_protocol.process.listening import BACKLOG, bind
+from gantry_protocol.process.listening import BACKLOG, bind, stop_listening
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.limits import ConnectionLimits
 from gantry_protocol.remoting.stats import ServerStats
@@ -121,9 +121,9 @@ class RemotingServer:
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        listener, self._listener = self._listener, None  # from now on they are turned away
+        if listener is not None:
+            await stop_listening(listener)
         if self.stats.in_flight and grace_s > 0:
             self._answered.clear()
             with suppress(TimeoutError):

@@ -2,7 +2,9 @@
 
 import asyncio
 import random
+import socket
 import struct
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -211,6 +213,22 @@ async def test_unanswered_requests_are_bounded_over_all_connections(serve: Any) 
         assert (await two.receive()).code == 2
 
 
+@pytest.mark.parametrize("turns", range(5))
+async def test_whoever_arrives_while_the_server_stops_is_turned_away(
+    serve: Any, turns: int
+) -> None:
+    """Wherever the event loop is with it, the connection is not left behind open."""
+    server, port = await serve(echo)
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await server.stop(0)
+        assert server.stats.connections == 0
+        client.settimeout(5)
+        with suppress(ConnectionResetError):
+            assert client.recv(1) == b""
+
+
 async def test_bodies_of_unanswered_requests_are_bounded(serve: Any) -> None:
     parked: list[tuple[Connection, RemotingCommand]] = []
     server, port = await serve(
@@ -390,7 +408,8 @@ async def test_stopping_waits_for_answers_and_delivers_them(serve: Any) -> None:
         peer.send(request(10))
         await until(lambda: bool(parked))
         stopping = asyncio.create_task(server.stop(grace_s=10))
-        await asyncio.sleep(0)
+        for _ in range(10):  # whoever was accepted before arrives first
+            await asyncio.sleep(0)
         with pytest.raises(ConnectionRefusedError):
             await WirePeer.connect(port)
         assert not stopping.done()

@@ -47,7 +47,7 @@ class Side:
         return self
 
     async def stop(self) -> None:
-        self.listener.stop()
+        await self.listener.stop()
         await self.links.stop()
 
     @property
@@ -187,7 +187,7 @@ async def test_links_of_many_groups_arrive_at_one_port_and_find_their_own() -> N
     assert listener.refused == 1
     for one in (late, *hosts):
         await one.stop()
-    listener.stop()
+    await listener.stop()
 
 
 async def test_malformed_bytes_end_the_link() -> None:
