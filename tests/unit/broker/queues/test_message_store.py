@@ -397,18 +397,18 @@ def _manifest(directory: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("damage", "named"),
+    "damage",
     [
-        pytest.param(lambda d: logs.flip(_tables(d)[0], 25), r"\d+\.sst", id="a table"),
-        pytest.param(lambda d: _tables(d)[0].unlink(), "", id="a table is gone"),
-        pytest.param(lambda d: logs.flip(_manifest(d), 20), "", id="the manifest"),
-        pytest.param(lambda d: _manifest(d).unlink(), "", id="the manifest is gone"),
-        pytest.param(lambda d: (d / "kv" / "CURRENT").write_bytes(b"xy"), "", id="the root"),
-        pytest.param(lambda d: (d / "kv" / "DAMAGED").touch(), "kv", id="it was marked"),
+        pytest.param(lambda d: logs.flip(_tables(d)[0], 25), id="a table"),
+        pytest.param(lambda d: _tables(d)[0].unlink(), id="a table is gone"),
+        pytest.param(lambda d: logs.flip(_manifest(d), 20), id="the manifest"),
+        pytest.param(lambda d: _manifest(d).unlink(), id="the manifest is gone"),
+        pytest.param(lambda d: (d / "kv" / "CURRENT").write_bytes(b"xy"), id="the root"),
+        pytest.param(lambda d: (d / "kv" / "DAMAGED").touch(), id="it was marked"),
     ],
 )
 def test_damaged_derived_state_is_named_and_made_again_from_the_log(
-    tmp_path: Path, damage, named: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, damage, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = _busy_store(tmp_path)
     expected = _everything(store)
@@ -417,6 +417,8 @@ def test_damaged_derived_state_is_named_and_made_again_from_the_log(
     again = stores.open_store(tmp_path, master=False)
     assert _everything(again) == expected
     again.close()
+    (warning,) = [one for one in caplog.records if "is damaged" in one.getMessage()]
+    assert Path(warning.__dict__["facts"]["file"]).is_relative_to(tmp_path / "kv")
 
 
 def test_rows_of_another_version_are_made_again(tmp_path: Path) -> None:
