@@ -23,6 +23,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from gantry_broker.group import ReplicationGroup
 from gantry_broker.replica import Role
 from gantry_broker.routing import ClientRouter
+from gantry_broker.tier.service import TierService
 
 MASTER_ID = BrokerId(0)  # upstream's role id of a master
 
@@ -129,7 +130,7 @@ def status(group: ReplicationGroup, router: ClientRouter) -> dict[str, Any]:
         "controllersConnected": 0 if agent is None else agent.peers.connections,
         "registered": agent is not None and agent.registered,
         "topicsVersion": group.store.topics.version,
-        "pendingSends": len(group.pending),
+        "pendingSends": len(group.writes.pending),
         "spliced": router.spliced,
         "held": router.held,
         "tier": _tier(group),
@@ -137,26 +138,23 @@ def status(group: ReplicationGroup, router: ClientRouter) -> dict[str, Any]:
 
 
 def _tier(group: ReplicationGroup) -> dict[str, Any] | None:
-    report, uploader = group.tier_report(), group.uploader
-    if report is None or uploader is None:
+    report, service = group.tier.report(), group.tier.service
+    if report is None or service is None:
         return None
     return {
         "state": report.state,
         "reason": report.reason,
-        "stalled": uploader.status.stalled,
+        "stalled": service.uploader.status.stalled,
         "epoch": report.epoch,
         "version": report.version,
         "committedOffset": report.committed_offset,
         "lagMs": report.lag_ms,
-        **_reading(group),
+        **_reading(service),
     }
 
 
-def _reading(group: ReplicationGroup) -> dict[str, Any]:
+def _reading(tier: TierService) -> dict[str, Any]:
     """What can be read of the tier here, and what is kept on the disk."""
-    tier = group.tier
-    if tier is None:
-        return {}
     retention = tier.retention
     return {
         "readableOffset": tier.reader.index.readable_end,
@@ -265,11 +263,13 @@ class BrokerCollector:
         sends = CounterMetricFamily(
             "gantry_broker_sends", "Answered sends by outcome.", labels=["outcome"]
         )
-        sends.add_metric(["confirmed"], group.pending.confirmed)
-        sends.add_metric(["unconfirmed"], group.pending.unconfirmed)
+        sends.add_metric(["confirmed"], group.writes.pending.confirmed)
+        sends.add_metric(["unconfirmed"], group.writes.pending.unconfirmed)
         yield sends
         yield gauge(
-            "gantry_broker_pending_sends", "Sends that wait for replication.", len(group.pending)
+            "gantry_broker_pending_sends",
+            "Sends that wait for replication.",
+            len(group.writes.pending),
         )
         yield gauge("gantry_broker_held_connections", "Waiting for a master.", router.held)
         yield gauge("gantry_broker_spliced_connections", "Piped to the master.", router.spliced)

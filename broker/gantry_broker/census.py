@@ -155,7 +155,7 @@ class GroupsCollector(Collector):
 def _metrics_of(hosted: HostedGroup, group: ReplicationGroup) -> Iterable[Metric]:
     router = hosted.router
     yield from BrokerCollector(group, router, hosted.remoting.stats).collect()
-    yield from TierCollector(lambda: group.tier, group.view.store.waits).collect()
+    yield from TierCollector(lambda: group.tier.service, group.view.store.waits).collect()
     yield from DelayCollector(lambda: _delivery(hosted)).collect()
     yield from AdminCollector(lambda: hosted.processor).collect()
     yield from TransactionCollector(lambda: _transactions(hosted)).collect()

@@ -4,41 +4,36 @@ Everything a group is lives in one ``ReplicationGroup``; nothing is global, so o
 many, and what they share (``commons``) is handed in. Its clients see its ``view``; to its platform
 it is ready or not, and it can be asked to leave. All methods are called on the event loop's thread.
 
-Rules protected: a record is accepted only by the serving master of the current epoch with enough
-in-sync members (H11), checked *before* it is appended; the answer 0 follows confirm (``appends``);
-a volume whose log ends below what was confirmed on it is refused, not repaired.
+What is written through it is in ``group_writes``, what concerns the tier and the log's beginning in
+``group_tier``; here is its life, and what becomes of it when its role changes.
+
+Rule protected: a volume whose log ends below what was confirmed on it is refused, not repaired.
 """
 
 import asyncio
 import secrets
 from collections.abc import Callable
-from time import time
-from typing import TYPE_CHECKING
 
-from gantry_protocol.bodies import TopicConfig
-from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import GantryError
 from gantry_protocol.hosts import join_address
 from gantry_protocol.process import log
-from gantry_protocol.records import MessageRecord
-from gantry_protocol.tier.keys import Pair
 from gantry_protocol.types import Epoch, Offset
 
-from gantry_broker.appends import PendingAppends
 from gantry_broker.asking import Outcome
-from gantry_broker.clients.view import Created
 from gantry_broker.commons import Commons
 from gantry_broker.consumers import Claim, Consumers
 from gantry_broker.control.agent import ControlAgent
 from gantry_broker.control.requests import Report, Speaker
-from gantry_broker.delay.pin import oldest_parked
 from gantry_broker.group_options import GroupOptions, Watcher
+from gantry_broker.group_tier import GroupTier
+from gantry_broker.group_writes import GroupWrites
 from gantry_broker.ha.links import ReplicationLinks
 from gantry_broker.ha.listener import GroupKey
 from gantry_broker.ha.wire import Caller
 from gantry_broker.local_view import LocalView
 from gantry_broker.queues import MessageStore
+from gantry_broker.readiness import Readiness, Standing
 from gantry_broker.recovery import recover
 from gantry_broker.replica import (
     ControllerView,
@@ -49,33 +44,9 @@ from gantry_broker.replica import (
 )
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
+from gantry_broker.replica.master import Mastership
 from gantry_broker.shell import ReplicaShell
-from gantry_broker.store.contract import Appended, Refusal, SendOutcome
-from gantry_broker.tier.boots import next_boot
-from gantry_broker.tier.report import TierReport, store_time_at, tier_report
-from gantry_broker.tier.service import TierService
-from gantry_broker.tier.values import Head, LocalLog
 from gantry_broker.topic_sync import TopicSync
-from gantry_broker.transactions.pin import pins as transaction_pins
-
-if TYPE_CHECKING:
-    from gantry_broker.tier.reader import TierReader
-    from gantry_broker.tier.uploader import Uploader
-
-BETWEEN_MASTERS_S = 10.0  # an election takes 3 s where the master merely went silent
-_NOT_MASTER = Refusal(
-    ResponseCode.SERVICE_NOT_AVAILABLE,
-    "service not available now. this broker is not the master of its group",
-)
-_LEAVING = Refusal(
-    ResponseCode.SERVICE_NOT_AVAILABLE,
-    "service not available now. this broker is handing its mastership over",
-)
-_NOT_WHOLE = Refusal(
-    ResponseCode.SYSTEM_BUSY,
-    "this broker has not confirmed yet what was said before its log begins",
-)
-_TOO_FEW = Refusal(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
 
 _log = log.get("group")
 
@@ -87,6 +58,8 @@ class ReplicationGroup:
         failure: set to the error that ends this member; never to a result.
         left: set when a draining member has nothing more to do here.
         stuck: why a person must look; empty while nobody must.
+        writes: what is written through this member.
+        tier: its part in the group's tier.
         view: the group as its clients see it.
     """
 
@@ -100,7 +73,6 @@ class ReplicationGroup:
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.left = asyncio.Event()
         self.stuck = ""
-        self.pending = PendingAppends()
         self.watcher = Watcher()
         self.core: ReplicaCore | None = None
         self.shell: ReplicaShell | None = None
@@ -111,15 +83,12 @@ class ReplicationGroup:
         self._serving_epoch: Epoch | None = None
         self._leaving = False
         self._master_seen = ""
-        self._in_place_s = float("-inf")  # when it last followed or served
+        self._readiness = Readiness()
         self._agent: ControlAgent | None = None
-        self._topics: TopicSync | None = None
         self._consumers: Consumers | None = None
-        self._topics_due = False  # the state of the log was not whole when they were to be read
-        self.uploader: Uploader | None = None
-        self.tier: TierService | None = None
         store.tiered = options.tier is not None
-        self._boots = 0
+        self.writes = GroupWrites(self, store)
+        self.tier = GroupTier(self)
         self.view = LocalView(self)
 
     @classmethod
@@ -161,7 +130,7 @@ class ReplicationGroup:
             learned=self._learned,
             failed=self._fail,
         )
-        self._topics = TopicSync(self.view, agent.peers, lambda: self.serving)
+        self.writes.topics = TopicSync(self.view, agent.peers, lambda: self.serving)
         self._consumers = Consumers(options.cluster, options.group, agent.peers)
         me = await agent.join()
         shell_log = LogFacts(
@@ -181,18 +150,7 @@ class ReplicationGroup:
         self.shell = ReplicaShell(
             self.core, self._store, options.directory, agent, self, commons, self._fail
         )
-        if options.tier is not None:
-            self._boots = next_boot(options.directory)
-            self.tier = TierService(
-                options.tier,
-                self,
-                self,
-                group=options.group,
-                writer=options.name,
-                failed=self._fail,
-            )
-            self.uploader = self.tier.uploader
-            self.tier.start()
+        self.tier.start(options, self._fail)
         self.shell.start(self.links)
         agent.start()
         self._store.verify_soon(self._fail)
@@ -200,14 +158,11 @@ class ReplicationGroup:
     async def stop(self) -> None:
         """Take no further part, close the store; what is not flushed is flushed."""
         self._serving_epoch = None  # for answers that are still on the process's line
-        self.pending.end()
+        self.writes.end()
         self.view.store.end()
         if self._consumers is not None:
             self._consumers.end()
-        if self.tier is not None:
-            await self.tier.stop()
-        if self._topics is not None:
-            self._topics.end()
+        await self.tier.stop()
         self._commons.listener.remove(self._key)
         await self.links.stop()
         if self._agent is not None:
@@ -251,11 +206,13 @@ class ReplicationGroup:
     @property
     def serving(self) -> bool:
         """Whether this is the serving master, leaving or not."""
-        return (
-            self._serving_epoch is not None
-            and self.core is not None
-            and self.core.serving is not None
-        )
+        return self.mastership is not None
+
+    @property
+    def mastership(self) -> Mastership | None:
+        """The mastership under which clients are served; None while there is none."""
+        core = self.core
+        return None if core is None or self._serving_epoch is None else core.serving
 
     @property
     def leaving(self) -> bool:
@@ -277,39 +234,18 @@ class ReplicationGroup:
         return view.master_address
 
     def ready(self) -> tuple[bool, str]:
-        """Whether clients may be sent here, and why not.
-
-        A replica that loses its master stays ready for a while: it holds clients until the next
-        one is known. If all replicas said no at that moment, a group's address would lead nowhere,
-        or only to the lost master, for as long as probes take to notice that all is well again.
-        """
+        """Whether clients may be sent here, and why not."""
         core, agent = self.core, self._agent
-        if self._leaving:
-            return False, "leaving"
-        if core is None or agent is None:
-            return False, "waiting for the controllers"
-        if self.stuck or agent.behind:
-            return False, self.stuck or agent.behind
-        if not agent.registered:
-            return False, "not registered with the controllers"
-        now_s = asyncio.get_running_loop().time()
-        if self.serving or (core.role is Role.FOLLOWING and core.streaming):
-            self._in_place_s = now_s
-            return True, f"{'master of' if self.serving else 'following in'} epoch {core.epoch}"
-        if now_s - self._in_place_s <= BETWEEN_MASTERS_S:
-            return True, "between two masters"
-        return False, "no master to follow"
-
-    def tier_report(self) -> TierReport | None:
-        """What there is to say of the tier; None without one."""
-        if self.uploader is None or self.core is None:
-            return None
-        return tier_report(
-            self.uploader.role,
-            self.core.log.confirm,
-            lambda offset: store_time_at(self._store.log, offset),
-            int(time() * 1000),
+        standing = Standing(
+            leaving=self._leaving,
+            joined=core is not None and agent is not None,
+            stuck=self.stuck or ("" if agent is None else agent.behind),
+            registered=agent is not None and agent.registered,
+            serving=self.serving,
+            following=core is not None and core.role is Role.FOLLOWING and core.streaming,
+            epoch=self.epoch,
         )
+        return self._readiness.look(standing, asyncio.get_running_loop().time())
 
     # ---- what a broker in another process is told and may ask
 
@@ -364,50 +300,6 @@ class ReplicationGroup:
         """The same, or None before ``start``."""
         return self._consumers
 
-    def accepting_writes(self) -> Refusal | None:
-        """None when a send may be appended (H11)."""
-        master = None if self.core is None else self.core.serving
-        if master is None or self._serving_epoch is None:
-            return _NOT_MASTER
-        if self._leaving or master.drain is not None:
-            return _LEAVING
-        if master.in_sync < master.min_in_sync:
-            return _TOO_FEW
-        return None if self._store.is_whole else _NOT_WHOLE
-
-    def append(self, records: list[MessageRecord], done: Appended) -> None:
-        """Store and replicate; ``done(outcome)`` comes exactly once, maybe at once.
-
-        Raises:
-            RecordError: a record cannot be stored; ``done`` is not called.
-            DiskFullError: there is no room; ``done`` is not called.
-        """
-        if not self.serving or self.shell is None:
-            done(SendOutcome(_NOT_MASTER.code, _NOT_MASTER.remark))
-            return
-        stored = self._store.put(records, now_ms=int(time() * 1000))
-        self.pending.add(stored, done, asyncio.get_running_loop().time())
-        self.shell.appended()
-
-    def create_topic(self, topic: TopicConfig, done: Created, *, if_absent: bool) -> None:
-        """Create or change a topic: by the controllers first, then by a record in the log."""
-        if not self.serving or self._topics is None:
-            done(_NOT_MASTER)
-            return
-        if not self._store.is_whole:
-            done(_NOT_WHOLE)
-            return
-        self._topics.create(topic, done, if_absent=if_absent)
-
-    def delete_topic(self, topic: str, done: Created) -> None:
-        """Delete a topic here: by the controllers first, then by a record in the log."""
-        if not self.serving or self._topics is None:
-            done(_NOT_MASTER)
-        elif not self._store.is_whole:
-            done(_NOT_WHOLE)
-        else:
-            self._topics.delete(topic, done)
-
     # ---- RoleObserver
 
     def promoted(self, epoch: Epoch, start: Offset) -> None:
@@ -415,23 +307,19 @@ class ReplicationGroup:
         self._serving_epoch = epoch
         if self._consumers is not None and not self.options.clients_elsewhere:
             self._consumers.began(self.claim)
-        if self.uploader is not None:
-            self.uploader.promoted(Pair(epoch, self._boots))
+        self.tier.promoted(epoch)
         self.watcher.serving_began()
         self._changed()
         if self._agent is not None:
             self._agent.beat()
-            self._catch_up_topics(self._agent)
+            self._catch_up_topics()
 
     def demoted(self, epoch: Epoch) -> None:
         """Serve no more; nobody waits for an answer any longer."""
         self._serving_epoch = None
-        if self.uploader is not None:
-            self.uploader.demoted()
-        self.pending.end()
+        self.tier.demoted()
+        self.writes.end()
         self.view.store.end()
-        if self._topics is not None:
-            self._topics.end()
         if self._consumers is not None:
             self._consumers.end()
         self.watcher.serving_ends()
@@ -441,12 +329,10 @@ class ReplicationGroup:
         """Answer what waited for it."""
         master = None if self.core is None else self.core.serving
         if master is not None:
-            enough = master.in_sync >= master.min_in_sync
-            self.pending.confirm(confirm, enough_in_sync=enough)
-            if self.uploader is not None:
-                self.uploader.advanced()
-            if self._topics_due and self._agent is not None:
-                self._catch_up_topics(self._agent)
+            self.writes.confirmed(confirm, master)
+            self.tier.advanced()
+            if self.writes.topics_due:
+                self._catch_up_topics()
 
     def drained(self, reason: str) -> None:
         """Nothing more is gained by staying."""
@@ -460,54 +346,24 @@ class ReplicationGroup:
 
     def ticked(self) -> None:
         """Answer what has waited long enough."""
-        self.pending.expire(asyncio.get_running_loop().time())
+        self.writes.ticked()
 
-    # ---- UploadObserver
+    # ---- what writes and the tier need
 
-    def tier_committed(self, head: Head) -> None:
-        """Whoever follows the chain need not wait for its next look."""
-        if self.tier is not None:
-            self.tier.reader.poke()
+    def appended(self) -> None:
+        """Records were appended: flush them, and feed the replicas."""
+        if self.shell is not None:
+            self.shell.appended()
 
-    def tier_fenced(self, own: Pair, by: Pair | None) -> None:
-        """A later master has been at the tier: the controllers know who it is."""
+    def step(self, event: ev.Event) -> None:
+        """Feed the core, if there is one yet."""
+        if self.shell is not None:
+            self.shell.step(event)
+
+    def look_for_master(self) -> None:
+        """Ask the controllers who the master is."""
         if self._agent is not None:
             self._agent.refresh()
-
-    # ---- RetentionHost
-
-    @property
-    def tier_reader(self) -> "TierReader | None":
-        """Reads what the local log no longer has; None without a tier."""
-        return None if self.tier is None else self.tier.reader
-
-    def pins(self) -> tuple[Offset, ...]:
-        """From where on the log is needed: by replicas, parked messages, open transactions."""
-        parked = oldest_parked(self._store)
-        pins = (*transaction_pins(self._store), *(() if parked is None else (parked,)))
-        master = None if self.core is None else self.core.master
-        if master is None:
-            return pins
-        sent = (one.sent for one in master.members.values() if one.link is not None)
-        return (*pins, *sent)
-
-    def log_trimmed(self, start: Offset) -> None:
-        """The log begins at ``start`` now."""
-        if self.shell is not None:
-            self.shell.step(ev.LogTrimmed(start))
-
-    def local_log(self) -> LocalLog:
-        """The log as it is now."""
-        core = self.core
-        assert core is not None, "nobody is master before the volume has a name"
-        facts = core.log
-        return LocalLog(
-            log_start=facts.log_start,
-            end=facts.end,
-            flushed=facts.flushed,
-            confirm=min(facts.confirm, facts.flushed),
-            lineage=facts.lineage,
-        )
 
     # ---- inside
 
@@ -524,7 +380,7 @@ class ReplicationGroup:
             end=facts.end,
             confirm=facts.confirm,
             draining=self._leaving,
-            tier=self.tier_report(),
+            tier=self.tier.report(),
         )
 
     def _learned(self, view: ControllerView) -> None:
@@ -532,18 +388,15 @@ class ReplicationGroup:
             return
         before = (self.epoch, self.master_address)
         self.shell.step(ev.ViewLearned(view))
-        self._catch_up_topics(self._agent)
+        self._catch_up_topics()
         if self._consumers is not None:
             self._consumers.catch_up(self._agent.known.subscriptions_version)
         if (self.epoch, self.master_address) != before:
             self._changed()
 
-    def _catch_up_topics(self, agent: ControlAgent) -> None:
-        if self._topics is None or not self.serving:
-            return
-        self._topics_due = not self._store.is_whole  # a part of a table is compared with nothing
-        if not self._topics_due:
-            self._topics.catch_up(agent.known.topics_version)
+    def _catch_up_topics(self) -> None:
+        if self._agent is not None:
+            self.writes.catch_up_topics(self._agent.known.topics_version)
 
     def notice(self, notice: RemotingCommand) -> bool:
         """Take a notification (1008); False if it is not for this group.

@@ -21,7 +21,10 @@ class LocalView:
         """The group need not have started."""
         self._group = group
         self.store = LocalStore(
-            group.store, group.append, lambda: group.tier_reader, LogTrim(group.store, group)
+            group.store,
+            group.writes.append,
+            lambda: group.tier.reader,
+            LogTrim(group.store, group.tier),
         )
 
     @property
@@ -46,12 +49,12 @@ class LocalView:
 
     def accepting_writes(self) -> Refusal | None:
         """None when a send may be appended (H11)."""
-        return self._group.accepting_writes()
+        return self._group.writes.accepting()
 
     def create_topic(self, topic: TopicConfig, done: Created, *, if_absent: bool) -> None:
         """Create or change a topic: by the controllers first, then by a record in the log."""
-        self._group.create_topic(topic, done, if_absent=if_absent)
+        self._group.writes.create_topic(topic, done, if_absent=if_absent)
 
     def delete_topic(self, topic: str, done: Created) -> None:
         """Delete a topic: by the controllers first, then by a record in the log."""
-        self._group.delete_topic(topic, done)
+        self._group.writes.delete_topic(topic, done)

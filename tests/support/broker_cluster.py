@@ -133,7 +133,7 @@ class BrokerCluster:
             len(masters) == 1
             and all(one.is_ready for one in self.brokers.values())
             and len(self.controller.group.sync_state_set) == len(self.brokers)
-            and masters[0].group.accepting_writes() is None
+            and masters[0].group.writes.accepting() is None
         )
 
     @property

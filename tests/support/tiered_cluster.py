@@ -64,9 +64,9 @@ class TieredCluster(BrokerCluster):
     @property
     def uploader(self) -> Uploader:
         """The master's."""
-        found = self.master.group.uploader
-        assert found is not None
-        return found
+        service = self.master.group.tier.service
+        assert service is not None
+        return service.uploader
 
     def caught_up(self) -> bool:
         """Whether everything confirmed is in the tier, and the master knows it."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from gantry_broker import group as group_module
+from gantry_broker import readiness
 from gantry_protocol.bodies import EpochEntryCache, HaStatus, decode_body
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, request
@@ -143,7 +143,7 @@ async def test_replicas_stay_ready_between_two_masters(
             "they see that the master is gone",
         )
         assert all(replica.is_ready for replica in replicas)
-        monkeypatch.setattr(group_module, "BETWEEN_MASTERS_S", 0.0)
+        monkeypatch.setattr(readiness, "BETWEEN_MASTERS_S", 0.0)
         assert not any(replica.is_ready for replica in replicas)
 
 

@@ -16,8 +16,8 @@ async def test_the_master_uploads_what_is_confirmed(tmp_path: Path) -> None:
         await eventually(cluster.caught_up, "the tier reaches confirm")
         log = cluster.master.group.store.log
         assert cluster.tiered_log() == log.read(log.log_start, log.end)
-        uploaders = [one.group.uploader for one in cluster.brokers.values()]
-        states = [one.status.state.value for one in uploaders if one is not None]
+        tiers = [one.group.tier.service for one in cluster.brokers.values()]
+        states = [one.uploader.status.state.value for one in tiers if one is not None]
         assert sorted(states) == ["standby", "standby", "uploading"]
 
 

@@ -98,7 +98,7 @@ async def test_reads_below_the_log(
 
 async def damage(cluster: TrimmedCluster, client: RemotingClient) -> None:
     """One bit of one pack: its messages are refused by name, the others are served."""
-    reader = cluster.master.group.tier_reader
+    reader = cluster.master.group.tier.reader
     assert reader is not None
     reader.cache._values.clear()
     names = [PLACE.key(entry.key) for entry in cluster.chain().packs]
@@ -120,7 +120,7 @@ async def damage(cluster: TrimmedCluster, client: RemotingClient) -> None:
 
 async def outage(cluster: TrimmedCluster, client: RemotingClient) -> None:
     """The store is away: ask again; the local log is served as ever."""
-    reader = cluster.master.group.tier_reader
+    reader = cluster.master.group.tier.reader
     assert reader is not None
     reader.cache._values.clear()
     away = cluster.bucket.rename(cluster.bucket.with_name("away"))

@@ -1,0 +1,192 @@
+"""One member and its group's tier: what is uploaded, and from where on the log is still needed.
+
+Joins the tier's parts with a member's store, role and writes. Trimming asks here, too, for groups
+without a tier: what must stay does not depend on one.
+
+Rule protected: the log is kept from the oldest byte on that a replica, a parked message or an open
+transaction needs. What it refuses: to decide what goes; retention and ``store.trimming`` do.
+"""
+
+from collections.abc import Callable
+from time import time
+from typing import TYPE_CHECKING, Protocol
+
+from gantry_protocol.records import MessageRecord
+from gantry_protocol.tier.keys import Pair
+from gantry_protocol.types import Epoch, Offset
+
+from gantry_broker.delay.pin import oldest_parked
+from gantry_broker.group_options import GroupOptions
+from gantry_broker.queues import MessageStore
+from gantry_broker.replica import ReplicaCore
+from gantry_broker.replica import events as ev
+from gantry_broker.store.contract import Appended, Refusal
+from gantry_broker.tier.boots import next_boot
+from gantry_broker.tier.report import TierReport, store_time_at, tier_report
+from gantry_broker.tier.service import TierService
+from gantry_broker.tier.values import Head, LocalLog
+from gantry_broker.transactions.pin import pins as transaction_pins
+
+if TYPE_CHECKING:
+    from gantry_broker.group_writes import GroupWrites
+    from gantry_broker.tier.reader import TierReader
+
+
+class TieredMember(Protocol):
+    """What the tier's parts need of their group's member."""
+
+    @property
+    def core(self) -> ReplicaCore | None:
+        """Its replica core; None before the volume has a name."""
+
+    @property
+    def serving(self) -> bool:
+        """Whether this is the serving master."""
+
+    @property
+    def store(self) -> MessageStore:
+        """Its store."""
+
+    @property
+    def store_host(self) -> tuple[str, int]:
+        """For records of our own."""
+
+    @property
+    def writes(self) -> "GroupWrites":
+        """What is written through it."""
+
+    def step(self, event: ev.Event) -> None:
+        """Feed its core."""
+
+    def look_for_master(self) -> None:
+        """Ask the controllers who the master is."""
+
+
+class GroupTier:
+    """See the module.
+
+    Implements ``UploadObserver``, ``RetentionHost`` and ``TrimHost``.
+
+    Args:
+        member: whose tier this is.
+
+    Attributes:
+        service: everything that is done with the tier; None without one, and before ``start``.
+    """
+
+    def __init__(self, member: TieredMember) -> None:
+        """Nothing is uploaded or read before ``start``."""
+        self.service: TierService | None = None
+        self._member = member
+        self._boots = 0
+
+    def start(self, options: GroupOptions, failed: Callable[[BaseException], None]) -> None:
+        """Begin to follow the tier, if the group has one."""
+        if options.tier is None:
+            return
+        self._boots = next_boot(options.directory)
+        self.service = TierService(
+            options.tier, self, self, group=options.group, writer=options.name, failed=failed
+        )
+        self.service.start()
+
+    async def stop(self) -> None:
+        """End everything; what is under way at the store may be applied all the same."""
+        if self.service is not None:
+            await self.service.stop()
+
+    def promoted(self, epoch: Epoch) -> None:
+        """Upload from now on, once the chain is claimed."""
+        if self.service is not None:
+            self.service.uploader.promoted(Pair(epoch, self._boots))
+
+    def demoted(self) -> None:
+        """Upload no more."""
+        if self.service is not None:
+            self.service.uploader.demoted()
+
+    def advanced(self) -> None:
+        """More is confirmed."""
+        if self.service is not None:
+            self.service.uploader.advanced()
+
+    @property
+    def reader(self) -> "TierReader | None":
+        """Reads what the local log no longer has; None without a tier."""
+        return None if self.service is None else self.service.reader
+
+    def report(self) -> TierReport | None:
+        """What there is to say of the tier; None without one."""
+        core, store = self._member.core, self._member.store
+        if self.service is None or core is None:
+            return None
+        return tier_report(
+            self.service.uploader.role,
+            core.log.confirm,
+            lambda offset: store_time_at(store.log, offset),
+            int(time() * 1000),
+        )
+
+    # ---- UploadObserver
+
+    def tier_committed(self, head: Head) -> None:
+        """Whoever follows the chain need not wait for its next look."""
+        if self.service is not None:
+            self.service.reader.poke()
+
+    def tier_fenced(self, own: Pair, by: Pair | None) -> None:
+        """A later master has been at the tier: the controllers know who it is."""
+        self._member.look_for_master()
+
+    # ---- RetentionHost, TrimHost
+
+    @property
+    def store(self) -> MessageStore:
+        """The group's store."""
+        return self._member.store
+
+    @property
+    def store_host(self) -> tuple[str, int]:
+        """For records of our own."""
+        return self._member.store_host
+
+    @property
+    def serving(self) -> bool:
+        """Whether this is the serving master."""
+        return self._member.serving
+
+    def accepting_writes(self) -> Refusal | None:
+        """None when a record may be appended."""
+        return self._member.writes.accepting()
+
+    def append(self, records: list[MessageRecord], done: Appended) -> None:
+        """Store and replicate."""
+        self._member.writes.append(records, done)
+
+    def pins(self) -> tuple[Offset, ...]:
+        """From where on the log is needed: by replicas, parked messages, open transactions."""
+        core, store = self._member.core, self._member.store
+        parked = oldest_parked(store)
+        pins = (*transaction_pins(store), *(() if parked is None else (parked,)))
+        master = None if core is None else core.master
+        if master is None:
+            return pins
+        sent = (one.sent for one in master.members.values() if one.link is not None)
+        return (*pins, *sent)
+
+    def log_trimmed(self, start: Offset) -> None:
+        """The log begins at ``start`` now."""
+        self._member.step(ev.LogTrimmed(start))
+
+    def local_log(self) -> LocalLog:
+        """The log as it is now."""
+        core = self._member.core
+        assert core is not None, "nobody is master before the volume has a name"
+        facts = core.log
+        return LocalLog(
+            log_start=facts.log_start,
+            end=facts.end,
+            flushed=facts.flushed,
+            confirm=min(facts.confirm, facts.flushed),
+            lineage=facts.lineage,
+        )

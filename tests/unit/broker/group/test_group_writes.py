@@ -1,0 +1,48 @@
+"""Who may write through a member (H11), and that a refusal comes before anything is stored."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from gantry_broker.group_writes import GroupWrites, admission
+from gantry_broker.store.contract import SendOutcome
+from gantry_protocol.bodies import TopicConfig
+from gantry_protocol.codes import ResponseCode
+
+
+def mastership(*, in_sync: int = 2, draining: bool = False) -> Any:
+    return SimpleNamespace(in_sync=in_sync, min_in_sync=2, drain=object() if draining else None)
+
+
+@pytest.mark.parametrize(
+    ("master", "leaving", "is_whole", "code"),
+    [
+        pytest.param(mastership(), False, True, None, id="serving"),
+        pytest.param(None, False, True, ResponseCode.SERVICE_NOT_AVAILABLE, id="no master"),
+        pytest.param(mastership(), True, True, ResponseCode.SERVICE_NOT_AVAILABLE, id="leaving"),
+        pytest.param(
+            mastership(draining=True), False, True, ResponseCode.SERVICE_NOT_AVAILABLE, id="drained"
+        ),
+        pytest.param(mastership(in_sync=1), False, True, ResponseCode.SYSTEM_ERROR, id="too few"),
+        pytest.param(mastership(), False, False, ResponseCode.SYSTEM_BUSY, id="half a table"),
+    ],
+)
+def test_who_may_write(
+    master: Any, leaving: bool, is_whole: bool, code: ResponseCode | None
+) -> None:
+    refusal = admission(master, leaving=leaving, is_whole=is_whole)
+    assert (None if refusal is None else refusal.code) == code
+
+
+def test_nothing_is_stored_or_created_without_a_mastership() -> None:
+    store: Any = SimpleNamespace(is_whole=True)  # no put: it would raise
+    writes = GroupWrites(SimpleNamespace(mastership=None, leaving=False), store)  # type: ignore[arg-type]
+    outcomes: list[SendOutcome] = []
+    writes.append([], outcomes.append)
+    assert [one.code for one in outcomes] == [ResponseCode.SERVICE_NOT_AVAILABLE]
+    answers: list[Any] = []
+    writes.create_topic(TopicConfig("t"), answers.append, if_absent=True)
+    writes.delete_topic("t", answers.append)
+    assert [one.code for one in answers] == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2
