@@ -1,9 +1,10 @@
 """A power cut: what a disk may hold when the machine dies at any sync.
 
-While active, `os.fsync` and `os.fdatasync` do not sync; they note what a real sync would have made
-durable. At any moment `freeze()` keeps what is durable and what is only written. `restore` then
-builds one of the directories that may be found afterwards: every 512-byte sector of a file is the
-durable or the newer one, files grow or do not, names that were not synced appear or do not.
+While active, `os.fsync`, `os.fdatasync` and a synced `os.pwritev` do not sync; they note what a
+real sync would have made durable. At any moment `freeze()` keeps what is durable and what is only
+written. `restore` then builds one of the directories that may be found afterwards: every 512-byte
+sector of a file is the durable or the newer one, files grow or do not, names that were not synced
+appear or do not.
 
 The rules are those of POSIX on ext4 and xfs, read strictly: nothing survives but what was synced,
 anything may; bytes that never reached the disk read as zeros. `fail_next` lets one sync end in EIO.
@@ -140,15 +141,23 @@ def _content(descriptor: int) -> bytes:
 def power_watch(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Power]:
     """Syncs below `root` are noted instead of done."""
     power = Power(root)
-    pwrite = os.pwrite
+    pwrite, pwritev = os.pwrite, os.pwritev
 
     def noted(descriptor: int, data: Any, position: int) -> int:
         size = pwrite(descriptor, data, position)
         power.wrote(descriptor, position, size)
         return size
 
+    def noted_parts(descriptor: int, parts: Any, position: int, flags: int = 0) -> int:
+        size = pwritev(descriptor, parts, position)
+        power.wrote(descriptor, position, size)
+        if flags & os.RWF_DSYNC:
+            power.sync(descriptor)
+        return size
+
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", noted)
+        patch.setattr(os, "pwritev", noted_parts)
         patch.setattr(os, "fsync", power.sync)
         patch.setattr(os, "fdatasync", power.sync)
         try:

@@ -50,7 +50,9 @@ class Recovered(msgspec.Struct):
         base: where it begins.
         marker: of the newest durable snapshot; None before the first.
         head: where to go on; None if there is no segment.
-        torn_bytes: length of what an unfinished batch left at ``head``; it must be zeroed before
+        newest: the bytes of the last batch, which end at ``head``. Every earlier one was durable
+            before the next was written; for this one nobody vouches.
+        torn_bytes: length of what an unfinished batch left at ``head``; it must be gone before
             anything is written there, so that no part of it is ever taken for something newer.
         segments: in order; the last is the one ``head`` is in.
     """
@@ -60,6 +62,7 @@ class Recovered(msgspec.Struct):
     base: Base = Base()
     marker: Marker | None = None
     head: Head | None = None
+    newest: bytes = b""
     torn_bytes: int = 0
     segments: list[SegmentUse] = []
 
@@ -74,7 +77,7 @@ def recover(segments: Iterable[tuple[Path, bytes]]) -> Recovered:
     replay: Replay | None = None
     head: Head | None = None
     last: tuple[Path, bytes] | None = None
-    first = ""
+    first, newest = "", b""
     for path, data in segments:
         header = _read_header(path, data)
         if replay is None:
@@ -89,7 +92,7 @@ def recover(segments: Iterable[tuple[Path, bytes]]) -> Recovered:
             last_index=replay.last_index,
         )
         replay.segments.append(SegmentUse(path, header.size))
-        read_batches(path, data, head, replay)
+        newest = data[read_batches(path, data, head, replay) : head.offset]
         last = (path, data)
     if replay is None or head is None or last is None:
         return Recovered()
@@ -103,6 +106,7 @@ def recover(segments: Iterable[tuple[Path, bytes]]) -> Recovered:
         base=base,
         marker=replay.marker,
         head=head,
+        newest=newest,
         torn_bytes=torn_bytes,
         segments=replay.segments,
     )
@@ -153,16 +157,21 @@ def _check_link(
         )
 
 
-def read_batches(path: Path, data: bytes, head: Head, replay: Replay) -> None:
+def read_batches(path: Path, data: bytes, head: Head, replay: Replay) -> int:
     """Apply every whole batch of a segment and move ``head`` behind the last.
+
+    Returns:
+        Where the last one begins; ``head.offset`` if there is none.
 
     Raises:
         CorruptionError: the checksums hold, but a record cannot stand where it is.
     """
+    newest = head.offset
     while (floor := parse_floor(data, head.offset)) is not None:
         records = _whole_batch(data, head.offset, floor.size, head.chain)
         if records is None:
-            return
+            break
+        newest = head.offset
         bodies, chain = records
         try:
             for body in bodies:
@@ -173,6 +182,7 @@ def read_batches(path: Path, data: bytes, head: Head, replay: Replay) -> None:
         head.chain = chain
         head.batch += 1
         head.last_index = replay.last_index
+    return newest
 
 
 def _whole_batch(data: bytes, offset: int, size: int, chain: int) -> tuple[list[bytes], int] | None:

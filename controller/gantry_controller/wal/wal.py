@@ -2,7 +2,9 @@
 
 Not thread-safe: ``writer`` calls ``append`` from its one thread. An error while writing or syncing
 leaves the page cache in an unknown state (a later fsync may succeed without having written: LWN,
-"PostgreSQL's fsync() surprise", 2018), so the log refuses everything after it.
+"PostgreSQL's fsync() surprise", 2018), so the log refuses everything after it. The process that
+starts next reads the same pages, so it writes the last batch again before it counts: nobody vouches
+for that one, and the later one for each before it (docs/adr/0034).
 """
 
 import errno
@@ -78,9 +80,8 @@ class Wal:
             full = Head(sequence=0, size=0, offset=0, chain=0, batch=1, last_index=0)
             return cls(directory, segment_size_bytes, full, -1), found
         fd = open_segment(segment_path(directory, found.head.sequence))
-        if found.torn_bytes:
-            zero(fd, found.head.offset, found.torn_bytes)
-        os.fsync(fd)  # a killed process leaves batches in the page cache only: not durable yet
+        _settle(fd, found, found.head)
+        sync_directory(directory)
         wal = cls(directory, segment_size_bytes, found.head, fd)
         wal._segments = found.segments
         if found.marker is not None:
@@ -163,6 +164,20 @@ class Wal:
         self._head.size = header.size
         self._head.offset = HEADER_SIZE
         self._head.chain = header.seed
+
+
+def _settle(fd: int, found: Recovered, head: Head) -> None:
+    """Make what was read durable, although a sync of it may have failed.
+
+    Zeros over a torn end need no such care: whatever is written there first brings zeros of its own
+    (``AHEAD_BYTES``), and what may be left behind those still looks interrupted.
+    """
+    if found.torn_bytes:
+        zero(fd, head.offset, found.torn_bytes)
+    start = head.offset - len(found.newest)
+    if os.pwrite(fd, found.newest, start) != len(found.newest):
+        raise OSError(errno.EIO, "could not write the last batch again")
+    os.fsync(fd)
 
 
 def write_durably(fd: int, data: bytes, offset: int, ahead: int = 0) -> None:

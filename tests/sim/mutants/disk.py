@@ -8,6 +8,7 @@ from sim.mutants.planting import Edit
 DRIVER = "sim.raft.process"
 WAL = "gantry_controller.wal"
 RECOVERY = "unit/controller/wal/test_wal_recovery.py"
+POWER = "unit/controller/wal/test_wal_power.py"
 
 MUTANTS = (
     Mutant(
@@ -82,5 +83,20 @@ MUTANTS = (
             ),
         ),
         Seeds("raft", 40),
+    ),
+    Mutant(
+        "wal-pages-believed",
+        "wal",
+        "after EIO a restarted process takes a batch for durable once it has synced what it read",
+        (
+            Edit(
+                f"{WAL}.wal:_settle",
+                "if os.pwrite(fd, found.newest, start) != len(found.newest):",
+                "if False:",
+            ),
+        ),
+        UnitTests(
+            f"{POWER}::test_a_batch_whose_sync_failed_is_durable_once_a_start_has_counted_it"
+        ),
     ),
 )
