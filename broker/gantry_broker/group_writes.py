@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
-from gantry_protocol.records import MessageRecord
 from gantry_protocol.types import Offset
 
 from gantry_broker.appends import PendingAppends
 from gantry_broker.clients.view import Created
 from gantry_broker.queues import MessageStore
 from gantry_broker.replica.master import Mastership
-from gantry_broker.store.contract import Appended, Refusal, SendOutcome
+from gantry_broker.store.contract import Appended, Records, Refusal, SendOutcome
 
 if TYPE_CHECKING:
     from gantry_broker.topic_sync import TopicSync
@@ -97,7 +96,7 @@ class GroupWrites:
         member = self._member
         return admission(member.mastership, leaving=member.leaving, is_whole=self._store.is_whole)
 
-    def append(self, records: list[MessageRecord], done: Appended) -> None:
+    def append(self, records: Records, done: Appended) -> None:
         """Store and replicate; ``done(outcome)`` comes exactly once, maybe at once.
 
         Raises:

@@ -11,7 +11,14 @@ from gantry_broker.asking import Outcome
 from gantry_broker.clients.view import Created
 from gantry_broker.consumers import Consumers
 from gantry_broker.queues import MessageStore
-from gantry_broker.store.contract import Appended, Refusal, SendOutcome, Store, StoredAt
+from gantry_broker.store.contract import (
+    Appended,
+    Records,
+    Refusal,
+    SendOutcome,
+    Store,
+    StoredAt,
+)
 from gantry_broker.store.local import LocalStore
 from gantry_broker.store.tier_waits import TierReads
 from gantry_broker.store.trimming import LogTrim
@@ -19,7 +26,7 @@ from gantry_broker.tables.topics import TopicChange, change_record
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand
-from gantry_protocol.records import MessageRecord
+from gantry_protocol.records import MessageRecord, RecordRun, decode_records
 from gantry_protocol.types import Offset
 from support import stores
 
@@ -79,11 +86,15 @@ class FakeGroup:
     def accepting_writes(self) -> Refusal | None:
         return self.refusal
 
-    def append(self, records: list[MessageRecord], done: Appended) -> None:
+    def append(self, records: Records, done: Appended) -> None:
         if self.append_error is not None:
             raise self.append_error
         self.now_ms += 1
-        self._held.append((self.messages.put(records, now_ms=self.now_ms), done))
+        stored = self.messages.put(records, now_ms=self.now_ms)
+        self._held.append((stored, done))
+        if isinstance(records, RecordRun):
+            size = stored[-1].end - stored[0].offset
+            records = decode_records(self.messages.log.read(stored[0].offset, size))
         self.appended.append(records)
         if not self.holding:
             self.confirm()

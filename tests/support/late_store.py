@@ -12,13 +12,13 @@ from gantry_broker.store.contract import (
     Learned,
     QueueQuestion,
     Read,
+    Records,
     Store,
     Taken,
     WasRead,
 )
 from gantry_broker.tables.offsets import ConsumerOffsets
 from gantry_broker.tables.topics import TopicTable
-from gantry_protocol.records import MessageRecord
 
 LATE_S = 0.001
 
@@ -37,7 +37,7 @@ class LateStore:
     def committed(self) -> ConsumerOffsets:
         return self._store.committed
 
-    def append(self, records: list[MessageRecord], done: Appended) -> None:
+    def append(self, records: Records, done: Appended) -> None:
         self._store.append(records, done)
 
     def read(self, wanted: Read, done: WasRead) -> None:

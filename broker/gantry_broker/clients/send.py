@@ -35,13 +35,15 @@ from gantry_protocol.records import (
     UniqueKeys,
     append_properties,
     find_property,
-    offset_msg_id,
+    offset_msg_ids,
+    scan_run,
     split_batch,
     without_property,
 )
 from gantry_protocol.records.layout import TRANSACTION_MASK, TRANSACTION_PREPARED
 from gantry_protocol.records.properties import DELAY_TIME_LEVEL
 from gantry_protocol.remoting.connection import Connection
+from msgspec.structs import replace
 
 from gantry_broker.clients import topic_rules
 from gantry_broker.clients.creation import TopicCreation
@@ -57,7 +59,7 @@ from gantry_broker.delay.retries import (
     RETRY_PREFIX,
     is_spent,
 )
-from gantry_broker.store.contract import Refusal, SendOutcome
+from gantry_broker.store.contract import Records, Refusal, SendOutcome
 from gantry_broker.transactions.records import half_record
 
 SendHeader = SendMessageRequestHeader | SendMessageRequestHeaderV2
@@ -72,6 +74,8 @@ _STORED = (
 )
 _TIMER_PROPERTIES = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_DEL_UNIQKEY")
 _DELAYED_BATCH = "a batch cannot be delayed."
+# What each message of a batch is refused for, as far as a glance at all of them tells.
+_SPECIAL = tuple(name.encode() for name in (*_TIMER_PROPERTIES, DELAY_TIME_LEVEL, "TRAN_MSG"))
 _BROKER_PROPERTIES = ("MSG_REGION", "TRACE_ON", "CLUSTER")
 
 
@@ -191,15 +195,27 @@ class Sender:
 
     def _batch(
         self, conn: Connection, request: RemotingCommand, header: SendHeader, queue_id: int
-    ) -> list[MessageRecord]:
+    ) -> Records:
         """The records of a batch; the header's properties belong to none of them."""
-        born_host = _host(conn)
-        store_host = self._view.store_host
-        messages = split_batch(request.body)
-        if not messages:
-            raise RecordError("The batch holds no message.")
+        common = MessageRecord(
+            topic=header.topic,
+            queue_id=queue_id,
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            born_host=_host(conn),
+            store_host=self._view.store_host,
+            reconsume_times=header.reconsume_times or 0,
+        )
         if wanted_level(header.properties or "") > 0:
             raise RecordError(_DELAYED_BATCH)
+        run = scan_run(request.body, common, _SPECIAL)
+        return self._batch_one_by_one(request.body, common) if run is None else run
+
+    def _batch_one_by_one(self, body: bytes, common: MessageRecord) -> list[MessageRecord]:
+        """The long way, which says what is wrong with a batch."""
+        messages = split_batch(body)
+        if not messages:
+            raise RecordError("The batch holds no message.")
         for message in messages:
             _check_body_and_properties(message.body, message.properties)
             unsupported = _unsupported(message.properties)
@@ -210,18 +226,7 @@ class Sender:
             if _says_half(message.properties):
                 raise RecordError("half messages cannot be sent in a batch")
         return [
-            MessageRecord(
-                topic=header.topic,
-                queue_id=queue_id,
-                body=message.body,
-                properties=message.properties,
-                flag=message.flag,
-                sys_flag=header.sys_flag,
-                born_timestamp=header.born_timestamp,
-                born_host=born_host,
-                store_host=store_host,
-                reconsume_times=header.reconsume_times or 0,
-            )
+            replace(common, body=message.body, properties=message.properties, flag=message.flag)
             for message in messages
         ]
 
@@ -302,7 +307,7 @@ class Sender:
         host, port = self._view.store_host
         first = outcome.stored[0]
         ext = {
-            "msgId": ",".join(offset_msg_id(host, port, at.offset) for at in outcome.stored),
+            "msgId": offset_msg_ids(host, port, [at.offset for at in outcome.stored]),
             "queueId": str(queue_id),  # of a parked or half message: not the queue it waits in
             "queueOffset": str(first.queue_offset),
             **_ANSWER_EXT,

@@ -9,6 +9,7 @@ log (topics, consumer offsets, queue positions); the rest of the directory can b
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
+from itertools import accumulate, count, repeat
 from pathlib import Path
 
 from gantry_protocol.errors import CorruptionError, RecordError
@@ -18,6 +19,7 @@ from gantry_protocol.records import (
     MAX_RECORD_BYTES,
     MessageRecord,
     RecordPeek,
+    RecordRun,
 )
 from gantry_protocol.types import Offset
 
@@ -171,11 +173,11 @@ class MessageStore:
         self._next = None
         self.offsets.forget_pending()
 
-    def put(self, records: Sequence[MessageRecord], *, now_ms: int) -> list[StoredAt]:
+    def put(self, records: Sequence[MessageRecord] | RecordRun, *, now_ms: int) -> list[StoredAt]:
         """Give records their positions and append them, in one write per file; not flushed.
 
-        Fills ``queue_offset``, ``physical_offset`` and ``store_timestamp`` of each record; store
-        times never fall from record to record.
+        Fills ``queue_offset``, ``physical_offset`` and ``store_timestamp`` of each record of a
+        sequence; store times never fall from record to record.
 
         Raises:
             RecordError: a record cannot be stored; none was.
@@ -184,6 +186,11 @@ class MessageStore:
         """
         assert self._next is not None, "only a master puts"
         timestamp = max(now_ms, self._put_timestamp)
+        if isinstance(records, RecordRun):
+            stored = self._put_run(records, timestamp)
+            if stored is not None:
+                return stored
+            records = list(records)
         numbers: dict[QueueKey, int] = {}
         encoded: list[bytes] = []
         at = self.log.end
@@ -210,6 +217,22 @@ class MessageStore:
             )
             for record, data in zip(records, encoded, strict=True)
         ]
+
+    def _put_run(self, run: RecordRun, timestamp: int) -> list[StoredAt] | None:
+        """Append a run with one write; None where a file may end within it."""
+        assert self._next is not None, "only a master puts"
+        start, size = self.log.end, sum(run.sizes)
+        if size > MAX_RECORD_BYTES or self.log.position_for(size) != start:
+            return None
+        common = run.common
+        key = (common.topic, common.queue_id)
+        number = self._next_offset(key)
+        self.log.append(run.encode(number, start, timestamp))
+        self._next[key] = number + len(run)
+        self._put_timestamp = timestamp
+        positions = accumulate(run.sizes, initial=start)
+        places = zip(repeat(common.queue_id), count(number), positions, run.sizes, strict=False)
+        return list(map(StoredAt._make, places))
 
     def dispatch(self, upto: Offset) -> None:
         """Make everything below ``upto``, the confirm offset, visible; lower values do nothing.

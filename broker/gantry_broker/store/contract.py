@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 import msgspec
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
-from gantry_protocol.records import MessageRecord
+from gantry_protocol.records import MessageRecord, RecordRun
 from gantry_protocol.types import Offset
 
 from gantry_broker.tables.offsets import ConsumerOffsets, OffsetRow
@@ -201,6 +201,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     committed: list[OffsetRow]
 
 
+Records: TypeAlias = list[MessageRecord] | RecordRun  # what one append stores
 # Records of a queue, those with a key, or the one that begins at a log offset.
 Read: TypeAlias = QueueRead | KeyRead | Offset
 Appended = Callable[[SendOutcome], None]
@@ -222,8 +223,8 @@ class Store(Protocol):
     def committed(self) -> ConsumerOffsets:
         """The consumer offsets: the confirmed ones, and what was committed here since."""
 
-    def append(self, records: list[MessageRecord], done: Appended) -> None:
-        """Store and replicate ``records``, whose positions and store times it fills in.
+    def append(self, records: Records, done: Appended) -> None:
+        """Store and replicate ``records``, which get their positions and store times by that.
 
         Raises:
             RecordError: a record cannot be stored; ``done`` is not called.

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Sequence
 
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.errors import GantryError
-from gantry_protocol.records import MessageRecord
 from gantry_protocol.types import Offset
 
 from gantry_broker.log import DiskFullError
@@ -29,6 +28,7 @@ from gantry_broker.store.contract import (
     QueueQuestion,
     QueueRead,
     Read,
+    Records,
     Refusal,
     SendOutcome,
     Snapshot,
@@ -43,7 +43,7 @@ from gantry_broker.tables.topics import TopicTable
 from gantry_broker.tier.locate import Queue
 from gantry_broker.tier.reading import Local
 
-Append = Callable[[list[MessageRecord], Appended], None]
+Append = Callable[[Records, Appended], None]
 
 
 class LocalStore:
@@ -87,7 +87,7 @@ class LocalStore:
         """The mastership is over: whoever waits for the tier is sent back to ask again."""
         self.waits.release()
 
-    def append(self, records: list[MessageRecord], done: Appended) -> None:
+    def append(self, records: Records, done: Appended) -> None:
         """Store and replicate; see ``Store``."""
         try:
             self._append(records, done)

@@ -18,7 +18,6 @@ from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import ConnectionClosed, RemotingError, WireError
-from gantry_protocol.records import MessageRecord
 from gantry_protocol.types import Offset
 
 from gantry_broker.asking import Outcome
@@ -31,6 +30,7 @@ from gantry_broker.store.contract import (
     QueueQuestion,
     QueueRead,
     Read,
+    Records,
     Refusal,
     SendOutcome,
     Snapshot,
@@ -91,8 +91,9 @@ class RemoteStore:
 
     # ---- Store
 
-    def append(self, records: list[MessageRecord], done: Appended) -> None:
+    def append(self, records: Records, done: Appended) -> None:
         """Store and replicate; see ``Store``."""
+        records = list(records)
         size = sum(len(encode(record)) for record in records)
         if self._is_lost:
             done(SendOutcome(*_LOST))

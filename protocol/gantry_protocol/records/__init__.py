@@ -1,7 +1,12 @@
 """Message records as they lie in the commit log and travel to consumers."""
 
 from gantry_protocol.records.batch import BatchMessage, encode_batch, split_batch
-from gantry_protocol.records.ids import UniqueKeys, decode_offset_msg_id, offset_msg_id
+from gantry_protocol.records.ids import (
+    UniqueKeys,
+    decode_offset_msg_id,
+    offset_msg_id,
+    offset_msg_ids,
+)
 from gantry_protocol.records.layout import (
     BLANK_HEADER_BYTES,
     BLANK_MAGIC,
@@ -32,6 +37,7 @@ from gantry_protocol.records.record import (
     masked_crc,
     patch_positions,
 )
+from gantry_protocol.records.run import RecordRun, scan_run
 from gantry_protocol.records.scan import RecordPeek, Scan, ScanKind, peek, scan
 from gantry_protocol.records.schedule import DELAY_MS, SCHEDULE_TOPIC, delay_of, entry_code
 
@@ -52,6 +58,7 @@ __all__ = [
     "Host",
     "MessageRecord",
     "RecordPeek",
+    "RecordRun",
     "Scan",
     "ScanKind",
     "UniqueKeys",
@@ -69,9 +76,11 @@ __all__ = [
     "find_property",
     "masked_crc",
     "offset_msg_id",
+    "offset_msg_ids",
     "patch_positions",
     "peek",
     "scan",
+    "scan_run",
     "split_batch",
     "tags_code",
     "without_property",

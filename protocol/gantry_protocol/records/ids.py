@@ -9,6 +9,7 @@ import os
 import secrets
 import struct
 import time
+from collections.abc import Iterable
 
 from gantry_protocol.errors import RecordError
 from gantry_protocol.records.layout import Host, pack_host, unpack_host
@@ -21,6 +22,13 @@ _START = struct.Struct(">HI")  # the part of the tail that one start of a proces
 def offset_msg_id(host: str, port: int, physical_offset: int) -> str:
     """32 (IPv4) or 56 (IPv6) upper-case hex digits."""
     return (pack_host((host, port)) + _OFFSET.pack(physical_offset)).hex().upper()
+
+
+def offset_msg_ids(host: str, port: int, physical_offsets: Iterable[int]) -> str:
+    """The offset ids of several records, with commas between them."""
+    packed = pack_host((host, port))
+    ids = packed.join([b"", *map(_OFFSET.pack, physical_offsets)])
+    return ids.hex(",", len(packed) + _OFFSET.size).upper()
 
 
 def decode_offset_msg_id(message_id: str) -> tuple[Host, int]:

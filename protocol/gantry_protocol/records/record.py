@@ -78,7 +78,7 @@ def encode_record(record: MessageRecord) -> bytes:
     Raises:
         RecordError: a part does not fit its field.
     """
-    magic, topic = _topic_part(record.topic)
+    magic, topic = topic_part(record.topic)
     properties = record.properties.encode()
     properties_size = len(properties)
     if properties_size > MAX_PROPERTIES_BYTES:
@@ -86,7 +86,7 @@ def encode_record(record: MessageRecord) -> bytes:
             f"The properties take {properties_size} bytes; a record holds {MAX_PROPERTIES_BYTES}."
         )
     born, store = pack_host(record.born_host), pack_host(record.store_host)
-    families = (BORN_HOST_V6 if len(born) > 8 else 0) | (STORE_HOST_V6 if len(store) > 8 else 0)
+    families = families_of(born, store)
     fixed = FIXED[families]
     body = record.body
     body_size = len(body)
@@ -114,8 +114,13 @@ def encode_record(record: MessageRecord) -> bytes:
     return b"".join((head, body, topic, _UINT16.pack(properties_size), properties))
 
 
+def families_of(born: bytes, store: bytes) -> int:
+    """The bits of the system flag that say which of two packed hosts is IPv6."""
+    return (BORN_HOST_V6 if len(born) > 8 else 0) | (STORE_HOST_V6 if len(store) > 8 else 0)
+
+
 @lru_cache(maxsize=4096)
-def _topic_part(name: str) -> tuple[int, bytes]:
+def topic_part(name: str) -> tuple[int, bytes]:
     """The magic of a record of this topic, and the topic with its length before it.
 
     Raises:

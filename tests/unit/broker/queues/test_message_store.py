@@ -16,7 +16,15 @@ from gantry_broker.store.contract import GetResult, GetStatus, Limits
 from gantry_broker.tables.topics import TopicChange, change_record
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.errors import CorruptionError, RecordError
-from gantry_protocol.records import MAX_BODY_BYTES, decode_record, decode_records, tags_code
+from gantry_protocol.records import (
+    MAX_BODY_BYTES,
+    BatchMessage,
+    decode_record,
+    decode_records,
+    encode_batch,
+    scan_run,
+    tags_code,
+)
 from gantry_protocol.types import Offset
 from support import logs, stores
 
@@ -55,6 +63,30 @@ def test_a_batch_over_the_end_of_a_file_is_placed_as_it_is_reported(tmp_path: Pa
         assert (record.queue_offset, record.size) == (number, at.size)
     assert store.get("T", 0, 0, ALL).count == 10
     store.close()
+
+
+@pytest.mark.parametrize("in_flight", [0, 2])
+def test_a_run_is_stored_as_its_records_would_be(tmp_path: Path, in_flight: int) -> None:
+    """File by file to the byte, also where a file ends within a run or has no room for it."""
+    sent = [BatchMessage(bytes(300), f"KEYS\x01k{n}\x02TAGS\x01t\x02", n) for n in range(3)]
+    run = scan_run(encode_batch(sent), stores.message(queue_id=1))
+    assert run is not None
+    one, other = (MessageStore.open(tmp_path / name, 2048) for name in ("one", "other"))
+    for store in (one, other):
+        store.take_mastership()
+        stores.put(store, *(stores.message(queue_id=1) for _ in range(in_flight)))
+    for now_ms in (1000, 2000, 1500, 3000):
+        assert one.put(run, now_ms=now_ms) == other.put(list(run), now_ms=now_ms)
+    for store in (one, other):
+        stores.confirm(store)
+    assert one.log.starts == other.log.starts
+    assert len(one.log.starts) > 1
+    for start in one.log.starts:
+        assert one.log.read(start, 1 << 20) == other.log.read(start, 1 << 20)
+    assert stores.derived(one) == stores.derived(other)
+    assert one.get("T", 1, 0, ALL).count == 12 + in_flight
+    one.close()
+    other.close()
 
 
 def test_store_times_never_fall(tmp_path: Path) -> None:
