@@ -43,7 +43,9 @@ CHECKPOINT_US = 500 * MS
 CALL_TIMEOUT_US = 500 * MS
 UNREGISTERED = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
 CONTROL_LINK_BASE = -1_000_000  # below every number the core uses for its own links
-SIM_LIMITS = Limits(window_bytes=1_000 * SIZE, batch_bytes=40 * SIZE, held_appends=64)
+SIM_LIMITS = Limits(
+    window_bytes=1_000 * SIZE, batch_bytes=40 * SIZE, gather_bytes=8 * SIZE, held_appends=64
+)
 DEFINITE = {
     ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
     ResponseCode.CONTROLLER_INVALID_MASTER,

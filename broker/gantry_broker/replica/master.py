@@ -177,8 +177,11 @@ class Mastership:
         member = self._by_link.get(link)
         if member is None or not member.streaming or member.sent >= self._log.end:
             return None
-        if member.sent - member.acked >= self._limits.window_bytes:
+        on_its_way, due = member.sent - member.acked, self._log.end - member.sent
+        if on_its_way >= self._limits.window_bytes:
             return None
+        if on_its_way and due < self._limits.gather_bytes:
+            return None  # its acknowledgement asks again
         entry = self._log.lineage.entry_at(member.sent)
         assert entry is not None, f"no lineage entry covers {member.sent}"
         boundary = self._log.lineage.boundary_after(member.sent)

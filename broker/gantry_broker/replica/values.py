@@ -77,6 +77,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         silence_ms: a replica that has not heard its master for this long opens a new link.
         window_bytes: sent and not yet acknowledged, per link.
         batch_bytes: largest range in one message, except for a single larger record.
+        gather_bytes: while an earlier message is not acknowledged, the next one waits for it or for
+            so many bytes. A replica syncs once for what comes during the sync before, so bytes that
+            follow at once are not on its disk sooner, and every message costs both sides a wake-up.
         held_appends: messages a replica keeps while its lineage is being made durable.
     """
 
@@ -94,6 +97,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     silence_ms: int = 2_000
     window_bytes: int = 16 * 1024 * 1024
     batch_bytes: int = 256 * 1024
+    gather_bytes: int = 64 * 1024
     held_appends: int = 256
 
 

@@ -399,7 +399,7 @@ def test_a_master_without_one_leaves_everybody_idle() -> None:
 
 
 def test_the_window_bounds_what_is_sent_and_not_acknowledged() -> None:
-    group = Group(2, limits=Limits(window_bytes=10, batch_bytes=4))
+    group = Group(2, limits=Limits(window_bytes=10, batch_bytes=4, gather_bytes=4))
     group.elect(1)
     group[2].flushing = False
     group.write(1, b"x" * 100)

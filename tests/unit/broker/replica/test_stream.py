@@ -15,7 +15,7 @@ def said(group: Group, number: int, kind: type[Append] | type[Ack]) -> list[Appe
 
 
 def test_batches_follow_each_other_without_waiting_for_an_acknowledgement() -> None:
-    group = Group(2, limits=Limits(window_bytes=40, batch_bytes=4))
+    group = Group(2, limits=Limits(window_bytes=40, batch_bytes=4, gather_bytes=4))
     group.elect(1)
     group.said.clear()
     group.held = {1}  # whatever the replica answers
@@ -28,8 +28,27 @@ def test_batches_follow_each_other_without_waiting_for_an_acknowledgement() -> N
     assert group[1].facts.confirm == 100
 
 
+def test_what_is_written_behind_an_unacknowledged_message_shares_the_next_one() -> None:
+    group = Group(2, limits=Limits(batch_bytes=8, gather_bytes=6))
+    group.elect(1)
+    group.said.clear()
+    group.held = {1}  # whatever the replica answers
+    for data in (b"a", b"bc", b"d"):
+        group.write(1, data)
+    sent = [message.data for message in said(group, 1, Append)]
+    assert sent == [b"a"], "the first goes at once, the rest waits for its acknowledgement"
+    group.write(1, b"ef")
+    assert len(said(group, 1, Append)) == 1, "one byte is missing"
+    group.write(1, b"g")
+    assert said(group, 1, Append)[-1].data == b"bcdefg", "enough for a message of its own"
+    group.write(1, b"h")
+    group.release(1)
+    assert said(group, 1, Append)[-1].data == b"h", "the acknowledgement asks for the rest"
+    assert group[1].facts.confirm == 8
+
+
 def test_a_link_that_broke_in_the_middle_goes_on_where_the_replica_ends() -> None:
-    group = Group(2, limits=Limits(window_bytes=10, batch_bytes=4))
+    group = Group(2, limits=Limits(window_bytes=10, batch_bytes=4, gather_bytes=4))
     group.elect(1)
     group[2].flushing = False
     group.write(1, b"0123456789abcdef")
