@@ -21,8 +21,8 @@ from gantry_protocol.errors import GantryError
 from gantry_protocol.hosts import split_address
 
 from gantry_cli.bench.controller.quorum import Quorum
-from gantry_cli.bench.controller.target import cpu_of
 from gantry_cli.bench.processes import Processes
+from gantry_cli.bench.usage import cpu_of
 from gantry_cli.trial.narrate import settled
 
 if TYPE_CHECKING:

@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from gantry_protocol.errors import GantryError
 
-from gantry_cli.bench.broker import goals as brokers
-from gantry_cli.bench.controller import goals as controllers
+from gantry_cli.bench.broker.cases import BENCH as BROKERS
+from gantry_cli.bench.controller.cases import BENCH as CONTROLLERS
 from gantry_cli.bench.results import Line, Machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gantry_cli.bench.goals import Goal, Layout
+    from gantry_cli.bench.suite import Bench, Goal
 
-LAYOUTS = (controllers.LAYOUT, brokers.LAYOUT)
+BENCHES: tuple[Bench[Any, Any], ...] = (CONTROLLERS, BROKERS)
 
 Figures = dict[tuple[str, str, str], Line]
 """By benchmark, case and metric."""
@@ -41,9 +41,9 @@ def main(arguments: Sequence[str]) -> int:
             line for source in sources for line in source.read_bytes().splitlines()
         )
         text = page.read_text("utf-8")
-        shown = [layout for layout in LAYOUTS if layout.bench in machines]
-        for layout in shown or LAYOUTS:
-            text = replaced(text, layout, figures, machines)
+        shown = [bench for bench in BENCHES if bench.name in machines]
+        for bench in shown or BENCHES:
+            text = replaced(text, bench, figures, machines)
         page.write_text(text, "utf-8")
     except (OSError, GantryError) as error:
         print(error, file=sys.stderr)
@@ -73,33 +73,35 @@ def read(lines: Iterable[bytes]) -> tuple[Figures, dict[str, Machine]]:
     return figures, machines
 
 
-def replaced(text: str, layout: Layout, figures: Figures, machines: Mapping[str, Machine]) -> str:
-    """`text` with what is between the markers of a layout replaced.
+def replaced(
+    text: str, bench: Bench[Any, Any], figures: Figures, machines: Mapping[str, Machine]
+) -> str:
+    """`text` with what is between the markers of a benchmark replaced.
 
     Raises:
         GantryError: the markers are missing, or nothing was measured.
     """
-    before, begin, rest = text.partition(layout.begin)
-    _, end, after = rest.partition(layout.end)
+    before, begin, rest = text.partition(bench.begin)
+    _, end, after = rest.partition(bench.end)
     if not (begin and end):
-        raise GantryError(f"The page lacks {layout.begin} and {layout.end}.")
-    if layout.bench not in machines:
-        raise GantryError(f"There are no figures of the benchmark {layout.bench!r}.")
-    shown = "\n".join(table(layout, figures))
-    last = _sentence(machines[layout.bench], layout.sentence)
+        raise GantryError(f"The page lacks {bench.begin} and {bench.end}.")
+    if bench.name not in machines:
+        raise GantryError(f"There are no figures of the benchmark {bench.name!r}.")
+    shown = "\n".join(table(bench, figures))
+    last = _sentence(machines[bench.name], bench.sentence)
     return f"{before}{begin}\n{shown}\n\n{last}\n{end}{after}"
 
 
-def table(layout: Layout, figures: Figures) -> list[str]:
+def table(bench: Bench[Any, Any], figures: Figures) -> list[str]:
     """The rows that were measured, as Markdown."""
-    java = [name for name in layout.others if any(bench == name for bench, _, _ in figures)]
+    java = [name for name in bench.others if any(label == name for label, _, _ in figures)]
     rows = [
         ["", "to reach", "median (min … max)", "reached", *java],
         ["---", "---", "---", "---", *("---" for _ in java)],
     ]
-    for goal in layout.goals:
-        ours = figures.get((layout.bench, goal.case, goal.metric))
-        others = [figures.get((name, goal.case, goal.metric)) for name in java]
+    for case, goal in ((one.name, goal) for one in bench.cases for goal in one.goals):
+        ours = figures.get((bench.name, case, goal.metric))
+        others = [figures.get((name, case, goal.metric)) for name in java]
         if ours is not None:
             rows.append(
                 [goal.text, _wanted(goal), _value(ours), _verdict(goal, ours), *map(_value, others)]

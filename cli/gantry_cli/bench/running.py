@@ -1,115 +1,102 @@
-"""Cases of a benchmark, one after another; what one of them cannot do is told in the end."""
+"""Cases of a benchmark, one after another; what one of them cannot do is told in the end.
+
+Rule protected: no case runs for ever. One that takes several times as long as it should is ended
+and has failed; the next ones run all the same.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic
 
 import click
 from gantry_protocol.errors import GantryError
 
+from gantry_cli.bench.figures import lines
 from gantry_cli.bench.showing import print_lines
+from gantry_cli.bench.suite import CannotRun, StageT, WishT
 from gantry_cli.output import print_json
-from gantry_cli.progress import progress
+from gantry_cli.progress import estimated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
+    from pathlib import Path
 
     from gantry_cli.bench.results import Line, Machine
+    from gantry_cli.bench.suite import Bench, Case
+    from gantry_cli.progress import Estimate
 
-WishT = TypeVar("WishT")
-StageT = TypeVar("StageT")
-_WishT_contra = TypeVar("_WishT_contra", contravariant=True)
-_StageT_contra = TypeVar("_StageT_contra", contravariant=True)
-
-
-class CannotRun(GantryError):  # noqa: N818 - a plain word reads better where it is caught
-    """This case has nothing to measure here; says why."""
-
-
-class Runnable(Protocol[_WishT_contra, _StageT_contra]):
-    """A case."""
-
-    @property
-    def steps(self) -> Callable[[_WishT_contra], int]:
-        """How often it calls `advance`."""
-        ...
-
-    @property
-    def seconds(self) -> Callable[[_WishT_contra], float]:
-        """About how long it takes."""
-        ...
-
-    async def lines(self, name: str, stage: _StageT_contra) -> list[Line]:
-        """Run it.
-
-        Raises:
-            CannotRun: not here.
-            GantryError: it failed.
-        """
-        ...
+LIMIT_TIMES, LIMIT_S = 4.0, 120.0
+"""A case is ended after so many times its estimate, and this: a busy machine is slow, too."""
 
 
 class Run(Generic[WishT, StageT]):
     """All cases that were asked for.
 
     Args:
-        cases: those there are.
-        names: of those to run.
+        bench: whose.
+        cases: those to run.
         wish: what was asked for.
-        stage: where a case runs, given what it calls after each run, and what it tells people with.
+        directory: for data and logs; it exists.
         as_json: whether lines are printed as soon as they are known.
     """
 
     def __init__(
         self,
-        cases: Mapping[str, Runnable[WishT, StageT]],
-        names: Sequence[str],
+        bench: Bench[WishT, StageT],
+        cases: Sequence[Case[WishT, StageT]],
         wish: WishT,
-        stage: Callable[[Callable[[], None], Callable[[str], None]], StageT],
+        directory: Path,
         *,
         as_json: bool,
     ) -> None:
         self.found: list[Line] = []
         self.failed: list[str] = []  # whose logs are worth a look
         self.refused: list[str] = []
+        self._bench = bench
         self._cases = cases
-        self._names = names
         self._wish = wish
-        self._stage = stage
+        self._directory = directory
         self._as_json = as_json
 
     async def all(self) -> None:
         """Run them."""
-        cases, wish = self._cases, self._wish
-        estimate_s = sum(cases[name].seconds(wish) for name in self._names)
+        estimate_s = sum(case.seconds(self._wish) for case in self._cases)
         click.echo(f"About {max(estimate_s / 60, 1):.0f} min on a quiet machine.", err=True)
-        with progress(sum(cases[name].steps(wish) for name in self._names)) as advance:
-            for name in self._names:
-                stage = self._stage(partial(advance, name), partial(_say, name))
-                await self._one(name, stage)
+        with estimated(estimate_s) as shown:
+            for case in self._cases:
+                await self._one(case, shown)
 
-    def show(self, label: str, before: Machine) -> None:
+    def show(self, before: Machine) -> None:
         """Print what is not printed yet, and the machine as it was `before`."""
         if self._as_json:
-            print_json({"bench": label, "machine": before})
+            print_json({"bench": self._wish.label, "machine": before})
         elif self.found:
             print_lines(self.found, before, as_json=False)
 
-    async def _one(self, name: str, stage: StageT) -> None:
+    async def _one(self, case: Case[WishT, StageT], shown: Estimate) -> None:
+        wish = self._wish
+        steps, seconds = case.steps(wish), case.seconds(wish)
+        part = shown.part(case.name, steps, seconds)
+        stage = self._bench.stage(wish, self._directory, part, partial(shown.say, case.name))
+        limit_s = LIMIT_TIMES * seconds + LIMIT_S
         try:
-            found = await self._cases[name].lines(name, stage)
+            async with asyncio.timeout(limit_s) as limit:
+                runs = await case.run(stage)
         except CannotRun as error:
-            self.refused.append(f"{name} {error}.")
-            return
+            self.refused.append(f"{case.name} {error}.")
         except GantryError as error:
-            self.failed.append(f"{name}: {error}")
-            return
+            self.failed.append(f"{case.name}: {error}")
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            self.failed.append(f"{case.name}: ended after {limit_s / 60:.0f} min, not being done.")
+        else:
+            self._note(lines(case.name, runs, bench=wish.label))
+
+    def _note(self, found: Sequence[Line]) -> None:
         self.found += found
         if self._as_json:
             for line in found:
                 print_json(line)
-
-
-def _say(name: str, text: str) -> None:
-    click.echo(f"{name}: {text}", err=True)

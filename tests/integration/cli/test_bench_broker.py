@@ -41,7 +41,7 @@ def test_figures_of_a_group(tmp_path: Path) -> None:
 def test_what_is_not_ours_is_not_killed(tmp_path: Path) -> None:
     done = bench("--case", "kills-1000", "--against", "127.0.0.1:1", directory=tmp_path)
     assert done.returncode != 0
-    assert "kills-1000 needs brokers that it starts itself" in done.stderr
+    assert "kills-1000 needs servers that it starts itself" in done.stderr
 
 
 def test_nobody_there_is_one_sentence(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_figures_of_a_quorum(tmp_path: Path) -> None:
 def test_a_case_that_cannot_run_says_so_and_fails(tmp_path: Path) -> None:
     done = bench("--case", "leader-kill", "--against", "127.0.0.1:1", directory=tmp_path)
     assert done.returncode != 0
-    assert "leader-kill needs controllers that it starts itself" in done.stderr
+    assert "leader-kill needs servers that it starts itself" in done.stderr
     assert not [line for line in done.stdout.splitlines() if '"gap_ms"' in line]
 
 

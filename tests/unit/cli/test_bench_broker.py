@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 from gantry_cli.bench.broker import frames
-from gantry_cli.bench.broker.cases import CASES, Wish
-from gantry_cli.bench.broker.cold import bytes_read
-from gantry_cli.bench.broker.figures import UNITS
+from gantry_cli.bench.broker.cases import BENCH, CASES
 from gantry_cli.bench.broker.frames import Numbers, Reply
-from gantry_cli.bench.broker.goals import LAYOUT
-from gantry_cli.bench.broker.kills import Account
+from gantry_cli.bench.broker.kills import Account, Round, Rounds
 from gantry_cli.bench.broker.load import Load, Window
 from gantry_cli.bench.broker.many_queues import Scatter, topic
+from gantry_cli.bench.broker.stage import Wish
 from gantry_cli.bench.broker.target import Used
 from gantry_cli.bench.broker.throughput import figures
 from gantry_cli.bench.broker.work import SAMPLE_EVERY, Pulls, Sends
-from gantry_cli.bench.controller.figures import Latencies
+from gantry_cli.bench.figures import UNITS, Latencies
+from gantry_cli.bench.usage import bytes_read, cpu_of, peak_mb
 from gantry_cli.client.routes import Queue
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, SerializeType, reply
@@ -40,6 +39,9 @@ from gantry_protocol.remoting.server import Connection, RemotingServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
+
+    from gantry_cli.bench.suite import Goal
 
 QUEUES = [Queue("group", number, "127.0.0.1:1") for number in range(3)]
 
@@ -275,7 +277,15 @@ async def test_a_connection_that_ends_is_told() -> None:
 
 
 def test_cpu_is_told_per_message() -> None:
-    seen = Window(1000, 32_000, 100, 0, 2.0, Latencies([0.001] * 1000), 0.32)
+    seen = Window(
+        operations=1000,
+        messages=32_000,
+        received_bytes=100,
+        refused=0,
+        seconds=2.0,
+        latencies_s=Latencies([0.001] * 1000),
+        generator_s=0.32,
+    )
     found = figures(seen, [Used(1.0, 0.0), Used(1.64, 0.32)])
     assert found["messages_per_s"] == 16_000
     assert found["generator_cpu_us"] == pytest.approx(10)
@@ -288,24 +298,87 @@ def test_lost_is_what_was_acknowledged_and_cannot_be_read() -> None:
     for key in ("a", "b", "c"):
         account.acknowledge(key)
     account.read.update(["a", "a", "c", "never acknowledged"])
-    assert (account.lost, account.duplicated) == (1, 1)
+    assert (account.lost, account.duplicated) == ({"b"}, 1)
 
 
-def test_what_this_process_has_read_is_known() -> None:
+def test_finished_rounds_outlive_the_process_that_counted_them(tmp_path: Path) -> None:
+    path = tmp_path / "rounds"
+    Rounds(path).add(Round(100, 5000, 3, 210.0))
+    interrupted = Rounds(path)
+    interrupted.add(Round(50, 2000, 0, 180.0))
+    assert Rounds(path).close() == {
+        "kills": 150,
+        "acknowledged": 7000,
+        "lost": 0,
+        "duplicated": 3,
+        "gap_ms": 210.0,
+    }
+    assert Rounds(path).all == []
+
+
+def test_a_file_of_something_else_is_no_rounds(tmp_path: Path) -> None:
+    path = tmp_path / "rounds"
+    path.write_text("{}\n")
+    with pytest.raises(GantryError, match="holds no rounds of kills"):
+        Rounds(path)
+
+
+def test_what_this_process_has_used_is_known() -> None:
     assert bytes_read(os.getpid()) >= 0
+    assert cpu_of(os.getpid()) > 0
+    assert peak_mb(os.getpid()) > 1
+    nobody = 2**22 + 1
     with pytest.raises(GantryError, match="not known"):
-        bytes_read(2**22 + 1)
+        bytes_read(nobody)
+    for asked in (cpu_of, peak_mb):
+        with pytest.raises(GantryError, match="has ended"):
+            asked(nobody)
 
 
-def test_every_case_of_the_issue_is_there_and_has_a_goal_with_a_unit() -> None:
-    wanted = (
-        "send-64-1r send-64-3r batch32-1r pull-hot pull-cold queues-1m master-kill master-stop "
-        "handover kills-1000 catch-up"
-    )
-    assert list(CASES) == wanted.split()
-    assert {goal.case for goal in LAYOUT.goals} == set(CASES)
-    assert {goal.metric for goal in LAYOUT.goals} <= set(UNITS)
-    assert all(case.steps(Wish()) > 0 and case.seconds(Wish()) > 0 for case in CASES.values())
+WANTED = [
+    ("send-64-1r", "messages_per_s", ">= 20000"),
+    ("send-64-3r", "messages_per_s", ">= 12000"),
+    ("send-64-3r", "p99_ms", "<= 25"),
+    ("batch32-1r", "messages_per_s", ">= 150000"),
+    ("pull-hot", "messages_per_s", ">= 200000"),
+    ("pull-cold", "mb_per_s", ">= 100"),
+    ("queues-1m", "created_s", "<= 600"),
+    ("queues-1m", "rss_mb", "<= 2048"),
+    ("queues-1m", "restart_s", "<= 60"),
+    ("queues-1m", "ratio", ">= 0.5"),
+    ("master-kill", "gap_ms", "<= 500, always <= 1000"),
+    ("master-stop", "gap_ms", "always <= 3500"),
+    ("handover", "gap_ms", "always <= 500"),
+    ("kills-1000", "kills", ">= 1000"),
+    ("kills-1000", "lost", "<= 0, always <= 0"),
+    ("catch-up", "mb_per_s", ">= 100"),
+    ("catch-up", "ratio", "<= 2"),
+]
+
+
+def bounds(goal: Goal) -> str:
+    signs = ((">= ", goal.least), ("<= ", goal.most), ("always <= ", goal.worst))
+    return ", ".join(f"{sign}{value:.10g}" for sign, value in signs if value is not None)
+
+
+def test_what_is_to_be_reached() -> None:
+    found = [(case.name, goal.metric, bounds(goal)) for case in CASES for goal in case.goals]
+    assert [one for one in found if one[2]] == WANTED
+
+
+def test_every_goal_has_a_unit_and_every_case_an_estimate() -> None:
+    wish = Wish(runs=3, seconds=5.0, warmup_s=1.0, label="broker")
+    for case in CASES:
+        assert {goal.metric for goal in case.goals} <= set(UNITS)
+        assert case.steps(wish) > 0
+        assert case.seconds(wish) > 0
+    usual = sum(case.seconds(wish) for case in BENCH.chosen(()))
+    assert usual <= 35 * 60, "the documentation says how long all cases take"
+
+
+def test_a_thousand_kills_run_only_when_named() -> None:
+    assert "kills-1000" not in {case.name for case in BENCH.chosen(())}
+    assert [case.name for case in BENCH.chosen(("kills-1000",))] == ["kills-1000"]
 
 
 def test_a_reply_is_read_whatever_else_it_holds() -> None:

@@ -11,13 +11,13 @@ from gantry_cli.bench import page
 from gantry_cli.bench.controller import wire
 from gantry_cli.bench.controller.beats import TICKS, Beats, share_out
 from gantry_cli.bench.controller.capacity import TRIES, Search, Trials
-from gantry_cli.bench.controller.cases import CASES
-from gantry_cli.bench.controller.figures import UNITS, Latencies, lines, percentile
-from gantry_cli.bench.controller.goals import LAYOUT
+from gantry_cli.bench.controller.cases import BENCH, CASES
 from gantry_cli.bench.controller.restart import bound_of
-from gantry_cli.bench.controller.target import parse_address, parse_members
+from gantry_cli.bench.controller.target import parse_members
 from gantry_cli.bench.controller.work import Reads, Registrations, Scripts, SetChanges, Widenings
+from gantry_cli.bench.figures import UNITS, Latencies, lines, percentile
 from gantry_cli.bench.results import machine
+from gantry_cli.commands.bench_cases import parse_address
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import ConfigError, FrameError, GantryError
 from gantry_protocol.frame import FrameDecoder, encode
@@ -286,7 +286,7 @@ def figure(case: str, metric: str, *values: float, bench: str = "controller") ->
 
 
 MACHINE = msgspec.json.encode({"bench": "controller", "machine": machine()})
-PAGE = f"before\n{LAYOUT.begin}\nold\n{LAYOUT.end}\nafter\n"
+PAGE = f"before\n{BENCH.begin}\nold\n{BENCH.end}\nafter\n"
 
 
 def test_the_page_shows_what_was_measured_and_what_fell_short() -> None:
@@ -299,11 +299,11 @@ def test_the_page_shows_what_was_measured_and_what_fell_short() -> None:
             MACHINE,
         ]
     )
-    text = page.replaced(PAGE, LAYOUT, figures, machines)
-    assert text.startswith(f"before\n{LAYOUT.begin}\n| ")
-    assert text.endswith(f"\n{LAYOUT.end}\nafter\n")
+    text = page.replaced(PAGE, BENCH, figures, machines)
+    assert text.startswith(f"before\n{BENCH.begin}\n| ")
+    assert text.endswith(f"\n{BENCH.end}\nafter\n")
     assert "old" not in text
-    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in page.table(LAYOUT, figures)]
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in page.table(BENCH, figures)]
     assert rows[0][-1] == "java-dledger"
     assert [row[1:] for row in rows[2:]] == [
         ["≥ 20,000", "21,000 (19,000 … 22,000)", "yes", "117"],
@@ -315,26 +315,26 @@ def test_the_page_shows_what_was_measured_and_what_fell_short() -> None:
 def test_the_page_says_how_many_times_as_many_groups_there_are() -> None:
     measured = [figure("groups-capacity", "groups", 16_000.0)]
     figures, _ = page.read(measured)
-    assert len(page.table(LAYOUT, figures)) == 3  # nothing to compare with
+    assert len(page.table(BENCH, figures)) == 3  # nothing to compare with
     measured += [
         figure("groups-capacity", "groups", 2_000.0, bench="java-dledger"),
         figure("groups-capacity", "groups", 0.0, bench="java-jraft"),
     ]
     figures, _ = page.read(measured)
-    ratio = [cell.strip() for cell in page.table(LAYOUT, figures)[-1].split("|")[1:-1]]
+    ratio = [cell.strip() for cell in page.table(BENCH, figures)[-1].split("|")[1:-1]]
     assert ratio == ["… times theirs", "≥ 10", "", "**no**", "8.0", "theirs is 0"]
 
 
 def test_a_page_is_not_made_of_nothing() -> None:
     with pytest.raises(GantryError, match="no figures of the benchmark"):
-        page.replaced(PAGE, LAYOUT, {}, {})
+        page.replaced(PAGE, BENCH, {}, {})
     figures, machines = page.read([MACHINE])
     with pytest.raises(GantryError, match="lacks"):
-        page.replaced("no markers", LAYOUT, figures, machines)
+        page.replaced("no markers", BENCH, figures, machines)
     with pytest.raises(GantryError, match="no line of a benchmark"):
         page.read([b'{"bench": "controller"}'])
 
 
 def test_every_goal_is_a_figure_that_a_case_may_have() -> None:
-    assert {goal.metric for goal in LAYOUT.goals} <= set(UNITS)
-    assert {goal.case for goal in LAYOUT.goals} == set(CASES)
+    assert all(case.goals for case in CASES)
+    assert {goal.metric for case in CASES for goal in case.goals} <= set(UNITS)

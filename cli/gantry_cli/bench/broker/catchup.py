@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gantry_protocol.errors import GantryError
 
-from gantry_cli.bench.controller.figures import Latencies, percentile
+from gantry_cli.bench.figures import Latencies, percentile
 from gantry_cli.bench.senders import Senders, fill, make_topic
+from gantry_cli.progress import tally
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gantry_protocol.admin import GroupView, MemberView
 
-    from gantry_cli.bench.broker.throughput import Plan
+    from gantry_cli.bench.figures import Runs
     from gantry_cli.bench.members import Members
+    from gantry_cli.bench.suite import Plan
     from gantry_cli.client.session import Session
 
 TOPIC = "gantry-bench-catch-up"
@@ -28,20 +33,16 @@ COPY_PATIENCE_S = 900.0
 
 
 async def measure(
-    members: Members, client: Session, plan: Plan, log_bytes: int
-) -> list[dict[str, float]]:
+    members: Members, client: Session, plan: Plan, log_bytes: int, say: Callable[[str], None]
+) -> Runs:
     """The figures of each run; every one takes another disk away.
 
     Raises:
         GantryError: the replica did not come back in time.
     """
     await make_topic(client, TOPIC)
-    await fill(client, TOPIC, log_bytes, lambda _: None)
-    found = []
-    for _ in range(plan.runs):
-        found.append(await _one(members, client, plan.seconds))
-        plan.advance()
-    return found
+    await fill(client, TOPIC, log_bytes, tally(say, "bytes written", log_bytes))
+    return await plan.repeat(partial(_one, members, client, plan.seconds))
 
 
 async def _one(members: Members, client: Session, seconds: float) -> dict[str, float]:

@@ -1,14 +1,15 @@
 """Pulls of what is on the disk only: the kernel is told to forget the files before each run.
 
-Rule protected: a figure counts as one of the disk only if the broker's process is seen to have read
-there about as much as it handed out; otherwise the case has no figure.
+Each file is synced, and then given up with `posix_fadvise(POSIX_FADV_DONTNEED)`, which needs no
+rights, unlike `drop_caches`; pages that are mapped or under way stay. Rule protected: a figure
+counts as one of the disk only if the broker's process is seen to have read there about as much as
+it handed out; otherwise the case has no figure.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gantry_protocol.errors import GantryError
@@ -18,10 +19,16 @@ from gantry_cli.bench.broker.target import Ours
 from gantry_cli.bench.broker.throughput import READERS, TOPIC, reading
 from gantry_cli.bench.broker.work import Pulls
 from gantry_cli.bench.senders import fill
+from gantry_cli.bench.usage import bytes_read
+from gantry_cli.progress import tally
 
 if TYPE_CHECKING:
-    from gantry_cli.bench.broker.throughput import Plan
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from gantry_cli.bench.figures import Runs
     from gantry_cli.bench.members import Members
+    from gantry_cli.bench.suite import Plan
     from gantry_cli.client.session import Session
 
 READ_PATIENCE_S = 600.0
@@ -29,8 +36,8 @@ READ_PERCENT_MIN = 80.0  # the rest may be what was read ahead, or what cannot b
 
 
 async def reads(
-    members: Members, client: Session, plan: Plan, log_bytes: int
-) -> list[dict[str, float]]:
+    members: Members, client: Session, plan: Plan, log_bytes: int, say: Callable[[str], None]
+) -> Runs:
     """The figures of each run: every message is read once, by one consumer per queue.
 
     Raises:
@@ -38,9 +45,9 @@ async def reads(
     """
     target = Ours(members, client)
     queues = (await target.queues(TOPIC))[:READERS]
-    await fill(client, TOPIC, log_bytes, lambda _: None)
-    found = []
-    for _ in range(plan.runs):
+    await fill(client, TOPIC, log_bytes, tally(say, "bytes written", log_bytes))
+
+    async def once() -> dict[str, float]:
         await asyncio.to_thread(forget, members.data(members.master))
         work = Pulls(TOPIC, queues, len(queues), once=True)
         load = Load(work, [queue.address for queue in queues], len(queues))
@@ -56,9 +63,9 @@ async def reads(
                 f"Only {percent:.0f} % of what was read came from the disk; the file system at "
                 f"{members.data(members.master)} keeps its files in memory."
             )
-        found.append({**run, "disk_read_percent": percent})
-        plan.advance()
-    return found
+        return {**run, "disk_read_percent": percent}
+
+    return await plan.repeat(once)
 
 
 def forget(directory: Path) -> None:
@@ -71,16 +78,3 @@ def forget(directory: Path) -> None:
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             finally:
                 os.close(descriptor)
-
-
-def bytes_read(pid: int) -> int:
-    """What a process has had read from disks so far.
-
-    Raises:
-        GantryError: the kernel does not say.
-    """
-    try:
-        facts = Path(f"/proc/{pid}/io").read_text(encoding="ascii")
-    except OSError as error:
-        raise GantryError(f"What process {pid} reads is not known: {error}.") from error
-    return next(int(row.split()[1]) for row in facts.splitlines() if row.startswith("read_bytes:"))

@@ -16,8 +16,10 @@ from gantry_cli.trial.local import find_manifest, scratch_cluster
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gantry_cli.bench.figures import Runs
 
-async def gaps(failure: str, count: int, advance: Callable[[], None]) -> list[dict[str, float]]:
+
+async def gaps(failure: str, count: int, advance: Callable[[], None]) -> Runs:
     """So many failures of one kind (see `failover.CASES`), one figure each.
 
     Raises:

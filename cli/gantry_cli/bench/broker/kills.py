@@ -3,6 +3,10 @@
 What was acknowledged is compared with what the log holds in the end, not with what a consumer has
 seen on the way: a message that a later master lost would have been consumed before. Rule protected:
 the next master is killed only after the group is whole again and has acknowledged something since.
+A loss is no figure: it ends the measurement, and leaves the directories of all three.
+
+Nothing waits for a time to pass. Every hundred masters a fresh group takes over, whose account is
+its own; so a finished round stays true whatever happens to the next one.
 """
 
 from __future__ import annotations
@@ -12,24 +16,32 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import msgspec
 from gantry_protocol.errors import GantryError
 
 from gantry_cli.bench.senders import Senders, make_topic
 from gantry_cli.client.consumer import Consumer, Received, Start
 from gantry_cli.client.gaps import AckTimes
-from gantry_cli.client.session import session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
 
+    from gantry_cli.bench.broker.stage import Stage
+    from gantry_cli.bench.figures import Runs
     from gantry_cli.bench.members import Members
     from gantry_cli.client.session import Session
+
+    Group = Callable[[], AbstractAsyncContextManager[tuple[Members, Session]]]
 
 TOPIC = "gantry-bench-kills"
 READER = "gantry-bench-reader"
 RESUME_PATIENCE_S = 30.0
 READ_PATIENCE_S = 600.0
 LOOK_S = 0.02
+ROUND = 100  # masters of one group
+SOME = 3  # lost keys that are named
 TIMES_KEPT = 100_000  # of acknowledgements; the longest gap of all is never forgotten
 
 
@@ -51,9 +63,9 @@ class Account:
         self.read[received.key] += 1
 
     @property
-    def lost(self) -> int:
+    def lost(self) -> set[str]:
         """Acknowledged messages that nobody can read."""
-        return sum(1 for key in self.acknowledged if not self.read[key])
+        return {key for key in self.acknowledged if not self.read[key]}
 
     @property
     def duplicated(self) -> int:
@@ -61,26 +73,97 @@ class Account:
         return sum(count - 1 for count in self.read.values())
 
 
-async def measure(
-    members: Members, count: int, advance: Callable[[], None]
-) -> list[dict[str, float]]:
-    """Kill `count` masters; one figure for all of them.
+class Round(msgspec.Struct, frozen=True):
+    """One group's masters, and what became of what it had acknowledged."""
+
+    kills: int
+    acknowledged: int
+    duplicated: int
+    gap_ms: float
+
+
+class Rounds:
+    """The finished rounds; with a file they outlive this process, so that the next goes on.
+
+    Args:
+        path: a line for each; None: nothing is kept.
 
     Raises:
-        GantryError: the group did not come back, or the log could not be read to its end.
+        GantryError: the file holds something else.
     """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self.all: list[Round] = []
+        if path is not None and path.exists():
+            try:
+                self.all = _ROUNDS.decode_lines(path.read_bytes())
+            except msgspec.MsgspecError as error:
+                raise GantryError(f"{path} holds no rounds of kills: {error}.") from error
+
+    def add(self, one: Round) -> None:
+        """A round is over."""
+        self.all.append(one)
+        if self._path is not None:
+            with self._path.open("ab") as file:
+                file.write(msgspec.json.encode(one) + b"\n")
+
+    def close(self) -> dict[str, float]:
+        """The figures of all rounds; the next measurement begins anew."""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+        return {
+            "kills": float(sum(one.kills for one in self.all)),
+            "acknowledged": float(sum(one.acknowledged for one in self.all)),
+            "lost": 0.0,
+            "duplicated": float(sum(one.duplicated for one in self.all)),
+            "gap_ms": max(one.gap_ms for one in self.all),
+        }
+
+
+_ROUNDS = msgspec.json.Decoder(Round)
+
+
+async def measure(group: Group, count: int, stage: Stage) -> Runs:
+    """Kill `count` masters, a hundred of each group; one figure for all of them.
+
+    Raises:
+        GantryError: a group did not come back, its log could not be read to its end, or an
+            acknowledged message is not in it.
+    """
+    rounds = Rounds(stage.wish.rounds)
+    done = sum(one.kills for one in rounds.all)
+    for _ in range(min(done, count)):
+        stage.advance()
+    while done < count:
+        async with group() as (members, client):
+            one = await _round(members, client, min(ROUND, count - done), stage.advance)
+        rounds.add(one)
+        done += one.kills
+        stage.say(f"{done} masters killed, longest gap {max(r.gap_ms for r in rounds.all):.0f} ms")
+    return [rounds.close()]
+
+
+async def _round(
+    members: Members, client: Session, count: int, advance: Callable[[], None]
+) -> Round:
     account = Account()
     gaps = []
-    async with session(members.name_servers) as client:
-        await make_topic(client, TOPIC)
-        async with Senders(client, TOPIC, account.acknowledge) as senders:
-            await senders.flowing()
-            for _ in range(count):
-                gaps.append(await _one(members, senders, account.times))
-                advance()
-            await members.until_settled()
-        await _read_back(client, account)
-    return [_figures(account, gaps)]
+    await make_topic(client, TOPIC)
+    async with Senders(client, TOPIC, account.acknowledge) as senders:
+        await senders.flowing()
+        for _ in range(count):
+            gaps.append(await _one(members, senders, account.times))
+            advance()
+        await members.until_settled()
+    await _read_back(client, account)
+    if account.lost:
+        some = ", ".join(sorted(account.lost)[:SOME])
+        raise GantryError(
+            f"{len(account.lost)} of {len(account.acknowledged)} acknowledged messages are lost, "
+            f"among them {some}."
+        )
+    return Round(count, len(account.acknowledged), account.duplicated, max(gaps))
 
 
 async def _one(members: Members, senders: Senders, times: AckTimes) -> float:
@@ -121,14 +204,3 @@ async def _read_back(client: Session, account: Account) -> None:
     finally:
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
-
-
-def _figures(account: Account, gaps: Iterable[float]) -> dict[str, float]:
-    found = list(gaps)
-    return {
-        "kills": float(len(found)),
-        "acknowledged": float(len(account.acknowledged)),
-        "lost": float(account.lost),
-        "duplicated": float(account.duplicated),
-        "gap_ms": max(found),
-    }

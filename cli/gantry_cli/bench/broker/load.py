@@ -16,7 +16,7 @@ import socket
 import struct
 from threading import Event
 from time import perf_counter, thread_time
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from gantry_protocol.codes import ResponseCode
@@ -24,8 +24,9 @@ from gantry_protocol.errors import FrameError, GantryError
 from gantry_protocol.frame import MAX_FRAME_BYTES
 from gantry_protocol.hosts import split_address
 
+from gantry_cli.bench import figures
 from gantry_cli.bench.broker.frames import Reply, decode_reply
-from gantry_cli.bench.controller.figures import Latencies, percentile
+from gantry_cli.bench.figures import Latencies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,29 +64,18 @@ class Work(Protocol):
         """Of the frame the lane made last."""
 
 
-class Window(NamedTuple):
-    """What was seen while it was counted.
+class Window(figures.Window, frozen=True, kw_only=True):
+    """What was seen while it was counted; operations are answers of code 0.
 
     Attributes:
-        operations: answered with code 0 within it.
         messages: in those.
         received_bytes: of all answers.
         refused: answers with another code.
-        latencies_s: of the operations, ascending.
-        generator_s: CPU time of the generator.
     """
 
-    operations: int
     messages: int
     received_bytes: int
     refused: int
-    seconds: float
-    latencies_s: Latencies
-    generator_s: float
-
-    def p_ms(self, share: float) -> float:
-        """The latency that this share of the operations stayed below, in milliseconds."""
-        return percentile(self.latencies_s, share) * 1000
 
 
 class Lane:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING
 
 from gantry_protocol.errors import GantryError
 
@@ -11,10 +12,12 @@ from gantry_cli.bench.broker.work import Pulls, Sends
 from gantry_cli.bench.senders import BODY_BYTES, fill
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from gantry_cli.bench.broker.load import Work
     from gantry_cli.bench.broker.target import Target, Used
+    from gantry_cli.bench.figures import Runs
+    from gantry_cli.bench.suite import Plan
     from gantry_cli.client.routes import Queue
     from gantry_cli.client.session import Session
 
@@ -24,31 +27,13 @@ BATCH = 32
 TOPIC = "gantry-bench"
 
 
-class Plan(NamedTuple):
-    """How a throughput is measured.
-
-    Attributes:
-        runs: how often.
-        seconds: how long is counted each time.
-        warmup_s: before that.
-        advance: called after each run.
-    """
-
-    runs: int
-    seconds: float
-    warmup_s: float
-    advance: Callable[[], None]
-
-
-async def sends(target: Target, plan: Plan, *, batch: int = 1) -> list[dict[str, float]]:
+async def sends(target: Target, plan: Plan, *, batch: int = 1) -> Runs:
     """Messages of 1 KiB by 64 clients, one request outstanding each."""
     queues = await target.queues(TOPIC)
     return await measure(target, plan, Sends(TOPIC, queues, SENDERS, batch), queues, SENDERS)
 
 
-async def pulls(
-    target: Target, plan: Plan, client: Session, log_bytes: int
-) -> list[dict[str, float]]:
+async def pulls(target: Target, plan: Plan, client: Session, log_bytes: int) -> Runs:
     """Pulls of what was just written, by 16 consumers, each again and again."""
     queues = await target.queues(TOPIC)
     await fill(client, TOPIC, log_bytes, lambda _: None)
@@ -58,15 +43,11 @@ async def pulls(
 
 async def measure(
     target: Target, plan: Plan, work: Work, queues: Sequence[Queue], lanes: int
-) -> list[dict[str, float]]:
+) -> Runs:
     """The figures of each run, by metric."""
     load = Load(work, [queues[lane % len(queues)].address for lane in range(lanes)], lanes)
     try:
-        found = []
-        for _ in range(plan.runs):
-            found.append(await window(target, load, plan))
-            plan.advance()
-        return found
+        return await plan.repeat(partial(window, target, load, plan))
     finally:
         load.close()
 

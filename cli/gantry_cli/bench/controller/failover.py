@@ -9,6 +9,7 @@ with a quorum that is whole. What it refuses: to count a write that was sent bef
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -21,9 +22,11 @@ from gantry_cli.bench.controller import wire
 from gantry_cli.bench.controller.throughput import prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
     from gantry_cli.bench.controller.quorum import Quorum
+    from gantry_cli.bench.figures import Runs
+    from gantry_cli.bench.suite import Plan
 
 EVERY_S = 0.002  # between two tries
 GAP_MAX_S = 30.0
@@ -88,39 +91,42 @@ class Survivors:
         return request(RequestCode.CONTROLLER_REGISTER_BROKER, ext)
 
 
-async def kills(quorum: Quorum, count: int, advance: Callable[[], None]) -> list[dict[str, float]]:
+async def kills(quorum: Quorum, plan: Plan) -> Runs:
     """SIGKILL; the leader comes back before the next one."""
-    await prepare(quorum, [GROUP])
-    gaps = []
-    for _ in range(count):
-        await quorum.settled()
-        lost = quorum.leading
-        gaps.append(await _gap(quorum, lost, quorum.kill))
-        await quorum.start(lost)
-        advance()
-    return gaps
+    return await _losses(quorum, plan, quorum.kill, quorum.start)
 
 
-async def stops(quorum: Quorum, count: int, advance: Callable[[], None]) -> list[dict[str, float]]:
+async def stops(quorum: Quorum, plan: Plan) -> Runs:
     """SIGSTOP: connections stay open, nothing is refused, only time tells."""
 
     async def pause(node: int) -> None:
         quorum.pause(node)
 
+    async def resume(node: int) -> None:
+        quorum.resume(node)
+
+    return await _losses(quorum, plan, pause, resume)
+
+
+Hurt = Callable[[int], Awaitable[None]]
+"""Done to the controller of this number."""
+
+
+async def _losses(quorum: Quorum, plan: Plan, lose: Hurt, give_back: Hurt) -> Runs:
+    """Each run begins with a quorum that is whole."""
     await prepare(quorum, [GROUP])
-    gaps = []
-    for _ in range(count):
+
+    async def once() -> dict[str, float]:
         await quorum.settled()
         lost = quorum.leading
-        gaps.append(await _gap(quorum, lost, pause))
-        quorum.resume(lost)
-        advance()
-    return gaps
+        gap = await _gap(quorum, lost, lose)
+        await give_back(lost)
+        return gap
+
+    return await plan.repeat(once)
 
 
-async def _gap(
-    quorum: Quorum, lost: int, lose: Callable[[int], Awaitable[None]]
-) -> dict[str, float]:
+async def _gap(quorum: Quorum, lost: int, lose: Hurt) -> dict[str, float]:
     others = [address for address in await quorum.members() if address != quorum.address(lost)]
     survivors = Survivors()
     try:

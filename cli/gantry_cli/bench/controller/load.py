@@ -13,14 +13,14 @@ import asyncio
 import gc
 from contextlib import suppress
 from time import perf_counter, process_time
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.errors import FrameError, GantryError
 from gantry_protocol.hosts import split_address
 
-from gantry_cli.bench.controller.figures import Latencies, percentile
 from gantry_cli.bench.controller.wire import take_replies
+from gantry_cli.bench.figures import Latencies, Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,30 +43,6 @@ class Work(Protocol):
 
     def following(self, slot: int) -> bytes | None:
         """The frame after an answer; None if the slot has nothing left to do."""
-
-
-class Window(NamedTuple):
-    """What was seen while it was counted.
-
-    Attributes:
-        operations: answered within it.
-        latencies_s: of those, ascending.
-        generator_s: CPU time that this process used.
-    """
-
-    operations: int
-    seconds: float
-    latencies_s: Latencies
-    generator_s: float
-
-    @property
-    def per_second(self) -> float:
-        """Operations per second."""
-        return self.operations / self.seconds
-
-    def p_ms(self, share: float) -> float:
-        """The latency that this share of the operations stayed below, in milliseconds."""
-        return percentile(self.latencies_s, share) * 1000
 
 
 class Load:
@@ -166,7 +142,9 @@ class Load:
             gc.enable()
         latencies = Latencies(sorted(self.latencies))
         await self.drain()
-        return Window(len(latencies), took, latencies, used)
+        return Window(
+            operations=len(latencies), seconds=took, latencies_s=latencies, generator_s=used
+        )
 
     async def drain(self) -> None:
         """Begin nothing more; until every request is answered."""

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gantry_cli.bench.controller.target import Target
+    from gantry_cli.bench.figures import Runs
+    from gantry_cli.bench.suite import Plan
 
 GROUPS = 1000
 THREE = 3
@@ -40,24 +42,24 @@ ASK_S = 0.25  # between two looks at groups that were not told
 FIRST_EPOCH = 1
 
 
-async def failovers(
-    target: Target, runs: int, advance: Callable[[], None], *, groups: int = GROUPS
-) -> list[dict[str, float]]:
+async def failovers(target: Target, plan: Plan, *, groups: int = GROUPS) -> Runs:
     """Seconds until the last group has a new master; each run has groups of its own.
 
     Raises:
         GantryError: a group has none within `LIMIT_S`; says how many.
     """
-    found = []
-    for number in range(runs):
-        disaster = Disaster(target, range(number * groups, (number + 1) * groups))
+    firsts = iter(range(0, plan.runs * groups, groups))
+
+    async def once() -> dict[str, float]:
+        first = next(firsts)
+        disaster = Disaster(target, range(first, first + groups))
         try:
             await disaster.prepare()
-            found.append({"seconds": await disaster.strike()})
+            return {"seconds": await disaster.strike()}
         finally:
             await disaster.close()
-        advance()
-    return found
+
+    return await plan.repeat(once)
 
 
 class Listener(asyncio.Protocol):

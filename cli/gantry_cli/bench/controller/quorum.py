@@ -17,8 +17,9 @@ from gantry_protocol.errors import GantryError
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
 
-from gantry_cli.bench.controller.target import ASK_S, cpu_of, leader_of, rss_mb
+from gantry_cli.bench.controller.target import ASK_S, leader_of
 from gantry_cli.bench.processes import HOST, Processes, free_ports
+from gantry_cli.bench.usage import cpu_of, rss_mb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,7 +16,7 @@ from gantry_cli.bench.controller.scale import WRITERS, WRITES_PER_S
 from gantry_cli.bench.controller.throughput import (
     PREPARE_PATIENCE_S,
     REPLICAS,
-    Plan,
+    Shape,
     prepare,
     reads,
     window,
@@ -25,13 +25,15 @@ from gantry_cli.bench.controller.work import Reads, Scripts, SetChanges
 
 if TYPE_CHECKING:
     from gantry_cli.bench.controller.quorum import Quorum
+    from gantry_cli.bench.figures import Runs
+    from gantry_cli.bench.suite import Plan
 
 LEASE_PATIENCE_S = 10.0
 ASK_S = 0.05
 FIRST_WRITER = 1000  # the writers' groups are not the readers'
 
 
-async def by_lease(quorum: Quorum, plan: Plan) -> list[dict[str, float]]:
+async def by_lease(quorum: Quorum, plan: Plan, shape: Shape) -> Runs:
     """1004 at a leader that reads by its lease.
 
     Raises:
@@ -49,18 +51,18 @@ async def by_lease(quorum: Quorum, plan: Plan) -> list[dict[str, float]]:
             raise GantryError(f"No lease became valid within {LEASE_PATIENCE_S:.0f} s.")
         await asyncio.sleep(ASK_S)
     before = await _by_mode(quorum, [quorum.leading])
-    found = await reads(quorum, plan)
+    found = await reads(quorum, plan, shape)
     _most(before, await _by_mode(quorum, [quorum.leading]), "lease")
     return found
 
 
-async def at_followers(quorum: Quorum, plan: Plan) -> list[dict[str, float]]:
+async def at_followers(quorum: Quorum, plan: Plan, shape: Shape) -> Runs:
     """1004 at the followers; beside it, at the leader, and writes at a steady rate under a storm.
 
     Raises:
         GantryError: followers passed reads on instead of answering them.
     """
-    groups = plan.shape.connections
+    groups = shape.connections
     await prepare(quorum, range(groups))
     leader = await quorum.leader()
     others = [one for one in await quorum.members() if one != leader]
@@ -68,29 +70,26 @@ async def at_followers(quorum: Quorum, plan: Plan) -> list[dict[str, float]]:
     births = Scripts(
         WRITERS, range(FIRST_WRITER, FIRST_WRITER + WRITERS), replicas=REPLICAS, alive=True
     )
-    shape = plan.shape
     work = Reads(shape.slots, groups)
-    at_leader, storm = (
-        Load(work, connections=shape.connections, outstanding=shape.outstanding) for _ in range(2)
-    )
+    at_leader, storm = shape.load(work), shape.load(work)
     writing = Load(births, connections=WRITERS)
+
+    async def once() -> dict[str, float]:
+        before = await _by_mode(quorum, followers)
+        figures = await window(quorum, storm, plan)
+        _most(before, await _by_mode(quorum, followers), "follower")
+        led = await window(quorum, at_leader, plan)
+        spared = 1 - figures["leader_cpu_us"] / led["leader_cpu_us"]
+        kept = await _kept(quorum, writing, storm, plan)
+        return figures | {"spared_percent": 100 * spared, "writes_kept_percent": kept}
+
     try:
         await at_leader.connect([leader])
         await storm.connect(others)
         await writing.connect([leader])
         await writing.finish(PREPARE_PATIENCE_S)
         writing.work, writing.per_second = SetChanges(WRITERS, FIRST_WRITER), WRITES_PER_S
-        found = []
-        for _ in range(plan.runs):
-            before = await _by_mode(quorum, followers)
-            figures = await window(quorum, storm, plan)
-            _most(before, await _by_mode(quorum, followers), "follower")
-            led = await window(quorum, at_leader, plan)
-            spared = 1 - figures["leader_cpu_us"] / led["leader_cpu_us"]
-            kept = await _kept(quorum, writing, storm, plan)
-            found.append(figures | {"spared_percent": 100 * spared, "writes_kept_percent": kept})
-            plan.advance()
-        return found
+        return await plan.repeat(once)
     finally:
         for load in (at_leader, storm, writing):
             load.close()

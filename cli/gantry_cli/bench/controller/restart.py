@@ -17,9 +17,11 @@ from gantry_cli.bench.controller.scale import THREE
 from gantry_cli.bench.controller.throughput import prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from gantry_cli.bench.controller.quorum import Quorum
+    from gantry_cli.bench.figures import Runs
+    from gantry_cli.bench.suite import Plan
 
 GROUPS = 100_000
 SNAPSHOT = "/v1/quorum/snapshot"
@@ -29,18 +31,17 @@ ASK_S = 0.02
 OK, BUSY = 200, 409
 
 
-async def restarts(
-    quorum: Quorum, runs: int, advance: Callable[[], None], *, groups: int = GROUPS
-) -> list[dict[str, float]]:
+async def restarts(quorum: Quorum, plan: Plan, *, groups: int = GROUPS) -> Runs:
     """Seconds from the start of the process until it has applied all that was committed then.
 
     Raises:
         GantryError: there was no snapshot, or it did not come back.
     """
     await prepare(quorum, range(groups), replicas=THREE, registered=1)
-    found = []
-    for run in range(runs):
-        await prepare(quorum, [groups + run], replicas=THREE)  # something new to be in it
+    fresh = iter(range(groups, groups + plan.runs))
+
+    async def once() -> dict[str, float]:
+        await prepare(quorum, [next(fresh)], replicas=THREE)  # something new to be in it
         view = await quorum.settled()
         node = next(one for one in quorum.nodes if one != quorum.leading)
         pause_ms = await _snapshot(quorum, node)
@@ -49,9 +50,9 @@ async def restarts(
         await quorum.start(node)
         await _applied(quorum, node, view.commit_index)
         seconds = perf_counter() - begun
-        found.append({"seconds": seconds, "rss_mb": quorum.rss_mb(node), "pause_p99_ms": pause_ms})
-        advance()
-    return found
+        return {"seconds": seconds, "rss_mb": quorum.rss_mb(node), "pause_p99_ms": pause_ms}
+
+    return await plan.repeat(once)
 
 
 async def _snapshot(quorum: Quorum, node: int) -> float:

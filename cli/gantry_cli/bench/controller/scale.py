@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from gantry_cli.bench.controller.beats import Beats
-from gantry_cli.bench.controller.load import Load
 from gantry_cli.bench.controller.throughput import (
     PREPARE_PATIENCE_S,
     REPLICAS,
-    Plan,
+    Shape,
     prepare,
     window,
 )
 from gantry_cli.bench.controller.work import Registrations, Scripts, SetChanges
 
 if TYPE_CHECKING:
+    from gantry_cli.bench.controller.load import Load
     from gantry_cli.bench.controller.target import Target
+    from gantry_cli.bench.figures import Runs
+    from gantry_cli.bench.suite import Plan
 
 THREE = 3  # replicas of a group
 WRITERS = 64
@@ -29,45 +32,42 @@ BEAT_SETTLE_S = 2.0
 CALM = {"GANTRY_HEARTBEAT_TIMEOUT_MS": "600000"}  # groups without heartbeats: nobody is missed
 
 
-async def ratio(few: Target, many: Target, groups: int, plan: Plan) -> list[dict[str, float]]:
+async def ratio(few: Target, many: Target, groups: int, plan: Plan, shape: Shape) -> Runs:
     """Writes (1003) per second with `groups` groups, and with one; in turn, on two quorums.
 
     Both quorums were told to miss nobody, since the brokers of 100,000 groups do not beat here.
     """
     await prepare(few, range(1), replicas=THREE)
     await prepare(many, range(groups), replicas=THREE, registered=1)
-    found = []
     loads: list[Load] = []
+
+    async def once() -> dict[str, float]:
+        alone = await window(few, loads[0], plan)
+        figures = await window(many, loads[1], plan)
+        return figures | {"ratio": figures["ops_per_s"] / alone["ops_per_s"]}
+
     try:
         for target, count in ((few, 1), (many, groups)):
-            work = Registrations(plan.shape.slots, count)
-            load = Load(
-                work, connections=plan.shape.connections, outstanding=plan.shape.outstanding
-            )
+            load = shape.load(Registrations(shape.slots, count))
             loads.append(load)
             await load.connect([await target.leader()])
-        for _ in range(plan.runs):
-            alone = await window(few, loads[0], plan)
-            figures = await window(many, loads[1], plan)
-            found.append(figures | {"ratio": figures["ops_per_s"] / alone["ops_per_s"]})
-            plan.advance()
+        return await plan.repeat(once)
     finally:
         for load in loads:
             load.close()
-    return found
 
 
-async def heartbeats(target: Target, plan: Plan) -> list[dict[str, float]]:
+async def heartbeats(target: Target, plan: Plan, shape: Shape) -> Runs:
     """10,000 replicas that beat each second: the leader's CPU, and what writes notice of them.
 
     There are as many writers as begin a write within a second: with fewer, a short pause would
     leave none that is idle, and the writes that become due would wait for that.
     """
-    writers = plan.shape.slots
+    writers = shape.slots
     groups = BROKERS // THREE + 1
     await prepare(target, range(writers, writers + groups), replicas=THREE)
     births = Scripts(writers, range(writers), replicas=REPLICAS, alive=True)
-    load = Load(births, connections=plan.shape.connections, outstanding=plan.shape.outstanding)
+    load = shape.load(births)
     try:
         async with Beats(writers, replicas=THREE, connections=BEAT_CONNECTIONS) as beats:
             leader = await target.leader()
@@ -76,7 +76,7 @@ async def heartbeats(target: Target, plan: Plan) -> list[dict[str, float]]:
             load.work, load.per_second = SetChanges(writers), WRITES_PER_S
             await beats.connect(leader, await target.members())
             await beats.speak_for(groups)
-            return [await _beaten(target, load, beats, plan) for _ in range(plan.runs)]
+            return await plan.repeat(partial(_beaten, target, load, beats, plan))
     finally:
         load.close()
 
@@ -90,7 +90,6 @@ async def _beaten(target: Target, load: Load, beats: Beats, plan: Plan) -> dict[
     after, took_s = target.cpu_s(), perf_counter() - begun
     beaten = await window(target, load, plan)
     await beats.stop()
-    plan.advance()
     figures = {
         "p99_ms": beaten["p99_ms"],
         "ratio": beaten["p99_ms"] / alone["p99_ms"],

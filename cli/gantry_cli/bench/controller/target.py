@@ -7,14 +7,11 @@ the protocol. Whose processors are measured is known for processes on this machi
 from __future__ import annotations
 
 import asyncio
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import request
-from gantry_protocol.errors import ConfigError, GantryError, RemotingError
-from gantry_protocol.hosts import join_address, split_address
+from gantry_protocol.errors import GantryError, RemotingError
 from gantry_protocol.remoting.client import RemotingClient
 
 if TYPE_CHECKING:
@@ -23,7 +20,6 @@ if TYPE_CHECKING:
 ASK_S = 0.02
 ELECT_PATIENCE_S = 30.0
 CALL_PATIENCE_S = 1.0
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Members(NamedTuple):
@@ -75,19 +71,6 @@ class Against:
     def cpu_s(self) -> tuple[float, float] | None:
         """Somebody else's processes are not looked for."""
         return None
-
-
-def parse_address(text: str, of: str = "a controller") -> str:
-    """`HOST:PORT` as given on the command line; `of` says whose.
-
-    Raises:
-        ConfigError: it is not one.
-    """
-    try:
-        host, port = split_address(text)
-    except GantryError as error:
-        raise ConfigError(f"--against needs HOST:PORT of {of}: {error}") from error
-    return join_address(host, port)
 
 
 def parse_members(ext: dict[str, str]) -> Members:
@@ -154,22 +137,3 @@ async def serving(leader: str) -> None:
             client.close()
         await asyncio.sleep(ASK_S)
     raise GantryError(f"{leader} leads, and served nothing within {ELECT_PATIENCE_S:.0f} s.")
-
-
-def cpu_of(pid: int) -> float:
-    """CPU seconds of one process, its threads included; a hundredth is the finest step.
-
-    Raises:
-        GantryError: it has ended.
-    """
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    except OSError as error:
-        raise GantryError(f"The process {pid} has ended.") from error
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
-
-
-def rss_mb(pid: int) -> float:
-    """Memory of one process that is in RAM, in MB."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

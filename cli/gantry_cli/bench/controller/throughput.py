@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from gantry_cli.bench.controller.load import Load, Work
 from gantry_cli.bench.controller.work import Reads, Scripts, SetChanges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from gantry_cli.bench.controller.target import Target
+    from gantry_cli.bench.figures import Runs
+    from gantry_cli.bench.suite import Plan
 
 PREPARE = 256, 16  # slots, connections
 PREPARE_PATIENCE_S = 300.0
@@ -28,23 +31,9 @@ class Shape(NamedTuple):
         """Requests under way at once."""
         return self.connections * self.outstanding
 
-
-class Plan(NamedTuple):
-    """How a throughput is measured.
-
-    Attributes:
-        shape: by how many clients.
-        runs: how often.
-        seconds: how long is counted each time.
-        warmup_s: before that.
-        advance: called after each run.
-    """
-
-    shape: Shape
-    runs: int
-    seconds: float
-    warmup_s: float
-    advance: Callable[[], None]
+    def load(self, work: Work) -> Load:
+        """These clients, at `work`."""
+        return Load(work, connections=self.connections, outstanding=self.outstanding)
 
 
 async def prepare(
@@ -70,46 +59,42 @@ async def prepare(
         load.close()
 
 
-async def writes(target: Target, plan: Plan) -> list[dict[str, float]]:
+async def writes(target: Target, plan: Plan, shape: Shape) -> Runs:
     """1001 on a group per slot; see `work`.
 
     The groups' brokers are alive by the connections that the load uses: they stay open as long.
     """
-    slots = plan.shape.slots
-    births = Scripts(slots, range(slots), replicas=REPLICAS, alive=True)
-    return await measure(target, plan, SetChanges(slots), births=births)
+    births = Scripts(shape.slots, range(shape.slots), replicas=REPLICAS, alive=True)
+    return await measure(target, plan, shape, SetChanges(shape.slots), births=births)
 
 
-async def reads(target: Target, plan: Plan) -> list[dict[str, float]]:
+async def reads(target: Target, plan: Plan, shape: Shape) -> Runs:
     """1004 at the leader, over as many groups as there are clients."""
-    groups = plan.shape.connections
+    groups = shape.connections
     await prepare(target, range(groups))
-    return await measure(target, plan, Reads(plan.shape.slots, groups))
+    return await measure(target, plan, shape, Reads(shape.slots, groups))
 
 
-async def over(new: Target, old: Target, plan: Plan) -> list[dict[str, float]]:
+async def over(new: Target, old: Target, plan: Plan, shape: Shape) -> Runs:
     """How many times as many writes one quorum commits as the other, in turn."""
-    slots = plan.shape.slots
-    loads = []
-    found = []
+    slots = shape.slots
+    loads: list[Load] = []
+
+    async def once() -> dict[str, float]:
+        sides = [
+            await window(target, load, plan) for target, load in zip((new, old), loads, strict=True)
+        ]
+        return {"ratio": sides[0]["ops_per_s"] / sides[1]["ops_per_s"]}
+
     try:
         for target in (new, old):
             births = Scripts(slots, range(slots), replicas=REPLICAS, alive=True)
-            load = Load(
-                births, connections=plan.shape.connections, outstanding=plan.shape.outstanding
-            )
+            load = shape.load(births)
             loads.append(load)
             await load.connect([await target.leader()])
             await load.finish(PREPARE_PATIENCE_S)
             load.work = SetChanges(slots)
-        for _ in range(plan.runs):
-            sides = [
-                await window(target, load, plan)
-                for target, load in zip((new, old), loads, strict=True)
-            ]
-            found.append({"ratio": sides[0]["ops_per_s"] / sides[1]["ops_per_s"]})
-            plan.advance()
-        return found
+        return await plan.repeat(once)
     finally:
         for load in loads:
             load.close()
@@ -118,34 +103,30 @@ async def over(new: Target, old: Target, plan: Plan) -> list[dict[str, float]]:
 async def measure(
     target: Target,
     plan: Plan,
+    shape: Shape,
     work: Work,
     *,
     births: Scripts | None = None,
     addresses: Sequence[str] | None = None,
-) -> list[dict[str, float]]:
+) -> Runs:
     """The figures of each run, by metric.
 
     Args:
         target: whose CPU counts; the load goes to its leader unless there are `addresses`.
         plan: how.
+        shape: by how many clients.
         work: what is asked.
         births: what is done before, on the same connections.
         addresses: where to connect to, in turn.
     """
-    load = Load(
-        births or work, connections=plan.shape.connections, outstanding=plan.shape.outstanding
-    )
+    load = shape.load(births or work)
     try:
         leader = await target.leader()
         await load.connect(addresses or [leader])
         if births is not None:
             await load.finish(PREPARE_PATIENCE_S)
             load.work = work
-        found = []
-        for _ in range(plan.runs):
-            found.append(await window(target, load, plan))
-            plan.advance()
-        return found
+        return await plan.repeat(partial(window, target, load, plan))
     finally:
         load.close()
 
