@@ -126,6 +126,10 @@ spark: venv ## the pipeline's jobs and data source under a real Spark session (n
 interop: venv ## RocketMQ's own Java brokers, tools and clients (skipped without Java and Maven)
 	@$(PYTEST) -n 2 --dist loadfile tests/interop
 
+.PHONY: record
+record: venv ## have the conversations with Java clients anew that `make unit` replays (needs Java, Maven)
+	@PYTHONPATH=tests $(BIN)/python tests/interop/record.py
+
 .PHONY: fuzz
 fuzz: venv ## every reader of foreign bytes, guided by coverage; SECONDS_EACH (default 30) per target
 	@.ci/fuzz $(TARGETS)

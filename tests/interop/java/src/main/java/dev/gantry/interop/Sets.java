@@ -285,7 +285,7 @@ public final class Sets {
 
     /** {@code MessageModel} is in another package from 5.0 on. */
     @SuppressWarnings({"unchecked", "rawtypes"})
-    private static void setModel(DefaultMQPushConsumer consumer, String model) throws Exception {
+    static void setModel(DefaultMQPushConsumer consumer, String model) throws Exception {
         for (var method : DefaultMQPushConsumer.class.getMethods()) {
             if (method.getName().equals("setMessageModel")) {
                 method.invoke(consumer, Enum.valueOf((Class) method.getParameterTypes()[0], model));
