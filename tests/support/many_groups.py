@@ -1,4 +1,4 @@
-"""Three broker processes that host the same groups, on addresses of their own, and a controller."""
+"""Three broker processes that host the same groups, on addresses of their own, and controllers."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.broker_cluster import eventually, pull_command, send_command
 from support.broker_processes import Process, own_network
 from support.loopback_controller import CLUSTER, LoopbackController
+from support.real_quorum import RealQuorum
 
 FIRST_PORT = 21000
 HTTP_PORT = 10913
@@ -27,8 +28,9 @@ SEND_WITHIN_S = 20.0
 class ManyGroups:
     """The processes by address, and what was acknowledged by group."""
 
-    def __init__(self, directory: Path, count: int) -> None:
+    def __init__(self, directory: Path, count: int, quorum: RealQuorum | None = None) -> None:
         self.directory = directory
+        self.quorum = quorum  # without one, a controller of a single voice in this process
         self.names = [f"g-{number:03d}" for number in range(count)]
         self.range = f"g-[000-{count - 1:03d}]"
         network = own_network()
@@ -38,12 +40,9 @@ class ManyGroups:
         self.acknowledged: defaultdict[str, list[bytes]] = defaultdict(list)
 
     async def start(self) -> None:
-        await self.controller.start()
+        await (self.quorum or self.controller).start()
         for name in self.names:
-            event = DeclareGroup(
-                cluster=CLUSTER, name=name, uid=name, replicas=3, min_in_sync_replicas=2
-            )
-            self.controller.quorum._apply(encode_event(event))
+            await self._declare(name)
         for ip in self.ips:
             self.boot(ip)
         await self.settled()
@@ -53,7 +52,7 @@ class ManyGroups:
             self.processes[ip].process.wait()
         self.processes[ip] = Process(
             self.directory / ip,
-            self.controller.address,
+            (self.quorum or self.controller).address,
             GANTRY_NAME=f"broker-{self.ips.index(ip)}",
             GANTRY_GROUP="",
             GANTRY_GROUPS=self.range,
@@ -68,24 +67,40 @@ class ManyGroups:
         for process in self.processes.values():
             process.process.kill()
             process.process.wait()
-        await self.controller.stop()
+        await (self.quorum or self.controller).stop()
 
     def group(self, name: str) -> BrokerGroup:
         return self.controller.machine.state.groups[CLUSTER, name]
 
     def master_ip(self, name: str) -> str:
         """Whose process is master; empty while nobody's is."""
-        group = self.group(name)
-        return "" if group.master is None else group.master.address.partition(":")[0]
+        if self.quorum is not None:
+            seen = self.quorum.group(name)
+            address = None if seen is None else seen.master_address
+        else:
+            master = self.group(name).master
+            address = None if master is None else master.address
+        return (address or "").partition(":")[0]
 
     def in_place(self, ip: str, names: Collection[str]) -> bool:
         """Whether the member at ``ip`` is in the sync-state set of each of these groups."""
         for name in names:
-            group = self.group(name)
+            group = self.group(name) if self.quorum is None else self.quorum.group(name)
+            if group is None:
+                return False
             ids = {one.broker_id for one in group.members if one.address.startswith(f"{ip}:")}
             if not ids & set(group.sync_state_set):
                 return False
         return True
+
+    async def _declare(self, name: str) -> None:
+        if self.quorum is not None:
+            await self.quorum.declare(name)
+            return
+        event = DeclareGroup(
+            cluster=CLUSTER, name=name, uid=name, replicas=3, min_in_sync_replicas=2
+        )
+        self.controller.quorum._apply(encode_event(event))
 
     async def settled(self) -> None:
         await eventually(

@@ -1,7 +1,7 @@
 """What hundreds of groups in three processes cost: `make measure-groups`.
 
-Prints one JSON object per figure, as `gantry bench` does. The controller is one voice in this
-process, so its figures leave out what a quorum of three adds.
+Prints one JSON object per figure, as `gantry bench` does. Three more processes are the controllers'
+quorum, each of which syncs every write; everything is on one machine.
 """
 
 from __future__ import annotations
@@ -16,20 +16,14 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from gantry_cli.bench.usage import cpu_of, rss_mb
 from gantry_protocol.process.descriptors import raise_limit
 from support import many_groups
 from support.broker_cluster import eventually
 from support.many_groups import ManyGroups, parse_metrics
+from support.real_quorum import RealQuorum
 
 IDLE_S = 20.0
-TICKS = os.sysconf("SC_CLK_TCK")
-PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
-
-
-def cpu_s(pid: int) -> float:
-    """CPU seconds of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def say(metric: str, unit: str, values: list[float]) -> None:
@@ -53,14 +47,20 @@ def say(metric: str, unit: str, values: list[float]) -> None:
 
 async def idle(cluster: ManyGroups) -> None:
     pids = [one.process.pid for one in cluster.processes.values()]
-    before, own, began = [cpu_s(pid) for pid in pids], time.process_time(), time.monotonic()
-    await asyncio.sleep(IDLE_S)
-    took = time.monotonic() - began
-    used = [(cpu_s(pid) - was) / took for pid, was in zip(pids, before, strict=True)]
+    assert cluster.quorum is not None
+    controllers = cluster.quorum.quorum
+    await controllers.leader()
+    with cluster.quorum.unwatched():
+        before, began = [cpu_of(pid) for pid in pids], time.monotonic()
+        led, followed = controllers.cpu_s() or (0.0, 0.0)
+        await asyncio.sleep(IDLE_S)
+        took = time.monotonic() - began
+        used = [(cpu_of(pid) - was) / took for pid, was in zip(pids, before, strict=True)]
+        leads, follows = controllers.cpu_s() or (0.0, 0.0)
     say("idle_broker_cpu", "s/s", used)
-    say("idle_controller_cpu", "s/s", [(time.process_time() - own) / took])
-    rss = [int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_MB for pid in pids]
-    say("rss_mb", "MB", rss)
+    say("idle_leader_cpu", "s/s", [(leads - led) / took])
+    say("idle_follower_cpu", "s/s", [(follows - followed) / took / 2])
+    say("rss_mb", "MB", [rss_mb(pid) for pid in pids])
     say("threads", "1", [len(list(Path(f"/proc/{pid}/task").iterdir())) for pid in pids])
     say("descriptors", "1", [len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in pids])
 
@@ -122,7 +122,7 @@ async def main(count: int) -> None:
     raise_limit()
     many_groups.SETTLE_WITHIN_S = 300.0
     with tempfile.TemporaryDirectory() as directory:
-        cluster = ManyGroups(Path(directory), count)
+        cluster = ManyGroups(Path(directory), count, RealQuorum(Path(directory)))
         began = time.monotonic()
         try:
             await cluster.start()

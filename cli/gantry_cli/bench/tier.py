@@ -23,9 +23,10 @@ from gantry_protocol.tier.keys import shard
 from gantry_protocol.tier.manifests import Append, Claim, Version, decode_version
 
 from gantry_cli.admin import AdminClient
+from gantry_cli.bench.broker.filling import fill
 from gantry_cli.bench.members import CLUSTER, GROUP, Members
 from gantry_cli.bench.results import line
-from gantry_cli.bench.senders import Senders, fill, make_topic
+from gantry_cli.bench.senders import Senders, make_topic
 from gantry_cli.client.session import session
 
 if TYPE_CHECKING:

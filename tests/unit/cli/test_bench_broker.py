@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from gantry_cli.bench.broker import frames
 from gantry_cli.bench.broker.cases import BENCH, CASES
+from gantry_cli.bench.broker.filling import BATCH, Fill
 from gantry_cli.bench.broker.frames import Numbers, Reply
 from gantry_cli.bench.broker.kills import Account, Round, Rounds
 from gantry_cli.bench.broker.load import Load, Window
@@ -20,6 +21,7 @@ from gantry_cli.bench.broker.target import Used
 from gantry_cli.bench.broker.throughput import figures
 from gantry_cli.bench.broker.work import SAMPLE_EVERY, Pulls, Sends
 from gantry_cli.bench.figures import UNITS, Latencies
+from gantry_cli.bench.senders import BODY_BYTES
 from gantry_cli.bench.usage import bytes_read, cpu_of, peak_mb
 from gantry_cli.client.routes import Queue
 from gantry_protocol.codes import RequestCode, ResponseCode
@@ -83,6 +85,14 @@ def test_messages_of_a_batch_have_keys_of_their_own_in_every_batch() -> None:
         keys += [decode_properties(one.properties)["UNIQ_KEY"] for one in messages]
     assert len(keys) == len(set(keys)) == 8
     assert work.messages == 4
+
+
+def test_a_log_is_filled_until_enough_is_acknowledged() -> None:
+    told: list[int] = []
+    work = Fill("orders", QUEUES, 3 * BATCH * BODY_BYTES, told.append)
+    frames = [work.following(0, Reply(), memoryview(b"")) for _ in range(3)]
+    assert [frame is None for frame in frames] == [False, False, True]
+    assert sum(told) == 3 * BATCH * BODY_BYTES
 
 
 def test_lanes_never_share_a_key() -> None:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from gantry_protocol.errors import GantryError
 
+from gantry_cli.bench.broker.filling import fill
 from gantry_cli.bench.figures import Latencies, percentile
-from gantry_cli.bench.senders import Senders, fill, make_topic
+from gantry_cli.bench.senders import Senders, make_topic
 from gantry_cli.progress import tally
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from gantry_protocol.errors import GantryError
 
+from gantry_cli.bench.broker.filling import fill
 from gantry_cli.bench.broker.load import Load
 from gantry_cli.bench.broker.target import Ours
 from gantry_cli.bench.broker.throughput import READERS, TOPIC, reading
 from gantry_cli.bench.broker.work import Pulls
-from gantry_cli.bench.senders import fill
 from gantry_cli.bench.usage import bytes_read
 from gantry_cli.progress import tally
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from gantry_protocol.errors import GantryError
 
+from gantry_cli.bench.broker.filling import fill
 from gantry_cli.bench.broker.load import Load, Window
 from gantry_cli.bench.broker.work import Pulls, Sends
-from gantry_cli.bench.senders import BODY_BYTES, fill
+from gantry_cli.bench.senders import BODY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -49,7 +49,7 @@ class Sends:
         """The next message."""
         return self._templates[lane].next()
 
-    def following(self, lane: int, _reply: Reply, _body: memoryview) -> bytearray:
+    def following(self, lane: int, _reply: Reply, _body: memoryview) -> bytearray | None:
         """The next message."""
         self.messages += self._batch
         return self._templates[lane].next()
