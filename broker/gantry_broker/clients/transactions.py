@@ -198,7 +198,7 @@ class Transactions:
             remark = "Find prepared transaction message failed"
             return self._refuse(request, ResponseCode.SYSTEM_ERROR, remark)
         refusal = refuse_end(half, claim, self._now_ms())
-        if self.ledger.find(offset) is None and (
+        if self.ledger.has_ended(offset) and (
             refusal is None or refusal[0] is ResponseCode.ILLEGAL_OPERATION
         ):
             self.counters.repeated += 1
@@ -238,6 +238,7 @@ class Transactions:
         def appended(result: SendOutcome) -> None:
             if result.code == ResponseCode.SUCCESS:
                 self.counters.ended[outcome] += 1
+                self.ledger.confirm_end(offset)
             elif result.code not in _MAY_BE_STORED:
                 self.ledger.cancel_end(offset)
             done(result)

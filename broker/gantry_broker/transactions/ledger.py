@@ -54,7 +54,7 @@ class Ledger:
         self.changed = False
         # By ascending queue offset, since half messages come in that order.
         self._open = {} if table is None else {row.offset: row for row in table.rows}
-        self._ending: set[int] = set()
+        self._ending: dict[int, bool] = {}  # half message to whether its op record is confirmed
 
     def __len__(self) -> int:
         return len(self._open)
@@ -92,7 +92,7 @@ class Ledger:
         before = len(self._open)
         for half in ended.offsets:
             self._open.pop(half, None)
-            self._ending.discard(half)
+            self._ending.pop(half, None)
         return before - len(self._open)
 
     def find(self, half: int) -> Row | None:
@@ -100,17 +100,26 @@ class Ledger:
         return self._open.get(half)
 
     def is_ending(self, half: int) -> bool:
-        """Whether its outcome is in the log here and not confirmed yet."""
+        """Whether its outcome is in the log here and has not been read from it yet."""
         return half in self._ending
+
+    def has_ended(self, half: int) -> bool:
+        """Whether its outcome is confirmed, so that it holds; also before it was read back."""
+        return half not in self._open or self._ending.get(half, False)
 
     def begin_end(self, half: int) -> None:
         """Its outcome is being appended: it is taken."""
         assert half not in self._ending, "a transaction ends once"
-        self._ending.add(half)
+        self._ending[half] = False
+
+    def confirm_end(self, half: int) -> None:
+        """Its outcome is confirmed; the op record may have been read already."""
+        if half in self._ending:
+            self._ending[half] = True
 
     def cancel_end(self, half: int) -> None:
         """Its outcome was not stored."""
-        self._ending.discard(half)
+        self._ending.pop(half, None)
 
     def due(self, now_ms: int) -> list[int]:
         """The half messages to ask for now, oldest first; each counts a round."""

@@ -13,15 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gantry_broker.settings import BrokerSettings
-from gantry_protocol.codes import RequestCode
-from gantry_protocol.command import RemotingCommand, request
+from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import RemotingError
 from gantry_protocol.records import MessageRecord, decode_properties, decode_records
 from gantry_protocol.remoting.client import RemotingClient
-from support.broker_cluster import TOPIC, BrokerCluster, pull_command, send_command
+from support.broker_cluster import pull_command, send_command
 from support.broker_processes import Group
-from support.loopback_controller import CLUSTER, GROUP
 
 SHORT_MS, LONG_MS = 50, 1_500
 WITHIN_S = 40
@@ -169,43 +166,3 @@ async def test_what_is_parked_is_kept_though_the_tier_has_it(tmp_path: Path) -> 
 
 def _kept(status: dict[str, Any]) -> str:
     return str((status["tier"] or {}).get("keptReason") or "")
-
-
-class ShortLevels(BrokerCluster):
-    """Three brokers in this process, whose every level is a few milliseconds."""
-
-    def settings(self, number: int) -> BrokerSettings:
-        levels = {"delay_levels": " ".join(["5ms"] * 18)}
-        return super().settings(number).model_copy(update=levels)
-
-
-async def test_sixteen_retries_and_then_the_dead_letters(tmp_path: Path) -> None:
-    async with ShortLevels(tmp_path) as cluster:
-        client = await cluster.client(cluster.master)
-        assert (await client.call(send_command(b"bad"))).code == 0
-        topic, tries = TOPIC, 0
-        while True:
-            answer = await client.call(pull_command(tries - (topic != TOPIC), topic, 5_000), 10)
-            (record,) = decode_records(answer.body)
-            assert (record.body, record.reconsume_times) == (b"bad", tries)
-            back = {
-                "group": "g",
-                "offset": str(record.physical_offset),
-                "delayLevel": "0",
-                "originTopic": TOPIC,
-                "maxReconsumeTimes": "16",
-            }
-            answer = await client.call(request(RequestCode.CONSUMER_SEND_MSG_BACK, back), 5)
-            assert (answer.code, answer.remark) == (0, None)
-            if tries == 16:
-                break
-            topic, tries = "%RETRY%g", tries + 1
-        answer = await client.call(pull_command(0, "%DLQ%g"), 5)
-        (dead,) = decode_records(answer.body)
-        properties = decode_properties(dead.properties)
-        assert (dead.body, dead.reconsume_times, properties["DELAY"]) == (b"bad", 17, "-1")
-        assert properties["RETRY_TOPIC"] == TOPIC
-        retried = await client.call(pull_command(16, "%RETRY%g"), 5)
-        assert retried.code == 19, "that was all"
-        known = cluster.controller.machine.state.topics[CLUSTER, GROUP].topics
-        assert {"%RETRY%g", "%DLQ%g"} <= known.keys(), "clients find routes to them (T22)"

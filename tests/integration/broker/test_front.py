@@ -107,19 +107,6 @@ async def test_clients_are_served_from_a_store_elsewhere(
     assert list(empty.iterdir()) == []
 
 
-async def test_a_waiting_pull_is_woken_by_the_store(cluster: StorageCluster) -> None:
-    async with front_of(cluster.stores) as front:
-        await ready(front)
-        assert await sent(front, b"first")
-        client = await client_of(front)
-        waiting = asyncio.create_task(client.call(pull_command(1, wait_ms=10_000)))
-        await eventually(lambda: front.processor.parked_pulls == 1, "the pull is parked")
-        assert await sent(front, b"second")
-        (record,) = decode_records((await waiting).body)
-        assert record.body == b"second"
-        client.close()
-
-
 async def test_another_master_is_found_and_nothing_acknowledged_is_lost(
     cluster: StorageCluster,
 ) -> None:

@@ -194,6 +194,16 @@ async def test_an_end_waits_for_its_half_message_to_be_read(serve, group, monkey
     assert len(read_queue(group.messages, "TopicTest", 2)) == 1
 
 
+async def test_a_confirmed_outcome_holds_before_it_was_read_back(serve, group, monkeypatch) -> None:
+    client = Client(serve())
+    sent = client.call(310, half(), b"x")
+    monkeypatch.setattr(client.processor.transactions, "_arrived", lambda *_: None)
+    monkeypatch.setattr(client.processor.transactions.ledger, "take_ended", lambda *_: 0)
+    assert client.call(37, claim(sent, COMMIT)).code == 0
+    repeated = client.call(37, claim(sent, ROLLBACK))
+    assert (repeated.code, "first outcome holds" in repeated.remark) == (0, True)
+
+
 async def test_an_outcome_that_was_not_stored_may_be_said_again(serve, group) -> None:
     client = Client(serve())
     sent = client.call(310, half(), b"x")
