@@ -35,9 +35,8 @@ from gantry_broker.tables.topics import TopicTable, is_topic_name
 
 BATCH_ENTRIES = 4096  # in one batch for the key-value store: at most about 10 ms of work
 
-_STEP_BYTES = 1024 * 1024
+_STEP_BYTES = 4 * 1024 * 1024  # more than the sends of one round; what is longer costs a walk
 _NO_ENTRY = (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
-_SYSTEM_PREFIX = b"GANTRY_SYS_"  # all system topics begin so
 
 
 class Dispatcher:
@@ -114,7 +113,7 @@ class Dispatcher:
 
         Args:
             upto: where to stop.
-            on_step: called with ``offset`` after at most a MiB of log.
+            on_step: called with ``offset`` after at most 4 MiB of log.
 
         Raises:
             CorruptionError: the log does not continue the state; nothing behind that place is
@@ -123,8 +122,11 @@ class Dispatcher:
         """
         touched: set[QueueKey] = set()
         while self.offset < upto:
-            data = self._log.read_units(self.offset, _STEP_BYTES, limit=upto)
             start = self.offset
+            if upto - start <= _STEP_BYTES:  # up to there or to the end of a file: whole units
+                data = self._log.read(start, upto - start)
+            else:
+                data = self._log.read_units(start, _STEP_BYTES)
             try:
                 self._take_all(data, start, touched)
             except RecordError as error:
@@ -189,39 +191,51 @@ class Dispatcher:
         Records of one queue come in runs, so the queue is looked up once for each.
         """
         queue: ConsumeQueue | None = None
-        queue_topic, queue_id, fresh = b"", 0, 0
+        key, queue_topic, queue_id, is_system = ("", 0), b"", 0, False
+        at, newest_ms, fresh = int(self.offset), self.store_timestamp, 0
         pack, add_keys = rows.ENTRY.pack, self.keys.add
-        for fields in scan(data, start):
-            physical, size, record_queue, number, flag, stored_ms, topic, properties, *_ = fields
-            if queue is None or topic != queue_topic or record_queue != queue_id:
-                key = (topic.decode("utf-8", "replace"), record_queue)
-                if not is_topic_name(key[0]):
-                    where = self._log.locate(Offset(physical))
-                    raise CorruptionError(*where, f"{key[0][:80]!r} is no topic name")
-                touched.add(key)
-                queue = None
-            if flag & TRANSACTION_MASK not in _NO_ENTRY:
-                if queue is None:
-                    queue = self.queues.changing(key, number)
-                    queue_topic, queue_id = topic, record_queue
-                if queue.max_offset != number:
-                    raise self._skipped(queue, number, physical)
-                queue.fresh += pack(physical, size, entry_code(topic, properties, stored_ms))
-                queue.max_offset = number + 1
-                fresh += 1
-            if flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK:
-                add_keys(topic, properties, physical, stored_ms)
-            if stored_ms > self.store_timestamp:
-                self.store_timestamp = stored_ms
-            if topic.startswith(_SYSTEM_PREFIX) and key[0] in SYSTEM_TOPICS:
-                self._apply(data, key[0], fields)
-            self.offset = Offset(physical + size)
-            if fresh >= BATCH_ENTRIES:
-                self.store()
-                queue, fresh = None, 0
-        self.queues.fresh += fresh
+        try:
+            for fields in scan(data, start):
+                physical, size, to_queue, number, flag, stored_ms, topic, properties, *_ = fields
+                if to_queue != queue_id or topic != queue_topic:
+                    key, queue = self._key_of(topic, to_queue, physical), None
+                    touched.add(key)
+                    queue_topic, queue_id, is_system = topic, to_queue, key[0] in SYSTEM_TOPICS
+                step = flag & TRANSACTION_MASK
+                if step not in _NO_ENTRY:
+                    if queue is None:
+                        queue = self.queues.changing(key, number)
+                    if queue.max_offset != number:
+                        raise self._skipped(queue, number, physical)
+                    queue.fresh += pack(physical, size, entry_code(topic, properties, stored_ms))
+                    queue.max_offset = number + 1
+                    fresh += 1
+                if step != TRANSACTION_ROLLBACK:
+                    add_keys(topic, properties, physical, stored_ms)
+                if stored_ms > newest_ms:
+                    newest_ms = stored_ms
+                if is_system:
+                    self._apply(data, key[0], fields)
+                at = physical + size
+                if fresh >= BATCH_ENTRIES:
+                    self._reached(at, newest_ms)
+                    self.store()
+                    queue, fresh = None, 0
+        finally:
+            self._reached(at, newest_ms)
+            self.queues.fresh += fresh
         if self.queues.fresh >= BATCH_ENTRIES:
             self.store()
+
+    def _reached(self, offset: int, newest_ms: int) -> None:
+        self.offset, self.store_timestamp = Offset(offset), newest_ms
+
+    def _key_of(self, topic: bytes, queue_id: int, physical: int) -> QueueKey:
+        key = (topic.decode("utf-8", "replace"), queue_id)
+        if not is_topic_name(key[0]):
+            where = self._log.locate(Offset(physical))
+            raise CorruptionError(*where, f"{key[0][:80]!r} is no topic name")
+        return key
 
     def _skipped(self, queue: ConsumeQueue, number: int, physical: int) -> CorruptionError:
         topic, queue_id = queue.key

@@ -4,7 +4,8 @@ Indexed are the unique key and each word of the keys of every record, with its t
 checksum of topic and key, and the log offset; whoever asks compares the record itself. Entries come
 in blocks of about 65,000 keys, each cut into 256 buckets by the checksum's first byte: so a key
 costs no row of its own, and a query reads one small row per block, newest first. The newest block
-is in memory, and in pieces in the rows until it is full.
+is in memory, and in pieces in the rows until it is full. What was added last waits as numbers, and
+is packed and put into its buckets together.
 """
 
 import struct
@@ -25,6 +26,8 @@ _PIECE = struct.Struct(">qq")  # store times of the first and last record in it;
 _COVERS = struct.Struct(">Qqq")  # log offset of the last record; store times of the first and last
 _UNIQUE = b"UNIQ_KEY\x01"
 _KEYS = b"KEYS\x01"
+_checksum, _extended = google_crc32c.value, google_crc32c.extend
+_UNSETTLED_MAX = 4096  # keys that wait for their buckets
 
 
 def keys_of(properties: bytes, *, only_unique: bool = False) -> list[bytes]:
@@ -38,7 +41,11 @@ def keys_of(properties: bytes, *, only_unique: bool = False) -> list[bytes]:
 
 def _value(properties: bytes, needle: bytes) -> bytes:
     """The last value of a property, as ``find_property`` finds it; empty without one."""
-    at = properties.rfind(needle)
+    return _value_at(properties, needle, properties.rfind(needle))
+
+
+def _value_at(properties: bytes, needle: bytes, at: int) -> bytes:
+    """The same, where ``at`` is the last place of the needle, inside a value maybe."""
     while at > 0 and properties[at - 1] != 2:
         at = properties.rfind(needle, 0, at)
     if at < 0:
@@ -65,42 +72,71 @@ class KeyIndex:
         self._kv = kv
         self.last_offset, self.last_stored_ms = -1, 0
         self._gone_below = b""  # names of blocks to delete
+        self._topic, self._start = b"", 0  # of the last record; the checksum its keys go on from
         for _, value in kv.pairs(*BLOCKS):
             self.last_offset, _, self.last_stored_ms = _COVERS.unpack(value)
         self._begin_block()
         for _, value in kv.pairs(*_PIECES):
             first_ms, last_ms = _PIECE.unpack_from(value)
             for checksum, offset in _ENTRY.iter_unpack(value[_PIECE.size :]):
-                self._add([checksum], offset, first_ms)
-            self.last_stored_ms = last_ms
+                self._checksums.append(checksum)
+                self._offsets.append(offset)
+            if self._offsets:
+                self._begin(self._offsets[0], first_ms)
+                self.last_offset, self.last_stored_ms = self._offsets[-1], last_ms
+            self._settle()
         self._fresh.clear()
 
     def _begin_block(self) -> None:
         self._buckets = [bytearray() for _ in range(_BUCKETS)]
         self._fresh = bytearray()  # entries that are in no row yet
         self._fresh_ms = 0  # store time of the first of them
-        self._count = 0
+        self._checksums: list[int] = []  # not settled: in no bucket and not in ``_fresh``
+        self._offsets: list[int] = []  # of each of them
+        self._count = 0  # keys that are settled
         self._first_offset = -1
         self._first_ms = 0
 
     def add(self, topic: bytes, properties: bytes, offset: int, stored_ms: int) -> None:
         """Take in the keys of the record at ``offset``; records come in their order."""
-        keys = keys_of(properties)
-        if keys:
-            name = topic + b"#"
-            self._add([google_crc32c.value(name + key) for key in keys], offset, stored_ms)
+        checksums = self._checksums
+        before = len(checksums)
+        if topic != self._topic:
+            self._topic, self._start = topic, _checksum(topic + b"#")
+        at = properties.rfind(_UNIQUE)
+        if at >= 0 and (unique := _value_at(properties, _UNIQUE, at)):
+            checksums.append(_extended(self._start, unique))
+            self._offsets.append(offset)
+        at = properties.rfind(_KEYS)
+        if at >= 0:
+            for word in _value_at(properties, _KEYS, at).split():
+                checksums.append(_extended(self._start, word))
+                self._offsets.append(offset)
+        if len(checksums) == before:
+            return
+        if not before:
+            self._begin(offset, stored_ms)
+        self.last_offset, self.last_stored_ms = offset, stored_ms
+        if len(checksums) >= _UNSETTLED_MAX:
+            self._settle()
 
-    def _add(self, checksums: list[int], offset: int, stored_ms: int) -> None:
+    def _begin(self, offset: int, stored_ms: int) -> None:
+        """Note where what is added now begins, where it is the first of its kind."""
         if not self._fresh:
             self._fresh_ms = stored_ms
         if not self._count:
             self._first_offset, self._first_ms = offset, stored_ms
-        for checksum in checksums:
-            entry = _ENTRY.pack(checksum, offset)
-            self._buckets[checksum >> 24] += entry
-            self._fresh += entry
-        self._count += len(checksums)
-        self.last_offset, self.last_stored_ms = offset, stored_ms
+
+    def _settle(self) -> None:
+        """Put the keys that wait into their buckets."""
+        entries = list(map(_ENTRY.pack, self._checksums, self._offsets))
+        buckets = self._buckets
+        for checksum, entry in zip(self._checksums, entries, strict=True):
+            buckets[checksum >> 24] += entry
+        self._fresh += b"".join(entries)
+        self._count += len(entries)
+        self._checksums.clear()
+        self._offsets.clear()
 
     def store(self, batch: Batch) -> None:
         """Put what is new into ``batch``; a block that is full gets its rows."""
@@ -108,6 +144,7 @@ class KeyIndex:
             batch.delete_range(b"b", b"b" + self._gone_below)
             batch.delete_range(BLOCKS[0], BLOCKS[0] + self._gone_below)
             self._gone_below = b""
+        self._settle()
         if not self._fresh:
             return
         if self._count < BLOCK_KEYS:
@@ -137,7 +174,8 @@ class KeyIndex:
         Raises:
             CorruptionError: the index is damaged.
         """
-        checksum = google_crc32c.value(topic + b"#" + key)
+        checksum = _checksum(topic + b"#" + key)
+        self._settle()
         if self._count and self._first_ms <= end_ms and self.last_stored_ms >= begin_ms:
             yield from _matches(self._buckets[checksum >> 24], checksum)
         for name, value in reversed(list(self._kv.pairs(*BLOCKS))):
