@@ -56,11 +56,12 @@ class Power:
         self._names: dict[Path, dict[str, int]] = {}
         self._held: dict[int, int] = {}  # inode to a descriptor, so that no number is reused
         self._failing: str | None = None
+        self._spared = 0  # syncs that succeed before it
         self._dirty: dict[int, list[tuple[int, int]]] = {}  # written since a sync of theirs failed
 
-    def fail_next(self, suffix: str = "") -> None:
-        """The next sync of a file whose name ends so ends in EIO."""
-        self._failing = suffix
+    def fail_next(self, suffix: str = "", after: int = 0) -> None:
+        """The next sync of a file whose name ends so ends in EIO, or the one after so many."""
+        self._failing, self._spared = suffix, after
 
     def wrote(self, descriptor: int, position: int, size: int) -> None:
         """Bytes were written."""
@@ -82,7 +83,10 @@ class Power:
 
     def _sync_file(self, inode: int, name: str) -> None:
         written = _content(self._held[inode])
-        if self._failing is not None and name.endswith(self._failing):
+        is_meant = self._failing is not None and name.endswith(self._failing)
+        if is_meant and self._spared:
+            self._spared -= 1
+        elif is_meant:
             self._failing = None
             self._dirty[inode] = []
             raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -141,7 +145,13 @@ def _content(descriptor: int) -> bytes:
 def power_watch(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Power]:
     """Syncs below `root` are noted instead of done."""
     power = Power(root)
-    pwrite, pwritev = os.pwrite, os.pwritev
+    write, pwrite, pwritev = os.write, os.pwrite, os.pwritev
+
+    def noted_here(descriptor: int, data: Any) -> int:
+        size = write(descriptor, data)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            power.wrote(descriptor, os.lseek(descriptor, 0, os.SEEK_CUR) - size, size)
+        return size
 
     def noted(descriptor: int, data: Any, position: int) -> int:
         size = pwrite(descriptor, data, position)
@@ -156,6 +166,7 @@ def power_watch(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Power]:
         return size
 
     with monkeypatch.context() as patch:
+        patch.setattr(os, "write", noted_here)
         patch.setattr(os, "pwrite", noted)
         patch.setattr(os, "pwritev", noted_parts)
         patch.setattr(os, "fsync", power.sync)

@@ -100,7 +100,7 @@ class CommitLog:
         floors = recovery.Floors(
             synced=current.confirm_floor, durable=max(current.confirm_floor, confirm_floor)
         )
-        found = cutting.without_trimmed(directory, current.log_start)
+        found = cutting.without_trimmed(directory, current)
         kept, verified_from = recovery.recover(directory, found, current.log_start, floors)
         saved = checkpoint.CheckpointFile(path, current)
         disk = None if disks is None else disks.writer_for(directory)

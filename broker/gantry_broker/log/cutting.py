@@ -113,20 +113,24 @@ def finish(directory: Path, cut: Cut) -> None:
     fsync_directory(directory)
 
 
-def without_trimmed(directory: Path, log_start: Offset) -> list[Segment]:
+def without_trimmed(directory: Path, saved: checkpoint.Checkpoint) -> list[Segment]:
     """The segments of the log, after those that a trim left behind were deleted.
 
     A trim makes the new start durable first, so whatever ends at or below it is no part of the log.
+    Its sync may have failed, though, and the start be in the page cache only (docs/adr/0034): so it
+    is written again, in both slots, before a file goes that an older start would ask for.
     """
     kept: list[Segment] = []
+    trimmed: list[Segment] = []
     for segment in list_segments(directory):
-        if segment.start < log_start and segment.end <= log_start:
-            segment.remove()
-        else:
-            kept.append(segment)
-    for start, path in list_orphans(directory):
-        if start < log_start:
-            path.unlink()
+        (trimmed if segment.start < saved.log_start >= segment.end else kept).append(segment)
+    leftovers = [path for start, path in list_orphans(directory) if start < saved.log_start]
+    if trimmed or leftovers:
+        checkpoint.create(directory / CHECKPOINT_NAME, saved)
+    for segment in trimmed:
+        segment.remove()
+    for path in leftovers:
+        path.unlink()
     return kept
 
 

@@ -35,6 +35,15 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "trimmed-files-go-first",
+        "log",
+        "after EIO the files of a trim go by a start that is not on the disk",
+        (Edit(f"{LOG}.cutting:without_trimmed", "if trimmed or leftovers:", "if False:"),),
+        UnitTests(
+            f"{POWER}::test_after_an_io_error_no_file_goes_before_the_start_of_a_trim_is_on_the_disk"
+        ),
+    ),
+    Mutant(
         "flushed-damage-taken-for-a-torn-tail",
         "log",
         "a damaged record below what was flushed is cut off, and acknowledged ones with it",

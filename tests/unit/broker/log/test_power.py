@@ -6,6 +6,7 @@ import random
 import shutil
 import struct
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -223,6 +224,35 @@ def test_after_an_io_error_sums_are_not_believed_that_the_disk_has_not_got(
         _check_all(world, power, tmp_path)
 
 
+def test_after_an_io_error_no_file_goes_before_the_start_of_a_trim_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start that a failed sync left is read as written: an older one would miss the files."""
+    (tmp_path / "disk").mkdir()
+    with power_watch(tmp_path / "disk", monkeypatch) as power:
+        world = World(tmp_path / "disk" / "log")
+        for size in (600, 700, 800, 900):
+            world.step("append", size)
+        world.step("flush", 0)
+        world.step("confirm", 100)
+        world.step("reopen", 0)
+        to = world.log.starts[2]
+        power.fail_next("checkpoint")
+        with pytest.raises(LogFailedError):
+            world.log.trim(to)
+        world.step("kill", 0)
+        assert world.log.starts[0] == to, "the next process finishes the trim"
+        moment = power.freeze()
+        chooser = random.Random(1)
+        for number in range(20):
+            target = restore(moment, tmp_path / f"after{number}", chooser)
+            again = CommitLog.open(target / "log", SEGMENT_BYTES)
+            assert (again.log_start, again.end) == (to, len(world.bytes))
+            again.verify()
+            again.close()
+        world.log.close()
+
+
 @pytest.mark.parametrize("is_reset", [False, True], ids=["cut", "reset"])
 def test_a_power_cut_at_any_sync_of_a_cut_ends_in_the_cut_or_leaves_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_reset: bool
@@ -252,6 +282,34 @@ def test_a_power_cut_at_any_sync_of_a_cut_ends_in_the_cut_or_leaves_all(
             again = CommitLog.open(target / "log", SEGMENT_BYTES)
             assert logs.contents(again) == after or (not moment.note and again.end == len(whole))
             assert again.end in (to, len(whole))
+            again.verify()
+            again.close()
+        world.log.close()
+
+
+@pytest.mark.parametrize("is_reset", [False, True], ids=["cut", "reset"])
+@pytest.mark.parametrize("spared", range(4), ids=lambda count: f"after {count} syncs")
+def test_an_io_error_in_a_cut_leaves_what_the_next_start_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spared: int, is_reset: bool
+) -> None:
+    (tmp_path / "disk").mkdir()
+    with power_watch(tmp_path / "disk", monkeypatch) as power:
+        world = World(tmp_path / "disk" / "log")
+        for size in (400, 500, 700, 800):
+            world.step("append", size)
+        world.step("flush", 0)
+        to = Offset(9_000) if is_reset else logs.boundaries(world.log)[1]
+        power.fail_next(after=spared)
+        with suppress(LogFailedError):  # a reset has fewer syncs
+            world.log.reset(to) if is_reset else world.log.truncate(to)
+        power.fail_next("nothing")
+        world.step("kill", 0)
+        moment, found = power.freeze(), world.log.end
+        chooser = random.Random(1)
+        for number in range(8):
+            target = restore(moment, tmp_path / f"after{number}", chooser)
+            again = CommitLog.open(target / "log", SEGMENT_BYTES)
+            assert again.end == found
             again.verify()
             again.close()
         world.log.close()
