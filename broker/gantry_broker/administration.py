@@ -299,6 +299,16 @@ class BrokerCollector:
             "Bodies of unanswered requests.",
             stats.in_flight_bytes,
         )
+        yield gauge(
+            "gantry_broker_unread_bytes",
+            "Answers that wait in this process for peers to read them.",
+            stats.unread_bytes,
+        )
+        yield counter(
+            "gantry_broker_slow_connections_closed",
+            "Connections ended since their peer did not read what it asked for.",
+            stats.slow_closed,
+        )
         yield counter("gantry_broker_requests", "Requests served.", stats.requests)
         yield counter("gantry_broker_busy_answers", "Requests refused as too many.", stats.busy)
 

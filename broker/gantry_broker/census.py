@@ -12,6 +12,8 @@ from gantry_broker.administration import BrokerCollector, counter, gauge, role_n
 from gantry_broker.clients.admin_metrics import AdminCollector
 from gantry_broker.clients.transaction_metrics import TransactionCollector
 from gantry_broker.clients.transactions import Transactions
+from gantry_broker.clients.waiting_metrics import WaitingCollector
+from gantry_broker.clients.waiting_room import WaitingRoom
 from gantry_broker.commons import Commons
 from gantry_broker.delay.delivery import Delivery
 from gantry_broker.delay.metrics import DelayCollector
@@ -159,6 +161,7 @@ def _metrics_of(hosted: HostedGroup, group: ReplicationGroup) -> Iterable[Metric
     yield from DelayCollector(lambda: _delivery(hosted)).collect()
     yield from AdminCollector(lambda: hosted.processor).collect()
     yield from TransactionCollector(lambda: _transactions(hosted)).collect()
+    yield from WaitingCollector(lambda: _room(hosted)).collect()
     yield from _quotas(hosted)
 
 
@@ -168,6 +171,10 @@ def _delivery(hosted: HostedGroup) -> Delivery | None:
 
 def _transactions(hosted: HostedGroup) -> Transactions | None:
     return None if hosted.processor is None else hosted.processor.transactions
+
+
+def _room(hosted: HostedGroup) -> WaitingRoom | None:
+    return None if hosted.processor is None else hosted.processor.waiting_room
 
 
 def _quotas(hosted: HostedGroup) -> Iterable[Metric]:

@@ -26,6 +26,7 @@ from prometheus_client.registry import Collector
 
 from gantry_broker.client_options import ClientOptions
 from gantry_broker.clients.transaction_metrics import TransactionCollector
+from gantry_broker.clients.waiting_metrics import WaitingCollector
 from gantry_broker.consumers import Claim, Consumers
 from gantry_broker.routing import ClientRouter
 from gantry_broker.settings import BrokerSettings
@@ -221,6 +222,9 @@ class FrontCollector(Collector):
         processor = front.processor
         yield from TransactionCollector(
             lambda: None if processor is None else processor.transactions
+        ).collect()
+        yield from WaitingCollector(
+            lambda: None if processor is None else processor.waiting_room
         ).collect()
 
 

@@ -1,8 +1,8 @@
 """Long polling: pulls that wait for a record.
 
 A parked pull wakes when its queue gets a confirmed record or its time is over, and is then answered
-under its own opaque on its own connection. Upstream: ``PullRequestHoldService``, whose sweep every
-5 s is not copied.
+under its own opaque on its own connection. How many wait, and what they hold, is bounded
+(``waiting_room``). Upstream: ``PullRequestHoldService``, whose sweep every 5 s is not copied.
 """
 
 import itertools
@@ -14,12 +14,13 @@ from gantry_protocol.command import RemotingCommand
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.deadlines import Deadlines
 
+from gantry_broker.clients.waiting_room import RoomLimits, WaitingRoom, held_bytes
 from gantry_broker.store.contract import GetResult, QueueKey, QueueRead
 
 KeyT = TypeVar("KeyT")
 
-MAX_PARKED = 200_000  # the server's own bound on unanswered requests
 MAX_WAIT_S = 25.0  # clients give a pull up after 30
+_LIMITS = RoomLimits()
 
 
 class ParkedPull(msgspec.Struct, eq=False):
@@ -31,6 +32,7 @@ class ParkedPull(msgspec.Struct, eq=False):
         wanted: what to read; its offset rises when records were examined that the filter drops.
         asked_offset: where the client asked to begin.
         number: its name while it is parked; 0 before and after.
+        size_bytes: what it holds while it is parked.
         last: what the store said last.
         is_reading: the store is being asked.
         has_news: records came meanwhile: ask again.
@@ -41,6 +43,7 @@ class ParkedPull(msgspec.Struct, eq=False):
     wanted: QueueRead
     asked_offset: int
     number: int = 0
+    size_bytes: int = 0
     last: GetResult | None = None
     is_reading: bool = False
     has_news: bool = False
@@ -57,11 +60,19 @@ class Parking:
     Args:
         read: asks the store again for a pull; ``forget`` or nothing follows.
         give_up: answers a pull whose time is over with what the store said last.
+        limits: how much may wait.
+
+    Attributes:
+        room: what waits now.
     """
 
     def __init__(
-        self, read: Callable[[ParkedPull], None], give_up: Callable[[ParkedPull], None]
+        self,
+        read: Callable[[ParkedPull], None],
+        give_up: Callable[[ParkedPull], None],
+        limits: RoomLimits = _LIMITS,
     ) -> None:
+        self.room = WaitingRoom(limits)
         self._read = read
         self._give_up = give_up
         self._pulls: dict[int, ParkedPull] = {}
@@ -73,18 +84,18 @@ class Parking:
     def __len__(self) -> int:
         return len(self._pulls)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no more pulls may wait."""
-        return len(self._pulls) >= MAX_PARKED
-
-    def park(self, pull: ParkedPull, wait_s: float) -> None:
-        """Let ``pull`` wait for at most ``wait_s``."""
+    def park(self, pull: ParkedPull, wait_s: float) -> bool:
+        """Let ``pull`` wait for at most ``wait_s``; False if there is no room for it."""
+        size_bytes = held_bytes(pull.request, pull.wanted.codes)
+        if not self.room.enter(pull.connection.id, size_bytes):
+            return False
         number = pull.number = next(self._numbers)
+        pull.size_bytes = size_bytes
         self._pulls[number] = pull
         self._by_queue.setdefault(pull.key, set()).add(number)
         self._by_connection.setdefault(pull.connection.id, set()).add(number)
         self._deadlines.add(number, min(wait_s, MAX_WAIT_S))
+        return True
 
     def arrived(self, keys: Collection[QueueKey]) -> None:
         """Records were confirmed in these queues; who waited longest is served first."""
@@ -106,7 +117,7 @@ class Parking:
 
     def drop(self, conn: Connection) -> None:
         """A connection closed: nobody waits on it any more."""
-        for number in self._by_connection.pop(conn.id, set()):
+        for number in list(self._by_connection.get(conn.id, ())):
             self.forget(self._pulls[number])
 
     def release(self) -> None:
@@ -120,10 +131,8 @@ class Parking:
 
     def close(self) -> None:
         """Drop everything."""
-        self._deadlines.clear()
-        self._pulls.clear()
-        self._by_queue.clear()
-        self._by_connection.clear()
+        for pull in list(self._pulls.values()):
+            self.forget(pull)
 
     def _expired(self, number: int) -> None:
         pull = self._pulls.get(number)
@@ -137,6 +146,7 @@ class Parking:
         self._deadlines.remove(number)
         if self._pulls.pop(number, None) is None:
             return
+        self.room.leave(pull.connection.id, pull.size_bytes)
         _discard(self._by_queue, pull.key, number)
         _discard(self._by_connection, pull.connection.id, number)
 

@@ -38,6 +38,7 @@ from gantry_broker.clients.traffic import Traffic
 from gantry_broker.clients.transaction_rounds import Rounds
 from gantry_broker.clients.transactions import Transactions
 from gantry_broker.clients.view import GroupView
+from gantry_broker.clients.waiting_room import WaitingRoom
 from gantry_broker.delay.delivery import Delivery
 from gantry_broker.delay.levels import DEFAULT_LEVELS, DelayLevels
 from gantry_broker.delay.retries import RETRY_PREFIX
@@ -181,6 +182,11 @@ class ClientProcessor:
     def parked_pulls(self) -> int:
         """How many pulls wait for a record."""
         return len(self._puller.parking)
+
+    @property
+    def waiting_room(self) -> WaitingRoom:
+        """What those pulls hold."""
+        return self._puller.parking.room
 
     def answered(self, conn: Connection, response: RemotingCommand) -> bool:
         """A client answered a question of ours; returns whether somebody waits for it."""

@@ -7,7 +7,9 @@ answer (21, "offset illegal") would make a consumer that has just moved to a new
 A group whose offset was reset is answered with the new one (21), until it pulls from there.
 
 A pull that finds nothing is parked in the very turn in which the store says so. A store tells of
-records after it answered reads that they missed, so none is waited for that has come already.
+records after it answered reads that they missed, so none is waited for that has come already. One
+that finds no room to wait hears 2 (system busy), as any request that is too many: clients ask again
+after a while (Java after 1 s or 3 s); after 19, "nothing yet", they would ask at once, for ever.
 """
 
 from collections.abc import Callable
@@ -49,6 +51,10 @@ _MAY_SUSPEND = 2
 _HAS_SUBSCRIPTION = 4
 _MAX_COUNT = 32  # upstream's limits while data is in memory
 _MAX_BYTES = 256 * 1024
+_NO_ROOM = Refusal(
+    ResponseCode.SYSTEM_BUSY,
+    "[OVERLOAD]too many pulls wait for messages, start flow control for a while",
+)
 _TOPIC_FORBIDDEN = "2"  # ForbiddenType.TOPIC_FORBIDDEN
 
 _CODES = {
@@ -147,11 +153,11 @@ class Puller:
             isinstance(result, GetResult)
             and wait_s > 0
             and _is_nothing_yet(pull, result)
-            and not self.parking.is_full
             and not pull.connection.closed
         ):
             pull.last = result
-            self.parking.park(pull, wait_s)
+            if not self.parking.park(pull, wait_s):
+                self._send(pull, _NO_ROOM)
         else:
             self._send(pull, result)
 

@@ -56,6 +56,7 @@ class Connection(asyncio.Protocol):
         proxied: whether a PROXY preamble came first.
         attrs: whatever the owner of the handler keeps about the peer.
         closed: no more replies leave; true from the first :meth:`close` on.
+        unread_bytes: what the peer had not taken yet when that was counted last.
     """
 
     def __init__(self, server: RemotingServer, number: int) -> None:
@@ -66,6 +67,7 @@ class Connection(asyncio.Protocol):
         self.proxied = False
         self.attrs: dict[str, Any] = {}
         self.closed = False
+        self.unread_bytes = 0
         self.last_active_s = 0.0  # loop time of the last byte in either direction
         self._server = server
         self._stats = server.stats
@@ -207,6 +209,7 @@ class Connection(asyncio.Protocol):
         self.closed = True
         self._stop_waiting()
         self._transport = None
+        self.count_unread()
         self._stats.in_flight -= len(self._unanswered)
         self._stats.in_flight_bytes -= self._unanswered_bytes
         self._unanswered.clear()
@@ -238,7 +241,7 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client does not read fast enough."""
         self._congested = True
-        self._stuck = self._loop.call_later(self._server.max_stuck_s, self._cut_off)
+        self._stuck = self._loop.call_later(self._server.max_stuck_s, self.cut_off)
         if self._pipe is not None:
             self._pipe.client_congested(True)
         else:
@@ -377,14 +380,33 @@ class Connection(asyncio.Protocol):
         self.last_active_s = self._loop.time()
         self._stats.bytes_out += len(data)
         transport.write(data)
-        if transport.get_write_buffer_size() > self._server.max_write_buffer_bytes:
-            self._cut_off()
+        if transport.get_write_buffer_size() or self.unread_bytes:
+            self._note_unread()
 
-    def _cut_off(self) -> None:
+    def _note_unread(self) -> None:
+        """Some of what was written is still here: bound it, for this peer and for all."""
+        grown_to = self.count_unread()
+        if grown_to > self._server.max_write_buffer_bytes:
+            self.cut_off()
+        elif self._stats.unread_bytes > self._server.max_unread_bytes:
+            self._server.unread_grew()
+
+    def count_unread(self) -> int:
+        """Count anew what the peer has not taken yet; returns it in bytes."""
+        transport = self._transport
+        now = 0
+        if transport is not None and not self.closed:
+            now = transport.get_write_buffer_size()
+        self._stats.unread_bytes += now - self.unread_bytes
+        self.unread_bytes = now
+        return now
+
+    def cut_off(self) -> None:
         """The peer does not read what it asked for."""
         self._stats.slow_closed += 1
         _log.warning("connection ended, its peer does not read", peer=self.peer)
         self.abort()
+        self.count_unread()
 
     def _stop_waiting(self) -> None:
         if self._stuck is not None:

@@ -28,6 +28,7 @@ MAX_IN_FLIGHT = 4096  # per connection: a consumer parks one pull per queue, tho
 MAX_IN_FLIGHT_TOTAL = 200_000
 MAX_IN_FLIGHT_BYTES = 256 * 1024 * 1024
 MAX_WRITE_BUFFER_BYTES = 32 * 1024 * 1024  # two of the largest frames
+MAX_UNREAD_BYTES = 256 * 1024 * 1024
 MAX_PARTIAL_BYTES = 256 * 1024 * 1024
 MAX_STUCK_S = 30.0  # a client that lives reads within its own time-outs, which are shorter
 _LOG_ERRORS_EVERY_S = 1.0
@@ -58,6 +59,7 @@ class RemotingServer:
         max_in_flight_bytes: bodies of unanswered requests over all connections; one connection may
             have a quarter of it. Further ones hear ``SYSTEM_BUSY``; what has no body is served.
         max_write_buffer_bytes: unread answers per connection; beyond it the connection is cut.
+        max_unread_bytes: the same over all connections; beyond it the one with the most is cut.
         max_partial_bytes: bytes of incomplete frames over all connections; whoever exceeds it goes.
     """
 
@@ -74,6 +76,7 @@ class RemotingServer:
         max_in_flight_total: int = MAX_IN_FLIGHT_TOTAL,
         max_in_flight_bytes: int = MAX_IN_FLIGHT_BYTES,
         max_write_buffer_bytes: int = MAX_WRITE_BUFFER_BYTES,
+        max_unread_bytes: int = MAX_UNREAD_BYTES,
         max_partial_bytes: int = MAX_PARTIAL_BYTES,
     ) -> None:
         self.handler = handler
@@ -81,6 +84,7 @@ class RemotingServer:
         self.max_in_flight_total = max_in_flight_total
         self.max_in_flight_bytes = max_in_flight_bytes
         self.max_write_buffer_bytes = max_write_buffer_bytes
+        self.max_unread_bytes = max_unread_bytes
         self.max_partial_bytes = max_partial_bytes
         self.stats = ServerStats()
         self.connections: dict[int, Connection] = {}
@@ -180,6 +184,13 @@ class RemotingServer:
             self.stats.in_flight_bytes + size_bytes > self.max_in_flight_bytes
             or unanswered_bytes + size_bytes > self.max_in_flight_bytes // 4
         )
+
+    def unread_grew(self) -> None:
+        """Peers leave too much unread, as far as is known: look, and cut off who leaves most."""
+        for connection in self.connections.values():
+            connection.count_unread()
+        while self.stats.unread_bytes > self.max_unread_bytes:
+            max(self.connections.values(), key=lambda one: one.unread_bytes).cut_off()
 
     def note_answered(self) -> None:
         """A request is no longer in flight."""

@@ -2,13 +2,14 @@
 
 
 class ServerStats:
-    """What a server did; everything but the first four only grows.
+    """What a server did; everything but the first five only grows.
 
     Attributes:
         connections: open now.
         in_flight: requests handed to the handler and not answered yet, oneway ones excluded.
         in_flight_bytes: their bodies.
         partial_bytes: bytes held of incomplete frames, over all connections.
+        unread_bytes: of answers that peers have not taken yet, at each connection's last write.
         refused: connections closed at once because there were too many.
         busy: requests answered ``SYSTEM_BUSY`` without asking the handler.
         malformed: connections ended by a malformed frame.
@@ -36,6 +37,7 @@ class ServerStats:
         "slow_closed",
         "spliced",
         "stray_responses",
+        "unread_bytes",
     )
 
     def __init__(self) -> None:
@@ -43,6 +45,7 @@ class ServerStats:
         self.in_flight = 0
         self.in_flight_bytes = 0
         self.partial_bytes = 0
+        self.unread_bytes = 0
         self.accepted = 0
         self.refused = 0
         self.requests = 0

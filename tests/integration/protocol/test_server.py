@@ -293,6 +293,29 @@ async def test_a_client_whose_answers_pile_up_is_cut_off(serve: Any) -> None:
         assert server.stats.in_flight == 0
 
 
+async def test_unread_answers_are_bounded_over_all_connections(serve: Any) -> None:
+    """Who leaves most unread goes; who reads is served on."""
+    parked: list[tuple[Connection, RemotingCommand]] = []
+    server, port = await serve(
+        lambda connection, command: parked.append((connection, command)),
+        max_unread_bytes=24 * 1024 * 1024,
+    )
+    async with await WirePeer.connect(port) as greedy, await WirePeer.connect(port) as slow:
+        slow.send(*[RemotingCommand(opaque=n) for n in range(30)])
+        await until(lambda: len(parked) == 30)
+        greedy.send(*[RemotingCommand(opaque=n) for n in range(60)])
+        await until(lambda: len(parked) == 90)
+        for connection, command in parked:
+            connection.reply(command, reply(command, body=bytes(512 * 1024)))
+        await until(lambda: server.stats.slow_closed == 1)
+        await until(lambda: server.stats.connections == 1)
+        assert 0 < server.stats.unread_bytes <= server.max_unread_bytes
+        for n in range(30):
+            assert (await slow.receive()).opaque == n
+    await until(lambda: not server.stats.connections)
+    assert server.stats.unread_bytes == 0
+
+
 async def test_incomplete_frames_are_bounded_over_all_connections(serve: Any) -> None:
     server, port = await serve(echo, max_partial_bytes=100_000)
     start = struct.pack(">iI", 200_000, 100)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from gantry_broker.clients.waiting_room import RoomLimits
 from gantry_protocol.bodies import TopicConfig, encode_body
 from gantry_protocol.bodies.client import ConsumerData, HeartbeatData, SubscriptionData
 from gantry_protocol.codes import RequestCode
@@ -303,13 +304,37 @@ async def test_a_closed_connection_waits_for_nothing(connect, group, processor) 
     assert processor.parked_pulls == 0
 
 
-async def test_when_too_many_wait_the_next_hears_19(
-    client, monkeypatch: pytest.MonkeyPatch
+async def test_a_pull_that_finds_no_room_to_wait_hears_system_busy(
+    connect, processor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gantry_broker.clients.parking.MAX_PARKED", 2)
+    """2, which clients ask again after in a while; after 19 they would ask at once, forever."""
+    room = processor.waiting_room
+    monkeypatch.setattr(room, "_limits", RoomLimits(pulls=3, own_pulls=2))
+    first, second = connect(), connect()
     for _ in range(2):
-        assert client.ask(11, {**PULL, "sysFlag": SUSPEND})[1] is None
-    assert client.call(11, {**PULL, "sysFlag": SUSPEND}).code == 19
+        assert first.ask(11, {**PULL, "sysFlag": SUSPEND})[1] is None
+    assert first.call(11, {**PULL, "sysFlag": SUSPEND}).code == 2
+    assert second.ask(11, {**PULL, "sysFlag": SUSPEND})[1] is None, "another one has its share"
+    assert second.call(11, {**PULL, "sysFlag": SUSPEND}).code == 2
+    assert second.call(11, PULL).code == 19, "who does not wait is answered as ever"
+    assert (room.pulls, room.refused) == (3, 2)
+    processor.connection_closed(first.conn)
+    assert room.pulls == 1
+    assert first.ask(11, {**PULL, "sysFlag": SUSPEND})[1] is None
+
+
+async def test_what_a_waiting_pull_holds_is_bounded(client, group, processor) -> None:
+    """A subscription may be as long as a frame."""
+    room = processor.waiting_room
+    wide = "||".join(f"tag{number}" for number in range(20_000))
+    asked = {**PULL, "subscription": wide, "sysFlag": SUSPEND}
+    answers = [client.ask(11, asked)[1] for _ in range(20)]
+    waiting = answers.count(None)
+    assert 0 < waiting < 20
+    assert {answer.code for answer in answers if answer is not None} == {2}
+    assert waiting * len(wide) < room.size_bytes <= RoomLimits().own_bytes
+    _fill(group, "tag7")
+    assert (processor.parked_pulls, room.pulls, room.size_bytes) == (0, 0, 0)
 
 
 async def test_the_end_of_the_mastership_sends_waiting_pulls_back(client, processor) -> None:
