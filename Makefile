@@ -35,9 +35,14 @@ bench-controller: venv ## a controller quorum's throughput and failures; writes 
 	@$(BIN)/gantry bench controller --json > build/bench/controller.jsonl
 
 .PHONY: bench-broker
-bench-broker: venv ## a broker group's throughput and failures; writes build/bench/broker.jsonl (hours)
+bench-broker: venv ## a broker group's throughput and failures; writes build/bench/broker.jsonl (half an hour)
 	@mkdir -p build/bench
 	@$(BIN)/gantry bench broker --json > build/bench/broker.jsonl
+
+.PHONY: bench-kills
+bench-kills: venv ## a thousand masters killed; goes on where it was interrupted (a quarter of an hour)
+	@mkdir -p build/bench
+	@$(BIN)/gantry bench broker --json --case kills-1000 --rounds build/bench/kills.rounds > build/bench/kills.jsonl
 
 .PHONY: bench-java
 bench-java: venv ## the same load on RocketMQ's Java controllers; writes build/bench/java.jsonl (needs Java, Maven)
@@ -49,11 +54,26 @@ bench-java-broker: venv ## the same load on RocketMQ's Java brokers; writes buil
 	@mkdir -p build/bench
 	@PYTHONPATH=tests $(BIN)/python tests/interop/java_brokers/compare.py > build/bench/java-broker.jsonl
 
-## On a real cluster
 .PHONY: measure-groups
 measure-groups: venv ## what GROUPS groups (default 300) in three processes cost: idle CPU, failover, hand-over
-	@PYTHONPATH=tests $(BIN)/python -m support.measure_groups $(or $(GROUPS),300)
+	@mkdir -p build/bench
+	@PYTHONPATH=tests $(BIN)/python -m support.measure_groups $(or $(GROUPS),300) | tee build/bench/groups.jsonl
 
+.PHONY: measure-queues
+measure-queues: venv ## what QUEUES queues (default a million) cost the message store by itself
+	@mkdir -p build/bench
+	@PYTHONPATH=tests $(BIN)/python -m support.measure_queues $(QUEUES) | tee build/bench/queues.jsonl
+
+.PHONY: profile-broker
+profile-broker: venv ## which part of a broker takes its time, by CASES of the benchmark (needs py-spy)
+	@mkdir -p build/bench
+	@PYTHONPATH=tests $(BIN)/python -m support.profile_broker $(CASES) | tee build/bench/profile.jsonl
+
+.PHONY: performance
+performance: venv ## put the figures of the last bench-…, measure-… and profile-… into docs/performance.md
+	@$(BIN)/python -m gantry_cli.bench.page docs/performance.md $(wildcard build/bench/*.jsonl)
+
+## On a real cluster
 .PHONY: cluster-up
 cluster-up: ## a kind cluster on this machine, with Docker and node image if they are missing
 	@e2e/cluster/up.sh
@@ -85,10 +105,6 @@ chaos: venv ## every scenario on that cluster, each fault proved, all judged; wr
 .PHONY: readme
 readme: venv ## put the figures of the last make e2e into the README
 	@$(BIN)/python e2e/readme.py
-
-.PHONY: performance
-performance: venv ## put the figures of the last make bench-controller, bench-broker (and of Java's) into docs/performance.md
-	@$(BIN)/python -m gantry_cli.bench.page docs/performance.md $(wildcard build/bench/*.jsonl)
 
 ## Work on it
 .PHONY: venv

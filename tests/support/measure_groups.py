@@ -7,8 +7,6 @@ quorum, each of which syncs every write; everything is on one machine.
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import signal
 import sys
 import tempfile
@@ -16,7 +14,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from gantry_cli.bench.results import line, machine
 from gantry_cli.bench.usage import cpu_of, rss_mb
+from gantry_cli.output import print_json
 from gantry_protocol.process.descriptors import raise_limit
 from support import many_groups
 from support.broker_cluster import eventually
@@ -27,22 +27,8 @@ IDLE_S = 20.0
 
 
 def say(metric: str, unit: str, values: list[float]) -> None:
-    ordered = sorted(values)
-    print(
-        json.dumps(
-            {
-                "bench": "groups",
-                "metric": metric,
-                "unit": unit,
-                "min": round(ordered[0], 3),
-                "median": round(ordered[len(ordered) // 2], 3),
-                "max": round(ordered[-1], 3),
-                "runs": len(ordered),
-                "cpus": os.cpu_count(),
-            }
-        ),
-        flush=True,
-    )
+    print_json(line("groups", "many", metric, unit, values, digits=3))
+    sys.stdout.flush()
 
 
 async def idle(cluster: ManyGroups) -> None:
@@ -80,7 +66,7 @@ async def writes(cluster: ManyGroups) -> None:
         metrics = parse_metrics(await cluster.get(ip, "/metrics"))
         commits = metrics["gantry_broker_group_commits_total", ()]
         shared.append(commits / metrics["gantry_broker_disk_syncs_total", ()])
-    say("group_commits_per_sync", "1", shared)
+    say("commits_per_sync", "1", shared)
 
 
 async def failover(cluster: ManyGroups) -> None:
@@ -95,11 +81,11 @@ async def failover(cluster: ManyGroups) -> None:
                 gaps[name] = (time.monotonic() - began) * 1000
         await asyncio.sleep(0.002)
     say("groups_lost", "1", [len(lost)])
-    say("elected_after_kill_ms", "ms", list(gaps.values()))
+    say("elected_ms", "ms", list(gaps.values()))
     cluster.boot(killed)
     began = time.monotonic()
     await cluster.settled()
-    say("back_in_place_s", "s", [time.monotonic() - began])
+    say("back_s", "s", [time.monotonic() - began])
 
 
 async def handover(cluster: ManyGroups) -> None:
@@ -121,6 +107,8 @@ async def handover(cluster: ManyGroups) -> None:
 async def main(count: int) -> None:
     raise_limit()
     many_groups.SETTLE_WITHIN_S = 300.0
+    before = machine()
+    say("groups", "1", [count])
     with tempfile.TemporaryDirectory() as directory:
         cluster = ManyGroups(Path(directory), count, RealQuorum(Path(directory)))
         began = time.monotonic()
@@ -128,12 +116,13 @@ async def main(count: int) -> None:
             await cluster.start()
             say("boot_s", "s", [time.monotonic() - began])
             spread = Counter(cluster.master_ip(name) for name in cluster.names)
-            say("masters_per_process", "1", list(map(float, spread.values())))
+            say("masters", "1", list(map(float, spread.values())))
             await asyncio.sleep(5)
             await idle(cluster)
             await writes(cluster)
             await failover(cluster)
             await handover(cluster)
+            print_json({"bench": "groups", "machine": before})
         finally:
             await cluster.stop()
 

@@ -1,30 +1,28 @@
 """`make performance`: the figures of one run, put into docs/performance.md between its markers.
 
-Reads what `gantry bench controller --json` and `gantry bench broker --json` wrote, whichever is
-there, and what the Java controllers and brokers did under the same load. Rule protected: nothing
-but lines that were measured is shown, each with what was to be reached; a figure that falls short
-is shown like the others, and marked.
+Reads the lines that `gantry bench … --json` and the measurements beside the tests wrote, whichever
+are there (`sheets`), and what the Java controllers and brokers did under the same load. Rule
+protected: nothing but lines that were measured is shown, each with what was to be reached; a figure
+that falls short is shown like the others, and marked.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from gantry_protocol.errors import GantryError
 
-from gantry_cli.bench.broker.cases import BENCH as BROKERS
-from gantry_cli.bench.controller.cases import BENCH as CONTROLLERS
 from gantry_cli.bench.results import Line, Machine
+from gantry_cli.bench.sheets import PROFILE, SHEETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gantry_cli.bench.suite import Bench, Goal
-
-BENCHES: tuple[Bench[Any, Any], ...] = (CONTROLLERS, BROKERS)
+    from gantry_cli.bench.sheets import Sheet
+    from gantry_cli.bench.suite import Goal
 
 Figures = dict[tuple[str, str, str], Line]
 """By benchmark, case and metric."""
@@ -41,9 +39,9 @@ def main(arguments: Sequence[str]) -> int:
             line for source in sources for line in source.read_bytes().splitlines()
         )
         text = page.read_text("utf-8")
-        shown = [bench for bench in BENCHES if bench.name in machines]
-        for bench in shown or BENCHES:
-            text = replaced(text, bench, figures, machines)
+        sheets = (*SHEETS, PROFILE)
+        for sheet in [one for one in sheets if one.name in machines] or sheets:
+            text = replaced(text, sheet, figures, machines)
         page.write_text(text, "utf-8")
     except (OSError, GantryError) as error:
         print(error, file=sys.stderr)
@@ -73,34 +71,39 @@ def read(lines: Iterable[bytes]) -> tuple[Figures, dict[str, Machine]]:
     return figures, machines
 
 
-def replaced(
-    text: str, bench: Bench[Any, Any], figures: Figures, machines: Mapping[str, Machine]
-) -> str:
-    """`text` with what is between the markers of a benchmark replaced.
+def replaced(text: str, sheet: Sheet, figures: Figures, machines: Mapping[str, Machine]) -> str:
+    """`text` with what is between the markers of a sheet replaced.
 
     Raises:
         GantryError: the markers are missing, or nothing was measured.
     """
-    before, begin, rest = text.partition(bench.begin)
-    _, end, after = rest.partition(bench.end)
+    before, begin, rest = text.partition(sheet.begin)
+    _, end, after = rest.partition(sheet.end)
     if not (begin and end):
-        raise GantryError(f"The page lacks {bench.begin} and {bench.end}.")
-    if bench.name not in machines:
-        raise GantryError(f"There are no figures of the benchmark {bench.name!r}.")
-    shown = "\n".join(table(bench, figures))
-    last = _sentence(machines[bench.name], bench.sentence)
+        raise GantryError(f"The page lacks {sheet.begin} and {sheet.end}.")
+    if sheet.name not in machines:
+        raise GantryError(f"There are no figures of the benchmark {sheet.name!r}.")
+    found = matrix(sheet, figures) if sheet is PROFILE else table(sheet, figures)
+    shown = "\n".join(f"| {' | '.join(row)} |" for row in found)
+    last = _sentence(machines[sheet.name], sheet.sentence)
     return f"{before}{begin}\n{shown}\n\n{last}\n{end}{after}"
 
 
-def table(bench: Bench[Any, Any], figures: Figures) -> list[str]:
-    """The rows that were measured, as Markdown."""
-    java = [name for name in bench.others if any(label == name for label, _, _ in figures)]
+def table(sheet: Sheet, figures: Figures) -> list[list[str]]:
+    """The rows that were measured, with what was to be reached if there are goals at all."""
+    java = [name for name in sheet.others if any(label == name for label, _, _ in figures)]
+    if not any(_wanted(goal) for _, goal in sheet.rows):
+        found = [
+            (goal.text, figures.get((sheet.name, case, goal.metric))) for case, goal in sheet.rows
+        ]
+        plain = [[text, _value(one)] for text, one in found if one is not None]
+        return [["", "median (min … max)"], ["---", "---"], *plain]
     rows = [
         ["", "to reach", "median (min … max)", "reached", *java],
         ["---", "---", "---", "---", *("---" for _ in java)],
     ]
-    for case, goal in ((one.name, goal) for one in bench.cases for goal in one.goals):
-        ours = figures.get((bench.name, case, goal.metric))
+    for case, goal in sheet.rows:
+        ours = figures.get((sheet.name, case, goal.metric))
         others = [figures.get((name, case, goal.metric)) for name in java]
         if ours is not None:
             rows.append(
@@ -108,7 +111,23 @@ def table(bench: Bench[Any, Any], figures: Figures) -> list[str]:
             )
         if ours is not None and goal.times is not None and any(others):
             rows.append(_times(goal.times, ours, others))
-    return [f"| {' | '.join(row)} |" for row in rows]
+    return rows
+
+
+def matrix(sheet: Sheet, figures: Figures) -> list[list[str]]:
+    """A row for each metric of any case, most first, and a column for each case."""
+    ours = {
+        (case, metric): one for (name, case, metric), one in figures.items() if name == sheet.name
+    }
+    cases = list(dict.fromkeys(case for case, _ in ours))
+    most: dict[str, float] = {}
+    for (_, metric), one in ours.items():
+        most[metric] = max(most.get(metric, 0.0), one.median)
+    rows = [["", *(f"`{case}`" for case in cases)], ["---"] * (1 + len(cases))]
+    for metric in sorted(most, key=lambda metric: -most[metric]):
+        shown = [_value(ours.get((case, metric))) for case in cases]
+        rows.append([metric, *shown])
+    return rows
 
 
 def _wanted(goal: Goal) -> str:

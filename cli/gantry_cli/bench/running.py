@@ -7,6 +7,7 @@ and has failed; the next ones run all the same.
 from __future__ import annotations
 
 import asyncio
+import signal
 from functools import partial
 from typing import TYPE_CHECKING, Generic
 
@@ -61,7 +62,10 @@ class Run(Generic[WishT, StageT]):
         self._as_json = as_json
 
     async def all(self) -> None:
-        """Run them."""
+        """Run them; SIGTERM ends them as Ctrl-C does, with every process they have started."""
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         estimate_s = sum(case.seconds(self._wish) for case in self._cases)
         click.echo(f"About {max(estimate_s / 60, 1):.0f} min on a quiet machine.", err=True)
         with estimated(estimate_s) as shown:

@@ -35,11 +35,18 @@ def print_lines(lines: Sequence[Line], on: Machine, *, as_json: bool) -> None:
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A directory that ends with the measurement; after a failure it stays, for its logs."""
+    """A directory that ends with the measurement; after a failure it stays, for its logs.
+
+    One that is interrupted has not failed.
+    """
     path = Path(tempfile.mkdtemp(prefix="gantry-bench-"))
+    failed = False
     try:
         yield path
     except Exception:
+        failed = True
         click.echo(f"What was measured on is left in {path}", err=True)
         raise
-    shutil.rmtree(path, ignore_errors=True)
+    finally:
+        if not failed:
+            shutil.rmtree(path, ignore_errors=True)

@@ -181,14 +181,14 @@ class Case(msgspec.Struct, Generic[WishT, StageT], frozen=True):
 
 
 class Bench(msgspec.Struct, Generic[WishT, StageT], frozen=True):
-    """A benchmark, and its table on a page, between two comments of its own.
+    """A benchmark.
 
     Attributes:
         name: in its lines.
         stage: where its cases run.
         cases: in the order they run.
-        others: benchmarks that are shown beside it, where there are figures of them.
-        sentence: what shared the machine, in the last line of the table.
+        others: benchmarks that are shown beside it on a page.
+        sentence: what shared the machine, below its figures on a page.
     """
 
     name: str
@@ -196,16 +196,6 @@ class Bench(msgspec.Struct, Generic[WishT, StageT], frozen=True):
     cases: tuple[Case[WishT, StageT], ...]
     others: tuple[str, ...]
     sentence: str
-
-    @property
-    def begin(self) -> str:
-        """The comment before it."""
-        return f"<!-- {self.name} figures: begin -->"
-
-    @property
-    def end(self) -> str:
-        """The comment after it."""
-        return f"<!-- {self.name} figures: end -->"
 
     def chosen(self, names: tuple[str, ...]) -> tuple[Case[WishT, StageT], ...]:
         """The cases of these names, or all that run without being named."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -103,6 +104,7 @@ def run_cases(
 
     Raises:
         GantryError: a case failed or could not run; the others have run.
+        Abort: it was told to end.
     """
     import uvloop
 
@@ -113,7 +115,10 @@ def run_cases(
     before = machine()
     with scratch() as directory:
         run = Run(bench, bench.chosen(cases), wish, directory, as_json=as_json)
-        uvloop.run(run.all())
+        try:
+            uvloop.run(run.all())
+        except asyncio.CancelledError:
+            raise click.Abort from None
         run.show(before)
         if run.failed:
             raise GantryError("\n".join(run.failed + run.refused))

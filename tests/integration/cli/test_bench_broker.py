@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 THROUGHPUT = ("send-64-1r", "pull-hot")
@@ -42,6 +43,22 @@ def test_what_is_not_ours_is_not_killed(tmp_path: Path) -> None:
     done = bench("--case", "kills-1000", "--against", "127.0.0.1:1", directory=tmp_path)
     assert done.returncode != 0
     assert "kills-1000 needs servers that it starts itself" in done.stderr
+
+
+def test_what_is_told_to_end_takes_its_processes_along(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gantry_cli", "bench", "broker", "--case", "send-64-1r"]
+    env = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen([*command, "--seconds", "60"], env=env, stderr=subprocess.PIPE) as bench:
+        logs = lambda: list(tmp_path.glob("*/*/*broker*.log"))  # noqa: E731
+        while not logs():
+            assert bench.poll() is None
+            time.sleep(0.05)
+        children = Path(f"/proc/{bench.pid}/task/{bench.pid}/children").read_text().split()
+        bench.terminate()
+        assert bench.wait(60) == 130
+    assert children
+    assert [pid for pid in children if Path(f"/proc/{pid}").exists()] == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_nobody_there_is_one_sentence(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,7 +17,8 @@ from gantry_cli.bench.controller.restart import bound_of
 from gantry_cli.bench.controller.target import parse_members
 from gantry_cli.bench.controller.work import Reads, Registrations, Scripts, SetChanges, Widenings
 from gantry_cli.bench.figures import UNITS, Latencies, lines, percentile
-from gantry_cli.bench.results import machine
+from gantry_cli.bench.results import line, machine
+from gantry_cli.bench.sheets import PROFILE, QUEUES, SHEETS, Sheet, sheet_of
 from gantry_cli.commands.bench_cases import parse_address
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import ConfigError, FrameError, GantryError
@@ -24,6 +26,9 @@ from gantry_protocol.frame import FrameDecoder, encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+ROOT = Path(__file__).parents[3]
 
 
 def decoded(frame: bytes | None) -> RemotingCommand:
@@ -285,8 +290,9 @@ def figure(case: str, metric: str, *values: float, bench: str = "controller") ->
     return msgspec.json.encode(one)
 
 
+SHEET = sheet_of(BENCH)
 MACHINE = msgspec.json.encode({"bench": "controller", "machine": machine()})
-PAGE = f"before\n{BENCH.begin}\nold\n{BENCH.end}\nafter\n"
+PAGE = f"before\n{SHEET.begin}\nold\n{SHEET.end}\nafter\n"
 
 
 def test_the_page_shows_what_was_measured_and_what_fell_short() -> None:
@@ -299,11 +305,11 @@ def test_the_page_shows_what_was_measured_and_what_fell_short() -> None:
             MACHINE,
         ]
     )
-    text = page.replaced(PAGE, BENCH, figures, machines)
-    assert text.startswith(f"before\n{BENCH.begin}\n| ")
-    assert text.endswith(f"\n{BENCH.end}\nafter\n")
+    text = page.replaced(PAGE, SHEET, figures, machines)
+    assert text.startswith(f"before\n{SHEET.begin}\n| ")
+    assert text.endswith(f"\n{SHEET.end}\nafter\n")
     assert "old" not in text
-    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in page.table(BENCH, figures)]
+    rows = page.table(SHEET, figures)
     assert rows[0][-1] == "java-dledger"
     assert [row[1:] for row in rows[2:]] == [
         ["≥ 20,000", "21,000 (19,000 … 22,000)", "yes", "117"],
@@ -315,22 +321,48 @@ def test_the_page_shows_what_was_measured_and_what_fell_short() -> None:
 def test_the_page_says_how_many_times_as_many_groups_there_are() -> None:
     measured = [figure("groups-capacity", "groups", 16_000.0)]
     figures, _ = page.read(measured)
-    assert len(page.table(BENCH, figures)) == 3  # nothing to compare with
+    assert len(page.table(SHEET, figures)) == 3  # nothing to compare with
     measured += [
         figure("groups-capacity", "groups", 2_000.0, bench="java-dledger"),
         figure("groups-capacity", "groups", 0.0, bench="java-jraft"),
     ]
     figures, _ = page.read(measured)
-    ratio = [cell.strip() for cell in page.table(BENCH, figures)[-1].split("|")[1:-1]]
+    ratio = page.table(SHEET, figures)[-1]
     assert ratio == ["… times theirs", "≥ 10", "", "**no**", "8.0", "theirs is 0"]
+
+
+def test_what_has_no_goal_is_shown_without_columns_for_one() -> None:
+    lines = [line("queues", "store", "open_s", "s", [3.0]), line("queues", "store", "x", "s", [1])]
+    figures, _ = page.read(map(msgspec.json.encode, lines))
+    assert page.table(QUEUES, figures)[2:] == [["opening it again, s", "3"]]
+
+
+def test_a_profile_has_a_column_for_each_case_and_its_largest_part_first() -> None:
+    shares = {("a", "log"): 10.0, ("a", "answers"): 30.0, ("b", "links"): 40.0, ("b", "log"): 5.0}
+    lines = [line("profile", case, part, "%", [share]) for (case, part), share in shares.items()]
+    figures, _ = page.read(map(msgspec.json.encode, lines))
+    assert page.matrix(PROFILE, figures) == [
+        ["", "`a`", "`b`"],
+        ["---", "---", "---"],
+        ["links", "", "40"],
+        ["answers", "30", ""],
+        ["log", "10", "5"],
+    ]
+
+
+@pytest.mark.parametrize("sheet", [*SHEETS, PROFILE], ids=lambda sheet: sheet.name)
+def test_the_page_has_a_place_for_every_sheet(sheet: Sheet) -> None:
+    text = (ROOT / "docs" / "performance.md").read_text("utf-8")
+    assert text.count(sheet.begin) == text.count(sheet.end) == 1
+    assert text.index(sheet.begin) < text.index(sheet.end)
 
 
 def test_a_page_is_not_made_of_nothing() -> None:
     with pytest.raises(GantryError, match="no figures of the benchmark"):
-        page.replaced(PAGE, BENCH, {}, {})
+        page.replaced(PAGE, SHEET, {}, {})
     figures, machines = page.read([MACHINE])
     with pytest.raises(GantryError, match="lacks"):
-        page.replaced("no markers", BENCH, figures, machines)
+        page.replaced("no markers", SHEET, figures, machines)
     with pytest.raises(GantryError, match="no line of a benchmark"):
         page.read([b'{"bench": "controller"}'])
 
