@@ -24,11 +24,11 @@ from gantry_broker.log import checkpoint, cutting, recovery, sums
 from gantry_broker.log.disk import Disks, DiskWriter
 from gantry_broker.log.errors import CutRefusedError, DiskFullError, LogFailedError
 from gantry_broker.log.group_commit import GroupCommit, OnFlushed
+from gantry_broker.log.received import check_units
 from gantry_broker.log.segments import Segment, Segments, Stretch, list_segments
 from gantry_broker.log.units import (
     blank_head,
     parse_unit,
-    parse_units,
     unit_size,
     whole_units,
 )
@@ -195,10 +195,10 @@ class CommitLog:
         self._check_usable()
         if offset != self._end:
             raise RecordError(f"bytes for log offset {offset}, and the log ends at {self._end}")
-        units = parse_units(data, offset)
+        ends_a_file = check_units(data, offset)
         self._write(data, is_first=True)
         last = self._segments.last
-        if last is not None and units and units[-1][1].is_blank:
+        if last is not None and ends_a_file:
             last.is_sealed = True
         return self._end
 
