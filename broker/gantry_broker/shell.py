@@ -3,7 +3,13 @@
 The core is fed one event at a time and its effects are carried out in order before the next event,
 so an effect that has an immediate result (a cut) cannot overtake its neighbours. Work that can be
 shared is shared per turn of the event loop: one flush request and one round of feeding links,
-however many sends that turn brought.
+however many sends that turn brought. A replica far behind gets a share of each turn, so that it
+cannot hold up the others and the clients.
+
+A master's clients wait for what is confirmed, so it is dispatched at once. On a replica nobody
+does: there it is dispatched behind the flush request and the acknowledgement, which others wait
+for, and in larger pieces: when ``DISPATCH_BYTES`` are due, at each tick, and before the role or the
+log changes.
 
 Nothing is decided here. What it refuses: to go on after the disk failed, or after the core asked
 for something the store refuses; such an error is handed to ``failed`` and ends the process.
@@ -30,6 +36,9 @@ from gantry_broker.queues import MessageStore
 from gantry_broker.replica import ReplicaCore
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
+
+FEED_BYTES = 512 * 1024  # per link and turn; reading and sending them takes about 1 ms
+DISPATCH_BYTES = 128 * 1024
 
 _log = log.get("replica")
 
@@ -94,6 +103,7 @@ class ReplicaShell:
         self._ended = False
         self._turn_due = False
         self._flush_due = False
+        self._confirmed = store.dispatched  # below is to be dispatched
         self._saver = InOrder(commons.savers)
         self._ticker = commons.ticker
 
@@ -139,6 +149,7 @@ class ReplicaShell:
         if self._ended:
             return
         self.step(ev.Tick())
+        self._guarded(self._dispatch)
         self._observer.ticked()
 
     def appended(self) -> None:
@@ -160,8 +171,7 @@ class ReplicaShell:
             case fx.Feed():
                 self._next_turn()
             case fx.ConfirmMoved(confirm=confirm):
-                self._store.dispatch(confirm)
-                self._observer.confirmed(confirm)
+                self._confirm(confirm)
             case fx.OpenLink(link=link, address=address):
                 if links is not None:
                     links.open(link, address)
@@ -181,6 +191,7 @@ class ReplicaShell:
         match effect:
             case fx.Promoted(epoch=epoch, start=start):
                 _log.info("promoted", epoch=epoch, start=start, confirm=self.core.log.confirm)
+                self._dispatch()
                 self._store.take_mastership()
                 self._observer.promoted(epoch, start)
             case fx.Demoted(epoch=epoch):
@@ -224,7 +235,25 @@ class ReplicaShell:
         self._flush_due = True
         self._next_turn()
 
+    def _confirm(self, confirm: Offset) -> None:
+        self._confirmed = confirm
+        if self.core.serving is not None:
+            self._dispatch()
+        elif self._is_dispatch_due:
+            self._next_turn()
+
+    @property
+    def _is_dispatch_due(self) -> bool:
+        return self._confirmed - self._store.dispatched >= DISPATCH_BYTES
+
+    def _dispatch(self) -> None:
+        """Make visible what is confirmed and not dispatched yet."""
+        if self._confirmed > self._store.dispatched:
+            self._store.dispatch(self._confirmed)
+            self._observer.confirmed(self._confirmed)
+
     def _cut(self, point: Offset, *, reset: bool) -> None:
+        self._dispatch()
         _log.warning("cutting the log", point=point, end=self._store.log.end, reset=reset)
         if reset:
             self._store.reset(point)
@@ -257,28 +286,41 @@ class ReplicaShell:
 
     def _turn(self) -> None:
         self._turn_due = False
+        self._guarded(self._work)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
         if self._ended:
             return
         try:
-            self.feed()
-            if self._flush_due:
-                self._flush_due = False
-                self._store.log.flush_soon(partial(self._flushed, self.core.log.cuts))
+            work()
         except GantryError as error:
             self._fail(error)
+
+    def _work(self) -> None:
+        self.feed()
+        if self._flush_due:
+            self._flush_due = False
+            self._store.log.flush_soon(partial(self._flushed, self.core.log.cuts))
+        if self._is_dispatch_due:
+            self._dispatch()
 
     def _flushed(self, cuts: int, flushed: Offset) -> None:
         self.step(ev.LogFlushed(flushed, cuts))
 
     def feed(self) -> None:
-        """Send log bytes on every link that can take some."""
+        """Send log bytes on every link that can take some; what exceeds its share follows soon."""
         links, master = self.links, self.core.master
         if links is None or master is None:
             return
         for link in master.links():
+            share = FEED_BYTES
             while not links.is_congested(link):
                 batch = self.core.next_batch(link)
                 if batch is None:
                     break
+                if share <= 0:
+                    self._next_turn()
+                    break
                 data = self._store.log.read_units(batch.offset, batch.size_hint, limit=batch.limit)
                 links.send(link, self.core.sent(link, batch, data))
+                share -= len(data)

@@ -240,10 +240,10 @@ class Following:
 
     def flushed(self) -> list[Effect]:
         """More of the log is on the disk."""
-        effects = self._learn_confirm(self._master_confirm)
+        effects: list[Effect] = []
         if self.stage is Stage.STREAMING and self._acked != self._log.flushed:
-            effects += self._acknowledge()
-        return effects
+            effects += self._acknowledge()  # first: the master waits for it
+        return effects + self._learn_confirm(self._master_confirm)
 
     def _acknowledge(self) -> list[Effect]:
         assert self.link is not None

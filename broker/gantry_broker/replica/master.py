@@ -158,6 +158,9 @@ class Mastership:
             effects += [Send(link, self._heartbeat(member, now_ms)), Feed()]
         elif member.sent < self._log.end:
             effects.append(Feed())
+        stays = member.broker_id in self.set.members and not member.draining
+        if stays and not begins and self.drain is None:
+            return effects  # what else may follow from it can wait for the next tick
         return effects + self.review(now_ms)
 
     def closed(self, link: int, now_ms: int) -> None:

@@ -1,0 +1,177 @@
+"""The order in which a replica's work is done: first what others wait for, and a share for each."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from gantry_broker.replica import effects as fx
+from gantry_broker.replica import events as ev
+from gantry_broker.replica.master import Batch
+from gantry_broker.replica.messages import Ack, Append
+from gantry_broker.shell import DISPATCH_BYTES, FEED_BYTES, ReplicaShell
+from gantry_protocol.types import Epoch, EpochEntry, Offset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+ENTRY = EpochEntry(Epoch(1), Offset(0))
+BATCH_BYTES = 256 * 1024
+
+
+class World:
+    """A shell between a scripted core and a store, links and a clock that write down the calls."""
+
+    def __init__(self, directory: Path) -> None:
+        self.calls: list[str] = []
+        self.effects: list[fx.Effect] = []
+        self.dispatched = self.end = Offset(0)
+        self.fed: dict[int, int] = {}
+        self.serving: object | None = None
+        self.tick: Callable[[], None] = lambda: None
+        self.log = self
+        self.cuts = self.confirm = 0
+        self.master = None
+        nobody = cast("Any", None)
+        self.shell = ReplicaShell(
+            cast("Any", self),
+            cast("Any", self),
+            directory,
+            nobody,
+            cast("Any", self),
+            cast("Any", SimpleNamespace(savers=None, ticker=self)),
+            pytest.fail,
+        )
+        self.shell.start(
+            cast("Any", SimpleNamespace(send=self._send, is_congested=lambda _: False))
+        )
+
+    def do(self, *effects: fx.Effect) -> None:
+        """Let the core want this."""
+        self.effects = list(effects)
+        self.shell.step(ev.LogTrimmed(Offset(0)))
+
+    def _send(self, link: int, message: Append | Ack) -> None:
+        if isinstance(message, Ack):
+            self.calls.append("ack")
+        else:
+            self.fed[link] = self.fed.get(link, 0) + len(message.data)
+
+    # The core.
+
+    def step(self, _: ev.Event, __: int) -> list[fx.Effect]:
+        effects, self.effects = self.effects, []
+        return effects
+
+    def stream(self, links: int, size: int) -> None:
+        """So much is to be sent on each of so many links."""
+        self.fed = dict.fromkeys(range(1, links + 1), 0)
+        self.end = Offset(size)
+        self.master = cast("Any", SimpleNamespace(links=lambda: list(self.fed)))
+
+    def next_batch(self, link: int) -> Batch | None:
+        at = Offset(self.fed[link])
+        return Batch(at, self.end, BATCH_BYTES, ENTRY) if at < self.end else None
+
+    def sent(self, _: int, batch: Batch, data: bytes) -> Append:
+        return Append(Epoch(1), ENTRY, batch.offset, Offset(0), in_sync=True, data=data)
+
+    # The store and its log.
+
+    def append_raw(self, _: Offset, data: bytes) -> None:
+        self.end = Offset(self.end + len(data))
+        self.calls.append("append")
+
+    def read_units(self, offset: Offset, size: int, *, limit: Offset) -> bytes:
+        return bytes(min(size, limit - offset))
+
+    def flush_soon(self, _: object) -> None:
+        self.calls.append("flush")
+
+    def dispatch(self, upto: Offset) -> None:
+        self.dispatched = upto
+        self.calls.append(f"dispatch {upto}")
+
+    def truncate(self, _: Offset) -> None:
+        self.calls.append("cut")
+
+    def take_mastership(self) -> None:
+        self.calls.append("mastership")
+
+    # The observer and the clock.
+
+    def promoted(self, *_: object) -> None: ...
+    def confirmed(self, _: Offset) -> None: ...
+    def ticked(self) -> None: ...
+    def add(self, tick: Callable[[], None]) -> None:
+        self.tick = tick
+
+
+async def turn() -> None:
+    """One round of the event loop."""
+    await asyncio.sleep(0)
+
+
+async def test_a_replica_asks_for_the_sync_before_it_dispatches(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    due = Offset(DISPATCH_BYTES)
+    world.do(fx.AppendLog(Offset(0), bytes(due)), fx.ConfirmMoved(due))
+    assert world.calls == ["append"]
+    await turn()
+    assert world.calls == ["append", "flush", f"dispatch {due}"]
+
+
+async def test_a_replica_acknowledges_before_it_dispatches(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    due = Offset(DISPATCH_BYTES)
+    world.do(fx.ConfirmMoved(due), fx.Send(1, Ack(Epoch(1), due)))
+    await turn()
+    assert world.calls == ["ack", f"dispatch {due}"]
+
+
+async def test_what_is_too_little_to_be_dispatched_at_once_is_at_the_next_tick(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    world.do(fx.ConfirmMoved(Offset(DISPATCH_BYTES - 1)))
+    await turn()
+    assert world.calls == []
+    world.tick()
+    world.tick()
+    assert world.calls == [f"dispatch {DISPATCH_BYTES - 1}"]
+
+
+@pytest.mark.parametrize(
+    ("effect", "call"),
+    [
+        (fx.Promoted(Epoch(2), Offset(9)), "mastership"),
+        (fx.CutLog(Offset(9), reset=False), "cut"),
+    ],
+)
+async def test_a_change_of_role_or_log_finds_everything_dispatched(
+    effect: fx.Effect, call: str, tmp_path: Path
+) -> None:
+    world = World(tmp_path)
+    world.do(fx.ConfirmMoved(Offset(9)), effect)
+    assert world.calls == ["dispatch 9", call]
+
+
+async def test_a_masters_clients_see_what_is_confirmed_at_once(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.serving = world
+    world.do(fx.ConfirmMoved(Offset(1)))
+    assert world.calls == ["dispatch 1"]
+
+
+async def test_a_replica_far_behind_gets_a_share_of_each_turn(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    size = 4 * FEED_BYTES
+    world.stream(links=2, size=size)
+    world.shell.feed()
+    assert set(world.fed.values()) == {FEED_BYTES}, "each its share, in one turn"
+    for _ in range(3):
+        await turn()
+    assert set(world.fed.values()) == {size}, "the rest follows without being asked for"
