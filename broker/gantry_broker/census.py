@@ -19,6 +19,7 @@ from gantry_broker.delay.delivery import Delivery
 from gantry_broker.delay.metrics import DelayCollector
 from gantry_broker.group import ReplicationGroup
 from gantry_broker.hosting import HostedGroup
+from gantry_broker.store.metrics import StoreCollector
 from gantry_broker.tier.metrics import TierCollector
 
 
@@ -160,6 +161,7 @@ def _metrics_of(hosted: HostedGroup, group: ReplicationGroup) -> Iterable[Metric
     yield from TierCollector(lambda: group.tier.service, group.view.store.waits).collect()
     yield from DelayCollector(lambda: _delivery(hosted)).collect()
     yield from AdminCollector(lambda: hosted.processor).collect()
+    yield from StoreCollector(lambda: hosted.store_server).collect()
     yield from TransactionCollector(lambda: _transactions(hosted)).collect()
     yield from WaitingCollector(lambda: _room(hosted)).collect()
     yield from _quotas(hosted)

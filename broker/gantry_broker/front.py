@@ -206,6 +206,11 @@ class FrontCollector(Collector):
             "Other requests to the store that were not answered.",
             0 if store is None else store.waiting,
         )
+        yield _counter(
+            "gantry_front_busy_answers",
+            "Requests refused as too many under way to the present store.",
+            0 if store is None else store.refused,
+        )
         yield _counter("gantry_front_stores_opened", "Stores that were found.", connection.opened)
         yield _counter(
             "gantry_front_stores_refused", "Refusals of storage processes.", connection.refused

@@ -33,6 +33,8 @@ from gantry_broker.tables.offsets import OffsetRow
 
 KIND = 16  # of the frame; replicas use the small ones
 ROWS_MAX = 500  # in one piece of the tables: about 40 KB
+QUEUES_MAX = 2_000  # in one question, or told of at once: 600 KB with the longest names
+PIECE_BYTES = 2 * 1024 * 1024  # of records in one ``Append``, beyond the first
 
 
 class Hello(msgspec.Struct, tag=1, frozen=True):
@@ -101,10 +103,15 @@ class Confirmed(msgspec.Struct, tag=7, frozen=True):
 
 
 class Append(msgspec.Struct, tag=8, frozen=True):
-    """Store and replicate."""
+    """Store and replicate; a large batch comes in pieces, one directly after the other.
+
+    Attributes:
+        more: further records of the same append follow; nothing is stored before the last piece.
+    """
 
     number: int
     records: list[MessageRecord]
+    more: bool = False
 
 
 class Appended(msgspec.Struct, tag=9, frozen=True):

@@ -17,7 +17,8 @@ from typing import TypeVar, assert_never
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
-from gantry_protocol.errors import ConnectionClosed, RemotingError, WireError
+from gantry_protocol.errors import ConnectionClosed, RecordError, RemotingError, WireError
+from gantry_protocol.records import MessageRecord
 from gantry_protocol.types import Offset
 
 from gantry_broker.asking import Outcome
@@ -27,6 +28,7 @@ from gantry_broker.store.contract import (
     Confirmed,
     KeyRead,
     Learned,
+    QueueOffsets,
     QueueQuestion,
     QueueRead,
     Read,
@@ -44,6 +46,7 @@ from gantry_broker.tables.offsets import ConsumerOffsets
 from gantry_broker.tables.topics import TopicTable
 
 APPENDING_BYTES_MAX = 64 * 1024 * 1024
+RECORDS_MAX = 100_000  # of one append: the answer that says where they are is one frame
 WAITING_MAX = 10_000  # requests that are not appends
 _OVERLOAD = "[OVERLOAD]too much is under way to the store"
 _LOST = Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "service not available now. the store is away")
@@ -94,7 +97,10 @@ class RemoteStore:
     def append(self, records: Records, done: Appended) -> None:
         """Store and replicate; see ``Store``."""
         records = list(records)
-        size = sum(len(encode(record)) for record in records)
+        if len(records) > RECORDS_MAX:
+            raise RecordError(f"The batch has {len(records)} messages, {RECORDS_MAX} are allowed.")
+        sizes = [len(encode(record)) for record in records]
+        size = sum(sizes)
         if self._is_lost:
             done(SendOutcome(*_LOST))
         elif self.appending_bytes and self.appending_bytes + size > APPENDING_BYTES_MAX:
@@ -104,7 +110,10 @@ class RemoteStore:
             number = next(self._numbers)
             self._appends[number] = (size, done)
             self.appending_bytes += size
-            self._send(wire.Append(number, records))
+            pieces = _pieces(records, sizes)
+            for piece in pieces[:-1]:
+                self._send(wire.Append(number, piece, more=True))
+            self._send(wire.Append(number, pieces[-1]))
 
     def read(self, wanted: Read, done: WasRead) -> None:
         """Confirmed records; see ``Store``."""
@@ -127,9 +136,11 @@ class RemoteStore:
         if refusal is not None:
             done(refusal)
             return
-        number = next(self._numbers)
-        self._questions[number] = done
-        self._send(wire.Ask(number, list(questions)))
+        gathered = _Gathered(done, -(-len(questions) // wire.QUEUES_MAX) or 1)
+        for at in range(0, len(questions) or 1, wire.QUEUES_MAX):
+            number = next(self._numbers)
+            self._questions[number] = gathered.piece()
+            self._send(wire.Ask(number, list(questions[at : at + wire.QUEUES_MAX])))
 
     def trim(self, below: Offset, done: Trimmed) -> None:
         """Nothing below a log offset is needed any more; see ``Store``."""
@@ -257,6 +268,47 @@ class RemoteStore:
         if message.queues:
             for listener in list(self._listeners):
                 listener(message.offset, message.queues)
+
+
+class _Gathered:
+    """Answers that come in pieces, in any order, and are given as one; the first refusal is it."""
+
+    def __init__(self, done: Learned, count: int) -> None:
+        self._done = done
+        self._waiting = count
+        self._pieces: list[list[QueueOffsets]] = []
+
+    def piece(self) -> Learned:
+        """What takes the next piece."""
+        at = len(self._pieces)
+        self._pieces.append([])
+
+        def learned(answers: list[QueueOffsets] | Refusal) -> None:
+            if not self._waiting:
+                return  # refused already
+            if isinstance(answers, Refusal):
+                self._waiting = 0
+                self._done(answers)
+                return
+            self._pieces[at] = answers
+            self._waiting -= 1
+            if not self._waiting:
+                self._done([one for piece in self._pieces for one in piece])
+
+        return learned
+
+
+def _pieces(records: list[MessageRecord], sizes: list[int]) -> list[list[MessageRecord]]:
+    """The records by what goes into one frame, in their order; at least one piece."""
+    pieces: list[list[MessageRecord]] = [[]]
+    held = 0
+    for record, size in zip(records, sizes, strict=True):
+        if pieces[-1] and held + size > wire.PIECE_BYTES:
+            pieces.append([])
+            held = 0
+        pieces[-1].append(record)
+        held += size
+    return pieces
 
 
 def _take(waiting: dict[int, AnswerT], number: int) -> AnswerT:

@@ -89,6 +89,11 @@ class StoreServer:
         """Whether a broker is served."""
         return self._session is not None
 
+    @property
+    def unanswered(self) -> int:
+        """Requests of the broker that is served, until they are answered."""
+        return 0 if self._session is None else self._session.unanswered
+
     def end(self, reason: str) -> None:
         """The mastership is over: whoever is served looks for the next master."""
         if self._served is not None:

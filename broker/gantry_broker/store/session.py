@@ -38,6 +38,7 @@ from gantry_broker.tables.names import OFFSETS_TOPIC, SYSTEM_TOPICS, TOPICS_TOPI
 from gantry_broker.tables.offsets import GONE, OffsetRow, decode_rows
 
 UNANSWERED_MAX = 20_000  # a broker holds its clients back long before
+PIECES_MAX = 32  # of an append; a broker sends 64 MB at most at once
 _CHANGES = Limits(max_count=64, max_bytes=1024 * 1024)
 _STATE_TOPICS = (TOPICS_TOPIC, OFFSETS_TOPIC)  # whose records change the tables of a broker
 
@@ -69,6 +70,9 @@ class Session:
     Args:
         host: the group, which is the serving master.
         send: takes each message for the broker.
+
+    Attributes:
+        unanswered: requests, until they are answered.
     """
 
     def __init__(self, host: StoreHost, send: Callable[[wire.FromStore], None]) -> None:
@@ -77,8 +81,9 @@ class Session:
         self._view = host.view
         self._store = host.view.store
         self._send = send
-        self._unanswered = 0
+        self.unanswered = 0
         self._said: wire.State | None = None
+        self._partial: list[wire.Append] = []  # pieces of one append that has not come whole
         self._next: dict[str, int] = {}  # first record of state that was not told, by topic
         self._unsubscribe: Callable[[], None] = lambda: None
         self._ended = False
@@ -114,7 +119,7 @@ class Session:
         Raises:
             WireError: a broker does not say that now.
         """
-        if self._unanswered >= UNANSWERED_MAX:
+        if self.unanswered >= UNANSWERED_MAX:
             raise WireError(f"More than {UNANSWERED_MAX} requests wait for an answer.")
         match message:
             case wire.Append():
@@ -140,6 +145,11 @@ class Session:
     # ---- requests
 
     def _append(self, message: wire.Append) -> None:
+        if message.more or self._partial:
+            whole = self._gather(message)
+            if whole is None:
+                return
+            message = whole
         refusal = None
         if any(record.topic not in SYSTEM_TOPICS for record in message.records):
             refusal = self._view.accepting_writes()
@@ -158,6 +168,18 @@ class Session:
             self._store.append(message.records, done)
         except RecordError as error:
             done(SendOutcome(ResponseCode.MESSAGE_ILLEGAL, str(error)))
+
+    def _gather(self, message: wire.Append) -> wire.Append | None:
+        """The whole append once its last piece is here; pieces of two are never mixed."""
+        if self._partial and self._partial[0].number != message.number:
+            raise WireError("Another append came between the pieces of one.")
+        self._partial.append(message)
+        if len(self._partial) > PIECES_MAX:
+            raise WireError(f"An append of more than {PIECES_MAX} pieces came.")
+        if message.more:
+            return None
+        pieces, self._partial = self._partial, []
+        return wire.Append(message.number, [one for piece in pieces for one in piece.records])
 
     def _foresee(self, message: wire.Append) -> list[OffsetRow]:
         """Know the offsets in ``message`` at once, as any master knows what is in its log.
@@ -227,10 +249,10 @@ class Session:
         self._host.ask(request(message.code, message.ext, message.body), done, CALL_TIMEOUT_S)
 
     def _answer(self) -> Callable[[wire.FromStore], None]:
-        self._unanswered += 1
+        self.unanswered += 1
 
         def answer(message: wire.FromStore) -> None:
-            self._unanswered -= 1
+            self.unanswered -= 1
             self._tell(message)
 
         return answer
@@ -265,7 +287,9 @@ class Session:
         changes = [(topic, body) for _, topic, body in sorted(found)]
         for at in range(0, len(changes), _CHANGES.max_count):
             self._tell(wire.Confirmed(confirm, [], changes[at : at + _CHANGES.max_count]))
-        self._tell(wire.Confirmed(confirm, list(queues)))
+        told = list(queues)
+        for at in range(0, len(told) or 1, wire.QUEUES_MAX):
+            self._tell(wire.Confirmed(confirm, told[at : at + wire.QUEUES_MAX]))
 
     def _read_changes(self, topic: str, found: list[tuple[int, str, bytes]]) -> None:
         """The records of state that were not told yet; they are in the log of this process."""

@@ -9,7 +9,9 @@ from gantry_broker.store import messages as wire
 from gantry_broker.store import remote
 from gantry_broker.store.contract import (
     GetResult,
+    Learned,
     Limits,
+    QueueOffsets,
     QueueQuestion,
     QueueRead,
     Refusal,
@@ -114,6 +116,72 @@ def test_a_record_no_log_can_hold_is_refused_where_it_is_sent(behind: RemoteGrou
     with pytest.raises(RecordError, match="zero byte"):
         behind.store.append([MessageRecord(topic="T", properties="a\0")], lambda outcome: None)
     assert not [one for one in behind.heard if isinstance(one, wire.Append)]
+
+
+def test_questions_about_many_queues_go_in_frames_of_a_bounded_size(
+    behind: RemoteGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(questions: list[QueueQuestion], done: Learned) -> None:
+        done([QueueOffsets(0, one.queue_id, one.queue_id) for one in questions])
+
+    monkeypatch.setattr(behind.local, "offsets", answer)
+    learned: list[list[QueueOffsets] | Refusal] = []
+    questions = [QueueQuestion("T" * 255, number) for number in range(100_000)]
+    behind.store.offsets(questions, learned.append)
+    (answers,) = learned
+    assert not isinstance(answers, Refusal)
+    assert [one.max_offset for one in answers] == list(range(100_000))
+    assert max(len(wire.encode(one)) for one in behind.heard) < 1 << 20
+    behind.store.offsets([], learned.append)
+    assert learned[1:] == [[]]
+
+
+def test_many_questions_are_refused_once(behind: RemoteGroup) -> None:
+    learned: list[list[QueueOffsets] | Refusal] = []
+    behind.held_answers = []
+    behind.store.offsets([QueueQuestion("T", 0)] * 5000, learned.append)
+    behind.cut()
+    assert [one.code for one in learned if isinstance(one, Refusal)] == [
+        ResponseCode.SERVICE_NOT_AVAILABLE
+    ]
+    assert len(learned) == 1
+
+
+def test_a_batch_larger_than_a_frame_is_stored_whole(behind: RemoteGroup) -> None:
+    outcomes: list[SendOutcome] = []
+    records = [message(bytes(1000)) for _ in range(6000)]
+    behind.store.append(records, outcomes.append)
+    assert [(one.code, len(one.stored)) for one in outcomes] == [(0, 6000)]
+    assert [len(one) for one in behind.appended] == [6000]
+    assert len([one for one in behind.heard if isinstance(one, wire.Append)]) == 4
+    with pytest.raises(RecordError, match="100000 are allowed"):
+        behind.store.append([message()] * 100_001, outcomes.append)
+    assert behind.remote.appending_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        pytest.param([(1, True), (2, False)], "between the pieces", id="mixed"),
+        pytest.param([(1, True)] * 33, "more than 32 pieces", id="endless"),
+    ],
+)
+def test_pieces_of_an_append_are_of_one_append(
+    behind: RemoteGroup, said: list[tuple[int, bool]], wrong: str
+) -> None:
+    *first, (number, more) = said
+    for one, has_more in first:
+        behind.session.received(wire.Append(one, [message()], has_more))
+    with pytest.raises(WireError, match=wrong):
+        behind.session.received(wire.Append(number, [message()], more))
+    assert behind.appended == []
+
+
+def test_many_queues_are_told_of_in_pieces(behind: RemoteGroup) -> None:
+    told: list[int] = []
+    behind.store.subscribe(lambda confirm, queues: told.append(len(queues)))
+    behind.session._confirmed(Offset(1 << 40), [("T" * 255, number) for number in range(5000)])
+    assert told == [2000, 2000, 1000]
 
 
 def test_the_tables_of_a_second_broker_are_those_of_the_first(behind: RemoteGroup) -> None:

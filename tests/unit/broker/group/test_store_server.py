@@ -8,6 +8,7 @@ import pytest
 from gantry_broker.consumers import Claim
 from gantry_broker.store import messages as wire
 from gantry_broker.store.connecting import StoreConnection
+from gantry_broker.store.metrics import StoreCollector
 from gantry_broker.store.serving import StoreServer
 from gantry_protocol.errors import WireError
 from gantry_protocol.types import BrokerId, Epoch
@@ -57,3 +58,22 @@ async def test_a_broker_does_not_go_back_to_an_older_master() -> None:
         connection._welcome(served, wire.Welcome(Epoch(4), 2, "j"))
     connection._welcome(served, wire.Welcome(Epoch(5), 2, "j"))
     assert connection.claim == Claim(BrokerId(2), Epoch(5), "j")
+
+
+def test_what_is_said_of_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = StoreServer(Host(), lambda: None)
+
+    def values() -> dict[str, float]:
+        found = StoreCollector(lambda: server).collect()
+        return {
+            one.name.removeprefix("gantry_broker_store_"): one.samples[0].value for one in found
+        }
+
+    assert set(values().values()) == {0.0}
+    link: Any = type("Link", (), {"send": print, "close": print, "peer": "p"})()
+    monkeypatch.setattr(server, "_dismiss", lambda link, reason: None)
+    server._refuse(link, "too late")
+    server.sessions += 1
+    server._session = type("Session", (), {"unanswered": 3})()  # type: ignore[assignment]
+    assert values() == {"served": 1, "requests": 3, "sessions": 1, "refused": 1}
+    assert {one.samples[0].value for one in StoreCollector(lambda: None).collect()} == {0.0}
