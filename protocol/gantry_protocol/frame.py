@@ -25,6 +25,7 @@ __all__ = [
     "RemotingCommand",
     "SerializeType",
     "encode",
+    "json_frame",
     "reply",
     "request",
 ]
@@ -54,14 +55,23 @@ def encode(command: RemotingCommand) -> bytes:
         header = encode_json_header(command)
     else:
         header = encode_rocketmq_header(command)
-    body = command.body
-    header_size = len(header)
-    length = _LENGTH_BYTES + header_size + len(body)
+    word = len(header) if command.serialize_type is _JSON else len(header) | _ROCKETMQ_WORD
+    return _frame(command.code, word, header, command.body)
+
+
+def json_frame(header: bytes) -> bytes:
+    """The frame of a command that has no body and this JSON header.
+
+    Raises:
+        FrameError: it does not fit a frame; nothing may be sent.
+    """
+    return _frame(0, len(header), header, b"")
+
+
+def _frame(code: int, word: int, header: bytes, body: bytes) -> bytes:
+    length = _LENGTH_BYTES + len(header) + len(body)
     if length > _MAX_LENGTH:
-        raise FrameError(
-            f"Command {command.code} takes {length} bytes; a frame holds {MAX_FRAME_BYTES}."
-        )
-    word = header_size if command.serialize_type is _JSON else header_size | _ROCKETMQ_WORD
+        raise FrameError(f"Command {code} takes {length} bytes; a frame holds {MAX_FRAME_BYTES}.")
     return b"".join((_PREFIX.pack(length, word), header, body))
 
 

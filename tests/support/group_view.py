@@ -26,6 +26,7 @@ from gantry_broker.tables.topics import TopicChange, change_record
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand
+from gantry_protocol.frame import FrameDecoder
 from gantry_protocol.records import MessageRecord, RecordRun, decode_records
 from gantry_protocol.types import Offset
 from support import stores
@@ -163,6 +164,10 @@ class FakeConnection:
     def reply(self, request: RemotingCommand, response: RemotingCommand) -> None:
         if not self.closed:
             self.replies.append((request, response))
+
+    def reply_frame(self, request: RemotingCommand, frame: bytes) -> None:
+        (response,) = FrameDecoder().feed(frame)
+        self.reply(request, response)
 
     def send(self, command: RemotingCommand) -> None:
         self.sent.append(command)

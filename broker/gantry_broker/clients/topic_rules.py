@@ -4,6 +4,8 @@ Upstream: ``TopicValidator`` (names, forbidden topics) and ``TopicConfigManager`
 creation through the default topic ``TBW102``, retry and dead-letter topics).
 """
 
+from functools import lru_cache
+
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.bodies.route import PERM_READ, PERM_WRITE
 from gantry_protocol.codes import ResponseCode
@@ -79,6 +81,18 @@ def check_sendable(topic: str) -> Refusal | None:
             ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden."
         )
     return None
+
+
+def check_target(topic: str) -> Refusal | None:
+    """Both of the above, as every send asks."""
+    if len(topic) > MAX_TOPIC_BYTES:  # not to be remembered, it may be of any length
+        return check_name(topic)
+    return _check_target(topic)
+
+
+@lru_cache(maxsize=4096)
+def _check_target(topic: str) -> Refusal | None:
+    return check_name(topic) or check_sendable(topic)
 
 
 def check_creatable(topic: TopicConfig) -> Refusal | None:

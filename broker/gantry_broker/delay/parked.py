@@ -5,6 +5,8 @@ parked record names its real topic and queue; a delivered one still has ``DELAY`
 and ``REAL_QID``, as clients know it, so delivery never goes through the check for a delay (T16).
 """
 
+from collections.abc import Mapping
+
 from gantry_protocol.errors import RecordError
 from gantry_protocol.records import (
     DELAY_MS,
@@ -13,7 +15,6 @@ from gantry_protocol.records import (
     MessageRecord,
     append_properties,
     decode_properties,
-    find_property,
     without_property,
 )
 from gantry_protocol.records.properties import DELAY_TIME_LEVEL, REAL_QUEUE_ID, REAL_TOPIC
@@ -26,15 +27,13 @@ PROGRESS_GROUP = "GANTRY_SYS_DELAY"  # whose consumer offsets say what was deliv
 _OURS = (DELAY_TIME_LEVEL, REAL_TOPIC, REAL_QUEUE_ID, DELAY_MS)
 
 
-def wanted_level(properties: str) -> int:
+def wanted_level(properties: Mapping[str, str]) -> int:
     """The delay level a message asks for; 0 or less asks for none.
 
     Raises:
         RecordError: it is no number.
     """
-    if DELAY_TIME_LEVEL not in properties:
-        return 0
-    found = find_property(properties.encode(), DELAY_TIME_LEVEL)
+    found = properties.get(DELAY_TIME_LEVEL)
     if found is None:
         return 0
     try:

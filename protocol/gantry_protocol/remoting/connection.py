@@ -105,16 +105,31 @@ class Connection(asyncio.Protocol):
 
     def reply(self, request: RemotingCommand, response: RemotingCommand) -> None:
         """Answer ``request``; a second answer, or one to a oneway request, is dropped."""
+        if self._is_due(request):
+            self._send_reply(request, response)
+
+    def reply_frame(self, request: RemotingCommand, frame: bytes) -> None:
+        """Answer ``request`` with a whole frame, which has its opaque; otherwise like ``reply``."""
+        if self._is_due(request) and not (
+            request.flag & FLAG_ONEWAY or self.closed or self._pipe is not None
+        ):
+            self._stats.replies += 1
+            self._enqueue(frame)
+
+    def _is_due(self, request: RemotingCommand) -> bool:
+        """Whether ``request`` had no answer; from now on it has one."""
         if request is self._serving:
             self._serving = None
-        elif self._unanswered.pop(id(request), None) is not None:
-            self._stats.in_flight -= 1
-            self._unanswered_bytes -= len(request.body)
-            self._stats.in_flight_bytes -= len(request.body)
+            return True
+        if self._unanswered.pop(id(request), None) is None:
+            return False
+        stats, size_bytes = self._stats, len(request.body)
+        self._unanswered_bytes -= size_bytes
+        stats.in_flight_bytes -= size_bytes
+        stats.in_flight -= 1
+        if not stats.in_flight:
             self._server.note_answered()
-        else:
-            return
-        self._send_reply(request, response)
+        return True
 
     def close(self) -> None:
         """Deliver what was written, then end the connection."""

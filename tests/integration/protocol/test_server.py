@@ -93,6 +93,22 @@ async def test_oneway_requests_and_responses_are_never_answered(serve: Any) -> N
         assert (server.stats.oneways, server.stats.stray_responses) == (1, 1)
 
 
+async def test_a_whole_frame_answers_once_and_no_oneway_request(serve: Any) -> None:
+    parked: list[tuple[Connection, RemotingCommand]] = []
+    server, port = await serve(lambda connection, command: parked.append((connection, command)))
+    async with await WirePeer.connect(port) as peer:
+        peer.send(request(10, oneway=True), RemotingCommand(code=10, opaque=7, body=b"x"))
+        await until(lambda: len(parked) == 2)
+        assert (server.stats.in_flight, server.stats.in_flight_bytes) == (1, 1)
+        for connection, command in [parked[0], parked[1], parked[1]]:
+            connection.reply_frame(command, encode(reply(command, remark="made before")))
+            connection.reply(command, reply(command, remark="too late"))
+        answer = await peer.receive()
+        assert (answer.opaque, answer.remark) == (7, "made before")
+    assert server.stats.replies == 1
+    assert server.stats.in_flight == server.stats.in_flight_bytes == 0
+
+
 async def test_what_a_handler_raises_is_answered_with_code_1(serve: Any) -> None:
     errors = [GantryError("No such topic."), ZeroDivisionError(), ValueError("odd")]
 

@@ -120,6 +120,10 @@ def test_a_bent_answer_is_noticed(
         if (said := _bent(asked.code, answer)) is not None:
             send_reply(conn, replace(asked, opaque=said.opaque), said)
 
+    def whole_replies(conn: Connection, asked: RemotingCommand, frame: bytes) -> None:
+        (answer,) = FrameDecoder().feed(frame)
+        conn.reply(asked, answer)
+
     def _bent(of: int, command: RemotingCommand) -> RemotingCommand | None:
         if of != code:
             return command
@@ -128,6 +132,7 @@ def test_a_bent_answer_is_noticed(
 
     monkeypatch.setattr(Connection, "send", sends)
     monkeypatch.setattr(Connection, "_send_reply", replies)
+    monkeypatch.setattr(Connection, "reply_frame", whole_replies)
     with pytest.raises(AssertionError, match=r"was recorded|nothing came|never recorded"):
         conversations.replay(conversations.read(RECORDED["5.3.3-json"]), tmp_path)
     assert bent
