@@ -89,6 +89,7 @@ class GroupWrites:
         self.topics: TopicSync | None = None
         self._member = member
         self._store = store
+        self._loop = asyncio.get_running_loop()  # to ask for it is a system call
         self._topics_due = False  # the state of the log was not whole when they were to be read
 
     def accepting(self) -> Refusal | None:
@@ -107,7 +108,7 @@ class GroupWrites:
             done(SendOutcome(_NOT_MASTER.code, _NOT_MASTER.remark))
             return
         stored = self._store.put(records, now_ms=int(time() * 1000))
-        self.pending.add(stored, done, asyncio.get_running_loop().time())
+        self.pending.add(stored, done, self._loop.time())
         self._member.appended()
 
     def create_topic(self, topic: TopicConfig, done: Created, *, if_absent: bool) -> None:
@@ -140,7 +141,7 @@ class GroupWrites:
 
     def ticked(self) -> None:
         """Answer the sends that have waited long enough."""
-        self.pending.expire(asyncio.get_running_loop().time())
+        self.pending.expire(self._loop.time())
 
     def catch_up_topics(self, version: int) -> None:
         """Read the controllers' topics if they are newer than ours, once ours are all known."""

@@ -28,6 +28,15 @@ if TYPE_CHECKING:
 LEAVE_WITHIN_S = 5.0  # hand-over, including a refused and a second try
 ANSWER_WITHIN_S = 0.2  # for answers that are being written when the process ends
 
+# What is said to a member of the group, whatever its role.
+_FOR_MEMBERS = frozenset(
+    {
+        RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
+        RequestCode.GET_BROKER_EPOCH_CACHE,
+        RequestCode.GET_BROKER_HA_STATUS,
+    }
+)
+
 _log = log.get("server")
 
 
@@ -178,7 +187,7 @@ class HostedGroup(Watcher):
 
     def _handle(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         group = self.group
-        if group is not None:
+        if request.code in _FOR_MEMBERS and group is not None:
             match request.code:
                 case RequestCode.NOTIFY_BROKER_ROLE_CHANGED:
                     group.notice(request)

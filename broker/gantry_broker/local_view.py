@@ -6,7 +6,6 @@ from gantry_protocol.bodies import TopicConfig
 
 from gantry_broker.clients.view import Created
 from gantry_broker.consumers import Consumers
-from gantry_broker.store.contract import Refusal
 from gantry_broker.store.local import LocalStore
 from gantry_broker.store.trimming import LogTrim
 
@@ -15,11 +14,16 @@ if TYPE_CHECKING:
 
 
 class LocalView:
-    """Implements ``GroupView`` over a group and its ``LocalStore``."""
+    """Implements ``GroupView`` over a group and its ``LocalStore``.
+
+    Attributes:
+        accepting_writes: returns None when a send may be appended (H11).
+    """
 
     def __init__(self, group: "ReplicationGroup") -> None:
         """The group need not have started."""
         self._group = group
+        self.accepting_writes = group.writes.accepting
         self.store = LocalStore(
             group.store,
             group.writes.append,
@@ -46,10 +50,6 @@ class LocalView:
     def consumers(self) -> Consumers:
         """Subscription groups, and who is in them."""
         return self._group.consumers
-
-    def accepting_writes(self) -> Refusal | None:
-        """None when a send may be appended (H11)."""
-        return self._group.writes.accepting()
 
     def create_topic(self, topic: TopicConfig, done: Created, *, if_absent: bool) -> None:
         """Create or change a topic: by the controllers first, then by a record in the log."""

@@ -87,6 +87,7 @@ _STORED = (
     ResponseCode.FLUSH_SLAVE_TIMEOUT,
 )
 _TIMER_PROPERTIES = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_DEL_UNIQKEY")
+_TIMER_NAMES = frozenset(_TIMER_PROPERTIES)
 _DELAYED_BATCH = "a batch cannot be delayed."
 # What each message of a batch is refused for, as far as a glance at all of them tells.
 _SPECIAL = tuple(name.encode() for name in (*_TIMER_PROPERTIES, DELAY_TIME_LEVEL, TRAN_MSG))
@@ -430,10 +431,10 @@ def _says_half(asked: Mapping[str, str]) -> bool:
 
 def _unsupported(asked: Mapping[str, str]) -> str | None:
     """What properties ask for that this broker does not offer."""
-    for name in _TIMER_PROPERTIES:
-        if name in asked:
-            return f"timer messages ({name}) are not supported by this broker"
-    return None
+    if _TIMER_NAMES.isdisjoint(asked):
+        return None
+    name = next(name for name in _TIMER_PROPERTIES if name in asked)
+    return f"timer messages ({name}) are not supported by this broker"
 
 
 def _check_body_and_properties(body: bytes, properties: str) -> None:

@@ -284,9 +284,11 @@ class Connection(asyncio.Protocol):
         self._next = 0
         if not self._introduced:
             self._introduce()
-        self._count_partial()
-        if self._stats.partial_bytes > self._server.max_partial_bytes:
-            self._broken = FrameError("Incomplete frames of all connections take too much memory.")
+        if self._partial_bytes or self._decoder.pending_bytes:
+            self._count_partial()
+            if self._stats.partial_bytes > self._server.max_partial_bytes:
+                text = "Incomplete frames of all connections take too much memory."
+                self._broken = FrameError(text)
         self._dispatch()
 
     def _introduce(self) -> None:
@@ -312,7 +314,8 @@ class Connection(asyncio.Protocol):
             self._dispatching = False
         if self._held is not None or self.closed:
             self._next = len(self._batch)
-        self.flush()
+        if self._out:
+            self.flush()
         if self._next < len(self._batch):
             return  # congested; ``resume_writing`` goes on here
         self._batch, self._next = [], 0
@@ -334,6 +337,7 @@ class Connection(asyncio.Protocol):
                 stats.stray_responses += 1
             return
         oneway = request.flag & FLAG_ONEWAY
+        size_bytes = len(request.body)
         if oneway:
             stats.oneways += 1
         else:
@@ -341,7 +345,7 @@ class Connection(asyncio.Protocol):
             if (
                 len(self._unanswered) >= server.max_in_flight
                 or stats.in_flight >= server.max_in_flight_total
-                or server.is_too_much(self._unanswered_bytes, len(request.body))
+                or (size_bytes and server.is_too_much(self._unanswered_bytes, size_bytes))
             ):
                 stats.busy += 1
                 self._send_reply(request, _BUSY)
@@ -360,9 +364,9 @@ class Connection(asyncio.Protocol):
             self._send_reply(request, response)
         else:
             self._unanswered[id(request)] = request
-            self._unanswered_bytes += len(request.body)
+            self._unanswered_bytes += size_bytes
             stats.in_flight += 1
-            stats.in_flight_bytes += len(request.body)
+            stats.in_flight_bytes += size_bytes
 
     def _send_reply(self, request: RemotingCommand, response: RemotingCommand) -> None:
         if request.flag & FLAG_ONEWAY or self.closed or self._pipe is not None:

@@ -180,7 +180,7 @@ class RemotingServer:
 
     def is_too_much(self, unanswered_bytes: int, size_bytes: int) -> bool:
         """Whether a body does not fit beside those of its connection, or of all, any more."""
-        return size_bytes > 0 and (
+        return (
             self.stats.in_flight_bytes + size_bytes > self.max_in_flight_bytes
             or unanswered_bytes + size_bytes > self.max_in_flight_bytes // 4
         )

@@ -36,7 +36,7 @@ def test_who_may_write(
     assert (None if refusal is None else refusal.code) == code
 
 
-def test_nothing_is_stored_or_created_without_a_mastership() -> None:
+async def test_nothing_is_stored_or_created_without_a_mastership() -> None:
     store: Any = SimpleNamespace(is_whole=True)  # no put: it would raise
     writes = GroupWrites(SimpleNamespace(mastership=None, leaving=False), store)  # type: ignore[arg-type]
     outcomes: list[SendOutcome] = []
