@@ -128,7 +128,7 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as scratch:
                 home = Path(scratch)
                 program = [
-                    *("java", "-cp", java.clients(home, version), f"-Duser.home={home}"),
+                    *("java", "-cp", java.clients(version), f"-Duser.home={home}"),
                     *(f"-Drocketmq.serialize.type={headers}", *java.SHORT_LIVED),
                     *("dev.gantry.interop.Talk", f"{HOST}:{NAMES_PORT}"),
                 ]

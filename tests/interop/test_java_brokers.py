@@ -11,7 +11,6 @@ import asyncio
 import json
 import re
 import socket
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,7 +21,6 @@ from support import java
 from support.controller_quorum import Quorum, until
 from support.raft_quorum import free_ports
 
-POM = Path(__file__).parent / "java_brokers" / "pom.xml"
 CLUSTER, NAME = "DefaultCluster", "broker-a"
 ORDERED = "SELF_TEST_TOPIC"
 START_S = 120.0
@@ -47,12 +45,6 @@ JVM = [
 ]
 
 
-@pytest.fixture(scope="module")
-def classpath(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The jars, fetched by Maven."""
-    return java.classpath(POM, tmp_path_factory.mktemp("classpath"))
-
-
 def broker_port() -> int:
     """A port for a broker, which also takes the one two below it, and the one above."""
     while True:
@@ -74,6 +66,9 @@ class JavaGroup:
     def __init__(self, quorum: Quorum, classpath: str, directory: Path) -> None:
         self.quorum = quorum
         self._classpath = classpath
+        self._admin = java.Admin(
+            directory / "admin", f"127.0.0.1:{quorum.settings[1].nameserver_port}"
+        )
         self._directory = directory
         self._running: dict[int, asyncio.subprocess.Process] = {}
         self._ports = [broker_port() for _ in BROKERS]
@@ -97,9 +92,7 @@ class JavaGroup:
     async def start(self, *numbers: int) -> None:
         for number in numbers or BROKERS:
             config = self._configured(number)
-            self._running[number] = await self._java(
-                "org.apache.rocketmq.broker.BrokerStartup", "-c", str(config), home=config.parent
-            )
+            self._running[number] = await self._started(config)
 
     def _configured(self, number: int) -> Path:
         home = self._directory / f"broker-{number}"
@@ -126,8 +119,9 @@ class JavaGroup:
             "maxIndexNum": 40_000,
             "timerWheelEnable": "false",
             "diskMaxUsedSpaceRatio": 98,
-            # Upstream's defaults of 1 to 10 s are for networks; nothing here depends on them.
+            # Upstream's defaults of 1 to 30 s are for networks; nothing here depends on them.
             "brokerHeartbeatInterval": 500,
+            "registerNameServerPeriod": 10_000,
             "syncBrokerMetadataPeriod": 1_000,
             "syncControllerMetadataPeriod": 1_000,
             "checkSyncStateSetPeriod": 1_000,
@@ -137,41 +131,31 @@ class JavaGroup:
         config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         return config
 
+    async def _started(self, config: Path) -> asyncio.subprocess.Process:
+        home = config.parent
+        with (home / "console.log").open("ab") as console:
+            return await asyncio.create_subprocess_exec(
+                "java",
+                *JVM,
+                *(f"-Duser.home={home}", f"-Drocketmq.home.dir={home}", "-cp", self._classpath),
+                *("org.apache.rocketmq.broker.BrokerStartup", "-c", str(config)),
+                stdout=console,
+                stderr=console,
+            )
+
     async def kill(self, number: int) -> None:
         process = self._running.pop(number)
         process.kill()
         await process.wait()
 
     async def stop(self) -> None:
+        self._admin.close()
         for number in list(self._running):
             await self.kill(number)
 
-    async def admin(self, *arguments: str) -> str:
-        """What mqadmin prints, without the noise of its logger."""
-        home = self._directory / "admin"
-        home.mkdir(exist_ok=True)
-        names = f"127.0.0.1:{self.quorum.settings[1].nameserver_port}"
-        process = await self._java(
-            "org.apache.rocketmq.tools.command.MQAdminStartup",
-            *(*arguments, "-n", names),
-            home=home,
-        )
-        output, _ = await process.communicate()
-        lines = output.decode(errors="replace").splitlines()
-        return "\n".join(line for line in lines if "|-" not in line)
-
-    async def _java(self, main: str, *arguments: str, home: Path) -> asyncio.subprocess.Process:
-        tool = main.endswith("MQAdminStartup")
-        with (home / "console.log").open("ab") as console:
-            return await asyncio.create_subprocess_exec(
-                "java",
-                *JVM,
-                *(f"-Duser.home={home}", f"-Drocketmq.home.dir={home}"),
-                *("-cp", self._classpath, main),
-                *arguments,
-                stdout=PIPE if tool else console,
-                stderr=console,
-            )
+    async def admin(self, command: str, *arguments: str) -> str:
+        """What mqadmin prints."""
+        return await asyncio.to_thread(self._admin, command, *arguments)
 
     def assert_all_run(self) -> None:
         """A broker that cannot go on says why on its console, and ends."""
@@ -199,7 +183,8 @@ class JavaGroup:
 
 
 @pytest.fixture
-async def group(tmp_path: Path, classpath: str) -> AsyncIterator[JavaGroup]:
+async def group(tmp_path: Path) -> AsyncIterator[JavaGroup]:
+    classpath = java.brokers()  # before anything runs that Maven would keep waiting
     quorum = Quorum(tmp_path)
     await quorum.start()
     group = JavaGroup(quorum, classpath, tmp_path)
@@ -338,7 +323,7 @@ async def administrator_cleans_what_is_gone(group: JavaGroup, victim: Member) ->
 
 
 async def brokers_have_learnt_what_is_ordered(group: JavaGroup) -> None:
-    """From the answer to a report (103), which they repeat every 30 s; then they report it so."""
+    """From the answer to a report (103), which they repeat every 10 s; then they report it so."""
     leader = await group.quorum.led()
     table = leader.machine.state.topic_table((CLUSTER, NAME))
     assert not table.topics["TBW102"].order

@@ -30,9 +30,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CliCluster]:
 
 
 @pytest.fixture(scope="module")
-def classpath(tmp_path_factory: pytest.TempPathFactory) -> str:
+def classpath() -> str:
     """The compiled probe and the clients it needs, fetched by Maven."""
-    return java.clients(tmp_path_factory.mktemp("classpath"))
+    return java.clients()
 
 
 class Probe:

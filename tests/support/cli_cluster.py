@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+import yaml
 from click.testing import CliRunner
 from gantry_cli.main import cli
 from gantry_protocol.hosts import HOSTS_VARIABLE
@@ -121,12 +122,19 @@ def settled(group: Group) -> bool:
 
 
 @contextmanager
-def cluster_with_group(state_dir: Path) -> Iterator[CliCluster]:
-    """A cluster with the example's group, all in sync; stopped and deleted afterwards."""
+def cluster_with_group(state_dir: Path, **config: str) -> Iterator[CliCluster]:
+    """A cluster with the example's group, all in sync; stopped and deleted afterwards.
+
+    Args:
+        state_dir: of the cluster.
+        config: settings of the group's brokers.
+    """
     cluster = CliCluster(state_dir)
+    manifest = yaml.safe_load((ROOT / "examples/brokergroup.yaml").read_text("utf-8"))
+    manifest["spec"]["config"] = config
     try:
         cluster.gantry("local", "up")
-        cluster.gantry("local", "apply", "-f", "examples/brokergroup.yaml")
+        cluster.gantry_applies(yaml.safe_dump(manifest))
         cluster.wait_until(settled)
         yield cluster
     finally:

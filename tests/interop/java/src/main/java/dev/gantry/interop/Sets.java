@@ -34,8 +34,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * {@code ACK topic key millis} (the broker said SEND_OK), {@code GOT consumer topic key times millis},
  * {@code TX key COMMIT|ROLLBACK}, {@code NACK topic key reason}, {@code FACT name value}, {@code DONE}.
  *
- * <p>Usage: {@code Sets NAMESERVERS PREFIX SECONDS PATIENCE}: sends for so many seconds, then waits up to so many until
- * everything that was acknowledged has come to everyone who is to get it.
+ * <p>Usage: {@code Sets NAMESERVERS PREFIX PATIENCE}: sends until its standard input ends, then waits up to so many
+ * seconds until everything that was acknowledged has come to everyone who is to get it.
  */
 public final class Sets {
     private static final int PAUSE_MILLIS = 40;
@@ -58,7 +58,7 @@ public final class Sets {
 
     public static void main(String[] args) throws Exception {
         try {
-            new Sets(args[0], args[1]).run(Integer.parseInt(args[2]), Integer.parseInt(args[3]));
+            new Sets(args[0], args[1]).run(Integer.parseInt(args[2]));
             say("DONE");
         } catch (Exception error) {
             say("DIED " + error.toString().replaceAll("\\s+", "_") + " " + error.getStackTrace()[0]);
@@ -70,7 +70,7 @@ public final class Sets {
         void send(int number) throws Exception;
     }
 
-    private void run(int seconds, int patience) throws Exception {
+    private void run(int patience) throws Exception {
         DefaultMQProducer producer = producer();
         TransactionMQProducer transactions = transactionProducer();
         createTopics(producer);
@@ -85,7 +85,9 @@ public final class Sets {
         threads.add(repeat(number -> sync(producer, "cast", number)));
         threads.add(repeat(number -> transaction(transactions, number)));
         say("FACT started " + millis());
-        Thread.sleep(seconds * 1000L);
+        while (System.in.read() >= 0) {
+            continue; // nothing is ever said there
+        }
         sending.set(false);
         for (Thread thread : threads) {
             thread.join();
