@@ -128,10 +128,10 @@ def main(count: int) -> None:
         store.take_mastership()
         steps(store, messages, count)
         state(store)
-        begun = time.perf_counter()
+        begun = time.thread_time()
         for _ in store.raise_minimums(store.log.end):
             pass
-        say("trim_s", "s", time.perf_counter() - begun)
+        say("trim_cpu_s", "s", time.thread_time() - begun)
         say("rss_mb", "MB", peak_mb(os.getpid()), 0)
         store.close()
     print_json({"bench": "queues", "machine": before})

@@ -91,7 +91,7 @@ QUEUES = Sheet(
         ("some_us", "… to 10,000 queues at random"),
         ("all_us", "… to all queues at random"),
         ("step_ms", "the longest dispatch of 256 messages, ms"),
-        ("trim_s", "going through all queues after a trim, in steps of one queue, s"),
+        ("trim_cpu_s", "CPU of going through all queues after a trim, in steps of one queue, s"),
         ("state_records", "the whole state: records"),
         ("state_mb", "… MB"),
         ("state_s", "… s, in one step"),

@@ -113,15 +113,15 @@ def run_cases(
             click.echo(f"{case.name:20} {case.seconds(wish) / 60:5.1f} min  {case.text}")
         return
     before = machine()
-    with scratch() as directory:
-        run = Run(bench, bench.chosen(cases), wish, directory, as_json=as_json)
-        try:
+    try:
+        with scratch() as directory:
+            run = Run(bench, bench.chosen(cases), wish, directory, as_json=as_json)
             uvloop.run(run.all())
-        except asyncio.CancelledError:
-            raise click.Abort from None
-        run.show(before)
-        if run.failed:
-            raise GantryError("\n".join(run.failed + run.refused))
+            run.show(before)
+            if run.failed:
+                raise GantryError("\n".join(run.failed + run.refused))
+    except asyncio.CancelledError:
+        raise click.Abort from None
     if run.refused:
         raise GantryError("\n".join(run.refused))
 

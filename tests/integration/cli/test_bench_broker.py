@@ -49,8 +49,7 @@ def test_what_is_told_to_end_takes_its_processes_along(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gantry_cli", "bench", "broker", "--case", "send-64-1r"]
     env = os.environ | {"TMPDIR": str(tmp_path)}
     with subprocess.Popen([*command, "--seconds", "60"], env=env, stderr=subprocess.PIPE) as bench:
-        logs = lambda: list(tmp_path.glob("*/*/*broker*.log"))  # noqa: E731
-        while not logs():
+        while not list(tmp_path.glob("*/*/*broker*.log")):
             assert bench.poll() is None
             time.sleep(0.05)
         children = Path(f"/proc/{bench.pid}/task/{bench.pid}/children").read_text().split()

@@ -175,7 +175,7 @@ class Load:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
             self._stop.set()
-            await asyncio.wait([running])
+            await asyncio.gather(running, return_exceptions=True)  # it says that it was stopped
             raise
 
     # ---- in the thread
