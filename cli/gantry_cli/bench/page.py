@@ -109,8 +109,8 @@ def table(sheet: Sheet, figures: Figures) -> list[list[str]]:
             rows.append(
                 [goal.text, _wanted(goal), _value(ours), _verdict(goal, ours), *map(_value, others)]
             )
-        if ours is not None and goal.times is not None and any(others):
-            rows.append(_times(goal.times, ours, others))
+        if ours is not None and any(one is not None for one in others if goal.times):
+            rows.append(_times(goal.times, ours, dict(zip(java, others, strict=True))))
     return rows
 
 
@@ -150,14 +150,20 @@ def _verdict(goal: Goal, found: Line) -> str:
     return "yes" if enough and little and never else "**no**"
 
 
-def _times(wanted: float, ours: Line, others: Sequence[Line | None]) -> list[str]:
+def _times(wanted: Mapping[str, float], ours: Line, others: Mapping[str, Line | None]) -> list[str]:
     """How many times each of the others' figures ours is; theirs may be none at all."""
-    enough = all(ours.median >= wanted * one.median for one in others if one is not None)
+    asked = {name: times for name, times in wanted.items() if others.get(name) is not None}
+    enough = all(
+        ours.median >= asked[name] * one.median
+        for name, one in others.items()
+        if one is not None and name in asked
+    )
     shown = [
         "" if one is None else f"{ours.median / one.median:,.1f}" if one.median else "theirs is 0"
-        for one in others
+        for one in others.values()
     ]
-    return ["… times theirs", f"≥ {wanted:,.10g}", "", "yes" if enough else "**no**", *shown]
+    bounds = ", ".join(f"≥ {times:,.10g}" for times in dict.fromkeys(asked.values()))
+    return ["… times theirs", bounds, "", "yes" if enough else "**no**", *shown]
 
 
 def _value(found: Line | None) -> str:

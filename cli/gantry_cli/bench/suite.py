@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import msgspec
 from gantry_protocol.errors import GantryError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from gantry_cli.bench.figures import Runs
 
@@ -33,7 +34,7 @@ class Goal(NamedTuple):
         least: what the median must reach; None if there is no such bound.
         most: what it may not exceed.
         worst: what no run may exceed.
-        times: how many times that of each other benchmark it must be.
+        times: how many times that of another benchmark it must be, by its name.
     """
 
     metric: str
@@ -41,7 +42,7 @@ class Goal(NamedTuple):
     least: float | None = None
     most: float | None = None
     worst: float | None = None
-    times: float | None = None
+    times: Mapping[str, float] = MappingProxyType({})
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):

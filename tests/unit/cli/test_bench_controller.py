@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 from gantry_cli.bench import page
+from gantry_cli.bench.broker.cases import BENCH as BROKERS
 from gantry_cli.bench.controller import wire
 from gantry_cli.bench.controller.beats import TICKS, Beats, share_out
 from gantry_cli.bench.controller.capacity import TRIES, Search, Trials
@@ -329,6 +330,19 @@ def test_the_page_says_how_many_times_as_many_groups_there_are() -> None:
     figures, _ = page.read(measured)
     ratio = page.table(SHEET, figures)[-1]
     assert ratio == ["… times theirs", "≥ 10", "", "**no**", "8.0", "theirs is 0"]
+
+
+def test_each_other_benchmark_may_have_to_be_exceeded_by_more() -> None:
+    measured = [
+        figure("send-64-3r", "messages_per_s", 12_000.0, bench="broker"),
+        figure("send-64-3r", "messages_per_s", 10_000.0, bench="java-default"),
+        figure("send-64-3r", "messages_per_s", 2_400.0, bench="java-all-in-sync"),
+    ]
+    for slow, verdict in ((2_400.0, "yes"), (4_000.0, "**no**")):
+        measured[2] = figure("send-64-3r", "messages_per_s", slow, bench="java-all-in-sync")
+        figures, _ = page.read(measured)
+        ratio = page.table(sheet_of(BROKERS), figures)[-1]
+        assert ratio == ["… times theirs", "≥ 1, ≥ 4", "", verdict, "1.2", f"{12_000 / slow:.1f}"]
 
 
 def test_what_has_no_goal_is_shown_without_columns_for_one() -> None:
