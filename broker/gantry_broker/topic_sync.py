@@ -165,7 +165,9 @@ class TopicSync:
 
     def _append_difference(self, table: TopicConfigTable) -> None:
         change = self._host.store.topics.difference(
-            table.topics_version or 0, list(table.topic_config_table.values())
+            table.topics_version or 0,
+            list(table.topic_config_table.values()),
+            table.topics_since,
         )
         if change is None:
             self._finish(None)

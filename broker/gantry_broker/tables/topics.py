@@ -7,6 +7,7 @@ idempotent: one whose version is not newer is skipped.
 """
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 
 import msgspec
@@ -113,13 +114,28 @@ class TopicTable:
         changed, self._changed = self._changed, {}
         return changed
 
-    def difference(self, version: int, wanted: list[TopicConfig]) -> TopicChange | None:
-        """The change that makes this table ``wanted``; None when the version is not newer."""
+    def difference(
+        self, version: int, wanted: list[TopicConfig], since: Mapping[str, int] | None = None
+    ) -> TopicChange | None:
+        """The change that makes this table ``wanted``; None when the version is not newer.
+
+        Args:
+            version: of the controllers' table.
+            wanted: its topics.
+            since: the version at which each of them was created. One that is known here, and was
+                created after our version, was deleted in between, however alike it looks.
+        """
         if version <= self.version:
             return None
+        since = since or {}
         names = {topic.topic_name for topic in wanted}
-        put = [topic for topic in wanted if self._topics.get(topic.topic_name) != topic]
-        removed = sorted(name for name in self._topics if name not in names)
+        anew = {name for name in self._topics if since.get(name, 0) > self.version}
+        put = [
+            topic
+            for topic in wanted
+            if topic.topic_name in anew or self._topics.get(topic.topic_name) != topic
+        ]
+        removed = sorted(name for name in self._topics if name not in names or name in anew)
         return TopicChange(version, put, removed)
 
     def _put(self, topics: list[TopicConfig]) -> None:

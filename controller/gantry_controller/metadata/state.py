@@ -33,13 +33,20 @@ FIRST_BROKER_ID = BrokerId(1)  # MixAll.FIRST_SLAVE_ID
 
 
 class Topic(msgspec.Struct, frozen=True, gc=False):
-    """The configuration of one topic on one group (RocketMQ ``TopicConfig``)."""
+    """The configuration of one topic on one group (RocketMQ ``TopicConfig``).
+
+    Attributes:
+        since: the version of the group's table at which the topic was created; 0 in events, and of
+            topics that are older than this field. It tells a topic that was deleted and created
+            again from the one that it looks like.
+    """
 
     read_queue_nums: int
     write_queue_nums: int
     perm: int
     topic_sys_flag: int = 0
     order: bool = False
+    since: int = 0
 
 
 DEFAULT_TOPIC_CONFIG = Topic(read_queue_nums=8, write_queue_nums=8, perm=7)

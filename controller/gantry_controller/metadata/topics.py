@@ -112,7 +112,9 @@ def is_news(state: MetadataState, event: ImportBroker) -> bool:
     reported = ImportedBroker(event.broker_id, event.address, event.ha_address, event.state_version)
     table = state.topic_table(key)
     fit = _fit_topics(state, key, event)
-    return reported not in known or any(table.topics.get(name) != fit[name] for name in fit)
+    return reported not in known or any(
+        _is_other(table.topics.get(name), fit[name]) for name in fit
+    )
 
 
 def _is_outdated(known: tuple[ImportedBroker, ...], event: ImportBroker) -> bool:
@@ -228,9 +230,20 @@ def addressed(state: MetadataState, cluster: str, name: str) -> list[GroupKey] |
 
 def _merge_topics(state: MetadataState, key: GroupKey, topics: dict[str, Topic]) -> bool:
     table = state.topic_table(key)
-    news = {topic: config for topic, config in topics.items() if table.topics.get(topic) != config}
+    news = {
+        name: topic for name, topic in topics.items() if _is_other(table.topics.get(name), topic)
+    }
     if not news:
         return False
-    merged = {**table.topics, **news}
-    state.put_topics(key, TopicTable(version=table.version + 1, topics=merged))
+    version = table.version + 1
+    merged = dict(table.topics)
+    for name, topic in news.items():
+        known = table.topics.get(name)
+        merged[name] = replace(topic, since=version if known is None else known.since)
+    state.put_topics(key, TopicTable(version=version, topics=merged))
     return True
+
+
+def _is_other(known: Topic | None, wanted: Topic) -> bool:
+    """Whether a topic differs from what is asked for, whenever it was created."""
+    return known is None or replace(known, since=0) != replace(wanted, since=0)

@@ -79,6 +79,7 @@ class TopicRequests:
                     for topic, config in sorted(table.topics.items())
                 },
                 topics_version=table.version,
+                topics_since={topic: config.since for topic, config in table.topics.items()},
             )
             return reply(exchange.request, body=encode_body(body))
 

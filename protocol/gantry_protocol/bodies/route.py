@@ -94,11 +94,17 @@ class TopicConfig(Body, frozen=True):
 
 
 class TopicConfigTable(Body, frozen=True, omit_defaults=True):
-    """21; ``topics_version`` is the controller's (ours), ``data_version`` a broker's (upstream)."""
+    """21; ``topics_version`` is the controller's (ours), ``data_version`` a broker's (upstream).
+
+    Attributes:
+        topics_since: the version at which each topic was created (ours): one that was deleted and
+            created again looks as before, and is another.
+    """
 
     topic_config_table: dict[str, TopicConfig]
     data_version: DataVersion | None = None
     topics_version: int | None = None
+    topics_since: dict[str, int] | None = None
 
 
 class TopicConfigSerializeWrapper(Body, frozen=True):

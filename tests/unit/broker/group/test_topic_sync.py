@@ -45,6 +45,7 @@ class Controllers:
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicConfig] = {}
+        self.since: dict[str, int] = {}
         self.version = 0
         self.away = False
 
@@ -52,7 +53,9 @@ class Controllers:
         if self.away:
             done(ConnectError("nobody", refused=True))
         elif command.code == RequestCode.GET_ALL_TOPIC_CONFIG:
-            body = TopicConfigTable(dict(self.topics), topics_version=self.version)
+            body = TopicConfigTable(
+                dict(self.topics), topics_version=self.version, topics_since=self.since
+            )
             done(reply(command, body=encode_body(body)))
         else:
             assert (command.ext["clusterName"], command.ext["brokerName"]) == ("c", "g")
@@ -85,6 +88,25 @@ def world(tmp_path: Path) -> Iterator[World]:
     made = World(tmp_path)
     yield made
     made.host.messages.close()
+
+
+def test_a_topic_that_was_deleted_and_created_unseen_begins_anew(world: World) -> None:
+    world.create()
+    world.host.confirm()
+    world.send(b"old")
+    stores.confirm(world.host.messages)
+    world.controllers.version = 5  # gone at 4, back at 5, before anybody looked
+    world.controllers.since = {"T": 5}
+    world.sync.catch_up(5)
+    world.host.confirm()
+    assert world.host.store.topics.version == 5
+    assert world.read() == b""
+    world.send(b"new")
+    stores.confirm(world.host.messages)
+    world.controllers.version = 6
+    world.sync.catch_up(6)
+    world.host.confirm()
+    assert b"new" in world.read(), "it is the same one from then on"
 
 
 def test_a_deletion_is_over_once_it_is_confirmed_in_the_log(world: World) -> None:

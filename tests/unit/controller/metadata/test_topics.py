@@ -13,6 +13,7 @@ from gantry_controller.metadata.events import (
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import BrokerGroup, MetadataState, Topic
 from gantry_protocol.codes import ResponseCode
+from msgspec.structs import replace
 from support.metadata_world import CLUSTER, NAME, World
 
 FOUR = Topic(read_queue_nums=4, write_queue_nums=4, perm=6)
@@ -70,6 +71,19 @@ class TestCreate:
         create(world)
         again = create(world)
         assert (again.topics_version, again.changed) == (1, False)
+
+    def test_a_second_life_is_told_from_the_first_and_a_change_is_not_one(
+        self, world: World
+    ) -> None:
+        def since() -> int:
+            return world.state.topic_table(KEY).topics["t"].since
+
+        create(world)
+        create(world, config=Topic(3, 3, 6))
+        assert since() == 1
+        world.apply(DeleteTopic(cluster=CLUSTER, name=NAME, topic="t"))
+        create(world, config=Topic(3, 3, 6))
+        assert (since(), world.state.topic_table(KEY).version) == (4, 4)
 
     def test_made_for_a_send_leaves_it_as_its_owner_made_it(self, world: World) -> None:
         create(world, config=Topic(3, 3, 6))
@@ -202,14 +216,19 @@ class TestReportOfOneTopic:
         assert self.report_one(world).changed
         assert not self.report_one(world).changed
         assert self.report_one(world, "t", Topic(8, 8, 4)).changed
-        assert world.state.topic_table(("old", "b")).topics == {"t": Topic(8, 8, 4), "u": FOUR}
+        assert world.state.topic_table(("old", "b")).topics == {
+            "t": Topic(8, 8, 4, since=1),
+            "u": replace(FOUR, since=2),
+        }
 
     def test_does_not_undo_that_the_topic_is_ordered(self) -> None:
         """What is reported in this way says nothing of it."""
         world = World()
         report(world, 0, "h:1", t=Topic(4, 4, 6, order=True))
         self.report_one(world, "t", Topic(8, 8, 6))
-        assert world.state.topic_table(("old", "b")).topics["t"] == Topic(8, 8, 6, order=True)
+        assert world.state.topic_table(("old", "b")).topics["t"] == Topic(
+            8, 8, 6, order=True, since=1
+        )
 
     @pytest.mark.parametrize("name", ["nobody", NAME])
     def test_only_who_reports_topics_can(self, name: str) -> None:
