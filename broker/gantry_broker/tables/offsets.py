@@ -137,12 +137,13 @@ class ConsumerOffsets:
         self._ending.difference_update(ended)
         if not gone:
             return
-        for key in [key for key in self._applied if key[1] in gone]:
+        names = set(gone)  # a whole application may go at once, and offsets are many
+        for key in [key for key in self._applied if key[1] in names]:
             del self._applied[key]
             self._changed[key] = GONE
-        for key in [key for key in self._pending if key[1] in gone]:
+        for key in [key for key in self._pending if key[1] in names]:
             del self._pending[key]
-        self._dirty = {key for key in self._dirty if key[1] not in gone}
+        self._dirty = {key for key in self._dirty if key[1] not in names}
 
     def foresee(self, rows: list[OffsetRow]) -> None:
         """Take rows in that this new master has in its log, unconfirmed."""

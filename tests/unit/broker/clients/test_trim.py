@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from gantry_broker.store.contract import Limits, QueueQuestion, QueueRead, Refusal
 from gantry_broker.store.trimming import LogTrim
+from gantry_broker.transactions.pin import pins
 from gantry_protocol.codes import ResponseCode
+from gantry_protocol.records import decode_records
 from gantry_protocol.types import Offset
 from support import stores
 from support.group_view import FakeGroup
+from support.transactions import GROUP, HALF
 
 
 def fill(group: FakeGroup) -> None:
@@ -50,6 +54,25 @@ async def test_what_somebody_needs_stays(group: FakeGroup) -> None:
     assert group.trimmed == [starts[1]]
     assert await trimmed(group, starts[3]) is None
     assert group.trimmed == [starts[1]]
+
+
+async def test_an_open_transaction_keeps_its_half_message_until_it_ends(
+    group: FakeGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group, "pins", lambda: pins(group.messages))
+    while len(group.messages.log.starts) < 2:
+        stores.put(group.messages, stores.message("TopicTest", 0, bytes(1000)))
+    (half,) = stores.put(group.messages, stores.message(HALF, body=b"open"))
+    fill(group)
+    starts = group.messages.log.starts
+    assert await trimmed(group, starts[3]) is None
+    assert group.messages.log.log_start == starts[1] <= half.offset
+    found = []
+    group.store.read(QueueRead(HALF, 0, 0, Limits(1, 1 << 20)), found.append)
+    assert decode_records(found[0].body)[0].body == b"open"
+    group.messages.offsets.commit(GROUP, HALF, 0, 1)  # a table from which on nothing is open
+    assert await trimmed(group, starts[3]) is None
+    assert group.messages.log.log_start == starts[3]
 
 
 async def test_what_is_not_confirmed_stays(group: FakeGroup) -> None:

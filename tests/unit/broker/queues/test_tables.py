@@ -197,3 +197,20 @@ def test_an_end_that_did_not_come_holds_nothing_up(ended: bool) -> None:
         offsets.forget_pending()
     offsets.commit("g", "t", 0, 1)
     assert _rows(offsets) == [("g", "t", 0, 1)]
+
+
+def test_many_topics_go_in_one_pass_over_the_offsets() -> None:
+    class Gone(list[str]):
+        """Names that count how often each offset is looked for in all of them."""
+
+        searched = 0
+
+        def __contains__(self, name: object) -> bool:
+            self.searched += 1
+            return super().__contains__(name)
+
+    offsets = ConsumerOffsets([("g", f"T{number}", 0, 7) for number in range(300)])
+    gone = Gone(f"T{number}" for number in range(0, 300, 2))
+    offsets.drop_topics(gone, ended=[])
+    assert gone.searched == 0
+    assert [offsets.query("g", f"T{number}", 0) for number in (0, 1, 2, 3)] == [None, 7, None, 7]
