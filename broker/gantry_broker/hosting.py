@@ -6,6 +6,7 @@ a port of its own. Everything else is the process's (``commons``).
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gantry_protocol.codes import RequestCode
@@ -28,16 +29,21 @@ if TYPE_CHECKING:
 LEAVE_WITHIN_S = 5.0  # hand-over, including a refused and a second try
 ANSWER_WITHIN_S = 0.2  # for answers that are being written when the process ends
 
-# What is said to a member of the group, whatever its role.
-_FOR_MEMBERS = frozenset(
-    {
-        RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
-        RequestCode.GET_BROKER_EPOCH_CACHE,
-        RequestCode.GET_BROKER_HA_STATUS,
-    }
-)
-
 _log = log.get("server")
+
+
+def _notice(group: ReplicationGroup, request: RemotingCommand) -> RemotingCommand:
+    """The controllers name a role."""
+    group.notice(request)
+    return reply(request)
+
+
+# What is asked of a member of the group, whatever its role.
+_FOR_MEMBERS: dict[int, Callable[[ReplicationGroup, RemotingCommand], RemotingCommand]] = {
+    RequestCode.NOTIFY_BROKER_ROLE_CHANGED: _notice,
+    RequestCode.GET_BROKER_EPOCH_CACHE: administration.epoch_cache,
+    RequestCode.GET_BROKER_HA_STATUS: administration.ha_status,
+}
 
 
 class HostedGroup(Watcher):
@@ -186,16 +192,9 @@ class HostedGroup(Watcher):
     # ---- requests
 
     def _handle(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        group = self.group
-        if request.code in _FOR_MEMBERS and group is not None:
-            match request.code:
-                case RequestCode.NOTIFY_BROKER_ROLE_CHANGED:
-                    group.notice(request)
-                    return reply(request)
-                case RequestCode.GET_BROKER_EPOCH_CACHE:
-                    return administration.epoch_cache(group, request)
-                case RequestCode.GET_BROKER_HA_STATUS:
-                    return administration.ha_status(group, request)
+        for_member = _FOR_MEMBERS.get(request.code)
+        if for_member is not None and self.group is not None:
+            return for_member(self.group, request)
         return self.router.handle(conn, request)
 
     def _disk_is_full(self) -> bool:

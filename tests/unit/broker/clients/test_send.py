@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from gantry_broker.clients import topic_rules
 from gantry_broker.log import DiskFullError
 from gantry_broker.store.contract import Refusal
 from gantry_protocol.bodies import TopicConfig
@@ -95,8 +96,9 @@ def test_a_send_is_stored_as_it_came_and_answered_in_full(client, group, code, e
     assert len(properties["UNIQ_KEY"]) == 32
 
 
-def test_the_clients_own_id_is_kept(client, group) -> None:
-    answer = client.call(310, _v2(i="UNIQ_KEY\x01ABC\x02"), b"x")
+@pytest.mark.parametrize("end", ["\x02", ""], ids=["5.x", "4.9"])
+def test_the_clients_own_id_is_kept(client, group, end) -> None:
+    answer = client.call(310, _v2(i="UNIQ_KEY\x01ABC" + end), b"x")
     assert answer.ext["transactionId"] == "ABC"
     assert decode_properties(_stored(group, answer).properties)["UNIQ_KEY"] == "ABC"
 
@@ -187,6 +189,13 @@ def test_refusals(client, group, changes, body, code, words) -> None:
     assert (answer.ext["MSG_REGION"], answer.ext["TRACE_ON"]) == ("DefaultRegion", "true")
     assert group.appended == []
     assert group.created == []
+
+
+def test_what_was_said_of_names_is_remembered_of_short_ones_only() -> None:
+    before = topic_rules._check_target.cache_info().currsize
+    assert topic_rules.check_target("x" * 256) is not None
+    assert topic_rules.check_target("x" * 1_000_000) is not None
+    assert topic_rules._check_target.cache_info().currsize == before
 
 
 @pytest.mark.parametrize("level", ["0", "-1"])
