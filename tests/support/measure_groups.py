@@ -27,7 +27,8 @@ IDLE_S = 20.0
 
 
 def say(metric: str, unit: str, values: list[float]) -> None:
-    print_json(line("groups", "many", metric, unit, values, digits=3))
+    digits = {"ms": 0, "MB": 0, "1": 1, "s": 1}.get(unit, 3)
+    print_json(line("groups", "many", metric, unit, values, digits=digits))
     sys.stdout.flush()
 
 
