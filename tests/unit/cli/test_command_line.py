@@ -9,7 +9,7 @@ import click
 import pytest
 from click.testing import CliRunner
 from gantry_cli.lazy import Entry, LazyGroup
-from gantry_cli.main import COMMANDS, cli
+from gantry_cli.main import COMMANDS, cli, main
 
 HEAVY = (
     "aiohttp",
@@ -131,13 +131,29 @@ def test_help_groups_commands_and_gives_examples() -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_mistakes_end_in_one_sentence(args: list[str], words: str) -> None:
-    done = run(*args)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    (sentence,) = done.stderr.strip().splitlines()
+def test_mistakes_end_in_one_sentence(
+    args: list[str],
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["gantry", *args])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert_one_sentence(words, ended.value.code, *capsys.readouterr())
+
+
+def assert_one_sentence(words: str, code: object, output: str, errors: str) -> None:
+    assert code == 2
+    assert output == ""
+    (sentence,) = errors.strip().splitlines()
     assert sentence.startswith("gantry: ")
     assert words in sentence
+
+
+def test_the_installed_command_ends_so() -> None:
+    done = run("tier", "ls", "file:///does/not/exist")
+    assert_one_sentence("is no directory", done.returncode, done.stdout, done.stderr)
 
 
 def test_version() -> None:
