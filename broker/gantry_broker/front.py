@@ -131,7 +131,7 @@ class FrontServer:
             store_host=(settings.advertised, self.remoting_port),
             consumers=consumers,
         )
-        self.processor = ClientOptions.of(settings).processor(view)
+        self.processor = ClientOptions.of(settings).processor(view, lambda: store.disk_is_full)
         self.router.processor = self.processor
         self.router.role_changed()
 

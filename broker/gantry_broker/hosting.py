@@ -107,7 +107,9 @@ class HostedGroup(Watcher):
             self.group = await opening
         self.group.watcher = self
         if self.store_port is not None:
-            self.store_server = StoreServer(self.group, self.router.role_changed)
+            self.store_server = StoreServer(
+                self.group, self.router.role_changed, self._disk_is_full
+            )
             self.store_port = await self.store_server.start(self._bind, self.store_port)
         self.group.failure.add_done_callback(self._group_failed)
 

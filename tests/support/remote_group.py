@@ -46,7 +46,8 @@ class RemoteGroup(FakeGroup):
         self.held_answers: list[wire.FromStore] | None = None  # while a list, nothing arrives
         self._to_store, self._to_broker = Frames(), Frames()
         self.inner = _Inner(self)
-        self.session = Session(Host(self.inner), self._told)
+        self.disk_is_full = False
+        self.session = Session(Host(self.inner), self._told, lambda: self.disk_is_full)
         self.remote = self.store = RemoteStore(self._asked)
         self.remote_view = RemoteView(
             self.remote,

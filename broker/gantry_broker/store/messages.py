@@ -72,10 +72,13 @@ class State(msgspec.Struct, tag=4, frozen=True):
 
     Attributes:
         refusal: why not; None when they are.
+        disk_is_full: messages are to be refused for want of room; what keeps the group alive (its
+            offsets, topics, timers) is taken.
     """
 
     refusal: Refusal | None
     subscriptions_version: int
+    disk_is_full: bool = False
 
 
 class Farewell(msgspec.Struct, tag=5, frozen=True):

@@ -196,6 +196,11 @@ class RemoteStore:
     # ---- the link
 
     @property
+    def disk_is_full(self) -> bool:
+        """Whether the storage process said last that its disk has no room for messages."""
+        return self.state is not None and self.state.disk_is_full
+
+    @property
     def waiting(self) -> int:
         """Requests that are not answered yet, appends excepted."""
         return len(self._reads) + len(self._questions) + len(self._changes) + len(self._calls)

@@ -40,6 +40,7 @@ class StoreServer:
     Args:
         host: the group.
         changed: called when another broker is served, or none any more.
+        disk_is_full: whether messages are to be refused for want of room; the broker is told.
 
     Attributes:
         address: where clients reach the broker that is served; empty while there is none.
@@ -47,13 +48,19 @@ class StoreServer:
         sessions: that were opened, ever.
     """
 
-    def __init__(self, host: ServingHost, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        host: ServingHost,
+        changed: Callable[[], None],
+        disk_is_full: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Nobody is served before ``start``."""
         self.address = ""
         self.refused = 0
         self.sessions = 0
         self._host = host
         self._changed = changed
+        self._disk_is_full = disk_is_full
         self._links: set[StoreLink] = set()
         self._served: StoreLink | None = None
         self._session: Session | None = None
@@ -144,7 +151,9 @@ class StoreServer:
     def _serve(self, link: StoreLink, hello: wire.Hello) -> None:
         self.sessions += 1
         self._served, self.address = link, hello.address
-        self._session = Session(self._host, lambda message: link.send(wire.encode(message)))
+        self._session = Session(
+            self._host, lambda message: link.send(wire.encode(message)), self._disk_is_full
+        )
         _log.info("broker is served", broker=hello.address, peer=link.peer)
         self._session.open()
         self._changed()

@@ -70,13 +70,20 @@ class Session:
     Args:
         host: the group, which is the serving master.
         send: takes each message for the broker.
+        disk_is_full: whether messages are to be refused for want of room.
 
     Attributes:
         unanswered: requests, until they are answered.
     """
 
-    def __init__(self, host: StoreHost, send: Callable[[wire.FromStore], None]) -> None:
+    def __init__(
+        self,
+        host: StoreHost,
+        send: Callable[[wire.FromStore], None],
+        disk_is_full: Callable[[], bool] = lambda: False,
+    ) -> None:
         """Nothing is said before ``open``."""
+        self._disk_is_full = disk_is_full
         self._host = host
         self._view = host.view
         self._store = host.view.store
@@ -108,7 +115,9 @@ class Session:
 
     def tell_state(self, *, again: bool = False) -> None:
         """Say whether writes are accepted, if that is news or ``again``."""
-        state = wire.State(self._view.accepting_writes(), self._host.subscriptions_version)
+        state = wire.State(
+            self._view.accepting_writes(), self._host.subscriptions_version, self._disk_is_full()
+        )
         if again or state != self._said:
             self._said = state
             self._tell(state)
