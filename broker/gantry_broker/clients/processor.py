@@ -99,7 +99,6 @@ class ClientProcessor:
             producers=self._sessions.producers,
             commit=positions.commit,
             creation=self._creation,
-            now_ms=lambda: int(clock() * 1000),
         )
         locks = QueueLocks()
         sender = Sender(

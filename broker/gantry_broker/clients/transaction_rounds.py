@@ -55,7 +55,6 @@ class Rounds:
         producers: the members of a producer group that are connected now.
         commit: remembers a position in the log: group, topic, queue id, offset.
         creation: makes the topic of what is given up.
-        now_ms: the wall clock.
     """
 
     def __init__(
@@ -66,14 +65,12 @@ class Rounds:
         producers: Callable[[str], list[Member]],
         commit: Callable[[str, str, int, int], None],
         creation: TopicCreation,
-        now_ms: Callable[[], int],
     ) -> None:
         self._transactions = transactions
         self._interval_s = policy.interval_ms / 1000
         self._producers = producers
         self._commit = commit
         self._creation = creation
-        self._now_ms = now_ms
         self._due: deque[int] = deque()  # of the round that is under way
         self._in_round = False
         self._writing = False  # a table is not confirmed yet
@@ -98,7 +95,7 @@ class Rounds:
             return self._interval_s
         if not self._in_round:
             self._in_round = True
-            self._due.extend(served.ledger.due(self._now_ms()))
+            self._due.extend(served.ledger.due(served.clocks()))
         left_bytes, left_count = SLICE_BYTES, SLICE_COUNT
         while self._due and left_bytes > 0 and left_count > 0:
             left_bytes -= yield from self._look_at(self._due.popleft())

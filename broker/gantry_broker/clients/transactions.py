@@ -13,6 +13,7 @@ Rules protected:
 What it refuses: to end anything before it has read all that its predecessors wrote.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Collection
 
@@ -31,7 +32,7 @@ from gantry_protocol.types import Offset
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import QueueKey, QueueQuestion, Refusal, SendOutcome
 from gantry_broker.store.steps import Append, Run, Steps
-from gantry_broker.transactions.ledger import Ledger, Policy
+from gantry_broker.transactions.ledger import Clocks, Ledger, Policy
 from gantry_broker.transactions.reading import (
     MissingRecordsError,
     first_behind,
@@ -315,6 +316,10 @@ class Transactions:
         yield from self._follow()
         yield from self._mend()
 
+    def clocks(self) -> Clocks:
+        """Now."""
+        return Clocks(self._now_ms(), int(asyncio.get_running_loop().time() * 1000))
+
     def _follow(self) -> Steps[None]:
         """Take in what is confirmed; half messages first, since op records speak of them."""
         half, op = yield _QUESTIONS
@@ -327,7 +332,8 @@ class Transactions:
                         found.physical_offset,
                         found.store_timestamp,
                         immunity_ms(found.properties),
-                    )
+                    ),
+                    self.clocks(),
                 )
             if self.ledger.half_next < half.max_offset:
                 yield 0.0

@@ -10,9 +10,13 @@ A half message keeps its place. Upstream appends it anew with each check, which 
 again and leaves two places by which a producer could end one transaction. Here its count is in the
 table that is written after each round.
 
-Bounds: ``open_max`` transactions, beyond which new ones are refused. Time is counted in rounds: a
-clock that jumps gives nobody up.
+Bounds: ``open_max`` transactions, beyond which new ones are refused. A clock that jumps makes
+nobody be asked too early or given up: what arrives in this mastership waits by the steady clock,
+what was there before by the wall clock and never beyond its time-out (as delays do, ADR 0031), and
+the patience with those whom nobody can be asked for is counted in rounds.
 """
+
+from typing import NamedTuple
 
 import msgspec
 
@@ -37,6 +41,13 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     open_max: int = 200_000
 
 
+class Clocks(NamedTuple):
+    """Now, by the wall clock, which may jump, and by the steady one, which starts anywhere."""
+
+    wall_ms: int
+    steady_ms: int
+
+
 class Ledger:
     """See the module.
 
@@ -54,6 +65,7 @@ class Ledger:
         self.changed = False
         # By ascending queue offset, since half messages come in that order.
         self._open = {} if table is None else {row.offset: row for row in table.rows}
+        self._due_ms: dict[int, int] = {}  # when to ask, by the steady clock
         self._ending: dict[int, bool] = {}  # half message to whether its op record is confirmed
 
     def __len__(self) -> int:
@@ -69,11 +81,12 @@ class Ledger:
         """The first half message that is still needed."""
         return next(iter(self._open), self.half_next)
 
-    def take_half(self, row: Row) -> None:
-        """The next half message of the queue."""
+    def take_half(self, row: Row, now: Clocks) -> None:
+        """The next half message of the queue, which arrived just now or before this mastership."""
         assert row.offset >= self.half_next, "half messages come in their order"
         self.half_next = row.offset + 1
         self._open[row.offset] = row
+        self._wait(row, now)
         self.changed = True
 
     def take_ended(self, offset: int, ended: Ended | None) -> int:
@@ -92,8 +105,16 @@ class Ledger:
         before = len(self._open)
         for half in ended.offsets:
             self._open.pop(half, None)
+            self._due_ms.pop(half, None)
             self._ending.pop(half, None)
         return before - len(self._open)
+
+    def _wait(self, row: Row, now: Clocks) -> int:
+        """Decide until when ``row`` is left alone, by the steady clock."""
+        wait_ms = row.immunity_ms or self.policy.timeout_ms
+        waited_ms = min(max(now.wall_ms - row.stored_ms, 0), wait_ms)
+        due_ms = self._due_ms[row.offset] = now.steady_ms + wait_ms - waited_ms
+        return due_ms
 
     def find(self, half: int) -> Row | None:
         """The open transaction of the half message at this queue offset."""
@@ -121,12 +142,14 @@ class Ledger:
         """Its outcome was not stored."""
         self._ending.pop(half, None)
 
-    def due(self, now_ms: int) -> list[int]:
+    def due(self, now: Clocks) -> list[int]:
         """The half messages to ask for now, oldest first; each counts a round."""
         found = []
         for row in self._open.values():
-            wait_ms = row.immunity_ms or self.policy.timeout_ms
-            if now_ms - row.stored_ms >= wait_ms and row.offset not in self._ending:
+            due_ms = self._due_ms.get(row.offset)
+            if due_ms is None:  # of a table
+                due_ms = self._wait(row, now)
+            if now.steady_ms >= due_ms and row.offset not in self._ending:
                 row.rounds += 1
                 found.append(row.offset)
         self.changed = self.changed or bool(found)

@@ -60,16 +60,24 @@ def group(tmp_path: Path, store_kind: str) -> Iterator[FakeGroup]:
 Serve = Callable[..., ClientProcessor]
 
 
+class Jumping:
+    """A wall clock that goes with the loop's and can be set."""
+
+    ahead_s = 0.0
+
+    def __call__(self) -> float:
+        return START_S + self.ahead_s + asyncio.get_running_loop().time()
+
+
 @pytest.fixture
 async def serve(group: FakeGroup) -> Iterator[Serve]:
     """Begins a mastership on what the log holds; time passes with the loop's."""
     made: list[ClientProcessor] = []
-    loop = asyncio.get_running_loop()
 
-    def begin(**policy: int) -> ClientProcessor:
+    def begin(clock: Callable[[], float] | None = None, **policy: int) -> ClientProcessor:
         while made:
             made.pop().close()
-        made.append(ClientProcessor(group, lambda: START_S + loop.time(), policy=Policy(**policy)))
+        made.append(ClientProcessor(group, clock or Jumping(), policy=Policy(**policy)))
         return made[-1]
 
     yield begin
@@ -326,6 +334,27 @@ async def test_nobody_is_asked_too_early(serve, group) -> None:
     await asyncio.sleep(6)
     bodies = [decode_record(check.body).body for check in _checks(client.conn)]
     assert bodies == [b"young"]
+
+
+@pytest.mark.parametrize("jump_s", [3600, -3600], ids=["forward", "back"])
+async def test_a_clock_that_jumps_asks_nobody_too_early_or_an_hour_late(
+    serve, group, jump_s
+) -> None:
+    """Store times follow the wall clock, and never fall: neither tells an age after a jump."""
+    wall = Jumping()
+    client = Client(serve(clock=wall))
+    client.call(34, None, HEARTBEAT)
+    await asyncio.sleep(25)
+    group.now_ms = int(wall() * 1000)
+    client.call(310, half(), b"before")
+    wall.ahead_s = jump_s
+    group.now_ms = max(group.now_ms, int(wall() * 1000))
+    client.call(310, half(), b"after")
+    await asyncio.sleep(5.5)  # a round, 5 s after both
+    assert _checks(client.conn) == []
+    await asyncio.sleep(31)  # the next one
+    bodies = [decode_record(check.body).body for check in _checks(client.conn)]
+    assert bodies == [b"before", b"after"]
 
 
 async def test_only_producers_of_the_group_are_asked_each_in_turn(serve, group) -> None:
