@@ -62,6 +62,7 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
 
 UNITS = {
     "messages_per_s": ("1/s", 0),
+    "flood_per_s": ("1/s", 0),
     "ops_per_s": ("1/s", 0),
     "mb_per_s": ("MB/s", 1),
     "p50_ms": ("ms", 2),

@@ -356,6 +356,7 @@ WANTED = [
     ("queues-1m", "rss_mb", "<= 2048"),
     ("queues-1m", "restart_s", "<= 60"),
     ("queues-1m", "ratio", ">= 0.5"),
+    ("quotas", "ratio", "<= 2"),
     ("master-kill", "gap_ms", "<= 500, always <= 1000"),
     ("master-stop", "gap_ms", "always <= 3500"),
     ("handover", "gap_ms", "always <= 500"),

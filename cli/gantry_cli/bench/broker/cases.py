@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gantry_cli.bench.broker import catchup, cold, failures, kills, many_queues
+from gantry_cli.bench.broker import catchup, cold, failures, kills, many_queues, quotas
 from gantry_cli.bench.broker.stage import Stage, Wish
+from gantry_cli.bench.broker.target import Ours
 from gantry_cli.bench.broker.throughput import BATCH, pulls, sends
 from gantry_cli.bench.suite import Bench, Case, Goal
 
@@ -51,6 +52,11 @@ async def _pull_cold(stage: Stage) -> Runs:
 async def _many_queues(stage: Stage) -> Runs:
     async with stage.group(1) as (members, client):
         return await many_queues.measure(members, client, stage.plan, stage.wish.queues, stage.say)
+
+
+async def _quotas(stage: Stage) -> Runs:
+    async with stage.group(1, quotas.QUOTAS) as (members, client):
+        return await quotas.measure(Ours(members, client), stage.plan)
 
 
 async def _catch_up(stage: Stage) -> Runs:
@@ -168,6 +174,16 @@ CASES: tuple[Case[Wish, Stage], ...] = (
             Goal("rss_mb", "… memory at its highest, MB", most=2048),
             Goal("restart_s", "… restart until a send and a pull are answered, s", most=60),
             Goal("ratio", "… sends to 10,000 random queues ÷ to one", least=0.5),
+        ),
+    ),
+    Case(
+        "quotas",
+        "one tenant's sends beside another's that tries far more than its quota",
+        _quotas,
+        lambda wish: START_S + 2 * wish.windows_s,
+        (
+            Goal("p99_ms", "a tenant's p99 beside one that floods, ms"),
+            Goal("ratio", "… ÷ alone", most=2),
         ),
     ),
     Case(

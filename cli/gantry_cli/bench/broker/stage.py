@@ -11,7 +11,7 @@ from gantry_cli.bench.members import Members
 from gantry_cli.client.session import Session, session
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
     from gantry_cli.bench.broker.target import Target
@@ -46,8 +46,10 @@ class Stage(suite.Stage[Wish]):
             yield Ours(members, client), client
 
     @asynccontextmanager
-    async def group(self, replicas: int) -> AsyncIterator[tuple[Members, Session]]:
-        """A settled group of our own.
+    async def group(
+        self, replicas: int, variables: Mapping[str, str] | None = None
+    ) -> AsyncIterator[tuple[Members, Session]]:
+        """A settled group of our own; its brokers have `variables` besides.
 
         Raises:
             CannotRun: the brokers under load are somebody else's.
@@ -56,5 +58,5 @@ class Stage(suite.Stage[Wish]):
             Members(self.directory(), replicas=replicas) as members,
             session(members.name_servers) as client,
         ):
-            await members.start()
+            await members.start(variables)
             yield members, client
