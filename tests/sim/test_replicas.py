@@ -86,6 +86,37 @@ def test_a_leaving_master_hands_over_without_a_gap_worth_naming(seed: int) -> No
     assert world.durable.group.master_epoch == epoch + 1
 
 
+@pytest.mark.parametrize("whose", ["master", "replica"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_disk_ten_times_slower_costs_time_and_no_mastership(seed: int, whose: str) -> None:
+    world = calm(seed)
+    master = world.master()
+    assert master is not None
+    machine = next(m for m in world.brokers if (m.name == master.host.name) == (whose == "master"))
+    epoch = world.durable.group.master_epoch
+    machine.disk.slowness = 10
+    before = world.acknowledgements
+    world.run(10)
+    assert world.acknowledgements > before + 50
+    assert world.durable.group.master_epoch == epoch
+    machine.disk.mend()
+    world.require_progress()
+    assert world.durable.group.master_epoch == epoch
+
+
+@pytest.mark.parametrize("hours", [1, -1], ids=["forward", "back"])
+@pytest.mark.parametrize("seed", range(3))
+def test_clocks_that_jump_by_an_hour_depose_nobody(seed: int, hours: int) -> None:
+    world = calm(seed)
+    epoch = world.durable.group.master_epoch
+    for machine in world.brokers:
+        machine.jump_clock(hours * 3600 * SECOND)
+        world.run(1)
+    acknowledged_again(world, 1_000)
+    world.require_progress()
+    assert world.durable.group.master_epoch == epoch
+
+
 def test_a_lost_power_supply_loses_nothing() -> None:
     world = calm()
     for machine in world.brokers:
