@@ -19,6 +19,7 @@ from gantry_broker.delay.delivery import Delivery
 from gantry_broker.delay.metrics import DelayCollector
 from gantry_broker.group import ReplicationGroup
 from gantry_broker.hosting import HostedGroup
+from gantry_broker.store.cold_reads import ColdReads
 from gantry_broker.store.metrics import StoreCollector
 from gantry_broker.tier.metrics import TierCollector
 
@@ -165,6 +166,25 @@ def _metrics_of(hosted: HostedGroup, group: ReplicationGroup) -> Iterable[Metric
     yield from TransactionCollector(lambda: _transactions(hosted)).collect()
     yield from WaitingCollector(lambda: _room(hosted)).collect()
     yield from _quotas(hosted)
+    yield from _cold_reads(group.view.store.cold)
+
+
+def _cold_reads(cold: ColdReads | None) -> Iterable[Metric]:
+    yield gauge(
+        "gantry_broker_cold_pulls_waiting",
+        "Pulls that wait for the disk.",
+        0 if cold is None else len(cold),
+    )
+    yield counter(
+        "gantry_broker_cold_pulls",
+        "Pulls of records that were not in memory.",
+        0 if cold is None else cold.asked,
+    )
+    yield counter(
+        "gantry_broker_cold_pulls_refused",
+        "Pulls sent back because too many waited for the disk.",
+        0 if cold is None else cold.refused,
+    )
 
 
 def _delivery(hosted: HostedGroup) -> Delivery | None:

@@ -11,6 +11,7 @@ from gantry_broker.control.line import ControllerLine
 from gantry_broker.disk_space import DiskSpace
 from gantry_broker.ha.listener import ReplicaListener
 from gantry_broker.log.disk import Disks
+from gantry_broker.store import cold_reads
 from gantry_broker.ticker import Ticker
 
 SAVERS = 4  # threads that write lineage files: two syncs each, and a failover writes many at once
@@ -35,6 +36,7 @@ class Commons:
         self.disks = Disks()
         self.ticker = Ticker()
         self.savers = ThreadPoolExecutor(SAVERS, thread_name_prefix="lineage")
+        self.readers = ThreadPoolExecutor(cold_reads.THREADS, thread_name_prefix="cold-read")
         self.ha_port = 0
 
     async def start(self, host: str, ha_port: int) -> None:
@@ -56,4 +58,5 @@ class Commons:
 
     def _end_threads(self) -> None:
         self.savers.shutdown()
+        self.readers.shutdown(cancel_futures=True)
         self.disks.close()

@@ -89,7 +89,7 @@ class ReplicationGroup:
         store.tiered = options.tier is not None
         self.writes = GroupWrites(self, store)
         self.tier = GroupTier(self)
-        self.view = LocalView(self)
+        self.view = LocalView(self, commons.readers)
 
     @classmethod
     async def open(cls, options: GroupOptions, commons: Commons) -> "ReplicationGroup":

@@ -1,11 +1,13 @@
 """A replication group of this process, seen from its clients."""
 
+from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 from gantry_protocol.bodies import TopicConfig
 
 from gantry_broker.clients.view import Created
 from gantry_broker.consumers import Consumers
+from gantry_broker.store.cold_reads import ColdReads
 from gantry_broker.store.local import LocalStore
 from gantry_broker.store.trimming import LogTrim
 
@@ -20,8 +22,8 @@ class LocalView:
         accepting_writes: returns None when a send may be appended (H11).
     """
 
-    def __init__(self, group: "ReplicationGroup") -> None:
-        """The group need not have started."""
+    def __init__(self, group: "ReplicationGroup", readers: Executor) -> None:
+        """The group need not have started; ``readers`` are threads that wait for the disk."""
         self._group = group
         self.accepting_writes = group.writes.accepting
         self.store = LocalStore(
@@ -29,6 +31,7 @@ class LocalView:
             group.writes.append,
             lambda: group.tier.reader,
             LogTrim(group.store, group.tier),
+            ColdReads(group.store.log, readers),
         )
 
     @property

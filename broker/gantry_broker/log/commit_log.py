@@ -37,6 +37,7 @@ from gantry_broker.log.writer import Writer
 P = ParamSpec("P")
 
 _ZERO = Offset(0)
+_NO_WAIT: int | None = getattr(os, "RWF_NOWAIT", None)  # of Linux
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _MAX_SEGMENT_BYTES = 2**31  # RocketMQ's own files are mapped with 32-bit lengths
 
@@ -215,6 +216,28 @@ class CommitLog:
         segment = self._segments.at(offset, flushed=self.flushed)
         count = min(max_bytes, segment.end - offset)
         return os.pread(segment.descriptor, count, offset - segment.start)
+
+    def read_cached(self, offset: Offset, max_bytes: int) -> bytes | None:
+        """Like ``read``, without waiting for the disk; None where not all of it is in memory.
+
+        What is not flushed is always in memory. Where the system cannot tell, it waits.
+
+        Raises:
+            ValueError: ``offset`` is not inside the log.
+        """
+        if _NO_WAIT is None or offset + max_bytes > self.flushed or offset < self._log_start:
+            return self.read(offset, max_bytes)
+        segment = self._segments.at(offset, flushed=self.flushed)
+        data = bytearray(min(max_bytes, segment.end - offset))
+        try:
+            count = os.preadv(segment.descriptor, (data,), offset - segment.start, _NO_WAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            return self.read(offset, max_bytes)
+        return bytes(data) if count == len(data) else None
 
     def read_units(self, offset: Offset, max_bytes: int, *, limit: Offset | None = None) -> bytes:
         """Whole units from ``offset`` on, which is where one begins.

@@ -337,10 +337,11 @@ class MessageStore:
         offset: int,
         limits: Limits,
         codes: frozenset[int] | None = None,
+        fetch: reads.Fetch | None = None,
     ) -> GetResult:
         """Confirmed records of a queue from ``offset`` on; see ``reads.get``."""
         queue = self._queues.get((topic, queue_id))
-        return reads.get(self.log, queue, offset, limits, codes, tiered=self.tiered)
+        return reads.get(self.log, queue, offset, limits, codes, tiered=self.tiered, fetch=fetch)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """The first queue offset that is served, from the tier or from here; 0 without a record."""

@@ -5,6 +5,8 @@ fail and never deliver a wrong record.
 """
 
 import struct
+from collections.abc import Callable
+from typing import TypeAlias
 
 from gantry_protocol.errors import CorruptionError
 from gantry_protocol.records.layout import BORN_HOST_OFFSET, BORN_HOST_V6, SYS_FLAG_OFFSET
@@ -22,7 +24,21 @@ _STEP_ENTRIES = 256  # looked at before more are fetched, where a filter may let
 _HEAD = struct.Struct(">i16xqq")  # size, queue offset, physical offset
 _HEAD_BYTES = BORN_HOST_OFFSET + 20 + 8  # up to the store timestamp, whatever the born host
 _INT32 = struct.Struct(">i")
+Wanted: TypeAlias = list[tuple[int, int, int]]  # queue offset, log offset and size of records
+Fetch = Callable[[Offset, int], bytes | None]  # of log offset and size
 _INT64 = struct.Struct(">q")
+
+
+class ColdError(Exception):
+    """Records are not in memory.
+
+    Attributes:
+        places: log offset and size of what has to be read; nothing of it goes over a file's end.
+    """
+
+    def __init__(self, places: list[tuple[Offset, int]]) -> None:
+        super().__init__(f"{len(places)} stretches of the log are not in memory")
+        self.places = places
 
 
 def get(
@@ -33,6 +49,7 @@ def get(
     codes: frozenset[int] | None,
     *,
     tiered: bool = False,
+    fetch: Fetch | None = None,
 ) -> GetResult:
     """Records of ``queue`` from ``offset`` on.
 
@@ -43,8 +60,11 @@ def get(
         limits: how much to return.
         codes: tag codes to deliver; None delivers everything.
         tiered: what is below the queue's minimum may be asked of the tier.
+        fetch: gives bytes of the log, or None where somebody would have to wait for them; without
+            it the caller waits.
 
     Raises:
+        ColdError: ``fetch`` gave None.
         CorruptionError: the queue does not fit the log.
     """
     low, high = (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
@@ -55,7 +75,7 @@ def get(
     assert queue is not None
     scan_entries = max(_SCAN_ENTRIES, limits.max_count * _SCAN_PER_MESSAGE)
     stop = min(offset + scan_entries, high)
-    wanted: list[tuple[int, int, int]] = []
+    wanted: Wanted = []
     total_bytes, at, is_full = 0, offset, False
     while at < stop and not is_full:
         step = limits.max_count if codes is None else _STEP_ENTRIES
@@ -71,7 +91,8 @@ def get(
             at += 1
         is_full = is_full or len(wanted) >= limits.max_count > 0
     status = GetStatus.FOUND if wanted else GetStatus.NO_MATCHED_MESSAGE
-    return GetResult(status, at, first, high, _records(log, queue, wanted), len(wanted))
+    body = _records(log, queue, wanted, fetch or log.read)
+    return GetResult(status, at, first, high, body, len(wanted))
 
 
 def _position(offset: int, first: int, low: int, high: int) -> tuple[GetStatus, int] | None:
@@ -149,33 +170,50 @@ def _entries(queue: ConsumeQueue, offset: int, count: int) -> bytes:
     return data
 
 
-def _records(log: CommitLog, queue: ConsumeQueue, wanted: list[tuple[int, int, int]]) -> bytes:
-    """The records of entries, each given by queue offset, log offset and size.
+def _records(log: CommitLog, queue: ConsumeQueue, wanted: Wanted, fetch: Fetch) -> bytes:
+    """The records of entries, each compared with its entry.
 
     What stands together in the log is read together.
+
+    Raises:
+        ColdError: some have to be waited for.
     """
     parts: list[bytes] = []
+    cold: list[tuple[Offset, int]] = []
     begin = 0
     for index in range(1, len(wanted) + 1):
         _, physical, size = wanted[index - 1]
         if index == len(wanted) or wanted[index][1] != physical + size:
-            parts.append(_stretch(log, queue, wanted[begin:index]))
+            run = wanted[begin:index]
+            start, length = _extent(log, queue, run)
+            data = fetch(start, length)
+            if data is None:
+                cold.append((start, length))
+            else:
+                parts.append(_compared(queue, run, data, length))
             begin = index
+    if cold:
+        raise ColdError(cold)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _stretch(log: CommitLog, queue: ConsumeQueue, wanted: list[tuple[int, int, int]]) -> bytes:
-    """Records that stand one after the other, read at once; each is compared with its entry."""
-    offset, start, _ = wanted[0]
-    length = sum(size for _, _, size in wanted)
+def _extent(log: CommitLog, queue: ConsumeQueue, run: Wanted) -> tuple[Offset, int]:
+    """Where records that stand one after the other begin, and how much they take."""
+    offset, start, _ = run[0]
+    length = sum(size for _, _, size in run)
     is_inside = log.log_start <= start and start + length <= log.end
-    is_inside = is_inside and all(size >= _HEAD_BYTES for _, _, size in wanted)
-    data = log.read(Offset(start), length) if is_inside else b""
-    if len(data) != length:
+    if not is_inside or any(size < _HEAD_BYTES for _, _, size in run):
         raise _damaged(queue, offset)
-    for offset, physical, size in wanted:
-        at = physical - start
-        if _HEAD.unpack_from(data, at) != (size, offset, physical):
+    return Offset(start), length
+
+
+def _compared(queue: ConsumeQueue, run: Wanted, data: bytes, length: int) -> bytes:
+    """``data``, if it holds the records that the entries speak of."""
+    first, start, _ = run[0]
+    if len(data) != length:
+        raise _damaged(queue, first)
+    for offset, physical, size in run:
+        if _HEAD.unpack_from(data, physical - start) != (size, offset, physical):
             raise _damaged(queue, offset)
     return data
 

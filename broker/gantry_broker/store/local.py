@@ -11,9 +11,12 @@ from collections.abc import Callable, Collection, Sequence
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.errors import GantryError
 from gantry_protocol.types import Offset
+from msgspec.structs import replace
 
 from gantry_broker.log import DiskFullError
 from gantry_broker.queues import MessageStore
+from gantry_broker.queues.reads import ColdError
+from gantry_broker.store.cold_reads import ColdReads, Held
 from gantry_broker.store.contract import (
     FIRST,
     LAST,
@@ -43,6 +46,7 @@ from gantry_broker.tables.topics import TopicTable
 from gantry_broker.tier.locate import Queue
 from gantry_broker.tier.reading import Local
 
+_TRIES = 3  # of a read that finds something else missing each time
 Append = Callable[[Records, Appended], None]
 
 
@@ -54,6 +58,8 @@ class LocalStore:
         append: stores and replicates.
         tier: has what the local log no longer has; asked each time, None without one.
         trims: lets the beginning of the log go; None refuses.
+        cold: reads what is not in memory; without it a pull waits for the disk, and all others
+            with it.
 
     Attributes:
         messages: the group's store.
@@ -66,8 +72,10 @@ class LocalStore:
         append: Append,
         tier: Callable[[], TierReads | None],
         trims: LogTrim | None = None,
+        cold: ColdReads | None = None,
     ) -> None:
         self.waits = TierWaits(messages)
+        self.cold = cold
         self.messages = messages
         self._append = append
         self._tier = tier
@@ -84,8 +92,10 @@ class LocalStore:
         return self.messages.offsets
 
     def end(self) -> None:
-        """The mastership is over: whoever waits for the tier is sent back to ask again."""
+        """The mastership is over: whoever waits for tier or disk is sent back to ask again."""
         self.waits.release()
+        if self.cold is not None:
+            self.cold.release()
 
     def append(self, records: Records, done: Appended) -> None:
         """Store and replicate; see ``Store``."""
@@ -96,9 +106,13 @@ class LocalStore:
 
     def read(self, wanted: Read, done: WasRead) -> None:
         """Confirmed records; see ``Store``."""
+        self._try(wanted, done, {}, _TRIES)
+
+    def _try(self, wanted: Read, done: WasRead, held: Held, tries: int) -> None:
+        """Answer, or wait for what is neither in memory nor among ``held``."""
         try:
             if isinstance(wanted, QueueRead):
-                result = self._read(wanted)
+                result = self._read(wanted, held)
             elif isinstance(wanted, KeyRead):
                 result = self.messages.find(wanted)
             else:
@@ -106,16 +120,51 @@ class LocalStore:
         except GantryError as error:  # this reader's trouble must not stop whoever it is called by
             done(Refusal(ResponseCode.SYSTEM_ERROR, str(error)))
             return
+        except ColdError as error:
+            assert isinstance(wanted, QueueRead)
+            self._wait_for_disk(error, replace(wanted), done, held, tries)
+            return
         if result.status is GetStatus.OFFSET_IN_TIER:
             assert isinstance(wanted, QueueRead)
             self.waits.ask(self._tier(), wanted, result, done)
         else:
             done(result)
 
-    def _read(self, wanted: QueueRead) -> GetResult:
+    def _wait_for_disk(
+        self, missing: ColdError, wanted: QueueRead, done: WasRead, held: Held, tries: int
+    ) -> None:
+        if self.cold is None or not tries:  # pages leave memory as fast as they come
+            done(Refusal(ResponseCode.SYSTEM_BUSY, "the disk is too slow, try again later"))
+            return
+
+        def fetched(found: Held | Refusal | None) -> None:
+            if found is None:
+                low, high = self._bounds(wanted)
+                done(GetResult(GetStatus.OFFSET_IN_TIER, wanted.offset, low, high))
+            elif isinstance(found, Refusal):
+                done(found)
+            else:
+                self._try(wanted, done, {**held, **found}, tries - 1)
+
+        self.cold.ask(missing.places, fetched)
+
+    def _bounds(self, wanted: QueueRead) -> tuple[int, int]:
+        key = (wanted.topic, wanted.queue_id)
+        return self.messages.min_offset(*key), self.messages.max_offset(*key)
+
+    def _read(self, wanted: QueueRead, held: Held) -> GetResult:
         store = self.messages
+
+        def fetch(offset: Offset, size: int) -> bytes | None:
+            return held.get((offset, size)) or store.log.read_cached(offset, size)
+
         result = store.get(
-            wanted.topic, wanted.queue_id, wanted.offset, wanted.limits, wanted.codes
+            wanted.topic,
+            wanted.queue_id,
+            wanted.offset,
+            wanted.limits,
+            wanted.codes,
+            None if self.cold is None else fetch if held else store.log.read_cached,
         )
         beyond = wanted.offset > result.max_offset
         if beyond and wanted.offset <= store.next_offset(wanted.topic, wanted.queue_id):
