@@ -181,7 +181,7 @@ async def test_what_was_refused_is_tried_again_and_holds_up_no_other_level(desk,
     assert desk.processor.delivery.overdue_s()[1] == 0.0, "nothing was read yet"
     group.refusal = None
     await desk.until(2)
-    assert desk.delivered() == [b"slow", b"fast"]
+    assert sorted(desk.delivered()) == [b"fast", b"slow"]  # both may be overdue by now
     assert desk.progress(1) == desk.progress(2) == 1
 
 
