@@ -1,7 +1,9 @@
 """The commit log of one replication group: an append-only run of bytes made of whole units.
 
-Rules: bytes are written where they will stay, so a reader sees an append at once; nothing is
-reported flushed before its sync returned; nothing below the confirm floor is ever cut; what was
+Rules: a reader sees an append at once, since small ones that are still gathered in memory
+(``segments``) are written before anybody reads or syncs them; nothing is told to anybody, replicas
+included, that the death of this process could take; nothing is reported flushed before its sync
+returned; nothing below the confirm floor is ever cut; what was
 flushed is covered by checksums, and damage to it is refused, not repaired (``recovery``).
 
 Everything here runs on the event loop's thread and copies into the page cache only. Waiting for the
@@ -24,6 +26,7 @@ from gantry_broker.log import checkpoint, cutting, recovery, sums
 from gantry_broker.log.disk import Disks, DiskWriter
 from gantry_broker.log.errors import CutRefusedError, DiskFullError, LogFailedError
 from gantry_broker.log.group_commit import GroupCommit, OnFlushed
+from gantry_broker.log.layout import Tail, check_patched
 from gantry_broker.log.received import check_units
 from gantry_broker.log.segments import Segment, Segments, Stretch, list_segments
 from gantry_broker.log.units import (
@@ -39,6 +42,8 @@ P = ParamSpec("P")
 _ZERO = Offset(0)
 _NO_WAIT: int | None = getattr(os, "RWF_NOWAIT", None)  # of Linux
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_DIRECT_BYTES = 16 * 1024  # appends from here on are written at once: gathering saves little then
+_MAX_GATHERED_BYTES = 256 * 1024  # in memory; what is more is written before the next sync begins
 _MAX_SEGMENT_BYTES = 2**31  # RocketMQ's own files are mapped with 32-bit lengths
 
 
@@ -59,7 +64,7 @@ class CommitLog:
         self._log_start = saved.current.log_start
         last = segments.last
         self._end = self._log_start if last is None else last.end
-        self._commit = GroupCommit(self._writer, self._end, self._failed)  # recovery synced all
+        self._commit = GroupCommit(self._writer, self._end, self._write_gathered, self._failed)
         self._floor = saved.current.confirm_floor
         self._verified_from = self._end
         self._failure: OSError | None = None
@@ -134,18 +139,19 @@ class CommitLog:
         """Everything below was confirmed by the group and is here; never cut, never falls."""
         return self._floor
 
+    @property
+    def _tail(self) -> Tail:
+        last = self._segments.last
+        start = self._end if last is None or last.is_sealed else last.start
+        return Tail(start, self._end, self._segment_size_bytes)
+
+    def fits(self, size: int) -> bool:
+        """Whether records of ``size`` bytes certainly stand in one file, from ``end`` on."""
+        return self._tail.fits(size)
+
     def layout(self, sizes: Sequence[int]) -> list[Offset]:
         """Where records of these sizes will stand when they are appended next, in this order."""
-        last = self._segments.last
-        at = self._end
-        start = at if last is None or last.is_sealed else last.start
-        positions: list[Offset] = []
-        for size in sizes:
-            if at != start and at - start + size + BLANK_HEADER_BYTES > self._segment_size_bytes:
-                start = at = Offset(at + self._blank_size(at - start))
-            positions.append(at)
-            at = Offset(at + size)
-        return positions
+        return self._tail.positions(sizes)
 
     def position_for(self, size: int) -> Offset:
         """Where a record of ``size`` bytes will stand when it is appended next."""
@@ -163,11 +169,19 @@ class CommitLog:
         """
         records = [encoded] if isinstance(encoded, bytes) else encoded
         self._check_usable()
+        data = records[0] if len(records) == 1 else b"".join(records)
+        if not self.fits(len(data)):
+            return self._append_over_files(records)
+        check_patched(records, self._end)
+        self._write(data, is_first=True)
+        return self._end
+
+    def _append_over_files(self, records: Sequence[bytes]) -> Offset:
+        """The same where a file may end in between."""
         run: list[bytes] = []  # what goes into one file with one write
-        run_end = self._end
-        is_first_run = True
+        run_end, is_first_run = self._end, True
         for record, position in zip(records, self.layout([len(r) for r in records]), strict=True):
-            assert int.from_bytes(record[28:36], "big") == position, "patched for another position"
+            check_patched((record,), position)
             if position != run_end:
                 self._write(b"".join(run), is_first=is_first_run)
                 is_first_run = is_first_run and not run
@@ -200,6 +214,8 @@ class CommitLog:
         self._write(data, is_first=True)
         last = self._segments.last
         if last is not None and ends_a_file:
+            self._write_gathered()
+            self._guard_disk(last.drop_ahead)
             last.is_sealed = True
         return self._end
 
@@ -215,6 +231,8 @@ class CommitLog:
             return b""
         segment = self._segments.at(offset, flushed=self.flushed)
         count = min(max_bytes, segment.end - offset)
+        if offset + count > self._commit.written:
+            self._write_gathered()
         return os.pread(segment.descriptor, count, offset - segment.start)
 
     def read_cached(self, offset: Offset, max_bytes: int) -> bytes | None:
@@ -390,6 +408,8 @@ class CommitLog:
         try:
             if self._failure is None:
                 self.flush()
+                if self._segments.last is not None:
+                    self._guard_disk(self._segments.last.drop_ahead)
         finally:
             self._writer.close()
             self._saved.close()
@@ -397,41 +417,60 @@ class CommitLog:
 
     # Appending
 
-    def _blank_size(self, filled_bytes: int) -> int:
-        """How much of a file is left for the blank that ends it."""
-        return max(BLANK_HEADER_BYTES, self._segment_size_bytes - filled_bytes)
-
     def _seal(self, next_start: Offset, *, is_first: bool) -> None:
         """End the current file with a blank up to ``next_start``."""
         size = next_start - self._end
         self._write(blank_head(size), is_first=is_first)
+        self._write_gathered()
         segment = self._segments.last
         assert segment is not None
         zeros = size - BLANK_HEADER_BYTES
         self._guard_disk(segment.extend_with_zeros, zeros)
         segment.is_sealed = True
-        self._wrote(segment, bytes(zeros))
+        self._commit.wrote(segment, self._end, bytes(zeros))
+        self._end = segment.end
 
     def _write(self, data: bytes, *, is_first: bool) -> None:
         """Append ``data`` to the current file, or to a new one when that is sealed."""
         if not data:
             return
+        is_direct = len(data) >= _DIRECT_BYTES
+        if is_direct or self._end - self._commit.written >= _MAX_GATHERED_BYTES:
+            self._write_gathered()
         try:
             segment = self._segments.last
             if segment is None or segment.is_sealed:
                 segment = self._segments.add(self._end)
-            segment.write(data)
+            if is_direct:
+                segment.write(data)
+            else:
+                segment.gather(data, self._segment_size_bytes)
         except OSError as error:
             if error.errno in _NO_ROOM and is_first:
                 raise DiskFullError(
                     f"No room for {len(data)} bytes in {self.directory}: free some space there."
                 ) from error
             raise self._failed(error) from error
-        self._wrote(segment, data)
+        if is_direct:
+            self._commit.wrote(segment, self._end, data)
+        self._end = segment.end
 
-    def _wrote(self, segment: Segment, data: bytes) -> None:
-        self._commit.wrote(segment, self._end, data)
-        self._end = Offset(self._end + len(data))
+    def _write_gathered(self) -> None:
+        """Write what was appended and only gathered yet.
+
+        Raises:
+            LogFailedError: the disk failed, now or before.
+        """
+        start, segment = self._commit.written, self._segments.last
+        if start == self._end:
+            return
+        self._check_usable()
+        assert segment is not None, "only the newest file has something gathered"
+        try:
+            data = segment.write_gathered()
+        except OSError as error:
+            raise self._failed(error) from error
+        self._commit.wrote(segment, start, data)
 
     # Cutting
 
@@ -460,6 +499,8 @@ class CommitLog:
             last.size = to - last.start
             last.is_sealed = False
         if last is not None:
+            last.reserved = last.size
+            last.close_sums()  # the file may have been replaced
             last.sums_bytes = sums.sums_path(last.path).stat().st_size
 
     # Failing

@@ -27,27 +27,33 @@ class GroupCommit:
     Args:
         writer: the thread that waits for the disk.
         flushed: everything below is on the disk already.
+        write: writes what was only gathered yet, and tells of it by ``wrote``; before each sync.
         failed: notes that the disk failed and makes the error that ends the process.
 
     Attributes:
         flushed: everything below is on the disk; falls only in a cut.
+        written: everything below stands in the files.
     """
 
     def __init__(
-        self, writer: Writer, flushed: Offset, failed: Callable[[OSError], LogFailedError]
+        self,
+        writer: Writer,
+        flushed: Offset,
+        write: Callable[[], None],
+        failed: Callable[[OSError], LogFailedError],
     ) -> None:
-        self.flushed = flushed
+        self.flushed = self.written = flushed
         self._writer = writer
+        self._write = write
         self._failed = failed
         self._ranges: list[FlushRange] = []  # adjacent, behind what the job under way covers
-        self._written_end = flushed
         self._job: FlushJob | None = None
         self._waiting: list[OnFlushed] = []
         self._loop: asyncio.AbstractEventLoop  # set by the first flush_soon
 
     def wrote(self, segment: Segment, start: Offset, data: bytes) -> None:
         """``data`` now stands in ``segment`` at log offset ``start``, the end so far."""
-        self._written_end = Offset(start + len(data))
+        self.written = Offset(start + len(data))
         if self._ranges:
             owner, (begin, length, crc) = self._ranges[-1]
             if owner is segment and length < _MAX_RANGE_BYTES:
@@ -71,6 +77,7 @@ class GroupCommit:
             LogFailedError: the disk failed.
         """
         self.settle()
+        self._write()
         if self._ranges:
             self._job = self._next_job(None)
             self._writer.submit(self._job)
@@ -94,7 +101,7 @@ class GroupCommit:
         """The log ends at ``end`` now, and all of it is on the disk."""
         assert self._job is None
         self._ranges.clear()
-        self.flushed = self._written_end = end
+        self.flushed = self.written = end
         if self._waiting:
             callbacks, self._waiting = self._waiting, []
             self._loop.call_soon(self._run, callbacks)
@@ -102,9 +109,10 @@ class GroupCommit:
     def _next_job(self, loop: asyncio.AbstractEventLoop | None) -> FlushJob:
         ranges, self._ranges = self._ranges, []
         callbacks, self._waiting = self._waiting, []
-        return FlushJob(ranges, self._written_end, callbacks, loop, self._settled)
+        return FlushJob(ranges, self.written, callbacks, loop, self._settled)
 
     def _start_job(self) -> None:
+        self._write()
         job = self._job = self._next_job(self._loop)
         if job.ranges:
             self._writer.submit(job)

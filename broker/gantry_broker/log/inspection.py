@@ -22,6 +22,7 @@ from gantry_broker.log.segments import Segment, list_orphans, list_segments
 from gantry_broker.log.units import Unit, parse_unit
 
 _WINDOW_BYTES = MAX_RECORD_BYTES + 4 * 1024 * 1024
+_READ_BYTES = 1024 * 1024
 
 Advance = Callable[[int], None]
 
@@ -219,6 +220,8 @@ def _walk(
 ) -> Iterator[tuple[int, Unit, bytes]]:
     """Log offset, unit and bytes from ``start`` on, up to ``end`` or the size the file had.
 
+    Without ``end``, zeros up to that size end it: they are room for what was going to be appended.
+
     Raises:
         _NotWholeError: something there is none.
     """
@@ -237,9 +240,21 @@ def _walk(
             if position + unit.size > stop:
                 raise RecordError("the blank that ends the file is cut short")
         except RecordError as error:
+            if end is None and _is_room(segment, position):
+                return
             raise _NotWholeError(offset, str(error)) from error
         yield offset, unit, window[at : at + unit.size]
         position += unit.size
+
+
+def _is_room(segment: Segment, position: int) -> bool:
+    """Whether only zeros stand from ``position`` to the size the file had."""
+    while position < segment.size:
+        data = os.pread(segment.descriptor, min(_READ_BYTES, segment.size - position), position)
+        if not data or data.count(0) < len(data):
+            return not data
+        position += len(data)
+    return True
 
 
 def _find(directory: Path) -> Path:

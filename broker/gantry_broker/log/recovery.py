@@ -161,8 +161,9 @@ def _repair(found: _Found, synced: Offset) -> None:
     segment.sums_bytes = found.loaded.chain_bytes
     if found.valid_end < segment.end:
         segment.cut(found.valid_end - segment.start)
-    if found.loaded.is_clean and len(entries) == covered_count and segment.end <= synced:
-        return
+    is_vouched_for = len(entries) == covered_count and segment.end <= synced
+    if entries and found.loaded.is_clean and is_vouched_for:
+        return  # not where nothing is kept: of an empty file not even the name may be durable
     for start, length, _ in entries[covered_count:]:
         segment.write_again(start - segment.start, length)
     os.fsync(segment.descriptor)

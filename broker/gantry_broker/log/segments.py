@@ -3,12 +3,17 @@
 A segment grows by appends and is never written below its size. Every segment but the newest is
 sealed: its last unit is a blank. Which file a byte stands in follows from the blanks alone, so a
 replica whose segment size is configured differently still has its master's files.
+
+Small appends are gathered in memory and written together, before anybody syncs or reads them. So
+that none of them can meet a full disk by then, zeros stand in the file where they will go: space is
+refused when it is asked for. The zeros also spare most syncs the wait for the file system's
+journal. They are no part of the log: a sealed file has none, and recovery cuts them off.
 """
 
 import os
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +26,8 @@ _NAME_DIGITS = 20
 _OTHER_FILES = ("checkpoint", "cut")
 _COPY_BYTES = 1024 * 1024
 _MAX_OPEN = 64  # sealed segments whose descriptors stay open for readers
+AHEAD_BYTES = 1024 * 1024  # zeros written at once behind what is appended
+_ZEROS = memoryview(bytes(AHEAD_BYTES))
 
 
 class Stretch(NamedTuple):
@@ -36,22 +43,36 @@ class Segment:
 
     Attributes:
         start: log offset of its first byte.
-        size: bytes written; the file is never longer, except while a write is failing.
+        size: bytes appended, gathered ones included.
+        reserved: length of the file; zeros stand behind what is written.
         sums_bytes: length of the valid part of its sums file.
         is_sealed: its last unit is a blank; nothing more is appended.
         is_new: its directory entry may not be durable yet.
     """
 
-    __slots__ = ("_descriptor", "is_new", "is_sealed", "path", "size", "start", "sums_bytes")
+    __slots__ = (
+        "_descriptor",
+        "_gathered",
+        "_sums_descriptor",
+        "is_new",
+        "is_sealed",
+        "path",
+        "reserved",
+        "size",
+        "start",
+        "sums_bytes",
+    )
 
     def __init__(self, path: Path, start: Offset, size: int) -> None:
         self.path = path
         self.start = start
-        self.size = size
+        self.size = self.reserved = size
         self.sums_bytes = 0
         self.is_sealed = False
         self.is_new = False
+        self._gathered: list[bytes] = []
         self._descriptor = -1
+        self._sums_descriptor = -1
 
     @classmethod
     def create(cls, directory: Path, start: Offset) -> "Segment":
@@ -84,22 +105,61 @@ class Segment:
         return self._descriptor >= 0
 
     def write(self, data: bytes) -> None:
-        """Append ``data``; on an error the file is cut back to what it was.
+        """Append ``data`` at once; nothing is gathered. On an error the file ends at ``size``.
 
         Raises:
             OSError: nothing of ``data`` stays.
         """
-        view = memoryview(data)
-        position = self.size
+        assert not self._gathered, "what was gathered goes first"
         try:
-            while view:
-                written = os.pwrite(self.descriptor, view, position)
-                view = view[written:]
-                position += written
+            _write_at(self.descriptor, data, self.size)
         except OSError:
-            os.ftruncate(self.descriptor, self.size)
+            self.drop_ahead()
             raise
-        self.size = position
+        self.size += len(data)
+        self.reserved = max(self.reserved, self.size)
+
+    def gather(self, data: bytes, limit: int) -> None:
+        """Append ``data`` in memory, to be written by ``write_gathered``, and reserve its room.
+
+        Args:
+            data: the bytes.
+            limit: size of the file up to which zeros are written for later appends, too.
+
+        Raises:
+            OSError: there is no room; nothing was appended.
+        """
+        end = self.size + len(data)
+        if end > self.reserved:
+            self._reserve(max(end, min(end + AHEAD_BYTES, limit)))
+        self._gathered.append(data)
+        self.size = end
+
+    def _reserve(self, size: int) -> None:
+        try:
+            for position in range(self.reserved, size, len(_ZEROS)):
+                _write_at(self.descriptor, _ZEROS[: size - position], position)
+        except OSError:
+            os.ftruncate(self.descriptor, self.reserved)
+            raise
+        self.reserved = size
+
+    def write_gathered(self) -> bytes:
+        """Write what was gathered, in one go; returns it.
+
+        Raises:
+            OSError: which of it the file holds is not known.
+        """
+        data = self._gathered[0] if len(self._gathered) == 1 else b"".join(self._gathered)
+        _write_at(self.descriptor, data, self.size - len(data))
+        self._gathered.clear()
+        return data
+
+    def drop_ahead(self) -> None:
+        """Let the file end where the log does, now that nothing is gathered."""
+        if self.reserved > self.size:
+            os.ftruncate(self.descriptor, self.size)
+            self.reserved = self.size
 
     def write_again(self, position: int, length: int) -> None:
         """Write bytes as they are, so that the next sync takes them to the disk for certain.
@@ -114,44 +174,60 @@ class Segment:
             position += os.pwrite(self.descriptor, data, position)
 
     def extend_with_zeros(self, count: int) -> None:
-        """Append ``count`` zero bytes without writing them."""
+        """Append ``count`` zero bytes without writing them, and let the file end there."""
         os.ftruncate(self.descriptor, self.size + count)
         self.size += count
+        self.reserved = self.size
 
     def cut(self, size: int) -> None:
         """Drop everything from ``size`` on; durable on return."""
         os.ftruncate(self.descriptor, size)
         os.fsync(self.descriptor)
-        self.size = size
+        self.size = self.reserved = size
 
     def append_sum(self, entry: sums.RangeSum) -> None:
         """Record that a range is flushed; itself not yet synced."""
-        descriptor = os.open(sums.sums_path(self.path), os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.pwrite(descriptor, sums.encode_entry(entry), self.sums_bytes)
-        finally:
-            os.close(descriptor)
+        self._with_sums(lambda file: os.pwrite(file, sums.encode_entry(entry), self.sums_bytes))
         self.sums_bytes += sums.ENTRY_BYTES
 
     def sync_sums(self) -> None:
         """Make the sums file durable."""
-        descriptor = os.open(sums.sums_path(self.path), os.O_WRONLY | os.O_CLOEXEC)
+        self._with_sums(os.fdatasync)
+
+    def _with_sums(self, action: Callable[[int], object]) -> None:
+        """Open the sums file at the first use, for as long as the segment grows."""
+        if self._sums_descriptor < 0:
+            self._sums_descriptor = os.open(sums.sums_path(self.path), os.O_WRONLY | os.O_CLOEXEC)
         try:
-            os.fdatasync(descriptor)
+            action(self._sums_descriptor)
         finally:
-            os.close(descriptor)
+            if self.is_sealed:
+                self.close_sums()
+
+    def close_sums(self) -> None:
+        """Give the sums file back, while nobody writes or syncs it; the next use opens it again."""
+        if self._sums_descriptor >= 0:
+            os.close(self._sums_descriptor)
+            self._sums_descriptor = -1
 
     def remove(self) -> None:
         """Delete both files; durable after ``fsync_directory``."""
         self.close()
+        self.close_sums()
         self.path.unlink(missing_ok=True)
         sums.sums_path(self.path).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Give the descriptor back; the next use opens it again."""
+        """Give the descriptor of the data back; the next use opens it again."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def _write_at(descriptor: int, data: bytes | memoryview, position: int) -> None:
+    written = os.pwrite(descriptor, data, position)
+    if written < len(data):  # seldom, so nobody pays for a view otherwise
+        _write_at(descriptor, memoryview(data)[written:], position + written)
 
 
 def segment_path(directory: Path, start: Offset) -> Path:
@@ -265,3 +341,4 @@ class Segments:
         """Give all descriptors back."""
         for segment in self._segments:
             segment.close()
+            segment.close_sums()

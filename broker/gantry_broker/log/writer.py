@@ -118,8 +118,9 @@ class Writer:
             yield
 
     def forget(self, segment: Segment) -> None:
-        """A cut removed or rewrote the sums of ``segment``; only while paused."""
+        """The sums of ``segment`` are no part of the log any more; only while paused."""
         self._unsynced.pop(segment.start, None)
+        segment.close_sums()
 
     def write_start(self, start: Offset) -> None:
         """Make a later start of the log durable, with the newest floor; only while paused."""

@@ -204,10 +204,11 @@ class MessageStore:
             encoded.append(data)
             numbers[key] = record.queue_offset + 1
             at = Offset(at + len(data))
-        for index, offset in enumerate(self.log.layout([len(data) for data in encoded])):
-            if records[index].physical_offset != offset:  # a file ends in between
-                records[index].physical_offset = offset
-                encoded[index] = encode(records[index])
+        if not self.log.fits(at - self.log.end):
+            for index, offset in enumerate(self.log.layout([len(data) for data in encoded])):
+                if records[index].physical_offset != offset:  # a file ends in between
+                    records[index].physical_offset = offset
+                    encoded[index] = encode(records[index])
         self.log.append(encoded)
         self._next.update(numbers)
         self._put_timestamp = timestamp
@@ -222,7 +223,7 @@ class MessageStore:
         """Append a run with one write; None where a file may end within it."""
         assert self._next is not None, "only a master puts"
         start, size = self.log.end, sum(run.sizes)
-        if size > MAX_RECORD_BYTES or self.log.position_for(size) != start:
+        if size > MAX_RECORD_BYTES or not self.log.fits(size):
             return None
         common = run.common
         key = (common.topic, common.queue_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import struct
@@ -30,8 +31,80 @@ def test_the_golden_record_lies_at_the_start_of_the_first_file(log: CommitLog) -
     )
     assert log.append(record) == len(record)
     file = log.directory / "00000000000000000000"
-    assert file.read_bytes() == record
     assert log.read(Offset(0), 1 << 20) == record
+    assert file.read_bytes() == record + bytes(1024 - len(record)), "room for what comes next"
+
+
+def test_what_was_gathered_is_written_with_one_write(
+    log: CommitLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs.append(log, 0)
+    file = log.directory / "00000000000000000000"
+    writes: list[int] = []
+    real = os.pwrite
+
+    def counting(descriptor: int, data: bytes, at: int) -> int:
+        writes.append(at)
+        return real(descriptor, data, at)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", counting)
+        offsets = [logs.append(log, number)[0] for number in range(1, 5)]
+        assert not any(file.read_bytes()), "nothing but room yet"
+        assert log.read_units(offsets[3], 1) == logs.record(offsets[3], 4, body=BODY_4)
+    assert writes == [0]
+    assert file.read_bytes()[: log.end] == logs.contents(log)
+
+
+def test_a_closed_log_has_no_room_left(tmp_path: Path) -> None:
+    log = logs.filled(tmp_path / "log", 3)
+    file = log.directory / "00000000000000000000"
+    expected = logs.contents(log)
+    assert file.stat().st_size == logs.SEGMENT_BYTES
+    log.close()
+    assert file.read_bytes() == expected
+
+
+def test_room_is_asked_for_again_after_a_cut(tmp_path: Path) -> None:
+    log = logs.filled(tmp_path / "log", 3)
+    file = log.directory / "00000000000000000000"
+    log.truncate(logs.boundaries(log)[2])
+    assert file.stat().st_size == log.end
+    logs.append(log, 7)
+    assert file.stat().st_size == logs.SEGMENT_BYTES
+    log.close()
+
+
+def test_gathering_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gantry_broker.log.commit_log._MAX_GATHERED_BYTES", 300)
+    log = CommitLog.open(tmp_path / "log", 1 << 20)
+    file = log.directory / "00000000000000000000"
+    for number in range(30):
+        logs.append(log, number)
+        written = len(file.read_bytes().rstrip(b"\0"))
+        assert log.end - written <= 300 + 2 * logs.RECORD_BYTES
+    log.close()
+
+
+def test_what_is_large_is_written_at_once_behind_what_was_gathered(tmp_path: Path) -> None:
+    log = CommitLog.open(tmp_path / "log", 1 << 20)
+    logs.append(log, 0)
+    logs.append(log, 1, 20_000)
+    data = (log.directory / "00000000000000000000").read_bytes()
+    assert data[: log.end] == logs.contents(log)
+    log.close()
+
+
+def test_the_room_of_a_raw_copy_ends_with_the_masters_file(tmp_path: Path) -> None:
+    """The replica's files could be larger: behind a blank nothing may stand, zeros neither."""
+    master = logs.filled(tmp_path / "master", 60, segment_bytes=1024)
+    replica = CommitLog.open(tmp_path / "replica", 1 << 20)
+    while replica.end < master.end:
+        replica.append_raw(replica.end, master.read_units(replica.end, 500))
+    for path in sorted(master.directory.glob("0*[0-9]"))[:-1]:
+        assert (replica.directory / path.name).read_bytes() == path.read_bytes()
+    replica.close()
+    master.close()
 
 
 @pytest.mark.parametrize(
@@ -57,10 +130,11 @@ def test_the_end_of_a_file_is_rocketmqs_blank(log: CommitLog) -> None:
     log.append(first)
     second = logs.record(1024, body=bytes(600))
     log.append(second)
+    log.flush()
     data = (log.directory / "00000000000000000000").read_bytes()
     left = 1024 - len(first)
     assert data[len(first) :] == struct.pack(">iI", left, BLANK_MAGIC) + bytes(left - 8)
-    assert (log.directory / "00000000000000001024").read_bytes() == second
+    assert (log.directory / "00000000000000001024").read_bytes() == second + bytes(left)
 
 
 def test_layout_says_where_a_batch_goes_and_append_agrees(log: CommitLog) -> None:
@@ -99,6 +173,7 @@ def _with(data: bytes, at: int, value: bytes) -> bytes:
 
 
 RECORD = logs.record(0)
+BODY_4 = bytes((4 * 7 + i) % 251 + 1 for i in range(7))
 BLANK = struct.pack(">iI", 100, BLANK_MAGIC)
 
 
@@ -148,26 +223,68 @@ def test_read_units_returns_whole_records_up_to_a_limit(log: CommitLog) -> None:
     assert decode_records(log.read_units(Offset(0), 1 << 20))[3].queue_offset == 3
 
 
+@pytest.mark.parametrize(
+    "body_bytes", [pytest.param(7, id="small"), pytest.param(20_000, id="large")]
+)
 def test_a_full_disk_refuses_the_record_and_keeps_the_log(
-    log: CommitLog, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body_bytes: int
 ) -> None:
+    """Small ones are refused for want of room, long before they are written."""
+    monkeypatch.setattr("gantry_broker.log.segments.AHEAD_BYTES", 10)
+    log = CommitLog.open(tmp_path / "log", 1 << 20)
     logs.append(log, 0)
     before = logs.contents(log)
+    file = log.directory / "00000000000000000000"
+    size = len(file.read_bytes())
     real = os.pwrite
+    tries: list[int] = []
 
     def half_then_full(descriptor: int, data: bytes, at: int) -> int:
-        if at > len(before):
+        tries.append(at)
+        if len(tries) > 1:
             raise OSError(errno.ENOSPC, "No space left on device")
         return real(descriptor, bytes(data)[:10], at)
 
     monkeypatch.setattr(os, "pwrite", half_then_full)
     with pytest.raises(DiskFullError, match="free some space"):
-        logs.append(log, 1)
+        logs.append(log, 1, body_bytes)
     monkeypatch.undo()
-    assert (log.directory / "00000000000000000000").read_bytes() == before
-    logs.append(log, 1)
+    assert len(tries) == 2
+    left = file.read_bytes()
+    assert left[: len(before)] == before
+    assert not any(left[len(before) :])
+    assert len(left) <= size
+    logs.append(log, 1, body_bytes)
     log.flush()
     assert len(logs.boundaries(log)) == 3
+    log.close()
+
+
+async def test_what_was_gathered_and_cannot_be_written_ends_the_log(
+    log: CommitLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Room was there, so a full disk is a broken one now; nobody is told anything any more."""
+    logs.append(log, 0)
+    told: list[Offset] = []
+    tries: list[int] = []
+
+    def broken(descriptor: int, data: bytes, at: int) -> int:
+        tries.append(at)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", broken)
+    with pytest.raises(LogFailedError, match="No space left"):
+        log.flush_soon(told.append)
+    for again in (
+        lambda: log.read(Offset(0), 10),
+        lambda: log.flush_soon(told.append),
+        lambda: logs.append(log, 1),
+    ):
+        with pytest.raises(LogFailedError, match="No space left"):
+            again()
+    await asyncio.sleep(0.01)
+    assert told == []
+    assert len(tries) == 1, "a write that failed is not tried again"
 
 
 def test_another_write_error_ends_the_log(log: CommitLog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -212,3 +212,13 @@ def test_a_marker_for_bytes_that_are_gone_is_refused(tmp_path: Path) -> None:
     cutting.write_marker(log.directory, cutting.Cut(Offset(log.end + 10)))
     with pytest.raises(CorruptionError, match="was to be cut at"):
         CommitLog.open(log.directory, 1 << 20)
+
+
+def test_sums_of_what_follows_a_cut_go_to_the_file_that_replaced_theirs(tmp_path: Path) -> None:
+    log = logs.filled(tmp_path / "log", 4)
+    log.truncate(logs.boundaries(log)[2])  # in the middle of a range: the sums are written anew
+    logs.append(log, 9)
+    log.flush()
+    first = log.directory / "00000000000000000000"
+    assert sums.load(sums.sums_path(first), 0).covered == log.end
+    log.close()

@@ -112,10 +112,15 @@ async def test_an_error_is_blamed_on_the_log_it_hit_and_ends_no_other(
     with monkeypatch.context() as patch:
         gate = Gate(patch)
         gate.together_ok, gate.broken = False, {descriptor(hit)}
-        gate.go.release(1000)
+        busy = asyncio.create_task(flushed([first]))
+        await asyncio.to_thread(gate.started.acquire)  # what comes now is synced together
         hit.flush_soon(lambda _: pytest.fail("what the disk lost is not flushed"))
-        await flushed([first, *rest])
+        behind = asyncio.create_task(flushed(rest))
+        await asyncio.sleep(0)
+        gate.go.release(1000)
+        await asyncio.gather(busy, behind)
         assert hit.flushed == 0
+        assert gate.together == 1
         assert [type(one) for one in complaints] == [LogFailedError]
         # ``syncfs`` tells of a lost write once, to whoever asks first: it is not asked again.
         asked = gate.together

@@ -63,14 +63,33 @@ def test_two_damaged_files_are_both_named(directory: Path) -> None:
     assert {one.file for one in _verified(directory).damage} == {str(first.path), str(last.path)}
 
 
+def test_the_room_behind_the_end_of_an_open_log_is_nothing(tmp_path: Path) -> None:
+    log = logs.filled(tmp_path / "commitlog", 10, segment_bytes=1 << 20)
+    files = LogFiles(log.directory)
+    (path,) = (one.path for one in files.segments)
+    assert path.stat().st_size > log.end
+    verdict = _verified(log.directory)
+    assert (verdict.damage, verdict.notes, verdict.end) == ([], [], log.end)
+    assert sum(unit.size for _, _, unit, _ in files.units(0, 1 << 40)) == log.end
+
+    end = log.end
+    log.close()
+    path.write_bytes(path.read_bytes()[: end - 100] + bytes(5000))
+    assert _verified(log.directory).damage, "zeros where something was flushed are damage"
+    path.write_bytes(path.read_bytes() + b"x")
+    with pytest.raises(RecordError):
+        list(LogFiles(log.directory).units(0, 1 << 40))
+
+
 def test_a_missing_end_below_the_floor_is_damage_and_above_it_a_note(tmp_path: Path) -> None:
     log = logs.filled(tmp_path / "commitlog", 10, segment_bytes=1 << 20)
     flushed = log.flushed
     logs.append(log, 10, 40)
+    end = len(logs.contents(log))
     copy = logs.clone(log.directory, tmp_path / "crashed")
     log.close()
     (path,) = (one.path for one in LogFiles(copy).segments)
-    whole = path.read_bytes()
+    whole = path.read_bytes()[:end]
 
     path.write_bytes(whole[:-3])
     verdict = _verified(copy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -29,11 +30,16 @@ def _refused(directory: Path, **options) -> CorruptionError:
 
 @pytest.fixture
 def crashed(tmp_path: Path) -> Path:
-    """Ten flushed records, then three that were written and not flushed, then the end."""
+    """Ten flushed records, then three that were written and not flushed, then the end.
+
+    The room behind them is left away; zeros there are a case of `garbage`.
+    """
     log = logs.filled(tmp_path / "log", 10, segment_bytes=1 << 20)
     for number in range(10, 13):
         logs.append(log, number, 40)
+    logs.contents(log)  # whoever reads sees to it that it is written
     copy = logs.clone(log.directory, tmp_path / "crashed")
+    os.truncate(copy / FIRST, log.end)
     log.close()
     return copy
 
@@ -48,13 +54,15 @@ def test_a_clean_end_and_a_kill_keep_everything(tmp_path: Path) -> None:
     log = logs.filled(tmp_path / "log", 40)
     logs.append(log, 40)
     expected = logs.contents(log)
+    logs.append(log, 41)  # only gathered: it goes with the process
     killed = logs.clone(log.directory, tmp_path / "killed")
+    everything = logs.contents(log)
     log.close()
-    for directory in (log.directory, killed):
+    for directory, kept in ((log.directory, everything), (killed, expected)):
         again = _open(directory)
-        assert logs.contents(again) == expected
-        assert again.flushed == again.end == len(expected)
-        offset, data = logs.append(again, 41)
+        assert logs.contents(again) == kept
+        assert again.flushed == again.end == len(kept)
+        offset, data = logs.append(again, 42)
         again.close()
         third = _open(directory)
         assert third.read(offset, 1 << 20) == data
@@ -76,7 +84,9 @@ def test_a_torn_tail_is_cut_to_whole_records_at_every_byte(crashed: Path, tmp_pa
         log.close()
 
 
-@pytest.mark.parametrize("garbage", [b"\0" * 700, b"\xff" * 700, b"x", logs.record(3)])
+@pytest.mark.parametrize(
+    "garbage", [b"\0" * 700, bytes(1 << 20), b"\xff" * 700, b"x", logs.record(3)]
+)
 def test_garbage_behind_the_end_is_cut(crashed: Path, garbage: bytes) -> None:
     data = (crashed / FIRST).read_bytes()
     (crashed / FIRST).write_bytes(data + garbage)
