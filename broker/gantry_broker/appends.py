@@ -9,6 +9,7 @@ Sends wait in the order of their records, so confirming and expiring both look a
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from gantry_protocol.codes import ResponseCode
@@ -26,7 +27,7 @@ _MASTERSHIP_LOST = "stored, and this broker lost its mastership before it was co
 
 # The end of its records, until when it waits, where they are, whom to tell. A plain tuple, for one
 # is made per send.
-_Waiting: TypeAlias = tuple[int, float, list[StoredAt], Appended]
+_Waiting: TypeAlias = tuple[int, float, Sequence[StoredAt], Appended]
 
 
 class PendingAppends:
@@ -46,7 +47,7 @@ class PendingAppends:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, stored: list[StoredAt], done: Appended, now_s: float) -> None:
+    def add(self, stored: Sequence[StoredAt], done: Appended, now_s: float) -> None:
         """Let a send wait for the last of its records."""
         last = stored[-1]
         end, deadline_s = last.offset + last.size, now_s + REPLICATION_TIMEOUT_S

@@ -74,6 +74,7 @@ from gantry_broker.delay.retries import (
     is_spent,
 )
 from gantry_broker.store.contract import Records, Refusal, SendOutcome
+from gantry_broker.store.stored import offsets_of
 from gantry_broker.transactions.records import half_record
 
 SendHeader = SendMessageRequestHeader | SendMessageRequestHeaderV2
@@ -87,10 +88,11 @@ _STORED = (
     ResponseCode.FLUSH_SLAVE_TIMEOUT,
 )
 _TIMER_PROPERTIES = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS", "TIMER_DEL_UNIQKEY")
+_TIMER_START = "TIMER_DEL"  # of each of them
 _TIMER_NAMES = frozenset(_TIMER_PROPERTIES)
 _DELAYED_BATCH = "a batch cannot be delayed."
 # What each message of a batch is refused for, as far as a glance at all of them tells.
-_SPECIAL = tuple(name.encode() for name in (*_TIMER_PROPERTIES, DELAY_TIME_LEVEL, TRAN_MSG))
+_SPECIAL = tuple(name.encode() for name in (_TIMER_START, DELAY_TIME_LEVEL, TRAN_MSG))
 _NOT_STORED = tuple(  # each with the separator that follows it
     name + NAME_VALUE_SEPARATOR for name in (POP_CK, MSG_REGION, TRACE_ON, CLUSTER)
 )
@@ -330,7 +332,7 @@ class Sender:
         if request.flag & FLAG_ONEWAY:
             return
         if is_confirmed and len(stored) <= OFFSETS_MAX:
-            offsets = [at.offset for at in stored]
+            offsets = offsets_of(stored)
             first = stored[0].queue_offset
             frame = self._answers.frame(request.opaque, offsets, queue_id, first, unique_key)
             conn.reply_frame(request, frame)
@@ -349,7 +351,7 @@ class Sender:
             code = ResponseCode.SYSTEM_ERROR if outcome.code in _STORED else outcome.code
             return _refuse(request, Refusal(code, outcome.remark or "the message was not stored"))
         ext = {
-            "msgId": offset_msg_ids(*self._store_host, [at.offset for at in outcome.stored]),
+            "msgId": offset_msg_ids(*self._store_host, offsets_of(outcome.stored)),
             "queueId": str(queue_id),
             "queueOffset": str(outcome.stored[0].queue_offset),
             **_ANSWER_EXT,

@@ -19,6 +19,7 @@ from gantry_protocol.types import Offset
 from gantry_broker.log import CommitLog
 from gantry_broker.log.units import Unit, parse_units
 from gantry_broker.queues import rows
+from gantry_broker.queues.appended import AppendedRun, AppendedRuns
 from gantry_broker.queues.consume_queue import ConsumeQueue
 from gantry_broker.queues.key_index import KeyIndex
 from gantry_broker.queues.kv import Batch, KeyValue
@@ -49,6 +50,7 @@ class Dispatcher:
         keys: the key index.
         topics: the topic table.
         offsets: the consumer offsets.
+        appended: what a master still knows of records that are not dispatched.
         whole_from: where the newest whole state in the log begins, see ``state_records``.
     """
 
@@ -65,6 +67,7 @@ class Dispatcher:
         topics = [rows.decode_topic(value) for _, value in kv.pairs(*rows.TOPICS)]
         self.topics = TopicTable(0 if head is None else head.topics_version, topics)
         self.keys = KeyIndex(kv)
+        self.appended = AppendedRuns()
         self.offsets = ConsumerOffsets(
             [
                 (*rows.decode_offset_key(key), rows.decode_number(value))
@@ -123,8 +126,13 @@ class Dispatcher:
         touched: set[QueueKey] = set()
         while self.offset < upto:
             start = self.offset
-            if upto - start <= _STEP_BYTES:  # up to there or to the end of a file: whole units
-                data = self._log.read(start, upto - start)
+            run = self.appended.take(start, upto)
+            if run is not None:
+                self._take_run(run, touched)
+                continue
+            stop = self.appended.next_start(start, upto)
+            if stop - start <= _STEP_BYTES:  # up to there or to the end of a file: whole units
+                data = self._log.read(start, stop - start)
             else:
                 data = self._log.read_units(start, _STEP_BYTES)
             try:
@@ -224,6 +232,20 @@ class Dispatcher:
         finally:
             self._reached(at, newest_ms)
             self.queues.fresh += fresh
+        if self.queues.fresh >= BATCH_ENTRIES:
+            self.store()
+
+    def _take_run(self, run: AppendedRun, touched: set[QueueKey]) -> None:
+        """Take in a run that was appended here, as ``_take_all`` would take in its records."""
+        touched.add(run.key)
+        queue = self.queues.changing(run.key, run.queue_offset)
+        if queue.max_offset != run.queue_offset:
+            raise self._skipped(queue, run.queue_offset, run.positions[0])
+        queue.fresh += run.entries()
+        queue.max_offset += len(run.sizes)
+        self.keys.add_run(run.key[0].encode(), run.properties, run.positions, run.stored_ms)
+        self.queues.fresh += len(run.sizes)
+        self._reached(run.positions[-1], max(self.store_timestamp, run.stored_ms))
         if self.queues.fresh >= BATCH_ENTRIES:
             self.store()
 

@@ -9,7 +9,7 @@ is packed and put into its buckets together.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import google_crc32c
 
@@ -117,6 +117,42 @@ class KeyIndex:
         if not before:
             self._begin(offset, stored_ms)
         self.last_offset, self.last_stored_ms = offset, stored_ms
+        if len(checksums) >= _UNSETTLED_MAX:
+            self._settle()
+
+    def add_run(
+        self, topic: bytes, properties: bytes, offsets: Sequence[int], stored_ms: int
+    ) -> None:
+        """The same for records that follow each other.
+
+        Args:
+            topic: of all.
+            properties: of each, with a zero byte between two.
+            offsets: of each; there may be more of them.
+            stored_ms: of all.
+        """
+        if _KEYS in properties:
+            for one, offset in zip(properties.split(b"\0"), offsets, strict=False):
+                self.add(topic, one, offset, stored_ms)
+            return
+        if topic != self._topic:
+            self._topic, self._start = topic, _checksum(topic + b"#")
+        extended, start, key_at = _extended, self._start, len(_UNIQUE)
+        checksums, places = self._checksums, self._offsets
+        before = len(checksums)
+        for one, offset in zip(properties.split(b"\0"), offsets, strict=False):
+            at = one.rfind(_UNIQUE)
+            stop = one.find(b"\x02", at + key_at)
+            is_usual = at == 0 and stop > key_at
+            unique = one[key_at:stop] if is_usual else _value_at(one, _UNIQUE, at)
+            if unique:
+                checksums.append(extended(start, unique))
+                places.append(offset)
+        if len(checksums) == before:
+            return
+        if not before:
+            self._begin(places[0], stored_ms)
+        self.last_offset, self.last_stored_ms = places[-1], stored_ms
         if len(checksums) >= _UNSETTLED_MAX:
             self._settle()
 

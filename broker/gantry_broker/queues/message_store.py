@@ -9,7 +9,7 @@ log (topics, consumer offsets, queue positions); the rest of the directory can b
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from itertools import accumulate, count, repeat
+from itertools import accumulate
 from pathlib import Path
 
 from gantry_protocol.errors import CorruptionError, RecordError
@@ -36,6 +36,7 @@ from gantry_broker.queues.saving import Saver, Verifier
 from gantry_broker.queues.state_records import decode_piece, state_records
 from gantry_broker.store.contract import GetResult, KeyRead, Limits, QueueKey, StoredAt
 from gantry_broker.store.encoding import encode
+from gantry_broker.store.stored import StoredRun
 from gantry_broker.tables.names import OFFSETS_TOPIC, STATE_TOPIC, TOPICS_TOPIC
 from gantry_broker.tables.offsets import ConsumerOffsets, decode_rows
 from gantry_broker.tables.topics import TopicTable, decode_change
@@ -169,11 +170,14 @@ class MessageStore:
         self._dispatcher.look_ahead(self._foresee)
 
     def drop_mastership(self) -> None:
-        """Forget what only a master may know: unconfirmed positions and commits."""
+        """Forget what only a master may know: unconfirmed records, positions and commits."""
         self._next = None
+        self._dispatcher.appended.forget()
         self.offsets.forget_pending()
 
-    def put(self, records: Sequence[MessageRecord] | RecordRun, *, now_ms: int) -> list[StoredAt]:
+    def put(
+        self, records: Sequence[MessageRecord] | RecordRun, *, now_ms: int
+    ) -> Sequence[StoredAt]:
         """Give records their positions and append them, in one write per file; not flushed.
 
         Fills ``queue_offset``, ``physical_offset`` and ``store_timestamp`` of each record of a
@@ -219,7 +223,7 @@ class MessageStore:
             for record, data in zip(records, encoded, strict=True)
         ]
 
-    def _put_run(self, run: RecordRun, timestamp: int) -> list[StoredAt] | None:
+    def _put_run(self, run: RecordRun, timestamp: int) -> StoredRun | None:
         """Append a run with one write; None where a file may end within it."""
         assert self._next is not None, "only a master puts"
         start, size = self.log.end, sum(run.sizes)
@@ -231,10 +235,9 @@ class MessageStore:
         self.log.append(run.encode(number, start, timestamp))
         self._next[key] = number + len(run)
         self._put_timestamp = timestamp
-        positions = accumulate(run.sizes, initial=start)
-        places = zip(repeat(common.queue_id), count(number), positions, run.sizes, strict=False)
-        # Not by its constructor, which is a Python function and takes three times as long.
-        return list(map(tuple.__new__, repeat(StoredAt), places))
+        positions = list(accumulate(run.sizes, initial=int(start)))
+        self._dispatcher.appended.add(run, number, positions, timestamp)
+        return StoredRun(common.queue_id, number, positions)
 
     def dispatch(self, upto: Offset) -> None:
         """Make everything below ``upto``, the confirm offset, visible; lower values do nothing.

@@ -65,7 +65,7 @@ class SendOutcome(msgspec.Struct, frozen=True):
 
     code: ResponseCode
     remark: str | None = None
-    stored: list[StoredAt] = []
+    stored: Sequence[StoredAt] = []
 
 
 class GetStatus(Enum):

@@ -171,7 +171,9 @@ class Session:
         def done(outcome: SendOutcome) -> None:
             if not outcome.stored:
                 self._store.committed.foresee(before)
-            answer(wire.Appended(message.number, outcome.code, outcome.remark, outcome.stored))
+            answer(
+                wire.Appended(message.number, outcome.code, outcome.remark, list(outcome.stored))
+            )
 
         try:
             self._store.append(message.records, done)

@@ -22,7 +22,7 @@ from gantry_protocol.records.record import MessageRecord, families_of, topic_par
 _HEAD = struct.Struct(">12xii")  # of a message: flag, body size; see ``batch``
 _HEAD_BYTES = _HEAD.size
 _SIZE = struct.Struct(">h")
-_END = b"\x02"  # of a property
+_BETWEEN = b"\0"  # the properties of two messages; no properties have it in them
 
 # Of a record: size, magic, CRC, queue id, flag, queue offset, physical offset, what all records of
 # a run have in common (from the system flag on), body size; by the size of that common part.
@@ -46,12 +46,14 @@ class RecordRun(msgspec.Struct, frozen=True):
         messages: the body of the batch send that holds them.
         places: where each message stands in it.
         sizes: of the records, bytes.
+        properties: of all messages, as they are encoded, with a zero byte between two.
     """
 
     common: MessageRecord
     messages: bytes
     places: list[_Place]
     sizes: list[int]
+    properties: bytes
 
     def __len__(self) -> int:
         return len(self.places)
@@ -118,13 +120,16 @@ def scan_run(
         RecordError: no record has such a topic or such hosts.
     """
     places = _places(messages)
-    if not places or not _is_plain(messages, places, special) or "\0" in common.topic:
+    if not places or "\0" in common.topic:
+        return None
+    properties = _BETWEEN.join([messages[end + _SIZE.size : stop] for _, _, end, stop in places])
+    if not _is_plain(properties, len(places), special):
         return None
     _, topic = topic_part(common.topic)
     families = families_of(pack_host(common.born_host), pack_host(common.store_host))
     around = FIXED[families].size + len(topic)
     sizes = [around + stop - start for _, start, _, stop in places]
-    return RecordRun(common, messages, places, sizes)
+    return RecordRun(common, messages, places, sizes, properties)
 
 
 def _places(messages: bytes) -> list[_Place] | None:
@@ -146,16 +151,15 @@ def _places(messages: bytes) -> list[_Place] | None:
     return places if at == limit else None
 
 
-def _is_plain(messages: bytes, places: list[_Place], special: Collection[bytes]) -> bool:
-    """Whether all properties are text without a zero byte and without a special name.
+def _is_plain(properties: bytes, count: int, special: Collection[bytes]) -> bool:
+    """Whether those of ``count`` messages are text without a zero byte and without a special name.
 
-    They are looked at together: what ends each is no part of any character.
+    They are looked at together: what stands between two is no part of any character.
     """
-    text = _END.join([messages[end + _SIZE.size : stop] for _, _, end, stop in places])
-    if b"\0" in text or any(name in text for name in special):
+    if properties.count(_BETWEEN) != count - 1 or any(name in properties for name in special):
         return False
     try:
-        text.decode()
+        properties.decode()
     except UnicodeDecodeError:
         return False
     return True
