@@ -9,7 +9,8 @@ is packed and put into its buckets together.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import islice
 
 import google_crc32c
 
@@ -25,6 +26,7 @@ _FROM = struct.Struct(">Q")
 _PIECE = struct.Struct(">qq")  # store times of the first and last record in it; entries follow
 _COVERS = struct.Struct(">Qqq")  # log offset of the last record; store times of the first and last
 _UNIQUE = b"UNIQ_KEY\x01"
+_NEXT_UNIQUE = b"\x02\0" + _UNIQUE  # behind the properties of another record
 _KEYS = b"KEYS\x01"
 _checksum, _extended = google_crc32c.value, google_crc32c.extend
 _UNSETTLED_MAX = 4096  # keys that wait for their buckets
@@ -53,6 +55,20 @@ def _value_at(properties: bytes, needle: bytes, at: int) -> bytes:
     start = at + len(needle)
     stop = properties.find(b"\x02", start)
     return properties[start:] if stop < 0 else properties[start:stop]
+
+
+def _only_unique_keys(properties: bytes, count: int) -> list[bytes] | None:
+    """The unique keys of ``count`` records; None where one is not the first of the properties.
+
+    Args:
+        properties: of each, with a zero byte between two.
+        count: of records.
+    """
+    found = properties.split(_UNIQUE)
+    is_first = properties.count(_NEXT_UNIQUE) == count - 1 and not found[0]
+    if not is_first or len(found) != count + 1:
+        return None
+    return [one.partition(b"\x02")[0] for one in islice(found, 1, None)]
 
 
 class KeyIndex:
@@ -120,9 +136,7 @@ class KeyIndex:
         if len(checksums) >= _UNSETTLED_MAX:
             self._settle()
 
-    def add_run(
-        self, topic: bytes, properties: bytes, offsets: Sequence[int], stored_ms: int
-    ) -> None:
+    def add_run(self, topic: bytes, properties: bytes, offsets: list[int], stored_ms: int) -> None:
         """The same for records that follow each other.
 
         Args:
@@ -137,17 +151,19 @@ class KeyIndex:
             return
         if topic != self._topic:
             self._topic, self._start = topic, _checksum(topic + b"#")
-        extended, start, key_at = _extended, self._start, len(_UNIQUE)
-        checksums, places = self._checksums, self._offsets
-        before = len(checksums)
-        for one, offset in zip(properties.split(b"\0"), offsets, strict=False):
-            at = one.rfind(_UNIQUE)
-            stop = one.find(b"\x02", at + key_at)
-            is_usual = at == 0 and stop > key_at
-            unique = one[key_at:stop] if is_usual else _value_at(one, _UNIQUE, at)
-            if unique:
-                checksums.append(extended(start, unique))
-                places.append(offset)
+        checksums, places, start = self._checksums, self._offsets, self._start
+        before, count = len(checksums), properties.count(b"\0") + 1
+        keys = _only_unique_keys(properties, count)
+        if keys is None:
+            keys = [_value(one, _UNIQUE) for one in properties.split(b"\0")]
+        if all(keys):
+            checksums += [_extended(start, key) for key in keys]
+            places += offsets[:count]
+        else:
+            for key, offset in zip(keys, offsets, strict=False):
+                if key:
+                    checksums.append(_extended(start, key))
+                    places.append(offset)
         if len(checksums) == before:
             return
         if not before:
@@ -165,10 +181,15 @@ class KeyIndex:
 
     def _settle(self) -> None:
         """Put the keys that wait into their buckets."""
+        if not self._checksums:
+            return
         entries = list(map(_ENTRY.pack, self._checksums, self._offsets))
-        buckets = self._buckets
-        for checksum, entry in zip(self._checksums, entries, strict=True):
-            buckets[checksum >> 24] += entry
+        parts: list[list[bytes]] = [[] for _ in range(_BUCKETS)]
+        for entry in entries:
+            parts[entry[0]].append(entry)
+        for number, part in enumerate(parts):
+            if part:
+                self._buckets[number] += b"".join(part)
         self._fresh += b"".join(entries)
         self._count += len(entries)
         self._checksums.clear()

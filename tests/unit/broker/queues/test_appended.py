@@ -20,6 +20,8 @@ from support import stores
 
 # Names and pieces of them, in an order and number that no client would write.
 PIECES = ["UNIQ_KEY\x01", "KEYS\x01", "TAGS\x01", "\x02", "\x01", "a", "b c", "é", "X\x01y\x02"]
+TEXTS = st.lists(st.sampled_from(PIECES), max_size=6).map("".join)
+KEYED = TEXTS.map(lambda text: f"UNIQ_KEY\x01{text}\x02")
 USUAL = "UNIQ_KEY\x01k1\x02WAIT\x01true\x02TAGS\x01t\x02"
 
 
@@ -41,9 +43,14 @@ def _positions(run: RecordRun, start: int) -> list[int]:
     return [start + sum(run.sizes[:count]) for count in range(len(run) + 1)]
 
 
-@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=6).map("".join), min_size=1, max_size=5))
+@given(st.lists(TEXTS, min_size=1, max_size=5) | st.lists(KEYED, min_size=1, max_size=5))
 @example([USUAL, "", USUAL + "KEYS\x01x y\x02"])
 @example([USUAL, USUAL])
+@example([USUAL, "UNIQ_KEY\x01k2"])
+@example(["UNIQ_KEY\x01k1", USUAL])
+@example([USUAL, "UNIQ_KEY\x01k\x02UNIQ_KEY\x01last\x02"])
+@example([USUAL, "A\x01UNIQ_KEY\x01k2\x02"])
+@example([USUAL, "UNIQ_KEY\x01\x02"])
 @example(["UNIQ_KEY\x01no end", "UNIQ_KEY\x01\x02", "A\x01UNIQ_KEY\x01k\x02"])
 def test_rows_of_a_run_are_those_of_its_records_in_the_log(properties: list[str]) -> None:
     run = _run(*properties)
