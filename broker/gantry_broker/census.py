@@ -107,8 +107,13 @@ class ProcessCollector(Collector):
         )
         yield counter(
             "gantry_broker_disk_syncs",
-            "Wake-ups of the disk threads that made log bytes durable.",
+            "Syncs that made log bytes durable, of one log or of many at once.",
             sum(one.syncs for one in writers),
+        )
+        yield counter(
+            "gantry_broker_kernel_syncs",
+            "Disk syncs that the kernel carried out without a thread that waits for it.",
+            sum(one.kernel.syncs for one in writers),
         )
         yield counter(
             "gantry_broker_group_commits",

@@ -1,6 +1,9 @@
-"""The one thread of a device that waits for it, on behalf of all logs that lie there.
+"""The syncs of one device, on behalf of all logs that lie there.
 
-Per wake-up it takes the jobs of every log that has one and makes all of them durable together:
+While few logs have a job, each in one file, the kernel syncs it and tells the event loop
+(``kernel_syncs``). All else is for the one thread of the device: many logs at once, new files,
+checkpoints, those who block, and everything where the kernel does not do it by itself. Per
+wake-up the thread takes the jobs of every log that has one and makes all of them durable together:
 file by file while they are few, with one ``syncfs`` from ``SYNCFS_FROM`` on (a sync of 300 files
 costs 39 ms one by one and 2 ms at once, see ``docs/adr/0029``). While a sync is under way further
 jobs gather for the next. Checkpoints are written the same way, of all logs that need one, at most
@@ -13,7 +16,6 @@ stranger's file, and says it once; so from its first error on each log's files a
 themselves, now and ever after: to each open file the kernel reports its own lost write.
 """
 
-import asyncio
 import ctypes
 import os
 import sys
@@ -26,7 +28,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gantry_broker.log.kernel_syncs import KernelSyncer, KernelSyncs, Syncer, settle
+
 if TYPE_CHECKING:
+    import asyncio
+
     from gantry_broker.log.writer import FlushJob, Writer
 
 CHECKPOINT_INTERVAL_S = 0.5
@@ -39,16 +45,19 @@ class DiskWriter:
 
     Args:
         directory: any directory on the device.
+        syncer: makes what syncs without a thread, and fails where there is none.
 
     Attributes:
-        syncs: wake-ups that made something durable.
-        jobs: group commits of single logs that they covered.
+        thread_syncs: wake-ups of the thread that made something durable.
+        jobs: group commits of single logs that all syncs covered.
+        kernel: the syncs without the thread.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, syncer: Callable[[], Syncer] = KernelSyncer) -> None:
         """Starts the thread."""
-        self.syncs = 0
+        self.thread_syncs = 0
         self.jobs = 0
+        self.kernel = KernelSyncs(syncer, self._finish, _post)
         self._root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._condition = threading.Condition()
         # Guarded by the condition.
@@ -57,14 +66,22 @@ class DiskWriter:
         self._dirty: set[Writer] = set()  # which a checkpoint has something to say of
         self._is_stopping = False
         self._is_timed = False  # the thread wakes by itself soon, so nobody needs to wake it
+        self._is_flushing = False  # the thread syncs jobs
         # The thread's own.
         self._is_trusted = True  # until ``syncfs`` has failed once
         self._checkpoint_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
         self._thread.start()
 
+    @property
+    def syncs(self) -> int:
+        """All of them that made log bytes durable."""
+        return self.thread_syncs + self.kernel.syncs
+
     def submit(self, writer: "Writer") -> None:
         """``writer`` has a job."""
+        if self._handed_to_kernel(writer):
+            return
         with self._condition:
             assert not self._is_stopping, "the disk writer was closed"
             self._waiting.append(writer)
@@ -77,13 +94,37 @@ class DiskWriter:
             if not self._is_timed:
                 self._condition.notify_all()
 
-    def wait_for(self, holds: Callable[[], bool]) -> None:
-        """Block until ``holds()``, which only this thread's work can bring about."""
+    def _handed_to_kernel(self, writer: "Writer") -> bool:
+        """Whether the kernel does it; who comes while the thread has jobs shares its next sync."""
+        if self._is_flushing or self._waiting or self.kernel.under_way + 1 >= SYNCFS_FROM:
+            return False
+        loop = writer.loop
+        if loop is None:
+            return False
+        file = writer.only_file
+        return file is not None and self.kernel.take(writer, loop, file)
+
+    def _finish(self, writer: "Writer", error: OSError | None) -> "FlushJob":
+        """The kernel's sync of ``writer`` has ended; on the loop, or with who blocks for it."""
+        self.jobs += 1
+        if error is not None:
+            writer.fail(error)
+        writer.guarded(writer.note_flushed)
+        with self._condition:
+            job = writer.take_done()
+        if writer.is_dirty:
+            self.note_dirty(writer)
+        return job
+
+    def wait_for(self, writer: "Writer", holds: Callable[[], bool]) -> None:
+        """Block until ``holds()``, which only the end of the job of ``writer`` brings about."""
+        self.kernel.wait_for(writer)
         with self._condition:
             self._condition.wait_for(holds)
 
     def leave(self, writer: "Writer") -> None:
-        """Write a last checkpoint of ``writer`` and forget it; blocks."""
+        """Finish the job of ``writer``, write its last checkpoint and forget it; blocks."""
+        self.kernel.wait_for(writer)
         with self._condition:
             self._leaving.append(writer)
             self._condition.notify_all()
@@ -91,6 +132,7 @@ class DiskWriter:
 
     def close(self) -> None:
         """End the thread; every log has left."""
+        self.kernel.close()
         with self._condition:
             self._is_stopping = True
             self._condition.notify_all()
@@ -104,6 +146,7 @@ class DiskWriter:
             with self._condition:
                 self._wait_for_work()
                 batch, self._waiting = self._waiting, []
+                self._is_flushing = bool(batch)
                 leaving, self._leaving = self._leaving, []
                 dirty: set[Writer] = set()
                 if self._is_checkpoint_due():
@@ -141,7 +184,7 @@ class DiskWriter:
 
     def _flush(self, batch: list["Writer"]) -> None:
         """One group commit of every log in ``batch``."""
-        self.syncs += 1
+        self.thread_syncs += 1
         self.jobs += len(batch)
         with _paused(batch):
             files = sum(len(writer.ranges) for writer in batch)
@@ -149,6 +192,7 @@ class DiskWriter:
             for writer in batch:
                 writer.guarded(writer.note_flushed)
         with self._condition:
+            self._is_flushing = False
             jobs = [writer.take_done() for writer in batch]
             self._dirty.update(writer for writer in batch if writer.is_dirty)
             self._condition.notify_all()
@@ -179,10 +223,15 @@ class DiskWriter:
 
 
 class Disks:
-    """The disk writers of one process, one for each device."""
+    """The disk writers of one process, one for each device.
 
-    def __init__(self) -> None:
+    Args:
+        syncer: see ``DiskWriter``.
+    """
+
+    def __init__(self, syncer: Callable[[], Syncer] = KernelSyncer) -> None:
         """No thread yet."""
+        self._syncer = syncer
         self._lock = threading.Lock()  # volumes are opened in threads
         self._writers: dict[int, DiskWriter] = {}
 
@@ -192,7 +241,7 @@ class Disks:
         with self._lock:
             writer = self._writers.get(device)
             if writer is None:
-                writer = self._writers[device] = DiskWriter(directory)
+                writer = self._writers[device] = DiskWriter(directory, self._syncer)
             return writer
 
     @property
@@ -245,11 +294,4 @@ def _post(jobs: list["FlushJob"]) -> None:
             by_loop[job.loop].append(job)
     for loop, done in by_loop.items():
         with suppress(RuntimeError):  # the loop was closed: nobody is left to be told
-            loop.call_soon_threadsafe(_settle, loop, done)
-
-
-def _settle(loop: asyncio.AbstractEventLoop, jobs: list["FlushJob"]) -> None:
-    """On the loop: a failure of one log must not keep the others from hearing of their own."""
-    for job in jobs[1:]:
-        loop.call_soon(job.settled, job)
-    jobs[0].settled(jobs[0])
+            loop.call_soon_threadsafe(settle, loop, done)

@@ -13,7 +13,7 @@ journal. They are no part of the log: a sealed file has none, and recovery cuts 
 import os
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -186,26 +186,33 @@ class Segment:
         self.size = self.reserved = size
 
     def append_sum(self, entry: sums.RangeSum) -> None:
-        """Record that a range is flushed; itself not yet synced."""
-        self._with_sums(lambda file: os.pwrite(file, sums.encode_entry(entry), self.sums_bytes))
-        self.sums_bytes += sums.ENTRY_BYTES
+        """Record that a range is flushed; itself not yet synced.
 
-    def sync_sums(self) -> None:
-        """Make the sums file durable."""
-        self._with_sums(os.fdatasync)
-
-    def _with_sums(self, action: Callable[[int], object]) -> None:
-        """Open the sums file at the first use, for as long as the segment grows."""
+        The sums file stays open for as long as the segment grows.
+        """
         if self._sums_descriptor < 0:
-            self._sums_descriptor = os.open(sums.sums_path(self.path), os.O_WRONLY | os.O_CLOEXEC)
+            self._sums_descriptor = self._open_sums()
         try:
-            action(self._sums_descriptor)
+            os.pwrite(self._sums_descriptor, sums.encode_entry(entry), self.sums_bytes)
         finally:
             if self.is_sealed:
                 self.close_sums()
+        self.sums_bytes += sums.ENTRY_BYTES
+
+    def share_sums(self) -> int:
+        """A descriptor of the sums file for the caller to sync, however long it takes, and close.
+
+        It is the one that wrote, where that is open: to it the kernel reports a lost write.
+        """
+        if self._sums_descriptor >= 0:
+            return os.dup(self._sums_descriptor)
+        return self._open_sums()
+
+    def _open_sums(self) -> int:
+        return os.open(sums.sums_path(self.path), os.O_WRONLY | os.O_CLOEXEC)
 
     def close_sums(self) -> None:
-        """Give the sums file back, while nobody writes or syncs it; the next use opens it again."""
+        """Give the sums file back, while nobody writes it; the next use opens it again."""
         if self._sums_descriptor >= 0:
             os.close(self._sums_descriptor)
             self._sums_descriptor = -1
@@ -316,7 +323,7 @@ class Segments:
         """The segment that holds ``offset``, which lies inside the log.
 
         What was not read for longest is closed when many are open, unless it ends above
-        ``flushed``: the writer thread may be syncing it.
+        ``flushed``: it may be in a sync.
         """
         segment = self._segments[bisect_right(self._starts, offset) - 1]
         if segment.is_sealed and segment.end <= flushed:

@@ -1,7 +1,10 @@
-"""One log's part of the work of its device's thread (``disk``): jobs, range sums, checkpoint.
+"""One log's part of the work of its device (``disk``): jobs, range sums, checkpoint.
 
 Group commit: while a sync is under way, appends and their callbacks gather; the next sync covers
-them all. Nothing here runs on the event loop except what is posted there.
+them all. A sync that the kernel carries out by itself ends on the event loop, maybe while the
+thread of the device writes a checkpoint. So a checkpoint first takes over, at one stroke, the sums
+it rests on and the floor that it may promise with them; what is flushed from then on is for the
+next one.
 """
 
 import asyncio
@@ -83,12 +86,16 @@ class Writer:
         self._job: FlushJob | None = None  # under way; guarded by the disk's condition
         self._floor = checkpoint.current.confirm_floor
         self._is_noted = False  # the disk's thread looks at the floor before long
-        # The thread's own.
+        self._failure: OSError | None = None  # the first of anybody's; final
+        # Guards what follows, and the descriptors of sums; nobody waits for the disk with it.
+        self._sums = threading.Lock()
         self._unsynced: dict[int, Segment] = {}  # segments whose sums files are dirty
-        self._staged: Checkpoint | None = None
-        self._failure: OSError | None = None
-        # Held while files are written or synced; a cut holds it to keep the thread away from them.
+        # Held while the thread writes or syncs files; a cut holds it to keep the thread from them.
         self._files = threading.Lock()
+        # The checkpoint's own, while files are held.
+        self._syncing: dict[int, Segment] = {}
+        self._promised = self._floor
+        self._staged: Checkpoint | None = None
 
     def submit(self, job: FlushJob) -> None:
         """Start a job; the one before has been settled."""
@@ -109,7 +116,7 @@ class Writer:
     def wait_idle(self) -> None:
         """Block until no job is under way."""
         assert self._disk is not None
-        self._disk.wait_for(lambda: self._job is None)
+        self._disk.wait_for(self, lambda: self._job is None)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -119,16 +126,21 @@ class Writer:
 
     def forget(self, segment: Segment) -> None:
         """The sums of ``segment`` are no part of the log any more; only while paused."""
-        self._unsynced.pop(segment.start, None)
-        segment.close_sums()
+        with self._sums:
+            self._unsynced.pop(segment.start, None)
+            segment.close_sums()
 
     def write_start(self, start: Offset) -> None:
         """Make a later start of the log durable, with the newest floor; only while paused."""
-        self.sync_sums()
-        self._unsynced.clear()
-        for _ in range(2):  # both slots: no older one may ask for files that are deleted now
-            floor = max(self._floor, self._checkpoint.current.confirm_floor)
-            self._checkpoint.write(start, Offset(floor))
+        self.begin_checkpoint()
+        try:
+            self.sync_sums()
+            for _ in range(2):  # both slots: no older one may ask for files that are deleted now
+                floor = max(self._promised, self._checkpoint.current.confirm_floor)
+                self._checkpoint.write(start, Offset(floor))
+        except OSError as error:
+            self.fail(error)
+            raise
 
     def close(self) -> None:
         """Finish the job at hand and write a last checkpoint; blocks."""
@@ -137,7 +149,7 @@ class Writer:
         if self._own_disk is not None:
             self._own_disk.close()
 
-    # ---- for the disk's thread, while paused
+    # ---- for the disk
 
     @property
     def ranges(self) -> list[FlushRange]:
@@ -158,7 +170,25 @@ class Writer:
         try:
             action()
         except OSError as error:
+            self.fail(error)
+
+    def fail(self, error: OSError) -> None:
+        """The disk refused a write or a sync: nothing after it is believed, whoever asks."""
+        if self._failure is None:
             self._failure = error
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop that waits for the job under way; None when somebody blocks."""
+        return None if self._job is None else self._job.loop
+
+    @property
+    def only_file(self) -> int | None:
+        """The descriptor whose sync alone makes the job durable; None where it takes more."""
+        segment = self.ranges[0].segment
+        if self._failure is not None or segment.is_new or self.ranges[-1].segment is not segment:
+            return None
+        return segment.descriptor
 
     def sync_ranges(self) -> None:
         """Make the job's bytes durable."""
@@ -170,10 +200,13 @@ class Writer:
 
     def note_flushed(self) -> None:
         """The job's bytes are durable."""
-        for segment, entry in self.ranges:
-            segment.is_new = False
-            segment.append_sum(entry)
-            self._unsynced[segment.start] = segment
+        with self._sums:
+            for segment, entry in self.ranges:
+                segment.is_new = False
+                segment.append_sum(entry)
+                self._unsynced[segment.start] = (
+                    segment  # after it is written: a checkpoint syncs it
+                )
 
     def take_done(self) -> FlushJob:
         """The job is done; its callers may be told."""
@@ -184,18 +217,26 @@ class Writer:
 
     def begin_checkpoint(self) -> int:
         """A checkpoint is about to be written; returns how many files of sums it rests on."""
-        self._is_noted = False  # from here on a risen floor is for the next one
-        return len(self._unsynced)
+        with self._sums:
+            self._is_noted = False  # from here on a risen floor is for the next one
+            self._promised = self._floor
+            self._syncing, self._unsynced = self._unsynced, {}
+        return len(self._syncing)
 
     def sync_sums(self) -> None:
         """Make the range sums durable."""
-        for segment in self._unsynced.values():
-            segment.sync_sums()
+        for segment in self._syncing.values():
+            with self._sums:
+                descriptor = segment.share_sums()
+            try:
+                os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)
 
     def stage_checkpoint(self) -> None:
         """The range sums are durable: write what follows from them, not yet synced."""
-        self._unsynced.clear()
-        floor = self._floor
+        self._syncing.clear()
+        floor = self._promised
         if floor > self._checkpoint.current.confirm_floor:
             self._staged = self._checkpoint.stage_floor(floor)
 

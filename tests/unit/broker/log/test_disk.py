@@ -16,13 +16,14 @@ from gantry_broker.log.checkpoint import load
 from gantry_broker.log.disk import SYNCFS_FROM, Disks
 from gantry_protocol.types import Offset
 from support import logs
+from support.syncers import refused
 
 LOGS = SYNCFS_FROM + 2
 
 
 @pytest.fixture
 def disks() -> Iterator[Disks]:
-    made = Disks()
+    made = Disks(refused)  # the thread's work alone; the kernel's is in test_kernel_syncs.py
     yield made
     made.close()
 

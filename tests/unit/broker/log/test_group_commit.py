@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 from gantry_broker.log import CommitLog, LogFailedError
+from gantry_broker.log.disk import Disks
 from gantry_protocol.types import Offset
 from support import logs
+from support.syncers import refused
 
 
 class SlowDisk:
@@ -56,7 +58,8 @@ async def test_callbacks_run_in_order_after_the_sync(tmp_path: Path) -> None:
 async def test_one_sync_serves_all_that_came_during_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = CommitLog.open(tmp_path, 1 << 20)
+    disks = Disks(refused)  # so that each sync is seen
+    log = CommitLog.open(tmp_path, 1 << 20, disks=disks)
     disk = SlowDisk(monkeypatch)
     told: list[int] = []
     first_end = Offset(logs.append(log, 0)[0] + logs.RECORD_BYTES)
@@ -74,6 +77,7 @@ async def test_one_sync_serves_all_that_came_during_the_one_before(
     assert set(told[1:]) == {log.end}
     assert disk.count == 2
     log.close()
+    disks.close()
 
 
 async def test_nothing_to_flush_is_told_too_but_never_at_once(tmp_path: Path) -> None:

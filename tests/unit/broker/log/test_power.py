@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import shutil
 import struct
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from gantry_broker.log import CommitLog, LogFailedError, sums
+from gantry_broker.log.checkpoint import load
+from gantry_broker.log.disk import Disks
 from gantry_protocol.errors import CorruptionError
 from gantry_protocol.records import BLANK_MAGIC
 from gantry_protocol.types import Offset
@@ -18,6 +21,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support import logs
 from support.power import Power, power_watch, restore
+from support.syncers import FakeSyncer
 
 SEGMENT_BYTES = 1500
 
@@ -26,13 +30,15 @@ steps = st.lists(
         st.tuples(st.just("append"), st.integers(1, 900)),
         st.tuples(st.just("read"), st.just(0)),
         st.tuples(st.just("flush"), st.just(0)),
+        st.tuples(st.just("soon"), st.just(0)),
+        st.tuples(st.just("turn"), st.just(0)),
         st.tuples(st.just("confirm"), st.integers(0, 100)),
         st.tuples(st.just("cut"), st.integers(0, 100)),
         st.tuples(st.just("reopen"), st.just(0)),
         st.tuples(st.just("kill"), st.just(0)),
     ),
     min_size=1,
-    max_size=14,
+    max_size=16,
 )
 
 
@@ -41,15 +47,31 @@ class World:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.log = CommitLog.open(directory, SEGMENT_BYTES)
+        self.loop = asyncio.new_event_loop()
+        self.loop.set_exception_handler(lambda _, context: None)  # the log stays failed
+        self.syncer = FakeSyncer()  # syncs as the power watch does, when its end is taken in
+        self.disks = Disks(lambda: self.syncer)
+        self._open()
         self.number = 0
         self.bytes = b""  # the log, as it was appended
         self.flushed = 0
+
+    def _open(self) -> None:
+        self.log = CommitLog.open(self.directory, SEGMENT_BYTES, disks=self.disks)
+
+    def close(self) -> None:
+        self.syncer.let_go()
+        self.log.close()
+        self.disks.close()
+        self.loop.run_until_complete(asyncio.sleep(0))
+        self.loop.close()
 
     def note(self) -> tuple[bytes, int]:
         return self.bytes, self.flushed
 
     def step(self, name: str, value: int) -> None:
+        if name in ("turn", "flush", "cut", "reopen", "kill"):
+            self.syncer.let_go()
         getattr(self, name)(value)
         self.flushed = self.log.flushed
 
@@ -72,6 +94,22 @@ class World:
     def flush(self, _: int) -> None:
         self.log.flush()
 
+    def soon(self, _: int) -> None:
+        """The kernel has it, and is not done before the loop turns or somebody blocks."""
+
+        async def begin() -> None:
+            self.log.flush_soon(lambda _: None)
+
+        self.syncer.is_held = True
+        self.loop.run_until_complete(begin())
+
+    def turn(self, _: int) -> None:
+        async def settled() -> None:
+            while self.log._commit._job is not None:
+                await asyncio.sleep(0)
+
+        self.loop.run_until_complete(settled())
+
     def confirm(self, percent: int) -> None:
         starts = [at for at in logs.boundaries(self.log) if at <= self.log.flushed]
         self.log.raise_confirm_floor(starts[percent * (len(starts) - 1) // 100])
@@ -88,12 +126,13 @@ class World:
         written = self.log._commit.written
         self.log._writer.close()
         self.log._segments.close()
+        self.log._commit._waiting.clear()  # the loop dies with it
         self.bytes = self.bytes[:written]
-        self.log = CommitLog.open(self.directory, SEGMENT_BYTES)
+        self._open()
 
     def reopen(self, _: int) -> None:
         self.log.close()
-        self.log = CommitLog.open(self.directory, SEGMENT_BYTES)
+        self._open()
 
 
 def _check(directory: Path, note: tuple[bytes, int]) -> None:
@@ -129,7 +168,7 @@ def test_a_power_cut_at_any_sync(plan: list[tuple[str, int]], seed: int) -> None
             world.step(name, value)
         power.moments.append(power.freeze())
         moments = chooser.sample(power.moments, min(len(power.moments), 12))
-        world.log.close()
+        world.close()
         power.keep_moments = False
         for number, moment in enumerate([*moments, moments[0], moments[-1]]):
             target = restore(moment, Path(temporary) / f"after{number}", chooser)
@@ -154,7 +193,7 @@ def test_the_watch_finds_a_log_that_reports_before_it_syncs(
             world.step("flush", 0)
         power.note = world.note
         moment = power.freeze()
-        world.log.close()
+        world.close()
         assert world.flushed > 0
         broken = 0
         for number in range(30):
@@ -180,7 +219,7 @@ def test_the_floor_is_never_durable_before_the_sums_below_it(
         world.log.raise_confirm_floor(Offset(SEGMENT_BYTES))
         power.keep_moments = True
         power.note = lambda: (world.bytes[:SEGMENT_BYTES], SEGMENT_BYTES)
-        world.log.close()
+        world.close()
         chooser = random.Random(1)
         for number, moment in enumerate(power.moments * 5):
             target = restore(moment, tmp_path / f"after{number}", chooser)
@@ -213,7 +252,48 @@ def test_after_an_io_error_nothing_is_believed_that_the_disk_has_not_got(
         world.step("kill", 0)
         assert world.flushed == len(world.bytes), "recovery vouches for what it found"
         _check_all(world, power, tmp_path)
-        world.log.close()
+        world.close()
+
+
+def test_after_an_io_error_of_the_kernel_nothing_is_believed_that_the_disk_has_not_got(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "disk").mkdir()
+    with power_watch(tmp_path / "disk", monkeypatch) as power:
+        world = World(tmp_path / "disk" / "log")
+        world.step("append", 50)
+        world.step("flush", 0)
+        flushed = world.flushed
+        world.step("append", 60)
+        world.step("soon", 0)
+        power.fail_next()
+        world.step("turn", 0)
+        assert world.flushed == flushed
+        with pytest.raises(LogFailedError):
+            world.log.flush()
+        world.step("kill", 0)
+        assert world.flushed == len(world.bytes), "recovery vouches for what it found"
+        _check_all(world, power, tmp_path)
+        world.close()
+
+
+def test_after_an_io_error_in_a_trim_no_checkpoint_rests_on_the_sums_that_were_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second sync of them would succeed: the kernel tells of a lost write once."""
+    (tmp_path / "disk").mkdir()
+    with power_watch(tmp_path / "disk", monkeypatch) as power:
+        monkeypatch.setattr("gantry_broker.log.disk.CHECKPOINT_INTERVAL_S", 1000)
+        world = World(tmp_path / "disk" / "log")
+        for size in (600, 700, 800, 900):
+            world.step("append", size)
+        world.step("flush", 0)
+        world.step("confirm", 100)
+        power.fail_next(sums.SUFFIX)
+        with pytest.raises(LogFailedError):
+            world.log.trim(world.log.starts[2])
+        world.close()
+        assert load(world.directory / "checkpoint").confirm_floor == 0
 
 
 def test_after_an_io_error_sums_are_not_believed_that_the_disk_has_not_got(
@@ -229,7 +309,7 @@ def test_after_an_io_error_sums_are_not_believed_that_the_disk_has_not_got(
         power.fail_next(sums.SUFFIX)
         world.step("reopen", 0)
         world.step("confirm", 100)
-        world.log.close()
+        world.close()
         _check_all(world, power, tmp_path)
 
 
@@ -259,7 +339,7 @@ def test_after_an_io_error_no_file_goes_before_the_start_of_a_trim_is_on_the_dis
             assert (again.log_start, again.end) == (to, len(world.bytes))
             again.verify()
             again.close()
-        world.log.close()
+        world.close()
 
 
 @pytest.mark.parametrize("is_reset", [False, True], ids=["cut", "reset"])
@@ -293,7 +373,7 @@ def test_a_power_cut_at_any_sync_of_a_cut_ends_in_the_cut_or_leaves_all(
             assert again.end in (to, len(whole))
             again.verify()
             again.close()
-        world.log.close()
+        world.close()
 
 
 @pytest.mark.parametrize("is_reset", [False, True], ids=["cut", "reset"])
@@ -321,4 +401,4 @@ def test_an_io_error_in_a_cut_leaves_what_the_next_start_found(
             assert again.end == found
             again.verify()
             again.close()
-        world.log.close()
+        world.close()
