@@ -6,9 +6,9 @@ included, that the death of this process could take; nothing is reported flushed
 returned; nothing below the confirm floor is ever cut; what was
 flushed is covered by checksums, and damage to it is refused, not repaired (``recovery``).
 
-Everything here runs on the event loop's thread and copies into the page cache only. Waiting for the
-disk happens in the thread of the device (``disk``), except in ``open``, ``truncate``, ``reset`` and
-``close``, which block.
+Everything here runs on the event loop's thread and copies into the page cache only. The kernel
+or the thread of the device waits for the disk (``disk``), except in ``open``, ``truncate``,
+``reset`` and ``close``, which block.
 """
 
 import errno
@@ -86,7 +86,7 @@ class CommitLog:
                 replicas.
             confirm_floor: an offset the caller knows to have been confirmed here; the log's own
                 checkpoint may know a higher one.
-            disks: whose thread waits for the disk; None: one of this log's own.
+            disks: who syncs it; None: one of this log's own.
 
         Raises:
             CorruptionError: bytes that were on the disk are gone or different.

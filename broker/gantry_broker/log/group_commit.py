@@ -25,7 +25,7 @@ class GroupCommit:
     """Flushing of one log.
 
     Args:
-        writer: the thread that waits for the disk.
+        writer: has the ranges synced.
         flushed: everything below is on the disk already.
         write: writes what was only gathered yet, and tells of it by ``wrote``; before each sync.
         failed: notes that the disk failed and makes the error that ends the process.

@@ -282,6 +282,23 @@ async def test_who_comes_while_the_thread_syncs_shares_its_next(
     new.close()
 
 
+async def test_what_stands_in_two_files_is_the_threads(
+    tmp_path: Path, disks: Disks, syncer: FakeSyncer
+) -> None:
+    """One sync of the kernel covers one file, and the newer one needs its directory, too."""
+    log = CommitLog.open(tmp_path / "log", logs.SEGMENT_BYTES, disks=disks)
+    logs.append(log, 0)
+    await flushed(log)
+    number = 0
+    while len(log.starts) == 1:
+        number += 1
+        logs.append(log, number)
+    (disk,) = disks.writers
+    await flushed(log)
+    assert (disk.thread_syncs, syncer.offered) == (2, 0)
+    log.close()
+
+
 async def test_a_checkpoint_promises_nothing_that_was_flushed_after_it_began(
     tmp_path: Path, disks: Disks, syncer: FakeSyncer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,9 +307,11 @@ async def test_a_checkpoint_promises_nothing_that_was_flushed_after_it_began(
     first = log.flushed
     started, go = threading.Semaphore(0), threading.Semaphore(0)
     fdatasync = os.fdatasync
+    synced: list[str] = []
 
     def slow(descriptor: int) -> None:
         if threading.current_thread().name == "log-writer":
+            synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().suffix)
             started.release()
             assert go.acquire(timeout=5)
         fdatasync(descriptor)
@@ -317,6 +336,7 @@ async def test_a_checkpoint_promises_nothing_that_was_flushed_after_it_began(
     go.release(1000)
     await asyncio.to_thread(log.close)
     assert load(log.directory / "checkpoint").confirm_floor == log.end
+    assert synced == [sums.SUFFIX, "", sums.SUFFIX, ""], "the next one rests on the newer sums"
 
 
 async def test_files_are_given_back_however_many_a_log_goes_through(
