@@ -144,6 +144,7 @@ class Delivery:
         if self._is_closed:
             return
         self._is_asking = False
+        wall_ms = int(self._wall() * 1000)
         now_ms = self._now_ms()
         if isinstance(queues, Refusal):
             _log.warning("parked messages wait", reason=queues.remark)
@@ -151,7 +152,9 @@ class Delivery:
             self._ask_ms = now_ms + ASK_AGAIN_MS
         elif not self._schedule.levels:
             levels = [self._level(*one) for one in zip(numbers, queues, strict=True)]
-            self._schedule = Schedule(levels, now_ms, int(self._wall() * 1000))
+            # The wall clock was read first, and of the steady one whole ms may leave 1 out: what
+            # passed between them makes what was parked late, not early.
+            self._schedule = Schedule(levels, now_ms + 1, wall_ms)
         else:
             for number, queue in zip(numbers, queues, strict=True):
                 self._schedule.levels[number].arrived(queue.max_offset, now_ms)

@@ -255,3 +255,25 @@ def test_on_the_event_loop_of_the_processes(group) -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run())
+
+
+async def test_what_passes_between_two_clocks_makes_nothing_early(group, monkeypatch) -> None:
+    """A process may lose its processor between them, and whole ms leave something out."""
+    seen = []
+
+    class Seen(delivery.Schedule):
+        def __init__(self, levels, now_ms, wall_ms) -> None:
+            super().__init__(levels, now_ms, wall_ms)
+            seen.append((now_ms, wall_ms))
+
+    def slow_clock() -> float:
+        time.sleep(0.01)
+        return time.time()
+
+    monkeypatch.setattr(delivery, "Schedule", Seen)
+    loop = asyncio.get_running_loop()
+    for clock in (slow_clock, time.time):
+        steady_s, wall_s = loop.time(), time.time()
+        ClientProcessor(group, levels=LEVELS, clock=clock).close()
+        began_ms, began_wall_ms = seen[-1]
+        assert began_ms - steady_s * 1000 >= began_wall_ms - wall_s * 1000
