@@ -18,10 +18,10 @@ from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import request
 from gantry_protocol.records import MessageRecord, decode_properties, decode_record
+from gantry_protocol.records.schedule import SCHEDULE_TOPIC
 from support.group_view import FakeConnection, FakeGroup
 from support.remote_group import make_group
 
-SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 LEVELS = DelayLevels.parse("30ms 60ms 5s")
 SEND = {"a": "pg", "b": "TopicTest", "c": "TBW102", "d": "4", "f": "0", "g": "17", "h": "0"}
 
@@ -50,7 +50,7 @@ class Desk:
         ]
 
     def progress(self, level: int) -> int | None:
-        return self.group.store.committed.query(PROGRESS_GROUP, SCHEDULE, level - 1)
+        return self.group.store.committed.query(PROGRESS_GROUP, SCHEDULE_TOPIC, level - 1)
 
     async def until(self, count: int) -> None:
         """Until so many messages were delivered."""
@@ -81,7 +81,7 @@ async def test_a_delayed_message_is_parked_and_answered_as_asked_for(desk, group
     assert answer.code == 0
     # The requested queue, the place where it waits.
     assert (answer.ext["queueId"], answer.ext["queueOffset"]) == ("2", "1")
-    (_, parked) = desk.records(SCHEDULE)
+    (_, parked) = desk.records(SCHEDULE_TOPIC)
     assert (parked.queue_id, parked.queue_offset) == (2, 1)
     found = decode_record(group.messages.view(parked.physical_offset))
     assert answer.ext["msgId"].endswith(f"{found.physical_offset:016X}")
@@ -93,13 +93,13 @@ async def test_a_delayed_message_is_parked_and_answered_as_asked_for(desk, group
     assert desk.delivered() == []
     assert desk.processor.delivery.pending() == {3: 2}
     codes = frozenset({found.store_timestamp + 5_000})
-    entry = group.messages.get(SCHEDULE, 2, 1, Limits(1, 1 << 20), codes)
+    entry = group.messages.get(SCHEDULE_TOPIC, 2, 1, Limits(1, 1 << 20), codes)
     assert entry.count == 1, "the entry's code is the delivery time"
 
 
 async def test_a_level_beyond_the_highest_is_the_highest(desk) -> None:
     desk.send(b"x", 99)
-    (parked,) = desk.records(SCHEDULE)
+    (parked,) = desk.records(SCHEDULE_TOPIC)
     assert parked.queue_id == 2
     assert decode_properties(parked.properties)["DELAY"] == "3"
 
@@ -107,7 +107,7 @@ async def test_a_level_beyond_the_highest_is_the_highest(desk) -> None:
 async def test_a_client_cannot_say_where_a_parked_message_goes(desk) -> None:
     forged = "DELAY\x011\x02REAL_TOPIC\x01GANTRY_SYS_TOPICS\x02__GANTRY_DELAY_MS\x010\x02"
     desk.send(b"x", 1, i=forged)
-    (parked,) = desk.records(SCHEDULE)
+    (parked,) = desk.records(SCHEDULE_TOPIC)
     properties = decode_properties(parked.properties)
     assert properties["REAL_TOPIC"] == "TopicTest"
     assert properties["__GANTRY_DELAY_MS"] == "30"
@@ -136,7 +136,7 @@ async def test_messages_and_progress_are_one_append(desk, group) -> None:
     for number in range(3):
         desk.send(b"%d" % number, 1)
     await desk.until(3)
-    appends = [records for records in group.appended if records[0].topic != SCHEDULE]
+    appends = [records for records in group.appended if records[0].topic != SCHEDULE_TOPIC]
     assert appends
     for records in appends:
         *messages, progress = [record.topic for record in records]

@@ -16,6 +16,7 @@ from gantry_protocol.records import (
     encode_batch,
     offset_msg_id,
 )
+from gantry_protocol.records.schedule import SCHEDULE_TOPIC
 from support.group_view import FakeGroup
 
 # The header of a captured 310 (Java 5.3.3).
@@ -161,7 +162,7 @@ def test_queue_minus_one_takes_the_queues_in_turn(client) -> None:
         pytest.param({"b": "a b"}, b"x", 29, "illegal characters", id="topic characters"),
         pytest.param({"b": "t" * 128}, b"x", 29, "max length 127", id="topic length"),
         # Upstream's topic of delayed messages has this very name.
-        pytest.param({"b": "SCHEDULE_TOPIC_XXXX"}, b"x", 16, "forbidden", id="system topic"),
+        pytest.param({"b": SCHEDULE_TOPIC}, b"x", 16, "forbidden", id="system topic"),
         pytest.param({"b": "RMQ_SYS_TRANS_HALF_TOPIC"}, b"x", 16, "forbidden", id="half topic"),
         pytest.param({"b": "GANTRY_SYS_TOPICS"}, b"x", 16, "forbidden", id="our topic table"),
         pytest.param({"b": "GANTRY_SYS_OFFSETS"}, b"x", 16, "forbidden", id="our offsets"),
@@ -278,7 +279,7 @@ RETRY = {"b": "%RETRY%cg", "e": 0, "l": 16, "i": "DELAY\x014\x02RETRY_TOPIC\x01T
 def test_a_consumers_own_retry_is_parked(client, group) -> None:
     assert client.call(310, _v2(**RETRY, j=1), b"x").code == 0
     ((record,),) = group.appended
-    assert (record.topic, record.queue_id, record.reconsume_times) == ("SCHEDULE_TOPIC_XXXX", 3, 1)
+    assert (record.topic, record.queue_id, record.reconsume_times) == (SCHEDULE_TOPIC, 3, 1)
     assert decode_properties(record.properties)["REAL_TOPIC"] == "%RETRY%cg"
     assert [topic.topic_name for topic in group.created] == ["%RETRY%cg"]
 
@@ -296,7 +297,7 @@ def test_a_consumers_own_retry_is_parked(client, group) -> None:
 def test_the_last_retry_goes_to_the_dead_letters(client, group, j, limit, is_dead) -> None:
     answer = client.call(310, _v2(**{**RETRY, "j": j, "l": limit}), b"x")
     if not is_dead:
-        assert group.appended[0][0].topic == "SCHEDULE_TOPIC_XXXX"
+        assert group.appended[0][0].topic == SCHEDULE_TOPIC
         return
     assert (answer.code, answer.ext["queueId"]) == (0, "0")
     record = _stored(group, answer)

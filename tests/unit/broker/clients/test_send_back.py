@@ -8,8 +8,8 @@ from gantry_broker.store.contract import Refusal
 from gantry_protocol.bodies import LockBatchBody, MessageQueue, SubscriptionGroupConfig, encode_body
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.records import MessageRecord, decode_properties, offset_msg_id
+from gantry_protocol.records.schedule import SCHEDULE_TOPIC
 
-SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 # The ext of a captured 36 (Java 5.3.3).
 BACK: dict[str, object] = {
     "bname": "broker-a",
@@ -52,7 +52,7 @@ def test_a_failed_message_is_parked_for_its_groups_retry_topic(client, group) ->
     record = _stored(group)
     assert _back(client, record).code == 0
     found = _last(group)
-    assert (found.topic, found.queue_id, found.reconsume_times) == (SCHEDULE, 0, 1)
+    assert (found.topic, found.queue_id, found.reconsume_times) == (SCHEDULE_TOPIC, 0, 1)
     assert (found.body, found.born_timestamp, found.born_host) == (b"hello", 17, record.born_host)
     assert found.store_host == group.store_host
     # The captured retry record's, and the delay that delivery takes off.
@@ -95,7 +95,7 @@ def test_levels_and_the_end(client, group, tried, limit, level, queue_id) -> Non
     assert answer.code == 0
     found = _last(group)
     if queue_id is not None:
-        assert (found.topic, found.queue_id) == (SCHEDULE, queue_id)
+        assert (found.topic, found.queue_id) == (SCHEDULE_TOPIC, queue_id)
         return
     assert (found.topic, found.queue_id, found.reconsume_times) == ("%DLQ%CG", 0, tried + 1)
     properties = decode_properties(found.properties)
@@ -184,4 +184,4 @@ def test_a_group_that_holds_locks_goes_straight_to_the_dead_letters(client, grou
     assert _last(group).topic == "%DLQ%CG"
     client.call(42, None, body)
     client.call(310, {**retry, "i": "DELAY\x013\x02", "j": 1, "l": 16}, b"x")
-    assert _last(group).topic == SCHEDULE
+    assert _last(group).topic == SCHEDULE_TOPIC

@@ -10,6 +10,7 @@ from gantry_protocol.bodies import encode_body
 from gantry_protocol.bodies.client import ConsumerData, HeartbeatData, SubscriptionData
 from gantry_protocol.command import reply
 from gantry_protocol.errors import ConnectError
+from gantry_protocol.records.schedule import SCHEDULE_TOPIC
 from gantry_protocol.types import BrokerId, Epoch
 
 PULL = {
@@ -54,9 +55,9 @@ def test_change_is_the_controllers(client, group) -> None:
 
 @pytest.mark.parametrize("group_name", ["GANTRY_SYS_DELAY", "CID_RMQ_SYS_TRANS"])
 def test_the_brokers_own_groups_are_not_deleted(client, group, group_name) -> None:
-    group.store.committed.commit(group_name, "SCHEDULE_TOPIC_XXXX", 0, 7)
+    group.store.committed.commit(group_name, SCHEDULE_TOPIC, 0, 7)
     assert client.call(207, {"groupName": group_name, "cleanOffset": True}).code == 16
-    assert group.store.committed.query(group_name, "SCHEDULE_TOPIC_XXXX", 0) == 7
+    assert group.store.committed.query(group_name, SCHEDULE_TOPIC, 0) == 7
     assert group.controllers.asked == []
 
 

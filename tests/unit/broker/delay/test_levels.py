@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from gantry_broker.delay.levels import DEFAULT_LEVELS, DelayLevels
 from gantry_protocol.records import entry_code
+from gantry_protocol.records.schedule import SCHEDULE_TOPIC
 
 
 def test_the_default_levels_are_upstreams() -> None:
@@ -48,9 +49,9 @@ def test_what_is_no_list_of_levels_is_refused_in_words(text, words) -> None:
     ("topic", "properties", "code"),
     [
         # Golden: a captured delay entry ends with 000001a1fcb410c4, a second after storing.
-        ("SCHEDULE_TOPIC_XXXX", "TAGS\x01TagA\x02__GANTRY_DELAY_MS\x011000\x02", 0x1A1FCB410C4),
-        ("SCHEDULE_TOPIC_XXXX", "", 0x1A1FCB410C4 - 1000),
-        ("SCHEDULE_TOPIC_XXXX", "__GANTRY_DELAY_MS\x01soon\x02", 0x1A1FCB410C4 - 1000),
+        (SCHEDULE_TOPIC, "TAGS\x01TagA\x02__GANTRY_DELAY_MS\x011000\x02", 0x1A1FCB410C4),
+        (SCHEDULE_TOPIC, "", 0x1A1FCB410C4 - 1000),
+        (SCHEDULE_TOPIC, "__GANTRY_DELAY_MS\x01soon\x02", 0x1A1FCB410C4 - 1000),
         ("TopicTest", "TAGS\x01TagA\x02__GANTRY_DELAY_MS\x011000\x02", 2598919),
         ("TopicTest", "", 0),
     ],

@@ -7,6 +7,7 @@ from gantry_broker.delay.levels import DelayLevels
 from gantry_broker.delay.parked import PROGRESS_GROUP, park
 from gantry_broker.delay.pin import oldest_parked
 from gantry_broker.tables.offsets import rows_record
+from gantry_protocol.records.schedule import SCHEDULE_TOPIC
 from support import stores
 
 LEVELS = DelayLevels.parse("1s 5s")
@@ -28,7 +29,7 @@ def test_the_oldest_message_of_any_level_that_is_not_delivered_yet(store) -> Non
     stores.confirm(store)
     assert oldest_parked(store) == at[0]
     for level, position, oldest in [(2, 1, at[1]), (1, 1, at[2]), (1, 2, None)]:
-        row = (PROGRESS_GROUP, "SCHEDULE_TOPIC_XXXX", level - 1, position)
+        row = (PROGRESS_GROUP, SCHEDULE_TOPIC, level - 1, position)
         stores.put(store, rows_record([row]))
         stores.confirm(store)
         assert oldest_parked(store) == oldest
