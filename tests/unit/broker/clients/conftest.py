@@ -11,6 +11,21 @@ from gantry_protocol.command import RemotingCommand, request
 from support.group_view import FakeConnection, FakeGroup
 from support.remote_group import make_group
 
+PULL: dict[str, object] = {
+    "consumerGroup": "g",
+    "topic": "TopicTest",
+    "queueId": 0,
+    "queueOffset": 0,
+    "maxMsgNums": 32,
+    "sysFlag": 4,  # it brings its subscription
+    "commitOffset": 0,
+    "suspendTimeoutMillis": 0,
+    "subscription": "*",
+    "subVersion": 0,
+    "expressionType": "TAG",
+}
+WAITING_PULL: dict[str, object] = {**PULL, "sysFlag": 6, "suspendTimeoutMillis": 15_000}
+
 
 class Client:
     """One connection, and its requests answered by the processor."""

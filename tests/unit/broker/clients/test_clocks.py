@@ -16,20 +16,8 @@ from gantry_protocol.bodies.client import ConsumerData, HeartbeatData
 from gantry_protocol.codes import RequestCode
 from support.group_view import FakeGroup
 
-from .conftest import Client
+from .conftest import WAITING_PULL, Client
 
-PULL = {
-    "consumerGroup": "g",
-    "topic": "TopicTest",
-    "queueId": 0,
-    "queueOffset": 0,
-    "maxMsgNums": 32,
-    "sysFlag": 6,
-    "commitOffset": 0,
-    "suspendTimeoutMillis": 15_000,
-    "subscription": "*",
-    "subVersion": 0,
-}
 SEND = {"a": "pg", "b": "TopicTest", "c": "TBW102", "d": 4, "e": 1, "f": 0, "g": 0, "h": 0}
 
 
@@ -40,7 +28,7 @@ async def test_a_wall_clock_that_jumps_ends_nothing(group: FakeGroup, jump_s: in
     client = Client(ClientProcessor(group, lambda: wall_s[0], throttle=throttle))
     beat = HeartbeatData(client_id="c1", consumer_data_set=[ConsumerData("g")])
     assert client.call(RequestCode.HEART_BEAT, None, encode_body(beat)).code == 0
-    assert client.ask(RequestCode.PULL_MESSAGE, PULL)[1] is None
+    assert client.ask(RequestCode.PULL_MESSAGE, WAITING_PULL)[1] is None
     for _ in range(2):
         assert client.call(RequestCode.SEND_MESSAGE_V2, SEND, b"x").code == 0
 

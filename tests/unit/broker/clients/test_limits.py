@@ -14,21 +14,10 @@ from gantry_protocol.codes import RequestCode, ResponseCode
 from support.group_view import FakeGroup
 from support.remote_group import RemoteGroup
 
-from .conftest import Client
+from .conftest import PULL, Client
 
 SEND = {"a": "pg", "b": "TopicTest", "c": "TBW102", "d": 4, "e": 1, "f": 0, "g": 0, "h": 0}
-PULL = {
-    "consumerGroup": "g",
-    "topic": "TopicTest",
-    "queueId": 1,
-    "queueOffset": 0,
-    "maxMsgNums": 32,
-    "sysFlag": 4,
-    "commitOffset": 0,
-    "suspendTimeoutMillis": 0,
-    "subscription": "*",
-    "subVersion": 0,
-}
+PULL_ONE = {**PULL, "queueId": 1}
 
 
 @pytest.fixture
@@ -48,7 +37,7 @@ async def test_a_full_disk_refuses_messages_and_serves_everything_else(limited) 
     refused = client.call(RequestCode.SEND_MESSAGE_V2, SEND, b"more")
     assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert "nearly full" in refused.remark
-    pulled = client.call(RequestCode.PULL_MESSAGE, PULL)
+    pulled = client.call(RequestCode.PULL_MESSAGE, PULL_ONE)
     assert (pulled.code, b"kept" in pulled.body) == (0, True)
     commit = {"consumerGroup": "g", "topic": "TopicTest", "queueId": 1, "commitOffset": 1}
     assert client.call(RequestCode.UPDATE_CONSUMER_OFFSET, commit).code == 0
@@ -65,7 +54,7 @@ async def test_a_store_elsewhere_says_that_its_disk_is_full(tmp_path: Path) -> N
     group.session.tell_state()
     refused = client.call(RequestCode.SEND_MESSAGE_V2, SEND, b"more")
     assert (refused.code, "nearly full" in refused.remark) == (14, True)
-    assert b"kept" in client.call(RequestCode.PULL_MESSAGE, PULL).body
+    assert b"kept" in client.call(RequestCode.PULL_MESSAGE, PULL_ONE).body
     commit = {"consumerGroup": "g", "topic": "TopicTest", "queueId": 1, "commitOffset": 1}
     assert client.call(RequestCode.UPDATE_CONSUMER_OFFSET, commit).code == 0
     group.disk_is_full = False
@@ -78,11 +67,11 @@ async def test_a_store_elsewhere_says_that_its_disk_is_full(tmp_path: Path) -> N
 async def test_what_pulls_return_is_charged_to_their_tenant(limited, group: FakeGroup) -> None:
     client, _ = limited
     assert client.call(RequestCode.SEND_MESSAGE_V2, SEND, b"." * 1000).code == 0
-    assert client.call(RequestCode.PULL_MESSAGE, PULL).code == 0
-    _, answer = client.ask(RequestCode.PULL_MESSAGE, PULL)
+    assert client.call(RequestCode.PULL_MESSAGE, PULL_ONE).code == 0
+    _, answer = client.ask(RequestCode.PULL_MESSAGE, PULL_ONE)
     assert answer is None, "the next one waits"
     assert len(client.processor.throttle) == 1
-    other = {**PULL, "topic": "elsewhere%TopicTest"}
+    other = {**PULL_ONE, "topic": "elsewhere%TopicTest"}
     assert client.call(RequestCode.PULL_MESSAGE, other).code == ResponseCode.TOPIC_NOT_EXIST
 
 

@@ -15,6 +15,8 @@ from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import reply
 from support import stores
 
+from .conftest import WAITING_PULL
+
 NOW = {0: QueueNow(2, 9, 5, 7), 1: QueueNow(0, 0, 0, None)}
 RESET: dict[str, object] = {
     "topic": "TopicTest",
@@ -22,19 +24,6 @@ RESET: dict[str, object] = {
     "timestamp": -1,
     "isForce": True,
     "queueId": -1,
-}
-PULL: dict[str, object] = {
-    "consumerGroup": "g",
-    "topic": "TopicTest",
-    "queueId": 0,
-    "queueOffset": 0,
-    "maxMsgNums": 32,
-    "sysFlag": 6,
-    "commitOffset": 0,
-    "suspendTimeoutMillis": 15_000,
-    "subscription": "*",
-    "subVersion": 0,
-    "expressionType": "TAG",
 }
 
 
@@ -115,7 +104,7 @@ async def test_a_group_nobody_serves_begins_at_the_new_offset(client, group) -> 
     expected = b'{"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"TopicTest"}:3}}'
     assert answer.body == expected
     assert committed(client) == "3"
-    assert client.call(11, {**PULL, "queueOffset": 3}).code == 0
+    assert client.call(11, {**WAITING_PULL, "queueOffset": 3}).code == 0
     assert commit(client, 9) == 0
     assert committed(client) == "9"
 
@@ -149,20 +138,20 @@ async def test_who_runs_follows_with_its_next_pull_and_its_old_commits_do_not_co
 ) -> None:
     fill(group)
     join(client)
-    assert client.call(11, PULL).code == 0
+    assert client.call(11, WAITING_PULL).code == 0
     commit(client, 9)
     assert connect().call(222, {**RESET, "queueId": 0, "offset": 2}).code == 0
     commit(client, 9)
     assert committed(client) == "2"
-    answer = client.call(11, {**PULL, "queueOffset": 9, "sysFlag": 7, "commitOffset": 9})
+    answer = client.call(11, {**WAITING_PULL, "queueOffset": 9, "sysFlag": 7, "commitOffset": 9})
     assert (answer.code, answer.remark) == (21, "OFFSET_RESET")
     assert answer.ext["nextBeginOffset"] == "2"
     assert (answer.ext["minOffset"], answer.ext["maxOffset"]) == ("0", "9")
-    assert client.call(11, {**PULL, "queueOffset": 9}).code == 21, "until it follows"
-    assert client.call(11, {**PULL, "queueOffset": 2}).code == 0
+    assert client.call(11, {**WAITING_PULL, "queueOffset": 9}).code == 21, "until it follows"
+    assert client.call(11, {**WAITING_PULL, "queueOffset": 2}).code == 0
     commit(client, 5)
     assert committed(client) == "5", "it has followed, so its commits count again"
-    assert client.call(11, {**PULL, "queueOffset": 5}).code == 0
+    assert client.call(11, {**WAITING_PULL, "queueOffset": 5}).code == 0
 
 
 async def test_committing_the_new_offset_is_following_too(client, group) -> None:
@@ -177,8 +166,8 @@ async def test_committing_the_new_offset_is_following_too(client, group) -> None
 async def test_a_pull_that_waits_is_answered_at_once(client, connect, group) -> None:
     fill(group)
     join(client)
-    waiting, answer = client.ask(11, {**PULL, "queueOffset": 9})
-    other, _ = client.ask(11, {**PULL, "queueOffset": 9, "consumerGroup": "other"})
+    waiting, answer = client.ask(11, {**WAITING_PULL, "queueOffset": 9})
+    other, _ = client.ask(11, {**WAITING_PULL, "queueOffset": 9, "consumerGroup": "other"})
     assert answer is None
     connect().call(222, {**RESET, "queueId": 0, "offset": 2})
     answer = client.conn.answer_to(waiting)
@@ -197,7 +186,7 @@ async def test_it_is_due_under_the_next_master_too(client, group) -> None:
     client.processor = ClientProcessor(group)
     commit(client, 9)
     assert committed(client) == "2"
-    assert client.call(11, {**PULL, "queueOffset": 9}).code == 21
+    assert client.call(11, {**WAITING_PULL, "queueOffset": 9}).code == 21
     client.processor.close()
 
 
@@ -214,7 +203,7 @@ async def test_broadcasting_consumers_are_told_since_they_keep_their_offsets(
     assert told.body == answer.body
     assert told.ext == {"topic": "TopicTest", "group": "g", "timestamp": "0", "isForce": "true"}
     assert len(group.appended) == appended, "nothing is written"
-    assert client.call(11, {**PULL, "queueOffset": 9, "suspendTimeoutMillis": 0}).code == 19
+    assert client.call(11, {**WAITING_PULL, "queueOffset": 9, "suspendTimeoutMillis": 0}).code == 19
 
 
 @pytest.mark.parametrize(
@@ -245,7 +234,7 @@ async def test_nobody_sees_or_moves_what_is_due(client, group) -> None:
     client.call(222, {**RESET, "queueId": 0, "offset": 2})
     ext = {"consumerGroup": "<reset>g", "topic": "TopicTest", "queueId": 0, "commitOffset": 9}
     client.call(15, ext)
-    assert client.call(11, {**PULL, "queueOffset": 9}).ext["nextBeginOffset"] == "2"
+    assert client.call(11, {**WAITING_PULL, "queueOffset": 9}).ext["nextBeginOffset"] == "2"
     assert json.loads(client.call(43).body) == {"offsetTable": {"TopicTest@g": {"0": 2}}}
     assert json.loads(client.call(300, {"topic": "TopicTest"}).body) == {"groupList": ["g"]}
 

@@ -18,14 +18,11 @@ from gantry_protocol.records import decode_records
 from support import stores
 from support.group_view import FakeGroup
 
+from .conftest import PULL
+
 SEND: dict[str, object] = {
     "a": "p", "b": "TopicTest", "c": "TBW102", "d": 4, "e": 0, "f": 0,
     "g": 1_700_000_000_000, "h": 0, "i": "", "j": 0, "k": False, "m": False,
-}  # fmt: skip
-PULL: dict[str, object] = {
-    "consumerGroup": "g", "topic": "TopicTest", "queueId": 0, "queueOffset": 0, "maxMsgNums": 32,
-    "sysFlag": 4, "commitOffset": 0, "suspendTimeoutMillis": 0, "subscription": "*",
-    "subVersion": 0, "expressionType": "TAG",
 }  # fmt: skip
 
 

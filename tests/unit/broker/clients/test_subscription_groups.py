@@ -13,19 +13,7 @@ from gantry_protocol.errors import ConnectError
 from gantry_protocol.records.schedule import SCHEDULE_TOPIC
 from gantry_protocol.types import BrokerId, Epoch
 
-PULL = {
-    "consumerGroup": "g",
-    "topic": "TopicTest",
-    "queueId": 0,
-    "queueOffset": 0,
-    "maxMsgNums": 32,
-    "sysFlag": 4,
-    "commitOffset": 0,
-    "suspendTimeoutMillis": 0,
-    "subscription": "*",
-    "subVersion": 0,
-    "expressionType": "TAG",
-}
+from .conftest import PULL
 
 
 def learn(group, **config: object) -> None:

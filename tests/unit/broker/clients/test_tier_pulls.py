@@ -14,6 +14,8 @@ from gantry_protocol.records import decode_records
 from support import stores
 from support.group_view import FakeGroup
 
+from .conftest import PULL
+
 
 class FakeTier:
     """Answers what it is told to."""
@@ -36,19 +38,7 @@ class FakeTier:
         return 77
 
 
-PULL: dict[str, object] = {
-    "commitOffset": 0,
-    "consumerGroup": "g",
-    "expressionType": "TAG",
-    "maxMsgNums": 32,
-    "queueId": 0,
-    "queueOffset": 1,
-    "subVersion": 0,
-    "subscription": "*",
-    "suspendTimeoutMillis": 15000,
-    "sysFlag": 4,
-    "topic": "TopicTest",
-}
+PULL_SECOND = {**PULL, "queueOffset": 1, "suspendTimeoutMillis": 15_000}
 
 
 @pytest.fixture
@@ -73,7 +63,7 @@ async def processor(group: FakeGroup, tier: FakeTier, monkeypatch: pytest.Monkey
 
 async def answered(client, **changes: object):
     """The answer to a pull that is not answered at once."""
-    asked, at_once = client.ask(11, {**PULL, **changes})
+    asked, at_once = client.ask(11, {**PULL_SECOND, **changes})
     assert at_once is None
     async with asyncio.timeout(5):
         while not (found := [got for to, got in client.conn.replies if to is asked]):
@@ -121,7 +111,7 @@ async def test_what_a_client_is_told(client, tier, said, code, following, remark
 async def test_the_border_is_crossed_without_gap_or_double(client, tier) -> None:
     tier.answer = Messages(b"", 3, 4)
     following = int((await answered(client)).ext["nextBeginOffset"])
-    local = client.call(11, {**PULL, "queueOffset": following})
+    local = client.call(11, {**PULL_SECOND, "queueOffset": following})
     assert [record.body for record in decode_records(local.body)] == [b"4", b"5"]
     assert len(tier.asked) == 1
 
@@ -144,8 +134,8 @@ async def test_too_many_are_refused_as_busy(
     monkeypatch.setattr(tier_waits, "WAITING_MAX", 2)
     tier.hold = asyncio.Event()
     for _ in range(2):
-        assert client.ask(11, PULL)[1] is None
-    assert client.call(11, PULL).code == 2
+        assert client.ask(11, PULL_SECOND)[1] is None
+    assert client.call(11, PULL_SECOND).code == 2
     assert group.local.waits.refused == 1
     tier.hold.set()
     async with asyncio.timeout(5):
@@ -157,7 +147,7 @@ async def test_too_many_are_refused_as_busy(
 async def test_the_end_of_the_mastership_sends_everybody_back(client, tier, group) -> None:
     tier.answer = Messages(b"late", 1, 2)
     tier.hold = asyncio.Event()
-    asked, _ = client.ask(11, PULL)
+    asked, _ = client.ask(11, PULL_SECOND)
     group.local.end()
     ((to, answer),) = client.conn.replies
     assert to is asked
@@ -169,7 +159,7 @@ async def test_the_end_of_the_mastership_sends_everybody_back(client, tier, grou
 
 async def test_a_client_that_is_gone_is_not_answered(client, tier) -> None:
     tier.hold = asyncio.Event()
-    client.ask(11, PULL)
+    client.ask(11, PULL_SECOND)
     client.conn.closed = True
     tier.hold.set()
     await asyncio.sleep(0.05)
@@ -199,5 +189,5 @@ async def test_the_time_of_the_earliest_message_is_the_tiers(client, group, tier
 
 async def test_without_a_tier_an_offset_below_the_log_has_moved(client, group, tier) -> None:
     group.messages.tiered = False
-    answer = client.call(11, PULL)
+    answer = client.call(11, PULL_SECOND)
     assert (answer.code, answer.ext["nextBeginOffset"], answer.ext["minOffset"]) == (21, "4", "4")
