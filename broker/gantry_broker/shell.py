@@ -3,8 +3,8 @@
 The core is fed one event at a time and its effects are carried out in order before the next event,
 so an effect that has an immediate result (a cut) cannot overtake its neighbours. Work that can be
 shared is shared per turn of the event loop: one flush request and one round of feeding links,
-however many sends that turn brought. A replica far behind gets a share of each turn, so that it
-cannot hold up the others and the clients.
+however many sends that turn brought. First come the members that producers wait for, then the
+flush request, then replicas that are behind (``ha/feeding.py``).
 
 A master's clients wait for what is confirmed, so it is dispatched at once. On a replica nobody
 does: there it is dispatched behind the flush request and the acknowledgement, which others wait
@@ -29,6 +29,7 @@ from gantry_protocol.types import Epoch, Offset
 from gantry_broker import lineage_file
 from gantry_broker.commons import Commons
 from gantry_broker.control.agent import ControlAgent
+from gantry_broker.ha.feeding import Feeder
 from gantry_broker.ha.links import ReplicationLinks
 from gantry_broker.log import DiskFullError
 from gantry_broker.pool import InOrder
@@ -37,7 +38,6 @@ from gantry_broker.replica import ReplicaCore
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
 
-FEED_BYTES = 512 * 1024  # per link and turn; reading and sending them takes about 1 ms
 DISPATCH_BYTES = 128 * 1024
 
 _log = log.get("replica")
@@ -106,6 +106,7 @@ class ReplicaShell:
         self._confirmed = store.dispatched  # below is to be dispatched
         self._saver = InOrder(commons.savers)
         self._ticker = commons.ticker
+        self._feeder = Feeder(core, store, self._next_turn)
 
     @property
     def now_ms(self) -> int:
@@ -114,13 +115,14 @@ class ReplicaShell:
 
     def start(self, links: ReplicationLinks) -> None:
         """Begin to tick."""
-        self.links = links
+        self.links = self._feeder.links = links
         self._ticker.add(self._tick)
 
     def stop(self) -> None:
         """Take no more events; what is being saved is saved."""
         self._ended = True
         self._ticker.remove(self._tick)
+        self._feeder.stop()
         self._saver.wait()
 
     # ---- events
@@ -297,10 +299,11 @@ class ReplicaShell:
             self._fail(error)
 
     def _work(self) -> None:
-        self.feed()
+        self._feeder.keep_up()
         if self._flush_due:
             self._flush_due = False
             self._store.log.flush_soon(partial(self._flushed, self.core.log.cuts))
+        self._feeder.fill()
         if self._is_dispatch_due:
             self._dispatch()
 
@@ -309,18 +312,5 @@ class ReplicaShell:
 
     def feed(self) -> None:
         """Send log bytes on every link that can take some; what exceeds its share follows soon."""
-        links, master = self.links, self.core.master
-        if links is None or master is None:
-            return
-        for link in master.links():
-            share = FEED_BYTES
-            while not links.is_congested(link):
-                batch = self.core.next_batch(link)
-                if batch is None:
-                    break
-                if share <= 0:
-                    self._next_turn()
-                    break
-                data = self._store.log.read_units(batch.offset, batch.size_hint, limit=batch.limit)
-                links.send(link, self.core.sent(link, batch, data))
-                share -= len(data)
+        self._feeder.keep_up()
+        self._feeder.fill()

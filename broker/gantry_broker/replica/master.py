@@ -173,6 +173,16 @@ class Mastership:
         """Every link of this mastership."""
         return list(self._by_link)
 
+    def links_by_need(self) -> tuple[list[int], list[int]]:
+        """Links of members that ``confirm`` waits for, and of the others, the closest first."""
+        counted = self.counted
+        waited_for: list[int] = []
+        behind: list[int] = []
+        for link, member in self._by_link.items():
+            (waited_for if member.broker_id in counted else behind).append(link)
+        behind.sort(key=lambda link: -self._by_link[link].sent)
+        return waited_for, behind
+
     # ---- the stream
 
     def next_batch(self, link: int) -> Batch | None:

@@ -77,7 +77,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         silence_ms: a replica that has not heard its master for this long opens a new link.
         window_bytes: sent and not yet acknowledged, per link. A replica far behind syncs and
             dispatches so much at once, beside members whose syncs wait for the same disk or
-            processor; at 100 MB/s it lasts for a round trip of 40 ms, syncs included.
+            processor; at 100 MB/s it lasts for a round trip of 10 ms, syncs included.
         batch_bytes: largest range in one message, except for a single larger record.
         gather_bytes: while an earlier message is not acknowledged, the next one waits for it or for
             so many bytes. A replica syncs once for what comes during the sync before, so bytes that
@@ -97,7 +97,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     drain_give_up_ms: int = 3_000
     heartbeat_ms: int = 200
     silence_ms: int = 2_000
-    window_bytes: int = 4 * 1024 * 1024
+    window_bytes: int = 1024 * 1024
     batch_bytes: int = 256 * 1024
     gather_bytes: int = 64 * 1024
     held_appends: int = 256

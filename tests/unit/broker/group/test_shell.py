@@ -7,11 +7,12 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from gantry_broker.ha.feeding import BURST_BYTES, FEED_BYTES
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.master import Batch
 from gantry_broker.replica.messages import Ack, Append
-from gantry_broker.shell import DISPATCH_BYTES, FEED_BYTES, ReplicaShell
+from gantry_broker.shell import DISPATCH_BYTES, ReplicaShell
 from gantry_protocol.types import Epoch, EpochEntry, Offset
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class World:
             self.calls.append("ack")
         else:
             self.fed[link] = self.fed.get(link, 0) + len(message.data)
+            self.calls.append(f"feed {link}")
 
     # The core.
 
@@ -66,11 +68,13 @@ class World:
         effects, self.effects = self.effects, []
         return effects
 
-    def stream(self, links: int, size: int) -> None:
-        """So much is to be sent on each of so many links."""
-        self.fed = dict.fromkeys(range(1, links + 1), 0)
+    def stream(self, links: int, size: int, behind: tuple[int, ...] = ()) -> None:
+        """So much is to be sent on each of so many links, and on those that are behind."""
+        waited_for = list(range(1, links + 1))
+        self.fed = dict.fromkeys([*waited_for, *behind], 0)
         self.end = Offset(size)
-        self.master = cast("Any", SimpleNamespace(links=lambda: list(self.fed)))
+        needs = waited_for, list(behind)
+        self.master = cast("Any", SimpleNamespace(links_by_need=lambda: needs))
 
     def next_batch(self, link: int) -> Batch | None:
         at = Offset(self.fed[link])
@@ -108,6 +112,8 @@ class World:
     def ticked(self) -> None: ...
     def add(self, tick: Callable[[], None]) -> None:
         self.tick = tick
+
+    def remove(self, _: object) -> None: ...
 
 
 async def turn() -> None:
@@ -175,3 +181,40 @@ async def test_a_replica_far_behind_gets_a_share_of_each_turn(tmp_path: Path) ->
     for _ in range(3):
         await turn()
     assert set(world.fed.values()) == {size}, "the rest follows without being asked for"
+
+
+async def test_who_is_behind_comes_after_those_that_producers_wait_for_and_the_sync(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path)
+    world.stream(links=2, size=BATCH_BYTES, behind=(7,))
+    world.do(fx.AppendLog(world.end, b""))
+    await turn()
+    assert world.calls == ["append", "feed 1", "feed 2", "flush", "feed 7"]
+
+
+async def test_who_is_behind_is_filled_at_a_pace_and_to_the_end(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    size = 3 * BURST_BYTES
+    world.stream(links=1, size=size, behind=(7, 8))
+    world.shell.feed()
+    assert world.fed[8] == 0, "the closest is first"
+    for _ in range(30):
+        await turn()
+    assert world.fed[1] == size, "nobody slows down who is waited for"
+    assert world.fed[7] + world.fed[8] < 2 * size
+    async with asyncio.timeout(10):
+        while world.fed != {1: size, 7: size, 8: size}:
+            await asyncio.sleep(0.005)
+
+
+async def test_nothing_is_sent_after_the_end(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.stream(links=0, size=8 * BURST_BYTES, behind=(7,))
+    world.shell.feed()
+    for _ in range(30):
+        await turn()
+    world.shell.stop()
+    fed = world.fed[7]
+    await asyncio.sleep(0.05)
+    assert world.fed[7] == fed
