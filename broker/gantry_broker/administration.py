@@ -261,14 +261,16 @@ class BrokerCollector:
     def _clients(self) -> Iterable[Metric]:
         group, router, stats = self._group, self._router, self._remoting
         sends = CounterMetricFamily(
-            "gantry_broker_sends", "Answered sends by outcome.", labels=["outcome"]
+            "gantry_broker_sends",
+            "Appends by outcome: sends, and what the broker writes itself.",
+            labels=["outcome"],
         )
         sends.add_metric(["confirmed"], group.writes.pending.confirmed)
         sends.add_metric(["unconfirmed"], group.writes.pending.unconfirmed)
         yield sends
         yield gauge(
             "gantry_broker_pending_sends",
-            "Sends that wait for replication.",
+            "Appends that wait for replication.",
             len(group.writes.pending),
         )
         yield gauge("gantry_broker_held_connections", "Waiting for a master.", router.held)

@@ -26,10 +26,14 @@ def row(family: Metric) -> str:
 
 
 async def test_page_names_every_metric_and_no_other(tmp_path: Path) -> None:
-    cluster = TieredCluster(tmp_path)
+    cluster = TieredCluster(tmp_path, tier_local_bytes=2**30)
     async with cluster:
         client = await cluster.client(cluster.master)
         assert (await client.call(send_command(b"x"), 5)).code == 0
+        delayed = send_command(b"later")
+        delayed.ext = {**(delayed.ext or {}), "i": "DELAY\x0118\x02"}  # two hours
+        assert (await client.call(delayed, 5)).code == 0
+        cluster.uploader.failures["timeout"] += 1  # a kind of failure is a label
         url = f"http://127.0.0.1:{cluster.master.server.http_port}/metrics"
         async with aiohttp.ClientSession() as session, session.get(url) as answer:
             families = list(text_string_to_metric_families(await answer.text()))
