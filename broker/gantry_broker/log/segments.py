@@ -114,7 +114,8 @@ class Segment:
         try:
             _write_at(self.descriptor, data, self.size)
         except OSError:
-            self.drop_ahead()
+            os.ftruncate(self.descriptor, self.size)
+            self.reserved = self.size
             raise
         self.size += len(data)
         self.reserved = max(self.reserved, self.size)

@@ -224,15 +224,21 @@ def test_read_units_returns_whole_records_up_to_a_limit(log: CommitLog) -> None:
 
 
 @pytest.mark.parametrize(
-    "body_bytes", [pytest.param(7, id="small"), pytest.param(20_000, id="large")]
+    ("first_bytes", "body_bytes"),
+    [
+        pytest.param(7, 7, id="small"),
+        pytest.param(7, 20_000, id="large after small"),
+        pytest.param(20_000, 20_000, id="large after large"),
+        pytest.param(20_000, 7, id="small after large"),
+    ],
 )
 def test_a_full_disk_refuses_the_record_and_keeps_the_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body_bytes: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_bytes: int, body_bytes: int
 ) -> None:
     """Small ones are refused for want of room, long before they are written."""
     monkeypatch.setattr("gantry_broker.log.segments.AHEAD_BYTES", 10)
     log = CommitLog.open(tmp_path / "log", 1 << 20)
-    logs.append(log, 0)
+    logs.append(log, 0, first_bytes)
     before = logs.contents(log)
     file = log.directory / "00000000000000000000"
     size = len(file.read_bytes())
