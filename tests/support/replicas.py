@@ -158,12 +158,12 @@ class Node:
                 pass
 
     def _cut(self, point: int, reset: bool) -> None:
+        self.disk.flushed = point
         if reset:
-            self.disk.start, self.disk.flushed = point, point
+            self.disk.start = point
             self.disk.log.clear()
         else:
             del self.disk.log[point - self.disk.start :]
-            self.disk.flushed = min(self.disk.flushed, point)
 
     def _feed(self) -> None:
         for link in [] if self.core.master is None else self.core.master.links():

@@ -76,15 +76,17 @@ class LogFacts:
         return True
 
     def cut(self, point: Offset, *, reset: bool) -> None:
-        """The log now ends at ``point``; after a reset it also starts there."""
+        """The log ends at ``point`` now, all of it durable; after a reset it also starts there.
+
+        The ends of flushes that were asked for before are of the log before, and not told.
+        """
         assert point >= self.confirm, f"cut at {point} below confirm {self.confirm}"
         self.cuts += 1
-        self.end = point
+        self.end = self.flushed = point
         if reset:
-            self.log_start = self.flushed = self.confirm = point
+            self.log_start = self.confirm = point
             self.lineage = Lineage()
         else:
-            self.flushed = min(self.flushed, point)
             self.lineage = self.lineage.cut(point)
 
     def trimmed(self, start: Offset) -> None:

@@ -7,6 +7,7 @@ from gantry_broker.replica import Role
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.messages import Ack, Append
+from gantry_broker.replica.values import Limits
 from gantry_protocol.types import BrokerId, Epoch, EpochEntry, Offset
 from support.replicas import Group
 
@@ -198,6 +199,21 @@ def test_a_flush_asked_for_before_a_cut_says_nothing_about_what_came_after() -> 
     group.write(3, b"xyz")
     group[2].step(ev.LogFlushed(Offset(3), cuts))
     assert group[2].facts.flushed == 0
+
+
+def test_what_a_cut_leaves_is_on_the_disk_and_is_acknowledged() -> None:
+    """Ends of earlier flushes are not told any more, and nothing asks for another one."""
+    group = Group(3, limits=Limits(gather_bytes=1))
+    group.elect(1)
+    group[2].flushing = False
+    group.write(1, b"abc")
+    group.held = {1, 3}
+    group.write(1, b"def")
+    assert (group[2].facts.flushed, group[2].facts.end) == (0, 6)
+    group.held = set()
+    group.elect(3, {2, 3})
+    assert (group[2].facts.flushed, group[2].facts.end) == (3, 3)
+    assert group[3].facts.confirm == 3
 
 
 def test_a_batch_never_crosses_an_epoch_boundary() -> None:
