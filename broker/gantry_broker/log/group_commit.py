@@ -94,8 +94,8 @@ class GroupCommit:
             return
         self._writer.wait_idle()
         self._take_notice(job)
-        if job.callbacks:
-            self._loop.call_soon(self._run, job.callbacks)
+        if job.callbacks:  # a log is closed by a thread
+            self._loop.call_soon_threadsafe(self._run, job.callbacks)
 
     def cut(self, end: Offset) -> None:
         """The log ends at ``end`` now, and all of it is on the disk."""
@@ -129,7 +129,8 @@ class GroupCommit:
 
     def _take_notice(self, job: FlushJob) -> None:
         job.is_settled = True
-        self._job = None
+        if self._job is job:
+            self._job = None
         if job.error is not None:
             raise self._failed(job.error) from job.error
         self.flushed = max(self.flushed, job.target)

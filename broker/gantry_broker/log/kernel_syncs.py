@@ -218,8 +218,10 @@ class KernelSyncs:
         settle(self._loop, jobs)
 
     def _reap(self) -> list["FlushJob"]:
-        assert self._syncer is not None
-        self._syncer.reap()
+        syncer = self._syncer
+        if syncer is None:
+            return []  # closed, and the loop hears late of an end that was taken in before
+        syncer.reap()
         done, self._done = self._done, []
         return done
 

@@ -7,6 +7,7 @@ import errno
 import os
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,7 @@ async def test_a_refused_sync_is_the_threads_and_the_kernel_is_asked_no_more(
 async def test_who_blocks_takes_in_what_the_kernel_has_ended(
     tmp_path: Path, syncer: FakeSyncer, disks: Disks, is_here: bool
 ) -> None:
+    asyncio.get_running_loop().set_debug(True)  # it complains of calls from other threads
     mine, other = await begun(tmp_path, disks, 2)
     told: list[str] = []
     for log in (mine, other):
@@ -191,9 +193,8 @@ async def test_who_blocks_takes_in_what_the_kernel_has_ended(
     if is_here:
         mine.flush()
     else:
-        blocked = threading.Thread(target=mine.flush)
-        blocked.start()
-        blocked.join(5)
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(mine.flush).result(5)
     assert mine.flushed == mine.end
     assert told == [], "callbacks never run inside"
     await asyncio.sleep(0.01)
@@ -228,6 +229,20 @@ async def test_a_log_that_failed_is_closed_only_after_its_sync(
     (disk,) = disks.writers
     log._failed(OSError(errno.EIO, "a write"))
     log.close()
+    assert disk.kernel.under_way == 0
+
+
+async def test_an_end_may_be_heard_of_after_the_last_log_is_closed(
+    tmp_path: Path, syncer: FakeSyncer, disks: Disks
+) -> None:
+    """The loop may have the readable descriptor in its queue for what was taken in already."""
+    (log,) = await begun(tmp_path, disks)
+    logs.append(log, 1)
+    log.flush_soon(lambda _: None)
+    (disk,) = disks.writers
+    await asyncio.to_thread(log.close)
+    await asyncio.to_thread(disks.close)
+    disk.kernel._on_readable()
     assert disk.kernel.under_way == 0
 
 
