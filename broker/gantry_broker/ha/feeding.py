@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FEED_BYTES = 256 * 1024  # in a turn, to one member or to all behind: about 0.5 ms of work
 CATCH_UP_BYTES_PER_S = 120_000_000  # of a group; docs/adr/0038
-BURST_BYTES = 512 * 1024
+BURST_BYTES = 2 * 1024 * 1024  # what the pace earns, and a log may grow, in a turn of 10 ms
 
 _SHORTEST_WAIT_S = 0.001  # what the event loop can wait
 
@@ -48,7 +48,7 @@ class Pace:
         """Bytes that may be sent now, with the log's end where it is; none if not above zero."""
         earned = (now_s - self._seen_s) * self._bytes_per_s
         grown = max(end - self._seen_end, 0)
-        self._room = max(self._room, min(self._room + earned, self._burst_bytes)) + grown
+        self._room = min(self._room + earned + grown, self._burst_bytes)
         self._seen_s, self._seen_end = now_s, end
         return self._room
 
@@ -89,6 +89,7 @@ class Feeder:
 
     def keep_up(self) -> None:
         """Send to the members that ``confirm`` waits for; what exceeds a share follows soon."""
+        self._behind = []
         if self.links is None or self._core.master is None:
             return
         waited_for, self._behind = self._core.master.links_by_need()

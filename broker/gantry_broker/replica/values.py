@@ -75,9 +75,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         heartbeat_ms: an empty batch goes to a replica to which nothing was sent for this long; well
             below ``silence_ms`` and ``lag_ms``, which it keeps from passing.
         silence_ms: a replica that has not heard its master for this long opens a new link.
-        window_bytes: sent and not yet acknowledged, per link. A replica far behind syncs and
-            dispatches so much at once, beside members whose syncs wait for the same disk or
-            processor; at 100 MB/s it lasts for a round trip of 10 ms, syncs included.
+        window_bytes: sent and not yet acknowledged, per link. A replica syncs one part of it while
+            the other arrives, so a disk that takes 20 ms for a sync still takes 100 MB/s.
         batch_bytes: largest range in one message, except for a single larger record.
         gather_bytes: while an earlier message is not acknowledged, the next one waits for it or for
             so many bytes. A replica syncs once for what comes during the sync before, so bytes that
@@ -97,7 +96,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     drain_give_up_ms: int = 3_000
     heartbeat_ms: int = 200
     silence_ms: int = 2_000
-    window_bytes: int = 1024 * 1024
+    window_bytes: int = 4 * 1024 * 1024
     batch_bytes: int = 256 * 1024
     gather_bytes: int = 64 * 1024
     held_appends: int = 256
