@@ -8,8 +8,8 @@ and when to look again. One level waits for nothing that another does.
 that was confirmed in it is due its delay later, however the wall clock jumps; never earlier, and
 late by a thousandth of the delay and ``PACE_MS`` at most. The wall clock is looked at once, when
 the mastership begins, for what is parked already: it waits until its store time plus its delay, but
-no longer than its delay from then on. So a wrong wall clock moves a message by its own delay at most
-(2 h at the default levels), only across a change of master, and never for ever.
+no longer than its delay from then on. So a wrong wall clock moves a message by its own delay at
+most (2 h at the default levels), only across a change of master, and never for ever.
 
 Times are ms. Nothing here reads a clock, and the memory for one level is bounded: arrivals are
 remembered as at most about a thousand marks per delay.
