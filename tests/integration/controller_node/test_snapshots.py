@@ -126,10 +126,10 @@ async def test_a_broken_transfer_goes_on_where_it_was(
         await leader.snapshots.take()
         await quorum.start(late)
         await quorum.agree_on(commands)
-        # Each time that some were lost, and once more if it dialled before the late node listened.
-        assert leader.traffic.sender.stats.interrupted in (2, 3)
+        # Each time that some were lost, and whenever it dialled before the late node listened.
+        assert leader.traffic.sender.stats.interrupted >= 2
         restarts = [offset for before, offset in pairwise(offsets) if offset <= before]
-        assert restarts, "some chunks were lost"
+        assert 1 <= len(restarts) <= 2, "some chunks were lost, and only those were sent again"
         assert 0 not in restarts, "and nothing that had arrived was sent again"
 
 
