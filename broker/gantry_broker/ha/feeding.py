@@ -4,7 +4,8 @@ A replica that copies a log takes processor, disk and network from everybody els
 for it. So it gets its bytes after the members that ``confirm`` waits for got theirs and after the
 sync was asked for, a share in each turn of the event loop, and at a bounded pace.
 
-Rule protected: it does come closer. The pace is above what the log grows, however much is written.
+Rule protected: the pace is no reason never to come closer; it is above what the log grows. The
+window, the replica's disk and the share of a turn bound a copy as well.
 """
 
 import asyncio

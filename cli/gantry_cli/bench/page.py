@@ -1,4 +1,4 @@
-"""`make performance`: the figures of one run, put into docs/performance.md between its markers.
+"""`make performance`: the figures of the last runs, put into docs/performance.md between its markers.
 
 Reads the lines that `gantry bench … --json` and the measurements beside the tests wrote, whichever
 are there (`sheets`), and what the Java controllers and brokers did under the same load. Rule
@@ -176,8 +176,8 @@ def _value(found: Line | None) -> str:
 
 def _sentence(on: Machine, shared: str) -> str:
     return (
-        f"One run on one machine: {on.cpus} processors ({on.processor}), {on.memory_mib} MiB, "
-        f"Linux {on.kernel}, Python {on.python}, load before {on.load:.2f}; {shared}"
+        f"On one machine: {on.cpus} processors ({on.processor}), {on.memory_mib} MiB, "
+        f"Linux {on.kernel}, Python {on.python}, load before the last run {on.load:.2f}; {shared}"
     )
 
 

@@ -27,8 +27,6 @@ from support import stores
 
 from .conftest import PULL
 
-PULL_FOUR = {**PULL, "maxMsgNums": 4}
-
 
 def fill(group, queue_id: int = 0) -> None:
     group.messages._put_timestamp = 0
@@ -85,9 +83,9 @@ async def test_what_its_members_do_not_want_any_more_is_no_lag(client, group) ->
 async def test_what_was_pulled_and_not_committed_is_in_flight(client, group) -> None:
     fill(group)
     group.store.committed.commit("g", "TopicTest", 0, 2)
-    client.call(11, {**PULL_FOUR, "queueOffset": 2})
+    client.call(11, {**PULL, "queueOffset": 2, "maxMsgNums": 4})
     assert progress(client)[queue(0)].pull_offset == 6
-    client.call(15, {**PULL_FOUR, "commitOffset": 9})
+    client.call(15, {**PULL, "commitOffset": 9})
     assert progress(client)[queue(0)].pull_offset == 9, "never behind what is consumed"
 
 
@@ -132,7 +130,7 @@ async def test_topics_have_a_version_that_changes_only_with_them(client, group) 
     assert first["topicConfigTable"]["TopicTest"]["readQueueNums"] == 4
     assert client.call(21).ext == {"totalTopicNum": "1"}
     client.call(
-        17, {**PULL_FOUR, "topic": "New", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}
+        17, {**PULL, "topic": "New", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}
     )
     later = json.loads(client.call(21).body)
     assert later["dataVersion"]["counter"] > first["dataVersion"]["counter"]
@@ -144,7 +142,7 @@ async def test_a_topic_is_deleted_with_what_belongs_to_it(client, group) -> None
     group.store.committed.commit("g", "TopicTest", 0, 7)
     assert client.call(215, {"topic": "TopicTest"}).code == 0
     assert client.call(202, {"topic": "TopicTest"}).code == 17
-    assert client.call(11, PULL_FOUR).code == 17
+    assert client.call(11, PULL).code == 17
     assert client.call(30, {"topic": "TopicTest", "queueId": 0}).ext == {"offset": "9"}
     assert json.loads(client.call(43).body) == {"offsetTable": {}}
 
@@ -271,7 +269,7 @@ async def test_questions_under_way_are_bounded(client, connect) -> None:
 async def test_metrics_of_what_is_under_way(client, connect) -> None:
     join(client, "TopicTest")
     connect().ask(307, ASK)
-    client.call(11, PULL_FOUR)
+    client.call(11, PULL)
     client.call(222, {"topic": "TopicTest", "group": "g", "timestamp": -1, "queueId": 0})
     client.processor.passing.expired, client.processor.passing.refused = 2, 1
     found = {

@@ -60,6 +60,14 @@ async def begun(root: Path, disks: Disks, count: int = 1) -> list[CommitLog]:
     return opened
 
 
+async def syncing(root: Path, disks: Disks) -> CommitLog:
+    """A log with a sync under way."""
+    (log,) = await begun(root, disks)
+    logs.append(log, 1)
+    log.flush_soon(lambda _: None)
+    return log
+
+
 async def test_the_kernel_syncs_what_grows(tmp_path: Path) -> None:
     try:
         KernelSyncer()
@@ -223,9 +231,7 @@ async def test_a_cut_waits_for_the_kernel(tmp_path: Path, syncer: FakeSyncer, di
 async def test_a_log_that_failed_is_closed_only_after_its_sync(
     tmp_path: Path, syncer: FakeSyncer, disks: Disks
 ) -> None:
-    (log,) = await begun(tmp_path, disks)
-    logs.append(log, 1)
-    log.flush_soon(lambda _: None)
+    log = await syncing(tmp_path, disks)
     (disk,) = disks.writers
     log._failed(OSError(errno.EIO, "a write"))
     log.close()
@@ -236,9 +242,7 @@ async def test_an_end_may_be_heard_of_after_the_last_log_is_closed(
     tmp_path: Path, syncer: FakeSyncer, disks: Disks
 ) -> None:
     """The loop may have the readable descriptor in its queue for what was taken in already."""
-    (log,) = await begun(tmp_path, disks)
-    logs.append(log, 1)
-    log.flush_soon(lambda _: None)
+    log = await syncing(tmp_path, disks)
     (disk,) = disks.writers
     await asyncio.to_thread(log.close)
     await asyncio.to_thread(disks.close)

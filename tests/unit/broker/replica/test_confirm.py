@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from gantry_broker.replica import Role
+from gantry_broker.replica import Limits, Role
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.messages import Ack, Append
-from gantry_broker.replica.values import Limits
 from gantry_protocol.types import BrokerId, Epoch, EpochEntry, Offset
 from support.replicas import Group
 

@@ -111,3 +111,19 @@ def test_an_epoch_of_which_only_heartbeats_arrived_vanishes_at_the_next_one() ->
     group.tick(400)
     assert group[1].disk.log == group[2].disk.log == b"abc0123456789", "cut at 3, not at 10"
     assert group[1].facts.lineage == lineage((1, 0), (3, 3))
+
+
+def test_who_is_waited_for_is_told_from_who_is_behind_and_the_closest_is_first() -> None:
+    group = Group(4)
+    group.elect(1)
+    group.write(1, b"abc")
+    group.held = {3}
+    group.write(1, b"defg")
+    group.held = {3, 4}
+    group.elect(1, {1, 2})
+    master = group[1].core.master
+    assert master is not None
+    waited_for, behind = master.links_by_need()
+    reached = {one.link: (one.broker_id, one.sent) for one in master.members.values()}
+    assert [reached[link] for link in waited_for] == [(2, 7)]
+    assert [reached[link] for link in behind] == [(4, 7), (3, 3)]

@@ -439,7 +439,8 @@ public final class Sets {
         }
         MessageExt one = first.get(Math.min(2, first.size() - 1));
         consumer.seek(queue, one.getQueueOffset());
-        // A pull that was under way may end after the seek: the client hands its messages out, too.
+        // A pull that was under way may end after the next one took the new position: then the client
+        // hands its messages out, too (DefaultLitePullConsumerImpl, PullTaskImpl.run and nextPullOffset).
         long got = -1;
         for (int turn = 0; got != one.getQueueOffset() && turn < 10; turn++) {
             for (MessageExt message : consumer.poll(1000)) {
