@@ -129,9 +129,7 @@ async def test_topics_have_a_version_that_changes_only_with_them(client, group) 
     assert first == again
     assert first["topicConfigTable"]["TopicTest"]["readQueueNums"] == 4
     assert client.call(21).ext == {"totalTopicNum": "1"}
-    client.call(
-        17, {**PULL, "topic": "New", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}
-    )
+    client.call(17, {**PULL, "topic": "New", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6})
     later = json.loads(client.call(21).body)
     assert later["dataVersion"]["counter"] > first["dataVersion"]["counter"]
     assert sorted(later["topicConfigTable"]) == ["New", "TopicTest"]

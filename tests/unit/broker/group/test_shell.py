@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from gantry_broker.ha.feeding import BURST_BYTES, CATCH_UP_BYTES_PER_S, FEED_BYTES
+from gantry_broker.ha.feeding import BURST_BYTES, CATCH_UP_BYTES_PER_S, FEED_BYTES, Feeder
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.master import Batch
@@ -208,6 +208,25 @@ async def test_who_is_behind_is_filled_at_a_pace_and_to_the_end(tmp_path: Path) 
     async with asyncio.timeout(10):
         while world.fed != {1: size, 7: size, 8: size}:
             await asyncio.sleep(0.005)
+
+
+async def test_once_its_pace_is_spent_a_copy_sleeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks for turns while it may send; then a timer does."""
+    now_s = asyncio.get_running_loop().time()
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now_s)
+    world, turns = World(tmp_path), [True]
+    world.stream(links=0, size=8 * BURST_BYTES, behind=(7,))
+    feeder = Feeder(cast("Any", world), cast("Any", world), lambda: turns.append(True))
+    feeder.links = world.shell.links
+    for _ in range(100):
+        if turns:
+            turns.clear()
+            feeder.keep_up()
+            feeder.fill()
+    assert (world.fed[7], turns) == (BURST_BYTES, [])
+    feeder.stop()
 
 
 async def test_who_is_no_master_any_more_feeds_nobody(tmp_path: Path) -> None:
