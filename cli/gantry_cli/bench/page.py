@@ -1,4 +1,4 @@
-"""`make performance`: the figures of the last runs, put into docs/performance.md between its markers.
+"""`make performance`: the figures of the last runs, put between the markers of docs/performance.md.
 
 Reads the lines that `gantry bench … --json` and the measurements beside the tests wrote, whichever
 are there (`sheets`), and what the Java controllers and brokers did under the same load. Rule
