@@ -85,6 +85,22 @@ class EvidenceRequest(_Request):
     gone: Literal[True] = True
 
 
+class RetireRequest(_Request):
+    """POST …/retire: the object with ``uid`` that stood for the group is gone."""
+
+    uid: Annotated[str, Field(min_length=1, max_length=128)]
+
+
+class ForgetRequest(_Request):
+    """POST …/forget: strike a member that is dead and outside the sync-state set.
+
+    ``incarnation`` is the process that was seen, None for a broker that announces none.
+    """
+
+    broker_id: Annotated[int, Field(ge=1)]
+    incarnation: Annotated[str, Field(max_length=128)] | None = None
+
+
 class TierView(_View):
     """What a member last said about its group's tier; the master's word is the one that counts.
 
@@ -124,7 +140,10 @@ class MemberView(_View):
 
 
 class GroupView(_View):
-    """One broker group. ``clean`` is False once an election had to leave the sync-state set."""
+    """One broker group. ``clean`` is False once an election had to leave the sync-state set.
+
+    ``retired``: its owner is gone; everything is kept as it was, and nobody is sent there.
+    """
 
     cluster: str
     name: str
@@ -138,14 +157,20 @@ class GroupView(_View):
     sync_state_set: list[int]
     sync_state_set_epoch: int
     clean: bool = True
+    retired: bool = False
     members: list[MemberView] = []
 
 
 class GroupList(_View):
-    """GET /v1/groups; ``index`` is the applied index the list was read at."""
+    """A page of GET /v1/groups, in the order of (cluster, name).
+
+    ``index`` is the applied index the page was read at. ``continue_token`` (``continue`` on the
+    wire) asks for the next page; None after the last one. A page may be short, and not be the last.
+    """
 
     index: int
     groups: list[GroupView]
+    continue_token: str | None = Field(default=None, alias="continue")
 
 
 class PeerView(_View):

@@ -110,6 +110,13 @@ class ConnectError(RemotingError):
         self.refused = refused
 
 
+class KeyRefused(ConnectError):  # noqa: N818 - a plain word reads better where it is caught
+    """A connection was made, and one side did not believe that the other has the quorum's key."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, refused=False)
+
+
 class RequestTimeout(RemotingError):  # noqa: N818 - a plain word reads better where it is caught
     """No answer came in time; whether the request took effect is unknown."""
 

@@ -206,13 +206,18 @@ class ApplyBrokerIdResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class CleanBrokerDataRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """1011. ``broker_ids_to_clean`` is ``1;2;3``; None or blank means the whole group."""
+    """1011. ``broker_ids_to_clean`` is ``1;2;3``; None or blank means the whole group.
+
+    ``living`` is ours: ``1=INCARNATION;2=…`` names processes that are struck although they live.
+    """
 
     broker_name: str
     cluster_name: str | None = None
     broker_ids_to_clean: str | None = msgspec.field(name="brokerControllerIdsToClean", default=None)
     clean_living_broker: bool = msgspec.field(name="isCleanLivingBroker", default=False)
     invoke_time: Int64 = 0
+    # extension
+    living: str | None = msgspec.field(name="gantryLiving", default=None)
 
 
 class NotifyBrokerRoleChangedRequestHeader(msgspec.Struct, frozen=True, rename="camel"):

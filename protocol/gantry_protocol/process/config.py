@@ -1,10 +1,12 @@
-"""Settings in layers: flag over ``GANTRY_*`` variable over TOML file over default.
+"""Settings in layers: flag over ``GANTRY_*`` variable over TOML file over fallback over default.
 
 A process's settings are one frozen pydantic model. Its fields give everything else: the field
 ``raft_port`` is the flag ``--raft-port``, the variable ``GANTRY_RAFT_PORT`` and the file key
 ``raft_port``; its description and default are the help text. A wrong value is reported by the name
 the person used for it. Unknown file keys are refused, since a typing error must not pass as a
-default; unknown variables are not, since other programs share the environment.
+default; unknown variables are not, since other programs share the environment. A fallback
+(``GANTRY_FALLBACK_RAFT_PORT``) is another default that an environment has for all its processes,
+as a cluster on one machine does: whatever a person writes anywhere wins over it.
 """
 
 import os
@@ -22,6 +24,7 @@ from pydantic.fields import FieldInfo
 from gantry_protocol.errors import ConfigError
 
 VARIABLE_PREFIX = "GANTRY_"
+FALLBACK_PREFIX = "GANTRY_FALLBACK_"
 CONFIG_VARIABLE = "GANTRY_CONFIG"
 CONFIG_FLAG = "--config"
 TABLES = frozenset({"controller", "broker", "operator", "local"})  # one file may serve all commands
@@ -44,6 +47,11 @@ def flag_name(field: str) -> str:
 def variable_name(field: str) -> str:
     """``raft_port`` → ``GANTRY_RAFT_PORT``."""
     return VARIABLE_PREFIX + field.upper()
+
+
+def fallback_name(field: str) -> str:
+    """``raft_port`` → ``GANTRY_FALLBACK_RAFT_PORT``."""
+    return FALLBACK_PREFIX + field.upper()
 
 
 def settings_options(model: type[Settings]) -> Callable[[CommandT], CommandT]:
@@ -96,12 +104,10 @@ def load_settings(
     file = given.pop("config", None) or environment.get(CONFIG_VARIABLE) or toml_path
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}  # field → how the person named it
+    _take_variables(model, environment, fallback_name, values, origins)
     for key, value, origin in _from_file(model, file, table) if file else ():
         values[key], origins[key] = value, origin
-    for key in model.model_fields:
-        text = environment.get(variable_name(key), "")
-        if text:
-            values[key], origins[key] = text, f"{variable_name(key)}={text!r}"
+    _take_variables(model, environment, variable_name, values, origins)
     for key, value in given.items():
         values[key], origins[key] = value, f"{flag_name(key)} {value!r}"
     for key, info in model.model_fields.items():
@@ -111,6 +117,20 @@ def load_settings(
         return model.model_validate(values)
     except ValidationError as error:
         raise ConfigError(_explain(error, origins)) from error
+
+
+def _take_variables(
+    model: type[Settings],
+    environment: Mapping[str, str],
+    name_of: Callable[[str], str],
+    values: dict[str, Any],
+    origins: dict[str, str],
+) -> None:
+    for key in model.model_fields:
+        name = name_of(key)
+        text = environment.get(name, "")
+        if text:
+            values[key], origins[key] = text, f"{name}={text!r}"
 
 
 def _from_file(

@@ -21,13 +21,16 @@ from gantry_protocol.errors import (
     ConnectError,
     ConnectionClosed,
     FrameError,
+    KeyRefused,
     RemotingError,
     RequestTimeout,
     ResolveError,
 )
 from gantry_protocol.frame import FrameDecoder, encode
 from gantry_protocol.hosts import resolve, split_address
+from gantry_protocol.key_gate import dial
 from gantry_protocol.process import log
+from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
 from gantry_protocol.remoting.deadlines import Deadlines
 from gantry_protocol.remoting.stats import ClientStats
 
@@ -302,18 +305,28 @@ class RemotingClient(asyncio.Protocol):
 
 
 async def open_connection(
-    protocol: Callable[[], asyncio.BaseProtocol], address: str, timeout_s: float
+    protocol: Callable[[], asyncio.Protocol],
+    address: str,
+    timeout_s: float,
+    *,
+    key: KeyFile = NO_KEY,
+    purpose: Purpose = Purpose.CONTROL,
 ) -> asyncio.Transport:
     """A TCP connection to ``host:port`` for ``protocol``, names resolved as everywhere.
 
+    With a ``key``, the port is one behind a gate (``key_gate``), and both sides have shown it.
+
     Raises:
-        ConnectError: no connection within ``timeout_s``.
+        ConnectError: no connection within ``timeout_s``; ``KeyRefused`` if there was one.
+        ConfigError: the key cannot be read.
     """
     try:
         host, port = split_address(address)
         async with asyncio.timeout(timeout_s):
             ip = await resolve(host)
-            transport, _ = await asyncio.get_running_loop().create_connection(protocol, ip, port)
+            transport = await dial(protocol, ip, port, key, purpose)
+    except KeyRefused as error:
+        raise KeyRefused(f"{address} is no member for this process: {error}.") from error
     except ConnectionRefusedError as error:
         raise ConnectError(f"Nobody listens at {address}.", refused=True) from error
     except TimeoutError as error:

@@ -54,6 +54,7 @@ class Connection(asyncio.Protocol):
         source: the IP address it was made from; connections are counted by it.
         local: ``ip:port`` the client connected to.
         proxied: whether a PROXY preamble came first.
+        believed: whether the peer has shown the quorum's key on it (``quorum_key``).
         attrs: whatever the owner of the handler keeps about the peer.
         closed: no more replies leave; true from the first :meth:`close` on.
         unread_bytes: what the peer had not taken yet when that was counted last.
@@ -65,6 +66,7 @@ class Connection(asyncio.Protocol):
         self.source = ""
         self.local = ""
         self.proxied = False
+        self.believed = False
         self.attrs: dict[str, Any] = {}
         self.closed = False
         self.unread_bytes = 0

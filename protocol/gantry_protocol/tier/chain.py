@@ -41,7 +41,9 @@ class ChainState(msgspec.Struct, frozen=True):
         start, end: the tier holds [start, end).
         tail: the last record below ``end``; None while there is none.
         lineage: who wrote what, as far as ``end``.
-        packs: all entries, by offset; they cover [start, end) exactly.
+        packs: all entries that are known, by offset; they cover [first, end) exactly.
+        base: the newest version that was gone when the fold began; 0 when none was.
+        base_end: where the tier ended by that version; 0 when none was gone.
     """
 
     shard: str
@@ -55,10 +57,17 @@ class ChainState(msgspec.Struct, frozen=True):
     tail: Tail | None = None
     lineage: tuple[EpochEntry, ...] = ()
     packs: tuple[PackEntry, ...] = ()
+    base: int = 0
+    base_end: int = 0
+
+    @property
+    def first(self) -> int:
+        """Where the known packs begin: ``start``, or above it if older versions are gone."""
+        return max(self.start, self.base_end)
 
     def pack_at(self, offset: int) -> PackEntry | None:
-        """The pack that holds the byte at ``offset``; None outside [start, end)."""
-        if not self.start <= offset < self.end:
+        """The pack that holds the byte at ``offset``; None outside [first, end)."""
+        if not self.first <= offset < self.end:
             return None
         return self.packs[bisect_right(self.packs, offset, key=lambda entry: entry.lo) - 1]
 
@@ -66,6 +75,34 @@ class ChainState(msgspec.Struct, frozen=True):
 def empty(place: Shard) -> ChainState:
     """The state before the first version."""
     return ChainState(shard=place.uid)
+
+
+def before(state: ChainState, first: Version) -> ChainState:
+    """The state before ``first``, where all versions before it are gone, as ``first`` says it.
+
+    Start, end and tail are in every version, so the chain goes on behind a beginning that was
+    removed. What the removed versions said of packs and lineage is not known any more.
+
+    Args:
+        state: the empty one.
+        first: the oldest version that is there, not the first of all.
+    """
+    assert state.v == 0 < first.v - 1
+    pair, end, tail = Pair(0, 0), first.end, first.tail
+    if isinstance(first, Append):
+        pair, end = first.pair, first.add[0].lo
+        tail = None if sum(entry.count for entry in first.add) else first.tail
+    return msgspec.structs.replace(
+        state,
+        v=first.v - 1,
+        crc=first.prev_crc,
+        pair=pair,
+        start=first.start,
+        end=end,
+        tail=tail,
+        base=first.v - 1,
+        base_end=end,
+    )
 
 
 def fold(place: Shard, versions: Iterable[Version]) -> ChainState:
@@ -170,7 +207,7 @@ def append(
                 (entry.epoch, entry.start_offset)
                 for entry in lineage
                 if entry.start_offset < end
-                and (not state.lineage or entry.start_offset >= state.end)
+                and (not (state.lineage or state.base) or entry.start_offset >= state.end)
             ],
             add=list(packs),
         )
@@ -304,7 +341,13 @@ def _check_key(version: Append, entry: PackEntry) -> None:
 
 def _longer_lineage(state: ChainState, version: Append) -> tuple[EpochEntry, ...]:
     lineage = list(state.lineage)
-    floor = state.end if lineage else 0
+    floor = state.end if lineage or state.base else 0
+    if state.base and not lineage:
+        if version.lineage_add and version.lineage_add[0][1] <= floor:
+            floor = 0  # the first append of all says everything
+        else:
+            oldest = version.add[0]  # where its epoch began is gone
+            lineage.append(EpochEntry(Epoch(oldest.epoch_first), Offset(oldest.lo)))
     for epoch, start in version.lineage_add:
         last = lineage[-1] if lineage else EpochEntry(Epoch(-1), Offset(-1))
         _require(
@@ -323,8 +366,8 @@ def _longer_lineage(state: ChainState, version: Append) -> tuple[EpochEntry, ...
     _require(
         version,
         "H2",
-        bool(lineage) and lineage[0].start_offset <= version.start,
-        f"no epoch is known for the start {version.start}",
+        bool(lineage) and lineage[0].start_offset <= state.first,
+        f"no epoch is known for the start {state.first}",
     )
     _require(
         version,

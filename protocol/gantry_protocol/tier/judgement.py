@@ -7,7 +7,8 @@ they fetch (and whether packs are judged in many places at once), never in what 
 Rules protected: those of ``chain`` (T1, T2, T3, T9, T11, H2, tail), every object that a version
 names is there and is the one that was committed (T4), nothing above the confirm offset where that
 is known (T6), and a queue's offsets go on from pack to pack. Behind the first version that is wrong
-nothing is believed, so no pack of it is judged.
+nothing is believed, so no pack of it is judged; where the oldest versions are gone, what is left is
+judged all the same.
 
 Nothing here reads, repairs or deletes.
 """
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import google_crc32c
 import msgspec
 
-from gantry_protocol.tier.chain import ChainState, advance, empty
+from gantry_protocol.tier.chain import ChainState, advance, before, empty
 from gantry_protocol.tier.damage import ChainError, NewerObject, TierObjectError
 from gantry_protocol.tier.findings import FAULT, NOTE, Finding, of_object
 from gantry_protocol.tier.footer import MAX_PACK_BYTES, UNIT, Footer
@@ -132,6 +133,8 @@ class Judgement:
     def _fold(self, versions: Sequence[Version]) -> None:
         if not self._sound or not versions:
             return
+        if self.state.v == 0 and versions[0].v > 1:
+            self._begin_later(versions[0])
         broken = None
         try:
             self.state = advance(self.state, versions)
@@ -146,6 +149,13 @@ class Judgement:
                 self.claims.append(version)
         if broken is not None:
             self._fault(self._broken(first_wrong, broken))
+
+    def _begin_later(self, first: Version) -> None:
+        """The oldest versions are gone: say so, and judge what is there."""
+        key = self.place.key(ManKey(1))
+        reason = f"version 1 is missing; the next one that is there is {first.v}"
+        self.findings.append(Finding(FAULT, "T1", key, reason))
+        self.state = before(self.state, first)
 
     def _broken(self, version: Version, error: ChainError) -> Finding:
         """The finding for a sound version that breaks a rule."""
@@ -217,7 +227,9 @@ class Judgement:
 
     def _orphan(self, pack: PackKey) -> Finding:
         newest = self.state.pair
-        if pack.pair < newest:
+        if pack.lo < self.state.base_end:
+            reason = f"the version that named it is gone, with all up to version {self.state.base}"
+        elif pack.pair < newest:
             reason = f"no version names it; {pack.pair} lost the chain to {newest}, so none will"
         else:
             reason = f"no version names it (yet); it was uploaded by {pack.pair}"
