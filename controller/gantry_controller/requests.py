@@ -7,6 +7,10 @@ leader's memory to people and decide nothing. A fourth class here touches no rep
 (Upstream's other unsafe read, ScanNeedReelect, is no request: the liveness package looks at the
 leader's memory, and what it finds becomes an ElectMaster event, which is judged when applied.)
 
+A request that changes what the quorum holds, or what it believes of who lives, needs the quorum's
+key (``remoting.guard``). That is a column here, which a new row cannot leave out: a write has it,
+and whoever adds a local request says whether it needs it.
+
 The dispatchers (``remoting.desk``, ``admin.api``) look each request up here and keep to its row: a
 request without a row is not supported, and a handler that writes another event, reads in another
 way or answers another code than its row says is a bug that an assertion names.
@@ -29,6 +33,7 @@ from gantry_controller.metadata.events import (
     DeleteTopic,
     ElectMaster,
     ForgetImport,
+    ForgetMember,
     ImportBroker,
     PutKv,
     PutSubscriptionGroup,
@@ -36,6 +41,7 @@ from gantry_controller.metadata.events import (
     RemoveGroup,
     ReportConsumers,
     ReportTopic,
+    RetireGroup,
     SetWritable,
 )
 
@@ -66,6 +72,9 @@ class Row(NamedTuple):
         answerer: see there.
         event: what a write puts into the log; None for all else.
         codes: what it may answer besides ``COMMON_CODES``.
+        needs_key: whether a remoting sender must have shown the quorum's key (``remoting.guard``);
+            admin routes have a token instead.
+        named: whether it is served at the name service's port, too, which clients reach.
         without_leader: the answer while no leader can be reached.
     """
 
@@ -73,12 +82,15 @@ class Row(NamedTuple):
     consistency: Consistency
     answerer: Answerer
     codes: frozenset[ResponseCode]
+    needs_key: bool
     event: type | None = None
+    named: bool = False
     without_leader: ResponseCode = ResponseCode.CONTROLLER_NOT_LEADER
 
     def allows(self, code: int) -> bool:
         """Whether ``code`` may be an answer to this request."""
-        return code in self.codes or code in COMMON_CODES or code == self.without_leader
+        unkeyed = self.needs_key and code == ResponseCode.NO_PERMISSION
+        return code in self.codes or code in COMMON_CODES or code == self.without_leader or unkeyed
 
 
 COMMON_CODES = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.SYSTEM_BUSY})
@@ -90,21 +102,23 @@ _NONE = frozenset({_C.SUCCESS})
 
 def _write(name: str, event: type, *refusals: ResponseCode) -> Row:
     codes = _NONE | frozenset(refusals)
-    return Row(name, Consistency.WRITE, Answerer.LEADER, codes, event)
+    return Row(name, Consistency.WRITE, Answerer.LEADER, codes, needs_key=True, event=event)
 
 
 def _read(name: str, *refusals: ResponseCode) -> Row:
     codes = _NONE | frozenset(refusals)
-    return Row(name, Consistency.CONSISTENT_READ, Answerer.ANY_AT_READ_INDEX, codes)
+    consistency = Consistency.CONSISTENT_READ
+    return Row(name, consistency, Answerer.ANY_AT_READ_INDEX, codes, needs_key=False)
 
 
-def _local(name: str, *refusals: ResponseCode) -> Row:
-    return Row(name, Consistency.LOCAL, Answerer.ANY, _NONE | frozenset(refusals))
+def _local(name: str, *refusals: ResponseCode, needs_key: bool) -> Row:
+    codes = _NONE | frozenset(refusals)
+    return Row(name, Consistency.LOCAL, Answerer.ANY, codes, needs_key=needs_key)
 
 
 def _named(row: Row) -> Row:
     """Of the name service, whose clients take 1 as a reason to keep the route they have."""
-    return row._replace(without_leader=_C.SYSTEM_ERROR)
+    return row._replace(named=True, without_leader=_C.SYSTEM_ERROR)
 
 
 _AMBIGUOUS = _C.CONTROLLER_INVALID_REQUEST
@@ -112,8 +126,15 @@ _AMBIGUOUS = _C.CONTROLLER_INVALID_REQUEST
 
 REMOTING: dict[RequestCode, Row] = {
     # The controller.
-    RequestCode.BROKER_HEARTBEAT: _local("BrokerHeartbeat", _C.CONTROLLER_INVALID_REQUEST),
-    RequestCode.GANTRY_HEARTBEATS: _local("BrokerHeartbeats", _C.CONTROLLER_INVALID_REQUEST),
+    RequestCode.GANTRY_SHOW_KEY: _named(_local("ShowKey", _C.NO_PERMISSION, needs_key=False)),
+    # Whom the quorum believes to live may become master. Brokers of the old kind tell name servers
+    # that they live.
+    RequestCode.BROKER_HEARTBEAT: _named(
+        _local("BrokerHeartbeat", _C.CONTROLLER_INVALID_REQUEST, needs_key=True)
+    ),
+    RequestCode.GANTRY_HEARTBEATS: _local(
+        "BrokerHeartbeats", _C.CONTROLLER_INVALID_REQUEST, needs_key=True
+    ),
     RequestCode.GANTRY_GET_CHANGED_GROUPS: _read("GetChangedGroups"),
     RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET: _write(
         "AlterSyncStateSet",
@@ -148,15 +169,18 @@ REMOTING: dict[RequestCode, Row] = {
         _C.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
         _AMBIGUOUS,
     ),
-    RequestCode.CONTROLLER_GET_METADATA_INFO: _local("GetMetadataInfo"),
+    RequestCode.CONTROLLER_GET_METADATA_INFO: _local("GetMetadataInfo", needs_key=False),
     RequestCode.CONTROLLER_GET_SYNC_STATE_DATA: Row(
         "GetSyncStateSet",
         Consistency.UNSAFE_READ,
         Answerer.LEADER,
         _NONE | {_AMBIGUOUS},
+        needs_key=False,
     ),
-    RequestCode.UPDATE_CONTROLLER_CONFIG: _local("UpdateControllerConfig", _C.NO_PERMISSION),
-    RequestCode.GET_CONTROLLER_CONFIG: _local("GetControllerConfig"),
+    RequestCode.UPDATE_CONTROLLER_CONFIG: _local(
+        "UpdateControllerConfig", _C.NO_PERMISSION, needs_key=True
+    ),
+    RequestCode.GET_CONTROLLER_CONFIG: _local("GetControllerConfig", needs_key=False),
     RequestCode.CLEAN_BROKER_DATA: _write(
         "CleanBrokerData",
         CleanBrokerData,
@@ -208,10 +232,14 @@ REMOTING: dict[RequestCode, Row] = {
         _write("UpdateNameServerConfig", ChangeSettings, _C.NO_PERMISSION)
     ),
     RequestCode.GET_NAMESRV_CONFIG: _named(_read("GetNameServerConfig")),
-    RequestCode.GET_UNIT_TOPIC_LIST: _local("GetUnitTopicList"),
-    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: _local("GetHasUnitSubTopicList"),
-    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: _local("GetHasUnitSubUnUnitTopicList"),
-    RequestCode.QUERY_DATA_VERSION: _local("QueryDataVersion"),
+    RequestCode.GET_UNIT_TOPIC_LIST: _named(_local("GetUnitTopicList", needs_key=False)),
+    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: _named(
+        _local("GetHasUnitSubTopicList", needs_key=False)
+    ),
+    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: _named(
+        _local("GetHasUnitSubUnUnitTopicList", needs_key=False)
+    ),
+    RequestCode.QUERY_DATA_VERSION: _named(_local("QueryDataVersion", needs_key=False)),
     RequestCode.REGISTER_BROKER: _named(_write("RegisterOldBroker", ImportBroker)),
     RequestCode.UNREGISTER_BROKER: _named(_write("UnregisterOldBroker", ForgetImport)),
     RequestCode.REGISTER_TOPIC_IN_NAMESRV: _named(
@@ -228,20 +256,20 @@ REMOTING: dict[RequestCode, Row] = {
 """Every remoting request that a controller answers."""
 
 # Liveness, which is half of each view, is judged by the leader alone.
-_ADMIN_READ = Row("", Consistency.CONSISTENT_READ, Answerer.LEADER, _NONE)
+_ADMIN_READ = Row("", Consistency.CONSISTENT_READ, Answerer.LEADER, _NONE, needs_key=False)
 # Who asks for ``?anywhere`` wants what is replicated, and takes a follower's word for who lives.
 _ADMIN_READ_ANYWHERE = _ADMIN_READ._replace(answerer=Answerer.ANY_AT_READ_INDEX)
 # What concerns the quorum itself goes through Raft's own entries, not through the state machine.
-_QUORUM = Row("", Consistency.LOCAL, Answerer.LEADER, _NONE)
+_QUORUM = Row("", Consistency.LOCAL, Answerer.LEADER, _NONE, needs_key=False)
 
 ADMIN: dict[tuple[str, str], Row] = {
-    ("GET", "/v1/quorum"): _local("describe the quorum"),
+    ("GET", "/v1/quorum"): _local("describe the quorum", needs_key=False),
     ("POST", "/v1/quorum/transfer"): _QUORUM._replace(name="hand the leadership over"),
     ("POST", "/v1/quorum/members"): _QUORUM._replace(name="take a learner in"),
     ("POST", "/v1/quorum/members/{id}/promote"): _QUORUM._replace(name="make a learner a voter"),
     ("DELETE", "/v1/quorum/members/{id}"): _QUORUM._replace(name="strike a member"),
     ("PUT", "/v1/quorum/lease"): _QUORUM._replace(name="turn lease reads on or off"),
-    ("POST", "/v1/quorum/snapshot"): _local("make a snapshot now"),
+    ("POST", "/v1/quorum/snapshot"): _local("make a snapshot now", needs_key=False),
     ("GET", "/v1/groups"): _ADMIN_READ_ANYWHERE._replace(name="list the groups"),
     ("GET", "/v1/groups/{cluster}/{name}"): _ADMIN_READ_ANYWHERE._replace(name="show a group"),
     ("PUT", "/v1/groups/{cluster}/{name}"): _write(
@@ -249,6 +277,15 @@ ADMIN: dict[tuple[str, str], Row] = {
     ),
     ("DELETE", "/v1/groups/{cluster}/{name}"): _write(
         "remove a group", RemoveGroup, _C.CONTROLLER_INVALID_REQUEST
+    ),
+    ("POST", "/v1/groups/{cluster}/{name}/retire"): _write(
+        "retire a group", RetireGroup, _C.CONTROLLER_INVALID_REQUEST
+    ),
+    ("POST", "/v1/groups/{cluster}/{name}/forget"): _write(
+        "forget a member",
+        ForgetMember,
+        _C.CONTROLLER_INVALID_CLEAN_BROKER_METADATA,
+        _C.CONTROLLER_INVALID_REQUEST,
     ),
     ("POST", "/v1/groups/{cluster}/{name}/elect"): _write(
         "elect a named member",

@@ -19,6 +19,7 @@ from gantry_protocol.headers.controller import GetMetadataResponseHeader
 from gantry_protocol.process import log
 from gantry_protocol.process.datadir import DataDir
 from gantry_protocol.process.probes import HttpServer
+from gantry_protocol.quorum_key import KeyFile, demand_key
 from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.server import Connection, RemotingServer
 from gantry_protocol.types import NodeId
@@ -44,6 +45,7 @@ from gantry_controller.raft.state import Role
 from gantry_controller.remoting.control import ControllerRequests
 from gantry_controller.remoting.desk import Desk
 from gantry_controller.remoting.forwarder import Forwarder
+from gantry_controller.remoting.guard import Guard
 from gantry_controller.remoting.live_settings import LiveSettings
 from gantry_controller.remoting.notifier import Notifier
 from gantry_controller.settings import ControllerSettings, Peer, members_of, read_token
@@ -79,6 +81,7 @@ class Controller:
         self.machine = MetadataStateMachine()
         self._read_contacts: dict[NodeId, str] = {}
         self._read_members: dict[NodeId, Peer] = {}
+        self.key = KeyFile(settings.quorum_key_file)
         self._options = self._node_options()
         self.node = RaftNode(self._options, self.machine)
         self.node.add_applied_listener(lambda _: self.node.digest_taken(self.machine.point))
@@ -89,7 +92,8 @@ class Controller:
             self.quorum.propose,
             default_timeout_s=settings.heartbeat_timeout_ms / 1000,
         )
-        self.forwarder = Forwarder(self._remoting_address)
+        self.guard = Guard(self.key, is_open=settings.allow_unauthenticated)
+        self.forwarder = Forwarder(self._remoting_address, self.key)
         self.live_settings = LiveSettings()
         self.notifier = Notifier(self._is_notifying, self._living_addresses)
         self.machine.add_listener(self.notifier.applied)
@@ -100,14 +104,16 @@ class Controller:
             self.forwarder,
             lambda: self.machine.state.index,
             self._describe_metadata,
+            self.guard,
         )
         self._add_handlers()
         self.limits = fair_limits()
         self._servers = {
-            name: RemotingServer(
-                self.desk.handle, on_close=self._connection_closed, limits=self.limits
+            name: RemotingServer(handler, on_close=self._connection_closed, limits=self.limits)
+            for name, handler in (
+                ("remoting", self.desk.handle),
+                ("nameserver", self.desk.handle_named),
             )
-            for name in ("remoting", "nameserver")
         }
         self._http = HttpServer(ready=self._ready, token=self._token)
         self._add_http()
@@ -133,6 +139,7 @@ class Controller:
             port=settings.raft_port,
             election_timeout_ms=settings.election_timeout_ms,
             read_lag_max=settings.read_lag_max,
+            key=self.key,
             snapshot_log_bytes=settings.snapshot_log_bytes,
             snapshot_margin_entries=settings.snapshot_margin_entries,
         )
@@ -383,6 +390,9 @@ class Controller:
         return {key: str(value) for key, value in self.settings.model_dump().items()}
 
     def _ready(self) -> tuple[bool, str]:
+        if self.node.disk_hangs:
+            silent_s = self.node.disk_silent_s
+            return False, f"the disk has confirmed no write for {silent_s:.0f} s"
         serving = "http" in self.ports
         return serving, "serving" if serving else "starting"
 
@@ -404,6 +414,11 @@ async def serve(settings: ControllerSettings, stop: asyncio.Event) -> None:
     Raises:
         GantryError: it cannot start; one sentence says why and what to do.
     """
+    demand_key(
+        settings.quorum_key_file,
+        allow_unauthenticated=settings.allow_unauthenticated,
+        process="controller",
+    )
     controller = Controller(settings)
     try:
         await controller.start()

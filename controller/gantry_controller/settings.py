@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 from gantry_protocol.errors import ConfigError, ResolveError
 from gantry_protocol.hosts import join_address, split_address
 from gantry_protocol.process.config import Settings
+from gantry_protocol.quorum_key import ALLOW_HELP, KEY_FILE_HELP
 from gantry_protocol.types import NodeId
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -119,12 +120,14 @@ class ControllerSettings(Settings):
         description="File with the bearer token of the admin API; without it the API admits "
         "nobody.",
     )
+    quorum_key_file: Path | None = Field(default=None, description=KEY_FILE_HELP)
+    allow_unauthenticated: bool = Field(default=False, description=ALLOW_HELP)
     remoting_port: Port = Field(
         default=REMOTING_PORT, description="Port for brokers and tools; 0 picks a free one."
     )
     nameserver_port: Port = Field(
         default=NAMESERVER_PORT,
-        description="Second port of the same service, where clients expect a name server.",
+        description="Port of the name service, for clients; it serves nothing else.",
     )
     raft_port: Port = Field(default=RAFT_PORT, description="Port for the other controllers.")
     http_port: Port = Field(

@@ -2,13 +2,16 @@
 
 Each route has its row in ``gantry_controller.requests``. Everything but /v1/quorum is answered by
 the leader, after a linearizable read; other nodes answer 421 with its address, which nobody follows
-blindly. Groups are shown by a follower as well if the query says ``anywhere``. Bodies are bounded,
+blindly. Groups are shown by a follower as well if the query says ``anywhere``. The list of all
+groups comes in pages (``GroupList``), each made in turns of the loop. Bodies are bounded,
 unknown keys refused, every wait has an end. Errors are ``ErrorView``s with a stable code.
 """
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from aiohttp import web
@@ -16,11 +19,13 @@ from gantry_protocol.admin import (
     ElectRequest,
     ErrorView,
     EvidenceRequest,
+    ForgetRequest,
     GroupDeclaration,
     GroupList,
     GroupView,
     LeaseRequest,
     QuorumView,
+    RetireRequest,
     WatchEvent,
 )
 from gantry_protocol.codes import ResponseCode
@@ -29,6 +34,7 @@ from gantry_protocol.process.probes import HttpServer
 from gantry_protocol.types import BrokerId, Epoch
 from pydantic import BaseModel, ValidationError
 
+from gantry_controller.admin import pages
 from gantry_controller.admin.views import group_view, watch_event
 from gantry_controller.admin.watch import Watcher, WatchHub
 from gantry_controller.liveness.watchman import Watchman
@@ -36,7 +42,9 @@ from gantry_controller.metadata.events import (
     DeclareGroup,
     ElectMaster,
     Event,
+    ForgetMember,
     RemoveGroup,
+    RetireGroup,
     encode_event,
 )
 from gantry_controller.metadata.machine import MetadataStateMachine
@@ -44,9 +52,10 @@ from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import BrokerGroup
 from gantry_controller.raft.errors import NotLeader, Overloaded
 from gantry_controller.requests import ADMIN, Answerer, Consistency, Row
+from gantry_controller.turns import WAITING_MAX
 
 ANSWER_WITHIN_S = 2.5
-GROUPS_PER_TURN = 100  # shown before other work gets its turn: a few milliseconds
+GROUPS_PER_TURN = 50  # shown before other work gets its turn: a few milliseconds
 WRITE_WITHIN_S = 5.0  # a watcher that takes nothing for so long is dropped
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -97,6 +106,11 @@ class AdminApi:
         describe: the answer of /v1/quorum.
         leader_http: the base URL of the leader's API, None while none is known.
         peers_http: the base URLs of all members' APIs.
+
+    Attributes:
+        expired: requests that the quorum did not answer in time.
+        lists: lists of groups that are being made.
+        lists_refused: those beyond the bound.
     """
 
     def __init__(
@@ -111,6 +125,9 @@ class AdminApi:
         peers_http: Callable[[], list[str]],
     ) -> None:
         self.expired = 0
+        self.lists = 0
+        self.lists_refused = 0
+        self._gate = hub.gate
         self._quorum = quorum
         self._machine = machine
         self._watchman = watchman
@@ -129,6 +146,8 @@ class AdminApi:
             ("GET", group, self._get_group),
             ("PUT", group, self._put_group),
             ("DELETE", group, self._delete_group),
+            ("POST", group + "/retire", self._retire),
+            ("POST", group + "/forget", self._forget),
             ("POST", group + "/elect", self._elect),
             ("POST", group + "/evidence", self._evidence),
             ("GET", "/v1/watch", self._watch),
@@ -165,15 +184,42 @@ class AdminApi:
             raise self.refusal(outcome)
         return _json(self._describe())
 
-    async def _get_groups(self, _: web.Request) -> web.Response:
-        state = self._machine.state
-        index, groups = state.index, sorted(state.living(), key=lambda one: one.key)
+    async def _get_groups(self, request: web.Request) -> web.Response:
+        page = self._page(request)
         views: list[GroupView] = []
-        for group in groups:
-            views.append(group_view(group, self._watchman))
-            if len(views) % GROUPS_PER_TURN == 0:
-                await asyncio.sleep(0)
-        return _json(GroupList(index=index, groups=views))
+        with self._place_in_line():
+            for start in range(0, len(page.groups), GROUPS_PER_TURN):
+                some = page.groups[start : start + GROUPS_PER_TURN]
+                views += await self._gate.bit(partial(self._views, some))
+            listed = GroupList(index=page.index, groups=views, continue_token=page.token)
+            return await self._gate.bit(partial(_json, listed))
+
+    def _page(self, request: web.Request) -> pages.Page:
+        limit, token = request.query.get("limit", ""), request.query.get("continue")
+        if limit and not (limit.isascii() and limit.isdigit() and int(limit[:9]) > 0):
+            raise Refusal(400, "INVALID_REQUEST", f"limit={limit!r} is no number from 1 on.")
+        groups_max = min(int(limit[:9] or pages.LIMIT_MAX), pages.LIMIT_MAX)
+        try:
+            after = None if token is None else pages.key_of(token)
+        except ValueError as error:
+            raise Refusal(400, "INVALID_REQUEST", str(error)) from error
+        return pages.page_after(self._machine.state, after, groups_max)
+
+    def _views(self, groups: list[BrokerGroup]) -> list[GroupView]:
+        return [group_view(group, self._watchman) for group in groups]
+
+    @contextmanager
+    def _place_in_line(self) -> Iterator[None]:
+        """Raises Refusal: too many lists are being made already."""
+        if self.lists >= WAITING_MAX:
+            self.lists_refused += 1
+            message = f"{WAITING_MAX} lists are being made already; try again in a moment."
+            raise Refusal(429, "OVERLOADED", message)
+        self.lists += 1
+        try:
+            yield
+        finally:
+            self.lists -= 1
 
     async def _get_group(self, request: web.Request) -> web.Response:
         return _json(self._view(self._group(request)))
@@ -209,6 +255,29 @@ class AdminApi:
         cluster, name = _key(request)
         await self._write(RemoveGroup(cluster=cluster, name=name, uid=uid))
         return web.Response(status=204)
+
+    async def _retire(self, request: web.Request) -> web.Response:
+        wish = await read_body(request, RetireRequest)
+        group = self._group(request)
+        event = RetireGroup(cluster=group.cluster, name=group.name, uid=wish.uid)
+        return await self._changed(group, event)
+
+    async def _forget(self, request: web.Request) -> web.Response:
+        wish = await read_body(request, ForgetRequest)
+        group = self._group(request)
+        event = ForgetMember(
+            cluster=group.cluster,
+            name=group.name,
+            broker_id=BrokerId(wish.broker_id),
+            incarnation=wish.incarnation or "",
+            live=self._watchman.to_forget(group, BrokerId(wish.broker_id)),
+        )
+        return await self._changed(group, event)
+
+    async def _changed(self, group: BrokerGroup, event: Event) -> web.Response:
+        """The group as it is after ``event``."""
+        result = await self._write(event)
+        return _json(self._view(result.group or group))
 
     async def _elect(self, request: web.Request) -> web.Response:
         wish = await read_body(request, ElectRequest)
@@ -254,9 +323,7 @@ class AdminApi:
             try:
                 for start in range(0, len(groups), GROUPS_PER_TURN):
                     turn = groups[start : start + GROUPS_PER_TURN]
-                    await _write(
-                        response, [watch_event(group, self._watchman).to_json() for group in turn]
-                    )
+                    await _write(response, await self._gate.bit(partial(self._lines, turn)))
                 if heartbeat is not None:
                     beat = WatchEvent(index=heartbeat, heartbeat=True)
                     line = beat.model_dump_json(by_alias=True, exclude_defaults=True)
@@ -269,6 +336,9 @@ class AdminApi:
                 return
             if watcher.ended:
                 return
+
+    def _lines(self, groups: list[BrokerGroup]) -> list[str]:
+        return [watch_event(group, self._watchman).to_json() for group in groups]
 
     # What they share.
 
@@ -344,12 +414,17 @@ def _key(request: web.Request) -> tuple[str, str]:
 
 def _is_declared(group: BrokerGroup, wish: GroupDeclaration) -> bool:
     known = group.declaration
-    return known is not None and (
-        known.uid,
-        known.replicas,
-        known.min_in_sync_replicas,
-        known.route_address,
-    ) == (wish.uid, wish.replicas, wish.min_in_sync_replicas, wish.route_address)
+    return (
+        not group.retired
+        and known is not None
+        and (
+            known.uid,
+            known.replicas,
+            known.min_in_sync_replicas,
+            known.route_address,
+        )
+        == (wish.uid, wish.replicas, wish.min_in_sync_replicas, wish.route_address)
+    )
 
 
 async def _write(response: web.StreamResponse, lines: list[str]) -> None:

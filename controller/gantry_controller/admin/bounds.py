@@ -31,6 +31,7 @@ class Expiring(Protocol):
     """What is asked of the admin API."""
 
     expired: int
+    lists_refused: int
 
 
 class Sources(NamedTuple):
@@ -74,6 +75,11 @@ class BoundMetrics(Collector):
             self._of.imports.refused,
         )
         yield _count("watchers_refused_total", "Watches beyond their bound.", self._of.hub.refused)
+        yield _count(
+            "admin_lists_refused_total",
+            "Lists of groups beyond as many as are made at a time.",
+            self._of.api.lists_refused,
+        )
         yield _count(
             "admin_requests_expired_total",
             "Requests of the admin API that the quorum did not answer in time.",

@@ -105,7 +105,27 @@ class Metrics(Collector):
             ["code"],
             {(str(code),): count for code, count in self._desk.requests.items()},
         )
+        yield _count(
+            "requests_without_key_total",
+            "Requests that change the quorum's state, refused since no quorum key was shown.",
+            self._desk.guard.refused,
+        )
+        yield _count(
+            "keys_refused_total",
+            "Quorum keys shown on ports 9878 and 9876 that were not this quorum's.",
+            self._desk.guard.key_requests.refused,
+        )
         yield _count("requests_expired_total", "Requests without a quorum.", self._desk.expired)
+        yield _gauge(
+            "long_answers",
+            "Lists, and routes of many groups, that are being made in turns.",
+            len(self._desk.long_answers),
+        )
+        yield _count(
+            "long_answers_refused_total",
+            "Those beyond the bound.",
+            self._desk.long_answers.refused,
+        )
         yield _count(
             "requests_forwarded_total",
             "Requests passed on to the leader.",
@@ -148,22 +168,27 @@ class Metrics(Collector):
         )
 
     def _groups(self) -> Iterator[Metric]:
-        groups = list(self._machine.state.living())
-        yield _gauge("groups", "Broker groups on record.", len(groups))
+        state = self._machine.state
+        yield _gauge("groups", "Broker groups on record.", state.living_count)
         yield _gauge(
             "groups_without_master",
             "Broker groups on record without a master.",
-            sum(group.master_id is None for group in groups),
+            state.headless_count,
+        )
+        yield _gauge(
+            "groups_retired",
+            "Broker groups on record whose owner is gone; nobody is sent there.",
+            state.retired_count,
         )
         yield _gauge(
             "groups_wiped",
             "Broker groups whose routes keep producers away (205) until they are let back (327).",
-            len(self._machine.state.wiped),
+            len(state.wiped),
         )
         yield _gauge(
             "kv_chars",
             "Characters of the name service's key-values.",
-            sum(one.chars for one in self._machine.state.kv.values()),
+            sum(one.chars for one in state.kv.values()),
         )
         heard = self._watchman.brokers_heard()
         yield _gauge("brokers_heard", "Brokers heard within their time-outs by this node.", heard)

@@ -92,6 +92,22 @@ class SnapshotMetrics(Collector):
             "log_bytes_since_snapshot", "Applied log behind the newest one.", stats.log_bytes
         )
         yield _gauge("log_file_bytes", "Size of the log's files.", self._node.log_file_bytes)
+        yield _gauge(
+            "disk_silent_seconds",
+            "How long the log's disk has owed a confirmation without any.",
+            self._node.disk_silent_s,
+        )
+        yield _gauge("disk_hangs", "1 while that is too long.", int(self._node.disk_hangs))
+        yield _count(
+            "disk_gave_way_total",
+            "Times this node led, its disk hung, and it let another lead.",
+            self._node.stats.gave_way,
+        )
+        held = self._node.messages_held
+        yield _gauge("messages_held", "Messages that wait for the log's disk.", len(held))
+        yield _count(
+            "messages_held_dropped_total", "Of these, dropped beyond the bound.", held.dropped
+        )
 
 
 def _pauses(stats: SnapshotStats) -> HistogramMetricFamily:

@@ -56,6 +56,7 @@ def group_view(group: BrokerGroup, watchman: Watchman) -> GroupView:
         sync_state_set=list(group.sync_state_set),
         sync_state_set_epoch=group.sync_state_set_epoch,
         clean=group.clean,
+        retired=group.retired,
         members=[member_view(group, member, watchman) for member in group.members],
     )
 

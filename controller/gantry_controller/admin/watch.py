@@ -5,7 +5,7 @@ applied, and a heartbeat line every second; before that, again, the groups of wh
 went, began to drain or fares otherwise with its tier, which no log entry tells. What waits for a
 slow reader is one entry per group, the newest: it may miss a step, never the outcome, and memory is
 bounded by the number of groups. One that does not read at all is dropped; it may come back with its
-index.
+index. What concerns all groups at once is put in order and handed out in turns of the loop.
 
 Each heartbeat vouches for the lines before it: it is sent after a linearizable read, so a leader
 that has been deposed without knowing it falls silent, and its watchers' connections end.
@@ -18,6 +18,7 @@ from gantry_controller.metadata.events import Event
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import BrokerGroup, GroupKey
+from gantry_controller.turns import BITS, TurnGate, TurnQueue, Work, sorted_in_turns, step
 
 WATCHERS_MAX = 64
 HEARTBEAT_S = 1.0
@@ -27,7 +28,10 @@ CONFIRM_WITHIN_S = 2.5
 class Watcher:
     """One reader's place in the stream."""
 
-    def __init__(self) -> None:
+    def __init__(self, gate: TurnGate, owed: Work[list[BrokerGroup]]) -> None:
+        """``owed``: what its reader is owed before anything else, in order of change."""
+        self._gate = gate
+        self._owed: Work[list[BrokerGroup]] | None = owed
         self._groups: dict[GroupKey, BrokerGroup] = {}  # in the order of their last change
         self._heartbeat: int | None = None
         self._news = asyncio.Event()
@@ -52,8 +56,12 @@ class Watcher:
     async def next(self) -> tuple[list[BrokerGroup], int | None]:
         """What is new: groups in order of change, then perhaps the index of a heartbeat."""
         await self._news.wait()
+        owed: list[BrokerGroup] = []
+        if self._owed is not None:
+            owed = await self._gate.all(self._owed)
+            self._owed = None
         self._news.clear()
-        groups, self._groups = list(self._groups.values()), {}
+        groups, self._groups = [*owed, *self._groups.values()], {}
         heartbeat, self._heartbeat = self._heartbeat, None
         return groups, heartbeat
 
@@ -75,6 +83,7 @@ class WatchHub:
         liveness_changes: Callable[[], set[GroupKey]],
     ) -> None:
         self.watchers: set[Watcher] = set()
+        self.gate = TurnGate()
         self.dropped = 0
         self.refused = 0
         self._machine = machine
@@ -83,6 +92,7 @@ class WatchHub:
         self._timer: asyncio.TimerHandle | None = None
         self._confirm_by_s: float | None = None
         self._round = 0
+        self._spread = TurnQueue()
         machine.add_listener(self._applied)
         machine.add_restore_listener(self.end_all)
 
@@ -106,13 +116,9 @@ class WatchHub:
 
         An index from the future belongs to another history; its owner is owed everything.
         """
-        watcher = Watcher()
         state = self._machine.state
-        owed = since if since <= state.index else 0
-        changed = [group for group in state.groups.values() if group.changed_index > owed]
-        for group in sorted(changed, key=lambda one: (one.changed_index, one.key)):
-            if owed or not group.removed:
-                watcher.add(group)
+        known = since if since <= state.index else 0
+        watcher = Watcher(self.gate, _changed_after(known, list(state.groups.values())))
         watcher.beat(state.index)
         self.watchers.add(watcher)
         return watcher
@@ -154,17 +160,38 @@ class WatchHub:
     def _confirmed(self, asked: int, error: Exception | None) -> None:
         if asked != self._round:
             return
-        self._confirm_by_s = None
         if error is not None:
+            self._confirm_by_s = None
             self.end_all()
             return
-        self._add_liveness_changes()
-        for watcher in self.watchers:
-            watcher.beat(self._machine.state.index)
+        telling = self._tell(self._machine.state.index)
+        if step(telling) is None:
+            self._spread.add(lambda: step(telling) is not None)
 
-    def _add_liveness_changes(self) -> None:
-        for key in sorted(self._liveness_changes()):
+    def _tell(self, index: int) -> Work[None]:
+        """Of liveness, then the heartbeat; the next round begins when this one is through."""
+        keys = yield from sorted_in_turns(self._liveness_changes())
+        for place, key in enumerate(keys, start=1):
+            if place % BITS == 0:
+                yield
             group = self._machine.group(*key)
             if group is not None:
                 for watcher in self.watchers:
                     watcher.add(group)
+        self._confirm_by_s = None
+        for watcher in self.watchers:
+            watcher.beat(index)
+
+
+def _changed_after(index: int, groups: list[BrokerGroup]) -> Work[list[BrokerGroup]]:
+    """Those of ``groups`` that changed after ``index``, in order; all that live for 0."""
+    changed: list[BrokerGroup] = []
+    for start in range(0, len(groups), 16 * BITS):
+        if start:
+            yield
+        changed += [
+            one
+            for one in groups[start : start + 16 * BITS]
+            if one.changed_index > index and (index or not one.removed)
+        ]
+    return (yield from sorted_in_turns(changed, lambda one: (one.changed_index, one.key)))

@@ -94,7 +94,7 @@ class Overseer:
         )
 
     def lead(self, now_s: float) -> None:
-        """Begins to act, with a grace of one time-out for everybody."""
+        """Begins to act, with a grace for everybody (``rules.silent_from``)."""
         self._watching_since_s = now_s
         self._unseen = deque(self._state.groups)
 

@@ -11,6 +11,8 @@ inside the sync-state set, so a wrong suspicion costs one needless switch and ne
 ``SILENT``   nothing was heard of the registered process for its heartbeat time-out. The time it
              registered counts as a sign, and so does the time this node began to watch: a new
              leader has heard nothing of many a living broker, and a stalled one has not listened.
+             A process that this node never heard at all has ``UNHEARD_S``: when all controllers
+             come back under new addresses, brokers find them seconds after each other.
 ``REPLACED`` another process of the same broker registered. Both hold the lock on one volume in
              turn, so the earlier one is gone.
 
@@ -26,6 +28,13 @@ from gantry_protocol.types import BrokerId
 from gantry_controller.liveness.table import HeartbeatTable, Row
 from gantry_controller.metadata.events import LiveMember
 from gantry_controller.metadata.state import BrokerGroup, Member
+
+UNHEARD_S = 10.0
+"""How long a leader waits for a process that registered before and that it has never heard.
+
+Name servers remember for up to 30 s that a name did not exist, each for itself, so a living master
+may find new controllers later than its replicas do.
+"""
 
 
 class Suspicion(StrEnum):
@@ -72,14 +81,43 @@ def suspicion(
     return None
 
 
+def not_proved_gone(
+    table: HeartbeatTable, group: BrokerGroup, clock: Clock
+) -> tuple[LiveMember, ...]:
+    """The members that nothing speaks against, ascending by id; more than those that are alive.
+
+    It is the evidence for what must not be done to somebody who may live: a new leader has heard
+    nothing of many a living broker.
+    """
+    return tuple(
+        _named(member) for member in group.members if suspicion(table, group, member, clock) is None
+    )
+
+
+def to_forget(
+    table: HeartbeatTable, group: BrokerGroup, clock: Clock, broker_id: BrokerId
+) -> tuple[LiveMember, ...]:
+    """The evidence for forgetting ``broker_id``, ascending by id; doubt speaks for the member.
+
+    It is named unless something proves it gone. Of the others, who are to hold what it holds, only
+    those are that were heard: whom nothing speaks against yet may be dead, and this the last copy.
+    """
+    return tuple(
+        _named(member)
+        for member in group.members
+        if is_alive(table, group, member, clock)
+        or (member.broker_id == broker_id and suspicion(table, group, member, clock) is None)
+    )
+
+
 def silent_from(table: HeartbeatTable, group: BrokerGroup, member: Member, clock: Clock) -> float:
     """The time after which the member, if nothing is heard of it until then, counts as silent."""
     row = row_of(table, group, member)
-    last_s = max(
-        clock.watching_since_s,
-        table.registered_at(group.key, member.broker_id) or clock.watching_since_s,
-        clock.watching_since_s if row is None else row.seen_s,
-    )
+    since_s = clock.watching_since_s
+    registered_s = table.registered_at(group.key, member.broker_id)
+    if row is None and (registered_s is None or registered_s < since_s):
+        return since_s + max(clock.default_timeout_s, UNHEARD_S)
+    last_s = max(since_s, registered_s or since_s, since_s if row is None else row.seen_s)
     return last_s + (clock.default_timeout_s if row is None else row.beat.timeout_s)
 
 

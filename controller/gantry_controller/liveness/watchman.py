@@ -127,6 +127,14 @@ class Watchman:
         """The evidence for an event about ``group``."""
         return rules.live_members(self.table, group, self._clock(), asking=asking)
 
+    def not_proved_gone(self, group: BrokerGroup) -> tuple[LiveMember, ...]:
+        """The evidence for an event that only concerns members that are surely gone."""
+        return rules.not_proved_gone(self.table, group, self._clock())
+
+    def to_forget(self, group: BrokerGroup, broker_id: BrokerId) -> tuple[LiveMember, ...]:
+        """The evidence for forgetting ``broker_id``."""
+        return rules.to_forget(self.table, group, self._clock(), broker_id)
+
     def alive_of(
         self, group: BrokerGroup, broker_ids: Iterable[BrokerId]
     ) -> tuple[LiveMember, ...]:

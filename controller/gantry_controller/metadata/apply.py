@@ -22,6 +22,7 @@ from gantry_controller.metadata.events import (
     ElectMaster,
     Event,
     ForgetImport,
+    ForgetMember,
     ImportBroker,
     PutKv,
     PutSubscriptionGroup,
@@ -29,14 +30,17 @@ from gantry_controller.metadata.events import (
     RemoveGroup,
     ReportConsumers,
     ReportTopic,
+    RetireGroup,
     SetWritable,
 )
 from gantry_controller.metadata.groups import (
     apply_broker_id,
     clean_broker_data,
     declare_group,
+    forget_member,
     register_broker,
     remove_group,
+    retire_group,
 )
 from gantry_controller.metadata.mastership import alter_sync_state_set, elect_master
 from gantry_controller.metadata.names import change_settings, delete_kv, put_kv, set_writable
@@ -76,6 +80,10 @@ def apply(  # noqa: C901 - a table of one line per event, which mypy checks for 
             return declare_group(state, event)
         case RemoveGroup():
             return remove_group(state, event)
+        case RetireGroup():
+            return retire_group(state, event)
+        case ForgetMember():
+            return forget_member(state, event)
         case CreateTopic():
             return create_topic(state, event)
         case DeleteTopic():

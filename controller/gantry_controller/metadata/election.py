@@ -21,8 +21,12 @@ time **every member of the set holds every acknowledged record**, and
 
 Before the first election nothing has been acknowledged, but retained volumes may hold records. So
 a declared group waits until all its members are there, or a majority is and the stated time is
-over, and takes the one with the newest (epoch, end). A group nobody declared (Java brokers) follows
-upstream: the first to ask is the first master.
+over, and takes the one with the newest (epoch, end), whatever else speaks for another. A group that
+had masters before all its members were struck, or it was removed, has acknowledged records; each is
+on at least ``min_in_sync_replicas`` volumes, so it waits for as many members as meet any so many
+volumes, however long that takes; empty ones do not count while others hold records. A group nobody
+declared (Java brokers) follows upstream: the first to ask is the first master, unless a member that
+lives has a newer log.
 
 If an administrator has struck the *whole* set from the record while other members remain, what was
 acknowledged may be gone. Then only a designated election, by name, goes on; it marks the group as
@@ -114,6 +118,17 @@ def best(pool: Iterable[LiveMember]) -> LiveMember:
     )
 
 
+def newest(pool: Iterable[LiveMember]) -> LiveMember:
+    """The one of a pool that is not empty whose log none exceeds; among those, the preferred."""
+    members = list(pool)
+    furthest = max(map(_log_of, members))
+    return best(staying(one for one in members if _log_of(one) == furthest))
+
+
+def _log_of(member: LiveMember | None) -> tuple[int, int]:
+    return (-1, -1) if member is None else (member.epoch, member.max_offset)
+
+
 def majority(replicas: int) -> int:
     """The smallest number of members that is more than half."""
     return replicas // 2 + 1
@@ -124,7 +139,26 @@ def first_election_is_due(group: BrokerGroup, alive: int, *, first_wait_over: bo
     if group.declaration is None:
         return False
     replicas = group.declaration.replicas
-    return alive >= replicas or (first_wait_over and alive >= majority(replicas))
+    enough = majority(replicas)
+    if group.base_epoch:
+        enough = max(enough, replicas - group.declaration.min_in_sync_replicas + 1)
+    return alive >= replicas or (first_wait_over and alive >= enough)
+
+
+def _may_begin(group: BrokerGroup, live: Iterable[LiveMember], *, first_wait_over: bool) -> bool:
+    """Whether those who live are enough for the first election.
+
+    Of a group that had masters, who has not said how far its log goes is not there yet. If some
+    hold records, an empty volume stands for none of those that acknowledged any.
+    """
+    there = list(live)
+    if group.base_epoch:
+        there = [one for one in there if one.max_offset >= 0]
+    if first_election_is_due(group, len(there), first_wait_over=False):
+        return True
+    if group.base_epoch:
+        there = [one for one in there if one.max_offset > 0] or there
+    return first_election_is_due(group, len(there), first_wait_over=first_wait_over)
 
 
 def _first_election(
@@ -137,14 +171,17 @@ def _first_election(
         member = group.member(requester)
         if member is None or member.registrations == 0:
             return _nobody(request, f"broker {requester} is not registered")
+        further = newest(live.values()) if live else None
+        if further is not None and _log_of(further) > _log_of(live.get(requester)):
+            return _nobody(request, f"broker {further.broker_id} has the newest log")
         return Elected(requester, (requester,))
-    if not first_election_is_due(group, len(live), first_wait_over=request.first_wait_over):
+    if not _may_begin(group, live.values(), first_wait_over=request.first_wait_over):
         return _nobody(
             request,
             f"the first election waits for {group.declaration.replicas} members, "
             f"{len(live)} are alive",
         )
-    winner = best(staying(live.values())).broker_id
+    winner = newest(live.values()).broker_id
     if request.designate and winner != requester:
         return _nobody(request, f"broker {winner} has the newest log")
     return Elected(winner, (winner,))

@@ -79,6 +79,25 @@ class RemoveGroup(_Event, frozen=True, tag="RemoveGroup/1"):
     uid: str
 
 
+class RetireGroup(_Event, frozen=True, tag="RetireGroup/1"):
+    """The owner ``uid`` is gone; the group is kept as it is, and nobody is sent there."""
+
+    uid: str
+
+
+class ForgetMember(_Event, frozen=True, tag="ForgetMember/1"):
+    """Strike a member that is gone and holds nothing that nobody else holds.
+
+    Attributes:
+        incarnation: the process that is meant, empty for a broker that announces none.
+        live: the members that are heard, and the one that is meant unless it is proved gone.
+    """
+
+    broker_id: BrokerId
+    incarnation: str = ""
+    live: tuple[LiveMember, ...] = ()
+
+
 class ApplyBrokerId(_Event, frozen=True, tag="ApplyBrokerId/1"):
     """A broker takes an id (code 1013)."""
 
@@ -235,6 +254,8 @@ class ReportTopic(_Record, frozen=True, tag="ReportTopic/1"):
 Event = (
     DeclareGroup
     | RemoveGroup
+    | RetireGroup
+    | ForgetMember
     | ApplyBrokerId
     | RegisterBroker
     | ElectMaster

@@ -1,4 +1,4 @@
-"""The life of a group: declared, populated, cleaned, removed.
+"""The life of a group: declared, populated, cleaned, retired, removed.
 
 Ids are never issued twice and epochs never fall, not even across a removal: what stays of a removed
 group is a tombstone with both. Upstream starts again at id 1 and epoch 0, which lets a forgotten
@@ -15,8 +15,10 @@ from gantry_controller.metadata.events import (
     ApplyBrokerId,
     CleanBrokerData,
     DeclareGroup,
+    ForgetMember,
     RegisterBroker,
     RemoveGroup,
+    RetireGroup,
 )
 from gantry_controller.metadata.results import Result, missing, refuse
 from gantry_controller.metadata.state import (
@@ -36,7 +38,11 @@ BROKER_ID_MAX = 2**53 - 1  # exact in every JSON reader
 
 
 def declare_group(state: MetadataState, event: DeclareGroup) -> Result:
-    """Creates, adopts, changes or revives a group; commits nothing if nothing differs."""
+    """Creates, adopts, changes or revives a group; commits nothing if nothing differs.
+
+    A retired group comes back as it was, for any owner: the same one, too, since somebody may have
+    taken it for gone by mistake.
+    """
     if not 1 <= event.min_in_sync_replicas <= event.replicas:
         return refuse(
             ResponseCode.CONTROLLER_INVALID_REQUEST,
@@ -54,9 +60,9 @@ def declare_group(state: MetadataState, event: DeclareGroup) -> Result:
                 f"The owner {event.uid} has removed this group; declare it with a new uid",
             )
         group = _revive(group)
-    elif group.declaration == wish:
+    elif group.declaration == wish and not group.retired:
         return Result(group=group)
-    return Result(group=state.put(group, declaration=wish), changed=True)
+    return Result(group=state.put(group, declaration=wish, retired=False), changed=True)
 
 
 def remove_group(state: MetadataState, event: RemoveGroup) -> Result:
@@ -64,15 +70,32 @@ def remove_group(state: MetadataState, event: RemoveGroup) -> Result:
     group = state.find(event.cluster, event.name)
     if group is None:
         return Result()
-    if group.declaration is None or group.declaration.uid != event.uid:
-        owner = "nobody" if group.declaration is None else group.declaration.uid
-        return refuse(
-            ResponseCode.CONTROLLER_INVALID_REQUEST,
-            f"The group belongs to {owner}, not to {event.uid}",
-            group,
-        )
+    refusal = _refuse_strangers(group, event.uid)
+    if refusal is not None:
+        return refusal
     state.put_plain("wiped", group.key, None)  # a later group of that name is another
     return Result(group=_bury(state, group, event.uid), changed=True)
+
+
+def retire_group(state: MetadataState, event: RetireGroup) -> Result:
+    """Has nobody sent to a group any more; its ids, epochs, set and topics stay as they are."""
+    group = state.find(event.cluster, event.name)
+    if group is None:
+        return Result()
+    refusal = _refuse_strangers(group, event.uid)
+    if refusal is not None:
+        return refusal
+    if group.retired:
+        return Result(group=group)
+    return Result(group=state.put(group, retired=True), changed=True)
+
+
+def _refuse_strangers(group: BrokerGroup, uid: str) -> Result | None:
+    if group.declaration is not None and group.declaration.uid == uid:
+        return None
+    owner = "nobody" if group.declaration is None else group.declaration.uid
+    remark = f"The group belongs to {owner}, not to {uid}"
+    return refuse(ResponseCode.CONTROLLER_INVALID_REQUEST, remark, group)
 
 
 def apply_broker_id(state: MetadataState, event: ApplyBrokerId) -> Result:
@@ -195,6 +218,45 @@ def clean_broker_data(state: MetadataState, event: CleanBrokerData) -> Result:
     return Result(group=cleaned, changed=True)
 
 
+def forget_member(state: MetadataState, event: ForgetMember) -> Result:
+    """Strikes a member that is dead and outside the sync-state set; its id is never issued again.
+
+    Every member of the set holds every acknowledged record, so nothing that was acknowledged goes
+    with a member outside it, as long as somebody in the set lives.
+    """
+    group = state.find(event.cluster, event.name)
+    if group is None:
+        code = ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
+        return missing(state, event, code, f"There is no broker group {event.name}")
+    member = group.member(event.broker_id)
+    if member is None:
+        return Result(group=group)
+    reason = _reason_to_keep(group, member, event)
+    if reason:
+        return refuse(ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA, reason, group)
+    members = tuple(one for one in group.members if one is not member)
+    return Result(group=state.put(group, members=members), changed=True)
+
+
+def _reason_to_keep(group: BrokerGroup, member: Member, event: ForgetMember) -> str:
+    live = believable(group, event.live)
+    if member.broker_id in live:
+        return f"Broker {member.broker_id} of {group.name} is alive: stop it first"
+    if member.announces and event.incarnation != member.incarnation:
+        return f"Another process of broker {member.broker_id} of {group.name} has registered since"
+    if member.broker_id in group.sync_state_set:
+        return (
+            f"Broker {member.broker_id} of {group.name} is in the sync-state set: it holds what "
+            "was acknowledged"
+        )
+    if group.had_master and live.keys().isdisjoint(group.sync_state_set):
+        return (
+            f"No member of the sync-state set of {group.name} is alive: broker "
+            f"{member.broker_id} may hold the only copy that is left"
+        )
+    return ""
+
+
 def _refuse_to_clean_the_living(group: BrokerGroup | None, event: CleanBrokerData) -> Result | None:
     if not event.broker_ids and group is not None and group.master_id is not None:
         return refuse(
@@ -232,6 +294,7 @@ def _bury(state: MetadataState, group: BrokerGroup, uid: str | None) -> BrokerGr
         sync_state_set_epoch=group.sync_state_set_epoch + bool(group.sync_state_set),
         removed=True,
         removed_uid=uid,
+        retired=False,
     )
 
 

@@ -5,7 +5,8 @@ A ``BrokerGroup`` is one immutable value: an event replaces it by another in a s
 its invariant, and ``put`` asserts them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right, insort
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -131,6 +132,8 @@ class BrokerGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
         removed: a tombstone, kept for its epochs and ids; it has no members, master or set.
         removed_uid: whose removal left the tombstone; a late declaration of that uid is refused.
         changed_index: the log index of the last change; what watchers compare.
+        retired: its owner is gone and its volumes may not be: everything is kept as it was, and
+            nobody is sent there. A declaration brings it back. Only a declared group is retired.
     """
 
     cluster: str
@@ -148,6 +151,7 @@ class BrokerGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
     removed: bool = False
     removed_uid: str | None = None
     changed_index: Index = Index(0)
+    retired: bool = False
 
     @property
     def key(self) -> GroupKey:
@@ -227,7 +231,16 @@ class MetadataState:
         "settings",
     )
 
-    __slots__ = ("_names", "_sum", "_topic_groups", *REPLICATED)
+    __slots__ = (
+        "_headless",
+        "_living",
+        "_names",
+        "_order",
+        "_retired",
+        "_sum",
+        "_topic_groups",
+        *REPLICATED,
+    )
 
     def __init__(self) -> None:
         self.index = Index(0)
@@ -248,8 +261,12 @@ class MetadataState:
             for record in records:
                 if name != "groups":
                     self._sum.touched(name, record, None)
+        self._living = 0
+        self._headless = 0  # living groups without a master
+        self._retired = 0
         for key, group in self.groups.items():
             self._count_group(key, None, group)
+        self._order = sorted(self.groups)  # every key, those of tombstones included
         self._names: dict[str, tuple[GroupKey, ...]] = {}
         self._topic_groups: dict[str, dict[GroupKey, None]] = {}
         for group in self.living():
@@ -291,6 +308,39 @@ class MetadataState:
             if not group.removed and (cluster is None or group.cluster == cluster):
                 yield group
 
+    @property
+    def living_count(self) -> int:
+        """How many groups are no tombstones."""
+        return self._living
+
+    @property
+    def headless_count(self) -> int:
+        """How many of those have no master."""
+        return self._headless
+
+    @property
+    def retired_count(self) -> int:
+        """How many of those are retired."""
+        return self._retired
+
+    def keys_after(self, key: GroupKey | None, keys_max: int) -> list[GroupKey]:
+        """The next keys in their order, those of tombstones included; from the first for None."""
+        start = 0 if key is None else bisect_right(self._order, key)
+        return self._order[start : start + keys_max]
+
+    def all_keys(self) -> list[GroupKey]:
+        """Every key in order, those of tombstones included."""
+        return self._order.copy()
+
+    def serving(self, cluster: str | None = None) -> Iterator[BrokerGroup]:
+        """The living groups that clients may be sent to: those that are not retired."""
+        return (group for group in self.living(cluster) if not group.retired)
+
+    def is_retired(self, key: GroupKey) -> bool:
+        """Whether nobody is to be sent to the group ``key``."""
+        group = self.groups.get(key)
+        return group is not None and group.retired
+
     def put(self, group: BrokerGroup, **changes: Any) -> BrokerGroup:
         """Makes ``group``, with ``changes`` of its fields, the truth about its key.
 
@@ -302,13 +352,20 @@ class MetadataState:
         old = self.groups.get(key)
         _check(group, old)
         self._count_group(key, old, group)
+        if old is None:
+            insort(self._order, key)
         self.groups[key] = group
         if old is None or old.removed != group.removed:
             self._name(key, living=not group.removed)
         return group
 
     def _count_group(self, key: GroupKey, old: BrokerGroup | None, new: BrokerGroup) -> None:
-        """For the digest. The members are most of a group and change seldom: they count apart."""
+        """For metrics, and for the digest, where the members, which change seldom, count apart."""
+        for group, sign in ((old, -1), (new, 1)):
+            if group is not None and not group.removed:
+                self._living += sign
+                self._headless += sign * (group.master_id is None)
+                self._retired += sign * group.retired
         if old is None or old.members is not new.members:
             self._sum.changed("members", key, None if old is None else old.members, new.members)
         before = None if old is None else replace(old, members=())
@@ -380,11 +437,19 @@ class MetadataState:
 
     def groups_with(self, topic: str) -> list[GroupKey]:
         """The groups that have ``topic``, sorted."""
-        return sorted(self._topic_groups.get(topic, ()))
+        return sorted(self.having(topic))
+
+    def having(self, topic: str) -> Collection[GroupKey]:
+        """The same in no order; a view of the state, to be copied before that goes on."""
+        return self._topic_groups.get(topic, {})
 
     def topic_names(self) -> list[str]:
-        """Every topic of every group, sorted."""
-        return sorted(self._topic_groups)
+        """Every topic of every group, in no order."""
+        return list(self._topic_groups)
+
+    def is_served(self, topic: str) -> bool:
+        """Whether a group with ``topic`` is not retired."""
+        return not all(self.is_retired(key) for key in self._topic_groups.get(topic, ()))
 
     def digest(self) -> int:
         """64 bits that are equal on replicas whose states are (``metadata.digest``)."""
@@ -431,6 +496,7 @@ def _check(new: BrokerGroup, old: BrokerGroup | None) -> None:
     assert _are_of(new.members, new.sync_state_set), new
     assert new.master_id is None or new.master_id in new.sync_state_set, new
     assert not new.removed or (not new.members and new.declaration is None), new
+    assert not new.retired or new.declaration is not None, new
     if old is None:
         return
     assert new.master_epoch >= old.master_epoch, (old, new)

@@ -56,7 +56,7 @@ def put_subscription_group(state: MetadataState, event: PutSubscriptionGroup) ->
 
 def delete_subscription_group(state: MetadataState, event: DeleteSubscriptionGroup) -> Result:
     """Deletes one; deleting what is not there succeeds, as upstream's does."""
-    keys = addressed(state, event.cluster, event.name)
+    keys = addressed(state, event.cluster, event.name, retired=True)
     if isinstance(keys, Result):
         return keys
     changed = False

@@ -202,10 +202,14 @@ def topic_problem(topic: str, config: Topic) -> str | None:
     return None
 
 
-def addressed(state: MetadataState, cluster: str, name: str) -> list[GroupKey] | Result:
+def addressed(
+    state: MetadataState, cluster: str, name: str, *, retired: bool = False
+) -> list[GroupKey] | Result:
     """The groups that a setting is for, at least one and all of one cluster; or a refusal.
 
-    An empty ``name`` means every group of the cluster, an empty ``cluster`` the only one.
+    An empty ``name`` means every group of the cluster, an empty ``cluster`` the only one. Retired
+    groups are meant only by name, or with ``retired``: what is deleted shall not come back with
+    them.
     """
     if name:
         group = state.find(cluster, name)
@@ -214,7 +218,8 @@ def addressed(state: MetadataState, cluster: str, name: str) -> list[GroupKey] |
         if ambiguity is not None:
             return refuse(ResponseCode.INVALID_PARAMETER, ambiguity)
     else:
-        keys = sorted(group.key for group in state.living(cluster or None))
+        groups = state.living if retired else state.serving
+        keys = sorted(group.key for group in groups(cluster or None))
     if not keys:
         what = f"no broker group {name}" if name else "no broker group at all"
         where = f" in cluster {cluster}" if cluster else ""

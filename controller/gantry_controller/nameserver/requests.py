@@ -42,6 +42,7 @@ from gantry_controller.nameserver import routes
 from gantry_controller.nameserver.administration import NameAdministration
 from gantry_controller.nameserver.imports import Imports
 from gantry_controller.remoting.desk import Desk, Exchange
+from gantry_controller.turns import BITS, Work
 
 NO_ROUTE = (
     "No topic route info in name server for the topic: {topic}\n"
@@ -98,58 +99,60 @@ class NameRequests:
     def _topic_route(self, exchange: Exchange) -> None:
         topic = from_ext(GetRouteInfoRequestHeader, exchange.request.ext).topic
 
-        def answer() -> RemotingCommand:
-            route = routes.topic_route(self._machine.state, topic)
+        def answer() -> Work[RemotingCommand]:
+            route = yield from routes.topic_route(self._machine.state, topic)
             if route is None:
                 remark = NO_ROUTE.format(topic=topic)
                 return reply(exchange.request, ResponseCode.TOPIC_NOT_EXIST, remark)
-            names = [broker.broker_name for broker in route.broker_datas]
-            twice = next((name for name in names if names.count(name) > 1), None)
-            if twice is not None:  # clients keep addresses by name alone and would mix the two up
-                remark = TWICE.format(topic=topic, name=twice)
+            if route.twice is not None:  # clients keep addresses by name alone
+                remark = TWICE.format(topic=topic, name=route.twice)
                 return reply(exchange.request, ResponseCode.SYSTEM_ERROR, remark)
-            return reply(exchange.request, body=encode_body(route))
+            return reply(exchange.request, body=route.body)
 
-        self._desk.read(exchange, answer)
+        self._desk.read_in_turns(
+            exchange, answer, is_short=lambda: routes.is_short(self._machine.state, topic)
+        )
 
     def _cluster_info(self, exchange: Exchange) -> None:
-        def answer() -> RemotingCommand:
-            info = routes.cluster_info(self._machine.state)
-            return reply(exchange.request, body=encode_body(info))
+        def answer() -> Work[RemotingCommand]:
+            body = yield from routes.cluster_info(self._machine.state)
+            return reply(exchange.request, body=body)
 
-        self._desk.read(exchange, answer)
+        self._desk.read_in_turns(exchange, answer)
 
     def _all_topics(self, exchange: Exchange) -> None:
-        def answer() -> RemotingCommand:
-            topics = TopicList(routes.all_topics(self._machine.state))
-            return reply(exchange.request, body=encode_body(topics))
+        def answer() -> Work[RemotingCommand]:
+            topics = yield from routes.all_topics(self._machine.state)
+            return reply(exchange.request, body=encode_body(TopicList(topics)))
 
-        self._desk.read(exchange, answer)
+        self._desk.read_in_turns(exchange, answer)
 
     def _topics_of_cluster(self, exchange: Exchange) -> None:
         cluster = from_ext(GetTopicsByClusterRequestHeader, exchange.request.ext).cluster
 
-        def answer() -> RemotingCommand:
-            topics = TopicList(routes.topics_of_cluster(self._machine.state, cluster))
-            return reply(exchange.request, body=encode_body(topics))
+        def answer() -> Work[RemotingCommand]:
+            topics = yield from routes.topics_of_cluster(self._machine.state, cluster)
+            return reply(exchange.request, body=encode_body(TopicList(topics)))
 
-        self._desk.read(exchange, answer)
+        self._desk.read_in_turns(exchange, answer)
 
     def _system_topics(self, exchange: Exchange) -> None:
         """304: the names of clusters and groups, and some broker's address."""
 
-        def answer() -> RemotingCommand:
-            info = routes.cluster_info(self._machine.state)
-            names = [*info.cluster_addr_table, *info.broker_addr_table]
-            addresses = [
-                address
-                for data in info.broker_addr_table.values()
-                for address in data.broker_addrs.values()
-            ]
-            body = TopicList(names, addresses[0] if addresses else None)
-            return reply(exchange.request, body=encode_body(body))
+        def answer() -> Work[RemotingCommand]:
+            state = self._machine.state
+            keys = yield from routes.known_keys(state)
+            names = dict.fromkeys([*(key[0] for key in keys), *(key[1] for key in keys)])
+            address: str | None = None
+            for place, key in enumerate(keys, start=1):
+                address = next(iter(routes.broker_data(state, key).broker_addrs.values()), None)
+                if address is not None:
+                    break
+                if place % BITS == 0:
+                    yield
+            return reply(exchange.request, body=encode_body(TopicList(list(names), address)))
 
-        self._desk.read(exchange, answer)
+        self._desk.read_in_turns(exchange, answer)
 
     def _member_group(self, exchange: Exchange) -> None:
         header = from_ext(GetBrokerMemberGroupRequestHeader, exchange.request.ext)

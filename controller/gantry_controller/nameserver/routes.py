@@ -4,12 +4,17 @@ Broker 0 of a declared group is the address its owner declared (a Service in fro
 and so outlives the master: the route stays the same through a failover, and only a group that never
 had a master has none. Without a declared address it is the master's own. Brokers of the old kind
 appear as they reported themselves. Who has been wiped shows no topic that may be written, the
-template included, so producers neither send there nor create topics there.
+template included, so producers neither send there nor create topics there. A retired group, whose
+owner is gone, is in no route and no list.
+
+What all groups have a part in is made in turns (``gantry_controller.turns``). Each group is then
+shown as it was at some moment between the question and the answer.
 """
 
-from collections.abc import Iterator
+from itertools import islice
 
-from gantry_protocol.bodies import BrokerData, ClusterInfo, QueueData, TopicRouteData
+import msgspec
+from gantry_protocol.bodies import BrokerData, QueueData, encode_body
 from gantry_protocol.bodies.route import MASTER_ID, PERM_WRITE
 
 from gantry_controller.metadata.names import ordered_queues
@@ -21,44 +26,102 @@ from gantry_controller.metadata.state import (
     MetadataState,
     Topic,
 )
+from gantry_controller.turns import BITS, Work, sorted_in_turns
+
+SHORT = 20
+"""Groups in a route that costs less than half a millisecond."""
 
 
-def topic_route(state: MetadataState, topic: str) -> TopicRouteData | None:
+class Route(msgspec.Struct, frozen=True):
+    """Where a topic is.
+
+    Attributes:
+        twice: a group's name that stands for two groups, which a client cannot tell apart; or None.
+        body: what a client gets.
+    """
+
+    twice: str | None
+    body: bytes
+
+
+def topic_route(state: MetadataState, topic: str) -> Work[Route | None]:
     """Where ``topic`` is; None if no group with the topic can be reached."""
-    brokers: list[BrokerData] = []
-    queues: list[QueueData] = []
-    for key, config in sorted(_groups_with(state, topic)):
-        addresses = _client_addresses(state, key)
-        if not addresses:
+    keys = yield from _keys_with(state, topic)
+    names: dict[str, None] = {}
+    twice: str | None = None
+    brokers: list[bytes] = []
+    queues: list[bytes] = []
+    for place, key in enumerate(keys, start=1):
+        if place % BITS == 0:
+            yield
+        found = _part_in_route(state, key, topic)
+        if found is None:
             continue
-        cluster, name = key
-        brokers.append(BrokerData(addresses, name, cluster))
-        queues.append(
-            QueueData(
-                broker_name=name,
-                perm=config.perm & ~PERM_WRITE if key in state.wiped else config.perm,
-                read_queue_nums=config.read_queue_nums,
-                write_queue_nums=config.write_queue_nums,
-                topic_sys_flag=config.topic_sys_flag,
-            )
-        )
+        if key[1] in names:
+            twice = twice or key[1]
+        names[key[1]] = None
+        brokers.append(encode_body(found[0]))
+        queues.append(encode_body(found[1]))
+    if not brokers:
+        return None
+    route: dict[str, object] = {
+        "brokerDatas": _joined(brokers),
+        "queueDatas": _joined(queues),
+        "filterServerTable": {},
+    }
     order = ordered_queues(state, topic)
-    return TopicRouteData(brokers, queues, {}, order) if brokers else None
+    if order is not None:
+        route["orderTopicConf"] = order
+    return Route(twice, encode_body(route))
 
 
-def _groups_with(state: MetadataState, topic: str) -> Iterator[tuple[GroupKey, Topic]]:
-    reported = state.groups_with(topic)
-    for key in reported:
-        yield key, state.topic_table(key).topics[topic]
+def is_short(state: MetadataState, topic: str) -> bool:
+    """Whether the route of ``topic`` is made at once.
+
+    Clients ask for routes all the time, and those of most topics are short. They do not wait, or
+    find no room, behind a list of all groups.
+    """
+    return topic != DEFAULT_TOPIC and len(state.having(topic)) <= min(SHORT, BITS - 1)
+
+
+def _keys_with(state: MetadataState, topic: str) -> Work[list[GroupKey]]:
+    """The groups that may have ``topic``, in order."""
     if topic == DEFAULT_TOPIC:  # every group of ours creates topics on request
-        for group in state.living():
-            if group.key not in reported:
-                yield group.key, DEFAULT_TOPIC_CONFIG
+        imported = [key for key in state.imports if key not in state.groups]
+        return (yield from sorted_in_turns([*state.all_keys(), *imported]))
+    return (yield from sorted_in_turns(state.having(topic)))
+
+
+def _part_in_route(
+    state: MetadataState, key: GroupKey, topic: str
+) -> tuple[BrokerData, QueueData] | None:
+    """What one group adds to the route of ``topic``; None without the topic or an address."""
+    config = _config(state, key, topic)
+    addresses = None if config is None else _client_addresses(state, key)
+    if config is None or not addresses:
+        return None
+    cluster, name = key
+    return BrokerData(addresses, name, cluster), QueueData(
+        broker_name=name,
+        perm=config.perm & ~PERM_WRITE if key in state.wiped else config.perm,
+        read_queue_nums=config.read_queue_nums,
+        write_queue_nums=config.write_queue_nums,
+        topic_sys_flag=config.topic_sys_flag,
+    )
+
+
+def _config(state: MetadataState, key: GroupKey, topic: str) -> Topic | None:
+    config = state.topic_table(key).topics.get(topic)
+    if config is None and topic == DEFAULT_TOPIC and state.find(*key) is not None:
+        return DEFAULT_TOPIC_CONFIG
+    return config
 
 
 def _client_addresses(state: MetadataState, key: GroupKey) -> dict[int, str]:
     group = state.find(*key)
     imported = state.imports.get(key)
+    if group is not None and group.retired:
+        return {}
     if group is None or (group.declaration is None and imported):
         return {one.broker_id: one.address for one in imported or ()}
     if group.declaration is not None and group.declaration.route_address is not None:
@@ -83,29 +146,68 @@ def _member_addresses(group: BrokerGroup) -> dict[int, str]:
     }
 
 
-def cluster_info(state: MetadataState) -> ClusterInfo:
-    """Every group with its brokers, and the groups of each cluster.
+def cluster_info(state: MetadataState) -> Work[bytes]:
+    """106: every group with its brokers, and the groups of each cluster.
 
     Upstream keys the first by name alone; of two groups of one name in two clusters the later
     cluster's is shown.
     """
-    keys = sorted({group.key for group in state.living()} | set(state.imports))
+    keys = yield from known_keys(state)
     clusters: dict[str, list[str]] = {}
     for cluster, name in keys:
         clusters.setdefault(cluster, []).append(name)
-    return ClusterInfo({key[1]: broker_data(state, key) for key in keys}, clusters)
+    shown = iter({key[1]: key for key in keys}.items())
+    parts: list[bytes] = []
+    while some := list(islice(shown, BITS)):
+        if parts:
+            yield
+        table = {name: broker_data(state, key) for name, key in some}
+        parts.append(encode_body(table)[1:-1])
+    info = {
+        "brokerAddrTable": msgspec.Raw(b"{%b}" % b",".join(parts)),
+        "clusterAddrTable": clusters,
+    }
+    return encode_body(info)
 
 
-def topics_of_cluster(state: MetadataState, cluster: str) -> list[str]:
+def known_keys(state: MetadataState) -> Work[list[GroupKey]]:
+    """The groups that serve, or that brokers of the old kind have reported, in order."""
+    keys: list[GroupKey] = []
+    candidates = yield from sorted_in_turns({*state.all_keys(), *state.imports})
+    for start in range(0, len(candidates), 16 * BITS):
+        if start:
+            yield
+        keys += [
+            key
+            for key in candidates[start : start + 16 * BITS]
+            if not state.is_retired(key) and (key in state.imports or state.find(*key) is not None)
+        ]
+    return keys
+
+
+def topics_of_cluster(state: MetadataState, cluster: str) -> Work[list[str]]:
     """The topics of every group of one cluster, sorted."""
     names: set[str] = set()
-    for key, table in state.topics.items():
-        if key[0] == cluster:
-            names.update(table.topics)
-    return sorted(names)
+    for place, key in enumerate(list(state.topics), start=1):
+        if place % (16 * BITS) == 0:
+            yield
+        if key[0] == cluster and not state.is_retired(key):
+            names.update(state.topic_table(key).topics)
+    return (yield from sorted_in_turns(names))
 
 
-def all_topics(state: MetadataState) -> list[str]:
+def all_topics(state: MetadataState) -> Work[list[str]]:
     """Every topic, the template included once there is a group."""
-    has_group = next(state.living(), None) is not None
-    return sorted({*state.topic_names(), *((DEFAULT_TOPIC,) if has_group else ())})
+    names = set[str]()
+    for place, topic in enumerate(state.topic_names(), start=1):
+        if place % (16 * BITS) == 0:
+            yield
+        if state.is_served(topic):
+            names.add(topic)
+    if state.living_count > state.retired_count:
+        names.add(DEFAULT_TOPIC)
+    return (yield from sorted_in_turns(names))
+
+
+def _joined(parts: list[bytes]) -> msgspec.Raw:
+    return msgspec.Raw(b"[%b]" % b",".join(parts))

@@ -13,8 +13,10 @@ from collections.abc import Callable
 from typing import cast
 
 from gantry_protocol import hosts
-from gantry_protocol.errors import FrameError, ResolveError
+from gantry_protocol.errors import ConfigError, FrameError, KeyRefused, ResolveError
+from gantry_protocol.key_gate import dial
 from gantry_protocol.process import log
+from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
 from gantry_protocol.types import NodeId
 
 from gantry_controller.node.framing import (
@@ -88,8 +90,10 @@ class Dialler:
         hello: Hello,
         *,
         process_gone: Callable[[NodeId], None],
+        key: KeyFile = NO_KEY,
     ) -> None:
         self.peer = peer
+        self._key = key
         self.connected = False
         self.dropped = 0
         self.connects = 0
@@ -136,12 +140,15 @@ class Dialler:
     async def _dial_and_hold(self) -> bool:
         """One connection, to its end. False if the peer refused the hello."""
         host, port = hosts.split_address(self.address)
-        loop = asyncio.get_running_loop()
+        protocol = _Outgoing(self._hello)
         async with asyncio.timeout(DIAL_TIMEOUT_S):
             address = await hosts.resolve(host)
-            transport, protocol = await loop.create_connection(
-                lambda: _Outgoing(self._hello), address, port
-            )
+            try:
+                transport = await dial(lambda: protocol, address, port, self._key, Purpose.RAFT)
+            except (KeyRefused, ConfigError) as error:
+                self.refused += 1
+                self._say(f"peer refused this node: {error}")
+                return False
         try:
             async with asyncio.timeout(DIAL_TIMEOUT_S):
                 refusal = await protocol.welcome

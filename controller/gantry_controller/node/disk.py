@@ -1,7 +1,7 @@
 """The log and its thread, as the event loop sees them.
 
-A pass submits what the core wants durable and holds back what peers may learn only then. The thread
-confirms in its own time; the next pass takes note of it and releases what waited, in order.
+A pass submits what the core wants durable and holds back what peers may learn only then (``held``).
+The thread confirms in its own time; the next pass takes note of it and releases what waited.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from gantry_protocol.errors import EXIT_INTERNAL, GantryError
 from gantry_protocol.types import Index
 
+from gantry_controller.node.held import Held
 from gantry_controller.node.options import NodeOptions
 from gantry_controller.raft.core import Ready
 from gantry_controller.raft.messages import Message
@@ -33,6 +34,9 @@ class Disk:
         options: where the log is.
         durable: called on the loop when more has become durable.
         failed: called on the loop when the disk fails; nothing is confirmed any more.
+
+    Attributes:
+        held: what waits for the disk.
     """
 
     def __init__(
@@ -45,7 +49,7 @@ class Disk:
         self._options = options
         self._tell_durable = durable
         self._tell_failed = failed
-        self._held: deque[tuple[int, list[Message]]] = deque()
+        self.held = Held()
         self._markers: deque[tuple[int, Index]] = deque()
         self._durable = 0  # newest batch confirmed by the thread
         self._taken = 0  # newest batch reported to the core
@@ -74,7 +78,7 @@ class Disk:
 
     async def close(self) -> None:
         """Finish what was submitted, then close the log."""
-        self._held.clear()
+        self.held.clear()
         await asyncio.to_thread(self._writer.stop)
 
     def submit(self, ready: Ready) -> None:
@@ -85,8 +89,7 @@ class Disk:
             self._writer.submit(ready.batch, write)
         for marker in ready.markers:
             self._markers.append((ready.batch, marker.index))
-        if ready.messages_after_persist:
-            self._held.append((ready.batch, ready.messages_after_persist))
+        self.held.hold(ready.batch, ready.messages_after_persist)
 
     def take_durable(self) -> range:
         """Numbers of the batches that have become durable since the last call."""
@@ -96,10 +99,7 @@ class Disk:
 
     def release(self) -> list[Message]:
         """What waited for batches that are durable, and reported, by now."""
-        messages: list[Message] = []
-        while self._held and self._held[0][0] <= self._taken:
-            messages += self._held.popleft()[1]
-        return messages
+        return self.held.release(self._taken)
 
     def take_marked(self) -> Index | None:
         """The newest snapshot whose marker has become durable since the last call."""

@@ -1,5 +1,8 @@
 """Bytes on a connection between peers.
 
+Both sides show the quorum's key first (``gantry_protocol.key_gate``); the cluster uid in a hello is
+given out to anybody and proves nothing.
+
 The dialling side sends a hello; the listening side answers with an empty reason ("welcome"), or
 with the reason for refusing, and closes. From then on frames flow from the dialler: length (4
 bytes, big endian) and a message (``raft.codec``). An empty frame is a ping; the listener sends it

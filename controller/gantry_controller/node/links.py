@@ -88,6 +88,7 @@ class PeerLinks:
             receive_snapshot,
             greeted=self._on_greeted,
             left=self._on_left,
+            key=options.key,
         )
 
     @property
@@ -99,7 +100,10 @@ class PeerLinks:
             received=self._received,
             dropped=self._dropped + sum(one.dropped for one in diallers),
             connects=self._connects + sum(one.connects for one in diallers),
-            refused=self._refused + self._listener.refused + sum(one.refused for one in diallers),
+            refused=self._refused
+            + self._listener.refused
+            + self._listener.gate.refused
+            + sum(one.refused for one in diallers),
             incoming=self._listener.connections,
         )
 
@@ -169,7 +173,7 @@ class PeerLinks:
         options = self._options
         own = options.peers[options.node_id]
         hello = Hello(VERSION, options.node_id, node, options.cluster_uid, own)
-        dialler = Dialler(node, address, hello, process_gone=self._process_gone)
+        dialler = Dialler(node, address, hello, process_gone=self._process_gone, key=options.key)
         task = asyncio.create_task(dialler.run(), name=f"peer-{node}")
         self._links[node] = _Link(address, dialler, task)
 

@@ -1,7 +1,8 @@
 """Incoming peer connections: check who is there, then hand over each frame.
 
-A connection that does not introduce itself in time, introduces itself wrongly, or sends what no
-peer sends is closed; one of the same peer replaces the one before it.
+Whoever connects shows the quorum's key first (``key_gate``); without it nobody comes this far. A
+connection that does not introduce itself in time, introduces itself wrongly, or sends what no peer
+sends is closed; one of the same peer replaces the one before it.
 
 Connections are bounded, and strangers cannot keep peers out: where there is no place left, the
 stranger that has been silent for longest gives up its own. (A peer introduces itself in its first
@@ -13,7 +14,9 @@ from collections.abc import Callable
 from typing import cast
 
 from gantry_protocol.errors import WireError
+from gantry_protocol.key_gate import KeyGate
 from gantry_protocol.process import listening, log
+from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
 from gantry_protocol.types import NodeId
 
 from gantry_controller.node.framing import (
@@ -48,8 +51,10 @@ class PeerListener:
         receive_snapshot: the same for the connection that carries a snapshot, and answers on it.
         greeted: a peer has come; gets its number and where it says it is reached.
         left: its last connection for messages has ended.
+        key: what has to be shown.
 
     Attributes:
+        gate: who has not shown the key.
         refused: hellos of nobody who belongs here, and connections for which a place was lacking.
     """
 
@@ -62,7 +67,9 @@ class PeerListener:
         *,
         greeted: Callable[[NodeId, str], None],
         left: Callable[[NodeId], None],
+        key: KeyFile = NO_KEY,
     ) -> None:
+        self.gate = KeyGate(key, Purpose.RAFT, lambda: _Incoming(self))
         self.refused = 0
         self.node_id = node_id
         self.receive = receive
@@ -87,13 +94,14 @@ class PeerListener:
         """
         socket = listening.bind(host, port, purpose="Raft peers")
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Incoming(self), sock=socket)
+        self._server = await loop.create_server(self.gate, sock=socket)
         return int(socket.getsockname()[1])
 
     async def stop(self) -> None:
         """Close everything."""
         if self._server is not None:
             await listening.stop_listening(self._server)
+        self.gate.close()
         for connection in list(self._connections):
             connection.abort()
         if self._server is not None:

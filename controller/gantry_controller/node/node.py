@@ -21,6 +21,7 @@ from gantry_protocol.types import Index, NodeId, Term
 from gantry_controller.node.contacts import contacts
 from gantry_controller.node.disk import Disk
 from gantry_controller.node.handover import Handovers, TransferDone
+from gantry_controller.node.held import Held
 from gantry_controller.node.links import PeerLinks
 from gantry_controller.node.machine import StateMachine
 from gantry_controller.node.options import COMMAND_BYTES_MAX, NodeOptions
@@ -33,7 +34,7 @@ from gantry_controller.node.pending import (
 )
 from gantry_controller.node.snapshots import Snapshots
 from gantry_controller.node.status import NodeStats, NodeStatus, PeerStatus, peer_statuses
-from gantry_controller.node.ticker import Ticker, boottime_ns
+from gantry_controller.node.ticker import TICK_S, Ticker, boottime_ns
 from gantry_controller.node.traffic import SnapshotTraffic
 from gantry_controller.raft.core import RaftCore, SoftState
 from gantry_controller.raft.digests import DigestPoint, Digests
@@ -48,7 +49,12 @@ from gantry_controller.raft.members import Membership, decode_members
 from gantry_controller.raft.messages import COMMAND, Entry, EntryKind, Message
 from gantry_controller.raft.state import Role
 
-NOTABLE = frozenset({"members", "transfer", "transfer-ended", "resigns", "admitted"})
+NOTABLE = frozenset(
+    {
+        *("members", "admitted", "disk-answers"),
+        *("transfer", "transfer-ended", "resigns", "gives-way"),
+    }
+)
 
 _log = log.get("raft")
 
@@ -194,6 +200,21 @@ class RaftNode:
     def wal_batches(self) -> int:
         """Syncs of the log so far."""
         return self._disk.batches
+
+    @property
+    def disk_hangs(self) -> bool:
+        """Whether the disk has confirmed nothing for too long (``raft.own_disk``)."""
+        return self._running and self._core.disk_hangs
+
+    @property
+    def disk_silent_s(self) -> float:
+        """How long the disk has owed a confirmation without any; 0 if it owes none."""
+        return self._core.disk_silent_ticks * TICK_S if self._running else 0.0
+
+    @property
+    def messages_held(self) -> Held:
+        """What waits for the disk before it may leave."""
+        return self._disk.held
 
     @property
     def digests(self) -> Digests:
@@ -560,8 +581,13 @@ class RaftNode:
         if event == "state differs":
             self._log.error("the state of a node differs", **facts)
             return
+        if event == "disk-hangs":
+            self._log.warning("disk hangs", silent_s=round(self.disk_silent_s, 1))
+            return
         if event == "transfer":
             self.stats.transfers += 1
+        elif event == "gives-way":
+            self.stats.gave_way += 1
         if event in NOTABLE:
             self._log.info(event, **facts)
         elif event != "rejected":

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import msgspec
+from gantry_protocol.quorum_key import NO_KEY, KeyFile
 from gantry_protocol.types import NodeId
 
 from gantry_controller.raft.config import READ_LAG_MAX, RaftConfig
@@ -28,6 +29,11 @@ def lease_ms(election_timeout_ms: int) -> int:
     """
     return max(election_timeout_ms * 9 // 10 - LEASE_SLACK_TICKS * TICK_MS, 0)
 
+
+DISK_PATIENCE_TIMEOUTS = 5
+"""A disk that confirms nothing for so many election time-outs hangs (``raft.own_disk``). With 2 s a
+cloud volume's worst hiccups cost no election, and writes that wait are answered before clients give
+up after 3 s."""
 
 SNAPSHOT_LOG_BYTES = 16 * 1024 * 1024
 """A restart replays this much, or twice the snapshot if that is more (``snapshots.due_at``).
@@ -64,6 +70,7 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
         snapshot_log_bytes: take a snapshot when this much log was applied since the last one, and
             twice as much as that one has bytes.
         snapshot_margin_entries: entries kept before a snapshot's end for followers that are late.
+        key: what peers show each other before anything is said.
         read_lag_max: a follower with more committed entries than this to apply sends reads to the
             leader.
     """
@@ -85,6 +92,7 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_log_bytes: int = SNAPSHOT_LOG_BYTES
     snapshot_margin_entries: int = SNAPSHOT_MARGIN_ENTRIES
     read_lag_max: int = READ_LAG_MAX
+    key: KeyFile = NO_KEY
 
     def raft(self) -> RaftConfig:
         """The core's share of it.
@@ -103,5 +111,6 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
             heartbeat_ticks=heartbeat_ticks,
             uncommitted_bytes_max=self.uncommitted_bytes_max,
             read_lag_max=self.read_lag_max,
+            disk_patience_ticks=DISK_PATIENCE_TIMEOUTS * self.election_timeout_ms // TICK_MS,
             lease_ns=lease_ms(self.election_timeout_ms) * 1_000_000,
         )

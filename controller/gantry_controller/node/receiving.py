@@ -118,7 +118,7 @@ class SnapshotReceiver:
 
     async def _handle(self, connection: Connection, chunk: InstallSnapshot) -> None:
         shipment = chunk.shipment
-        if not self._core.wants_snapshot(shipment.index, shipment.term):
+        if not self._core.snapshot_offered(shipment.index, shipment.term):
             await self._give_up()
             self._answer(connection, chunk, self._core.commit_index)
         elif chunk.data:

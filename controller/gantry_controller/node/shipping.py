@@ -15,8 +15,10 @@ from contextlib import asynccontextmanager
 
 import msgspec
 from gantry_protocol import hosts
-from gantry_protocol.errors import ResolveError, WireError
+from gantry_protocol.errors import GantryError, ResolveError, WireError
+from gantry_protocol.key_gate import dial
 from gantry_protocol.process import log
+from gantry_protocol.quorum_key import KeyFile, Purpose
 from gantry_protocol.types import Index, NodeId
 
 from gantry_controller.node.framing import (
@@ -130,7 +132,13 @@ class SnapshotSender:
     @asynccontextmanager
     async def _opened(self, info: SnapshotInfo) -> AsyncIterator[int]:
         path = snapshot_path(self._options.directory, info.meta.index)
-        fd = await self._snapshots.run(os.open, path, os.O_RDONLY | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_CLOEXEC
+        opening = asyncio.ensure_future(self._snapshots.run(os.open, path, flags))
+        try:
+            fd = await asyncio.shield(opening)
+        except asyncio.CancelledError:  # the thread may be at it, and nobody would close the file
+            opening.add_done_callback(_close_unused)
+            raise
         try:
             yield fd
         finally:
@@ -152,7 +160,7 @@ class SnapshotSender:
                         async with asyncio.timeout(SILENCE_MAX_S):
                             await writer.drain()
                     sending.on_reply(await _next_reply(reader))
-        except (OSError, TimeoutError, EOFError, WireError, ResolveError) as error:
+        except (OSError, TimeoutError, EOFError, GantryError) as error:
             reason = error or type(error).__name__
             _log.warning("snapshot interrupted", peer=node, index=shipment.index, reason=reason)
             return None
@@ -180,7 +188,7 @@ class SnapshotSender:
         host, port = hosts.split_address(stated)
         async with asyncio.timeout(DIAL_TIMEOUT_S):
             address = await hosts.resolve(host)
-            reader, writer = await asyncio.open_connection(address, port)
+            reader, writer = await _open(address, port, self._options.key)
         pings = asyncio.get_running_loop().create_task(_ping(writer), name=f"ping-{node}")
         try:
             hello = Hello(
@@ -201,6 +209,22 @@ class SnapshotSender:
             writer.transport.abort()
             with contextlib.suppress(asyncio.CancelledError):
                 await pings
+
+
+def _close_unused(opening: asyncio.Future[int]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        os.close(opening.result())
+
+
+async def _open(
+    address: str, port: int, key: KeyFile
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """``asyncio.open_connection`` to a port behind a gate."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(loop=loop)
+    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    transport = await dial(lambda: protocol, address, port, key, Purpose.RAFT)
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
 async def _ping(writer: asyncio.StreamWriter) -> None:

@@ -79,6 +79,7 @@ class NodeStats(msgspec.Struct):
     Attributes:
         reads: that were answered, by what made them linearizable.
         reads_redirected: a follower's, that it sent to the leader.
+        gave_way: times this leader's disk hung, and it let another lead.
     """
 
     reads: dict[ReadMode, int] = msgspec.field(default_factory=lambda: dict.fromkeys(ReadMode, 0))
@@ -90,3 +91,4 @@ class NodeStats(msgspec.Struct):
     entries_applied: int = 0
     leader_changes: int = 0
     transfers: int = 0
+    gave_way: int = 0

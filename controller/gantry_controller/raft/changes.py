@@ -11,7 +11,8 @@ can be elected by them. That argument needs three rules, and each refusal below 
   never waits for one that must first receive the whole log (§4.2.1).
 
 A leader that removes itself leads on until that is committed, without counting itself, then hands
-over (§4.2.2). Between the two it changes nothing: taken back as a learner it would go on leading.
+over (§4.2.2). Until then it stands for election, too: it may be the only one who can lead (figure
+4.6). Between the two it changes nothing: taken back as a learner it would go on leading.
 A member that was removed is told of the commit, if it still listens, and no more.
 """
 

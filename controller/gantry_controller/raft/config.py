@@ -33,6 +33,8 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
         lease_ns: how long a quorum's promise is good for reads (``lease``), by the clock that
             ``ready`` is given; less than an election time-out by all that clocks may differ.
             0: never.
+        disk_patience_ticks: the own disk hangs when it has confirmed nothing for this long although
+            something is under way (``own_disk``).
     """
 
     node_id: NodeId
@@ -51,6 +53,7 @@ class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
     promote_lag_max: int = 1000
     read_lag_max: int = READ_LAG_MAX
     lease_ns: int = 0
+    disk_patience_ticks: int = 100
 
     def __post_init__(self) -> None:
         """Refuse what cannot work.

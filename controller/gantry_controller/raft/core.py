@@ -28,6 +28,7 @@ from gantry_controller.raft import (
     election,
     follower_reads,
     lease,
+    own_disk,
     priority,
     replication,
     snapshots,
@@ -111,6 +112,16 @@ class RaftCore:
         return self._state.members
 
     @property
+    def disk_hangs(self) -> bool:
+        """Whether the own disk has been silent for too long (``own_disk``)."""
+        return self._state.disk_hangs
+
+    @property
+    def disk_silent_ticks(self) -> int:
+        """How long the own disk has owed a confirmation without any; 0 if it owes none."""
+        return self._state.disk_silent_ticks
+
+    @property
     def handing_over(self) -> bool:
         """Whether proposals are held back because leadership is being handed over."""
         return self._state.transfer is not None
@@ -180,6 +191,7 @@ class RaftCore:
         """One unit of time has passed."""
         state = self._state
         state.patience.tick()
+        own_disk.tick(state)
         if state.role is Role.LEADER:
             replication.tick_leader(state)
             election.tick_leader(state)
@@ -309,9 +321,12 @@ class RaftCore:
         """
         return snapshots.compact(self._state, snapshot, margin_entries)
 
-    def wants_snapshot(self, index: Index, term: Term) -> bool:
-        """Whether a snapshot that ends there would bring this node anything."""
-        return snapshots.wants(self._state, index, term)
+    def snapshot_offered(self, index: Index, term: Term) -> bool:
+        """Whether a snapshot that ends there would bring this node any entries.
+
+        If it holds them, it takes note that they are committed; the next ``ready()`` may say so.
+        """
+        return snapshots.offered(self._state, index, term)
 
     def install(self, snapshot: SnapshotMeta) -> list[Entry] | None:
         """A snapshot of another node is durable here: begin the log behind it.

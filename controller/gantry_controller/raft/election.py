@@ -119,8 +119,11 @@ def may_vote_for(state: RaftState, request: VoteRequest) -> bool:
 
 
 def on_pre_vote_request(state: RaftState, request: VoteRequest) -> None:
-    """Would this node vote? Nothing changes by answering."""
-    if _goes_first(state, request):
+    """Would this node vote? Nothing changes by answering.
+
+    One whose disk hangs keeps silent: its vote itself would never leave (``own_disk``).
+    """
+    if state.disk_hangs or _goes_first(state, request):
         return
     granted = may_vote_for(state, request)
     if granted:

@@ -157,6 +157,11 @@ class RaftLog:
         self.submitted_index = self.last_index
         return entries
 
+    @property
+    def writes_under_way(self) -> bool:
+        """Whether the disk owes a confirmation."""
+        return bool(self._under_way)
+
     def batch_submitted(self) -> None:
         """Everything submitted so far is one more batch under way."""
         self._under_way.append(self.submitted_index)

@@ -11,7 +11,7 @@ from collections import deque
 import msgspec
 from gantry_protocol.types import NodeId, Term
 
-from gantry_controller.raft import admission, election, replication
+from gantry_controller.raft import admission, election, own_disk, replication
 from gantry_controller.raft.messages import Entry, HardState, Message
 from gantry_controller.raft.reads import ReadState
 from gantry_controller.raft.snapshot import Marker
@@ -102,6 +102,7 @@ class Outbox:
         expected, durable = self._under_way.popleft()
         assert batch == expected, "batches become durable in order"
         state = self._state
+        own_disk.answered(state)
         state.log.batch_persisted()
         if durable.voting and state.blank:
             admission.mark_is_durable(state)

@@ -7,7 +7,11 @@ beside the core (``shipment``), which only hears of them when they are durable.
 The rules protected here:
 
 - A snapshot never takes the log back. One that ends at or before commit, or at an entry this log
-  holds, brings nothing: the entries are here, and behind them may be others that were confirmed.
+  holds, brings no entries: they are here, and behind them may be others that were confirmed.
+- What a snapshot covers is committed. One that ends at an entry this log holds therefore says that
+  the log is committed up to there (etcd's ``restore``). The leader that offers it has dropped the
+  entries up to that place; if this node did not learn of the commit here, it would have nothing to
+  say but its old commit index, and be offered the same snapshot for ever.
 - Else the whole log is void, its uncommitted entries included: they contradict the snapshot, or
   end before it. What was committed of it lies before the snapshot's end, hence in the snapshot.
 - A snapshot may carry a newer term than this node has seen. It enters that term as a follower, for
@@ -45,14 +49,29 @@ def compact(state: RaftState, snapshot: SnapshotMeta, margin_entries: int) -> li
     return dropped
 
 
-def wants(state: RaftState, index: Index, term: Term) -> bool:
-    """Whether a snapshot that ends at (``index``, ``term``) would bring this node anything."""
-    return index > state.log.commit_index and state.log.term_at(index) != term
+def offered(state: RaftState, index: Index, term: Term) -> bool:
+    """Whether a snapshot that ends at (``index``, ``term``) would bring this node any entries.
+
+    If not, its end may still be news of what is committed. A leader needs none: it counts itself.
+    """
+    log = state.log
+    if index <= log.commit_index:
+        return False
+    if log.term_at(index) != term:
+        return True
+    if state.role is not Role.LEADER:
+        log.commit_to(index)
+        state.trace("commit-by-snapshot", snapshot=index)
+        if state.role is not Role.FOLLOWER and not state.may_campaign:
+            # Its own removal is committed: elected, it would lead on, as only a leader that sees
+            # its removal being committed resigns (``changes.committed``).
+            state.become_follower(state.term, None)
+    return False
 
 
 def install(state: RaftState, snapshot: SnapshotMeta) -> list[Entry] | None:
-    """Begin the log behind ``snapshot``; None if that would bring nothing."""
-    if not wants(state, snapshot.index, snapshot.term):
+    """Begin the log behind ``snapshot``; None if that would bring no entries."""
+    if not offered(state, snapshot.index, snapshot.term):
         return None
     if snapshot.term > state.term:
         state.become_follower(snapshot.term, None)

@@ -118,6 +118,9 @@ class RaftState:
         promise_elapsed: ticks since a leader was followed, or since the start; goes on across terms
             (``lease``).
         election_timeout: ticks after which to campaign; drawn anew for every wait.
+        disk_silent_ticks: since the own disk last confirmed a batch, or was given the first one
+            that it owes; 0 while it owes none (``own_disk``).
+        overtaken_ticks: for how long a quorum has had what this leader's disk has not.
         uncommitted_bytes: encoded size of the entries beyond commit (leader only).
         digests: what the applied states of all members look like.
         now, after_persist: messages of this pass (see ``ready.Ready``).
@@ -168,6 +171,8 @@ class RaftState:
         self.election_elapsed = 0
         self.heartbeat_elapsed = 0
         self.election_timeout = 0
+        self.disk_silent_ticks = 0
+        self.overtaken_ticks = 0
         self.uncommitted_bytes = 0
         self.promise_elapsed = 0
         self.reads = ReadQueue()
@@ -198,9 +203,23 @@ class RaftState:
         return self.members.voters == (self.node_id,)
 
     @property
+    def disk_hangs(self) -> bool:
+        """Whether the own disk has been silent for too long (``own_disk``)."""
+        return self.disk_silent_ticks >= self.config.disk_patience_ticks
+
+    @property
     def may_campaign(self) -> bool:
-        """Only a voter stands for election, and only one whose disk is not new (``admission``)."""
-        return self.blank == 0 and self.node_id in self.members.voters
+        """Only a voter stands for election, and only one whose disk is not new (``admission``).
+
+        Nor one whose disk hangs, as it could not vote for itself (``own_disk``).
+
+        One whose removal is not committed is a voter still: it may hold the only log that a
+        majority of the others can follow (thesis §4.2.2, figure 4.6). It does not count itself.
+        """
+        if self.blank != 0 or self.disk_hangs:
+            return False
+        committed = self.history.at(self.log.commit_index)
+        return self.node_id in self.members.voters or self.node_id in committed.voters
 
     @property
     def others(self) -> list[NodeId]:

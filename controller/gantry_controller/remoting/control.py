@@ -9,6 +9,7 @@ from functools import partial
 
 from gantry_protocol import settings_text
 from gantry_protocol.bodies import (
+    ReplicasInfo,
     SyncStateSetBody,
     decode_body,
     encode_body,
@@ -53,7 +54,6 @@ from gantry_controller.metadata.events import (
     ApplyBrokerId,
     CleanBrokerData,
     ElectMaster,
-    LiveMember,
     RegisterBroker,
 )
 from gantry_controller.metadata.machine import MetadataStateMachine
@@ -65,6 +65,7 @@ from gantry_controller.remoting.desk import Desk, Exchange, Serve
 from gantry_controller.remoting.live_settings import LiveSettings, SettingRefused
 from gantry_controller.remoting.replica_info import ReplicaInfo
 from gantry_controller.remoting.topics import TopicRequests
+from gantry_controller.turns import BITS, Work
 
 TIMEOUT_MIN_S = 0.1
 TIMEOUT_MAX_S = 600.0
@@ -276,9 +277,13 @@ class ControllerRequests:
         self._watchman.heard(result.group.key, beat, exchange.origin)
 
     def _clean(self, exchange: Exchange) -> RemotingCommand | None:
+        """1011; a member that lives is struck only if its present process is named.
+
+        Upstream strikes the living, too, if told so in general (``isCleanLivingBroker``).
+        """
         header = from_ext(CleanBrokerDataRequestHeader, exchange.request.ext)
         ids: tuple[BrokerId, ...] | None = None
-        if not header.clean_living_broker and (header.broker_ids_to_clean or "").strip():
+        if (header.broker_ids_to_clean or "").strip():
             try:
                 ids = _parse_ids(header.broker_ids_to_clean or "")
             except ValueError as error:
@@ -288,12 +293,20 @@ class ControllerRequests:
                     f"exception: {error}"
                 )
                 return reply(exchange.request, code, remark)
+        group = self._group(header.cluster_name, header.broker_name)
+        members = () if group is None else group.members
+        if header.clean_living_broker or group is None or group.master_id is None:
+            # Without a master upstream strikes a whole group, whoever of it lives.
+            ids = ids or tuple(member.broker_id for member in members)
+        wished = set((header.living or "").split(";"))
+        named = {one.broker_id for one in members if f"{one.broker_id}={one.incarnation}" in wished}
+        # A new leader has heard nothing of many a living broker.
+        feared = () if group is None else self._watchman.not_proved_gone(group)
         event = CleanBrokerData(
             cluster=header.cluster_name or "",
             name=header.broker_name,
             broker_ids=ids,
-            clean_living=header.clean_living_broker,
-            live=self._live(header.cluster_name, header.broker_name),
+            live=tuple(one for one in feared if one.broker_id not in named),
         )
         self._desk.write(exchange, event, partial(_plain, exchange.request))
         return None
@@ -372,7 +385,7 @@ class ControllerRequests:
 
         self._desk.read(exchange, answer)
 
-    def _sync_state_data(self, exchange: Exchange) -> RemotingCommand:
+    def _sync_state_data(self, exchange: Exchange) -> RemotingCommand | None:
         """1006: the one unsafe read, for people; it shows the leader's memory."""
         names = decode_body(list[str], exchange.request.body) if exchange.request.body else []
         if not names or len(names) > NAMES_MAX:
@@ -383,24 +396,23 @@ class ControllerRequests:
         if any(ambiguities):  # the answer has a place for one group of each name only
             remark = next(filter(None, ambiguities))
             return reply(exchange.request, ResponseCode.CONTROLLER_INVALID_REQUEST, remark)
-        found = {name: self._group(None, name) for name in names}
-        table = {
-            name: replies.replicas_info(
-                group, (one.broker_id for one in self._watchman.live_members(group))
-            )
-            for name, group in found.items()
-            if group is not None
-        }
+        return self._desk.in_turns(exchange, self._replicas_of(exchange, names))
+
+    def _replicas_of(self, exchange: Exchange, names: list[str]) -> Work[RemotingCommand]:
+        table: dict[str, ReplicasInfo] = {}
+        for place, name in enumerate(names, start=1):
+            if place % BITS == 0:
+                yield
+            group = self._group(None, name)
+            if group is not None:
+                alive = (one.broker_id for one in self._watchman.live_members(group))
+                table[name] = replies.replicas_info(group, alive)
         return replies.sync_state_data_reply(exchange.request, table)
 
     # What they share.
 
     def _group(self, cluster: str | None, name: str) -> BrokerGroup | None:
         return self._machine.group(cluster, name)
-
-    def _live(self, cluster: str | None, name: str) -> tuple[LiveMember, ...]:
-        group = self._group(cluster, name)
-        return () if group is None else self._watchman.live_members(group)
 
     def _versions(self, group: BrokerGroup | None) -> replies.Versions:
         if group is None:

@@ -10,6 +10,12 @@ sender said that it understands that (``REDIRECTS``); RocketMQ's clients would s
 A request may ask for the index in the log that its answer reflects (``WITH_INDEX``); checkers of
 recorded histories do.
 
+An answer that grows with the number of groups is made in turns of the loop (``turns``): its handler
+returns work, not the answer.
+
+What changes the quorum's state is first shown to the guard (``guard``). The port of the name
+service serves the rows that say so, and no others.
+
 Every request is answered within ``ANSWER_WITHIN_S``. A Java broker closes its connection after 3 s
 without an answer, and upstream takes a closed connection for a dead broker.
 """
@@ -33,7 +39,9 @@ from gantry_controller.metadata.events import Event, encode_event
 from gantry_controller.metadata.results import Result
 from gantry_controller.raft.errors import NotLeader, Overloaded, ReadRedirect
 from gantry_controller.remoting.forwarder import FORWARDED, Forwarder
+from gantry_controller.remoting.guard import Guard
 from gantry_controller.requests import REMOTING, Answerer, Consistency, Row
+from gantry_controller.turns import WAITING_MAX, TurnQueue, Work, step
 
 ANSWER_WITHIN_S = 2.5
 COMMAND_BYTES_MAX = 2 * 1024 * 1024  # a broker of the old kind with 50,000 topics
@@ -50,6 +58,7 @@ LOG_INDEX = "gantryLogIndex"
 # Per request; to look a member up in its enumeration costs a tenth of a microsecond.
 _ANY, _ANY_AT_READ_INDEX = Answerer.ANY, Answerer.ANY_AT_READ_INDEX
 _CONSISTENT_READ = Consistency.CONSISTENT_READ
+_BROKER_HEARTBEAT = RequestCode.BROKER_HEARTBEAT
 
 _log = log.get("desk")
 
@@ -85,6 +94,7 @@ class Exchange:
     __slots__ = (
         "connection",
         "forwarded",
+        "index",
         "number",
         "request",
         "row",
@@ -110,6 +120,7 @@ class Exchange:
         self.forwarded = FORWARDED in ext
         self.wants_index = WITH_INDEX in ext
         self.until_s = 0.0  # while it is open: when it has to be answered
+        self.index: int | None = None  # that the answer reflects, once it is being made in turns
 
     @property
     def follows_redirects(self) -> bool:
@@ -134,6 +145,7 @@ class Desk:
         forwarder: the way to the leader.
         applied_index: of the last entry that the state reflects.
         describe: who leads and who else there is, as 1005 says it.
+        guard: who may change what the quorum holds.
     """
 
     def __init__(
@@ -142,6 +154,7 @@ class Desk:
         forwarder: Forwarder,
         applied_index: Callable[[], int],
         describe: Callable[[], GetMetadataResponseHeader],
+        guard: Guard,
     ) -> None:
         self.requests: dict[int, int] = {}  # by code
         self.expired = 0
@@ -149,10 +162,13 @@ class Desk:
         self._forwarder = forwarder
         self._applied_index = applied_index
         self._describe = describe
+        self.guard = guard
         self._serves: dict[int, tuple[Row, Serve]] = {}
+        self.long_answers = TurnQueue()
         self._open: dict[int, Exchange] = {}  # the oldest first
         self._timer: asyncio.TimerHandle | None = None  # for the oldest, or one that was it
         self._numbers = 0
+        self.add({RequestCode.GANTRY_SHOW_KEY: self._show_key})
 
     def add(self, handlers: Mapping[RequestCode, Serve]) -> None:
         """Serves more codes, each as its row in the table says."""
@@ -168,13 +184,27 @@ class Desk:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self.long_answers.stop()
         self._open.clear()
+
+    def handle_named(
+        self, connection: Connection, request: RemotingCommand
+    ) -> RemotingCommand | None:
+        """Serves one request at the name service's port (a ``Handler``)."""
+        found = self._serves.get(request.code)
+        if found is None or not found[0].named or _is_members_heartbeat(request):
+            return not_supported(request)
+        return self.handle(connection, request)
 
     def handle(self, connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """Serves one request (``gantry_protocol.remoting.server.Handler``)."""
         found = self._serves.get(request.code)
         if found is None:
             return not_supported(request)
+        if found[0].needs_key:
+            objection = self.guard.objection(connection, request)
+            if objection is not None:
+                return objection
         self.requests[request.code] = self.requests.get(request.code, 0) + 1
         self._numbers += 1
         exchange = Exchange(connection, request, *found, self._numbers)
@@ -210,11 +240,46 @@ class Desk:
             )
         self._quorum.propose(command, partial(self._written, exchange, answer))
 
-    def read(self, exchange: Exchange, answer: Callable[[], RemotingCommand]) -> None:
+    def read(self, exchange: Exchange, answer: Callable[[], RemotingCommand | None]) -> None:
         """Makes the answer from the state once that is as new as this request."""
         assert exchange.row.consistency is _CONSISTENT_READ, exchange.row
         anywhere = exchange.row.answerer is _ANY_AT_READ_INDEX
         self._when_current(exchange, answer, anywhere=anywhere)
+
+    def read_in_turns(
+        self,
+        exchange: Exchange,
+        make: Callable[[], Work[RemotingCommand]],
+        *,
+        is_short: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """As ``read``; the answer is what the work comes to.
+
+        Args:
+            exchange: the request.
+            make: begins the work.
+            is_short: whether the work is so little that it need not wait for that of others.
+        """
+        self.read(exchange, lambda: self.in_turns(exchange, make(), is_short=is_short()))
+
+    def in_turns(
+        self, exchange: Exchange, work: Work[RemotingCommand], *, is_short: bool = False
+    ) -> RemotingCommand | None:
+        """The answer, if the first bit of ``work`` makes it; else it comes later (None)."""
+        exchange.index = self._applied_index()
+        outcome = step(work) if is_short or not self.long_answers else None
+        if outcome is not None:
+            return outcome[0]
+
+        def bit() -> bool:
+            if exchange.number in self._open:  # else nobody waits any more
+                self._answer(exchange, lambda: (step(work) or (None,))[0])
+            return exchange.number not in self._open
+
+        if not self.long_answers.add(bit):
+            busy = f"{WAITING_MAX} long answers are being made already; try again in a moment."
+            return reply(exchange.request, ResponseCode.SYSTEM_BUSY, busy)
+        return None
 
     def look_again(self, exchange: Exchange, answer: Callable[[], RemotingCommand | None]) -> None:
         """Before a write is answered without an event, because the state seems to have it."""
@@ -222,6 +287,10 @@ class Desk:
         self._when_current(exchange, answer)
 
     # Inside.
+
+    def _show_key(self, exchange: Exchange) -> RemotingCommand:
+        """31005."""
+        return self.guard.key_requests.handle(exchange.connection, exchange.request)
 
     def _when_current(
         self,
@@ -312,7 +381,8 @@ class Desk:
         try:
             answer = _as_promised(exchange, make(*facts))
             if answer is not None and exchange.wants_index:
-                answer.ext = {**(answer.ext or {}), LOG_INDEX: str(self._applied_index())}
+                index = self._applied_index() if exchange.index is None else exchange.index
+                answer.ext = {**(answer.ext or {}), LOG_INDEX: str(index)}
         except GantryError as error:  # what the request says cannot be read
             answer = reply(exchange.request, ResponseCode.SYSTEM_ERROR, str(error))
         except Exception as error:  # noqa: BLE001 - upstream answers code 1 whatever a processor raises
@@ -350,6 +420,11 @@ class Desk:
                 exchange.connection.reply(exchange.request, answer)
         if self._open and self._timer is None:
             self._wait_for(next(iter(self._open.values())))
+
+
+def _is_members_heartbeat(request: RemotingCommand) -> bool:
+    """Whether it is the heartbeat of a controller's broker; a name service's broker has no id."""
+    return request.code == _BROKER_HEARTBEAT and "brokerId" in (request.ext or {})
 
 
 def _as_promised(exchange: Exchange, answer: RemotingCommand | None) -> RemotingCommand | None:

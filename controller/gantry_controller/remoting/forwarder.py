@@ -2,7 +2,8 @@
 
 The connection is made when the first request needs it and follows the leader. While it is being
 made a bounded number of requests waits; each request is sent at most once, so nothing that may have
-taken effect is ever repeated.
+taken effect is ever repeated. The leader believes what comes on it, since this node shows it the
+quorum's key; what the key is needed for was judged where the request came in.
 """
 
 import asyncio
@@ -10,8 +11,11 @@ from collections import deque
 from collections.abc import Callable
 
 from gantry_protocol.command import RemotingCommand
-from gantry_protocol.errors import Busy, RemotingError
+from gantry_protocol.errors import Busy, ConfigError, ConnectError, KeyRefused, RemotingError
+from gantry_protocol.process import log
+from gantry_protocol.quorum_key import NO_KEY, KeyFile
 from gantry_protocol.remoting.client import RemotingClient
+from gantry_protocol.remoting.key_requests import show_key
 from gantry_protocol.types import NodeId
 
 FORWARDED = "gantryForwarded"
@@ -21,6 +25,8 @@ WAITING_MAX = 4096
 CONNECT_TIMEOUT_S = 1.0
 CALL_TIMEOUT_S = 2.3  # less than the desk's own deadline
 
+_log = log.get("forwarder")
+
 Done = Callable[[RemotingCommand | Exception], None]
 
 
@@ -29,12 +35,14 @@ class Forwarder:
 
     Args:
         address_of: the remoting address of a node.
+        key: shown to the leader.
     """
 
-    def __init__(self, address_of: Callable[[NodeId], str]) -> None:
+    def __init__(self, address_of: Callable[[NodeId], str], key: KeyFile = NO_KEY) -> None:
         self.forwarded = 0
         self.failed = 0
         self._address_of = address_of
+        self._key = key
         self._leader: NodeId | None = None
         self._client: RemotingClient | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -94,9 +102,12 @@ class Forwarder:
         client = RemotingClient()
         try:
             await client.connect(self._address_of(leader), CONNECT_TIMEOUT_S)
-        except RemotingError as error:
+            await show_key(client, self._key, CONNECT_TIMEOUT_S)
+        except (RemotingError, ConfigError) as error:
+            if isinstance(error, KeyRefused | ConfigError):
+                _log.warning("the leader cannot be asked", leader=leader, reason=error)
             self._connecting = None
-            self._drop(error)
+            self._drop(error if isinstance(error, ConnectError) else Busy(str(error)))
             return
         self._connecting = None
         self._client = client

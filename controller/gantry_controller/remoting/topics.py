@@ -22,6 +22,7 @@ from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import Topic
 from gantry_controller.remoting.desk import Desk, Exchange, Serve
+from gantry_controller.turns import BITS, Work, sorted_in_turns
 
 
 class TopicRequests:
@@ -67,23 +68,25 @@ class TopicRequests:
     def _topics(self, exchange: Exchange) -> None:
         header = from_ext(GetAllTopicConfigRequestHeader, exchange.request.ext)
 
-        def answer() -> RemotingCommand:
+        def answer() -> Work[RemotingCommand]:
             group = self._machine.group(header.cluster_name, header.broker_name or "")
             if group is None:
                 remark = f"There is no broker group {header.broker_name}"
                 return reply(exchange.request, ResponseCode.SYSTEM_ERROR, remark)
-            table = self._machine.state.topic_table(group.key)
+            table = self._machine.state.topic_table(group.key)  # a value: it stays as it is
+            configs: dict[str, TopicConfig] = {}
+            for place, topic in enumerate((yield from sorted_in_turns(table.topics)), start=1):
+                if place % BITS == 0:
+                    yield
+                configs[topic] = _topic_config(topic, table.topics[topic])
             body = TopicConfigTable(
-                topic_config_table={
-                    topic: _topic_config(topic, config)
-                    for topic, config in sorted(table.topics.items())
-                },
+                topic_config_table=configs,
                 topics_version=table.version,
                 topics_since={topic: config.since for topic, config in table.topics.items()},
             )
             return reply(exchange.request, body=encode_body(body))
 
-        self._desk.read(exchange, answer)
+        self._desk.read_in_turns(exchange, answer)
 
 
 def _topics_changed(to: RemotingCommand, result: Result) -> RemotingCommand:
