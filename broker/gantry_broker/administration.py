@@ -25,6 +25,7 @@ from gantry_broker.replica import Role
 from gantry_broker.routing import ClientRouter
 from gantry_broker.tier.service import TierService
 
+UNREADABLE_SHOWN = 8  # packs of the tier named in the status document
 MASTER_ID = BrokerId(0)  # upstream's role id of a master
 
 
@@ -126,6 +127,8 @@ def status(group: ReplicationGroup, router: ClientRouter) -> dict[str, Any]:
         "endOffset": log.end,
         "flushedOffset": log.flushed,
         "confirmOffset": 0 if core is None else core.log.confirm,
+        "diskWaitedMs": 0 if core is None else core.disk.waited_ms,
+        "diskReason": "" if core is None else core.disk_says,
         "members": [] if master is None else [_member(group, one) for one in _members(group)],
         "controllersConnected": 0 if agent is None else agent.peers.connections,
         "registered": agent is not None and agent.registered,
@@ -155,10 +158,22 @@ def _tier(group: ReplicationGroup) -> dict[str, Any] | None:
 
 def _reading(tier: TierService) -> dict[str, Any]:
     """What can be read of the tier here, and what is kept on the disk."""
-    retention = tier.retention
+    retention, index = tier.retention, tier.reader.index
+    lost = sorted(index.losses.packs.values(), key=lambda one: one.entry.lo)
     return {
-        "readableOffset": tier.reader.index.readable_end,
-        "readReason": tier.reader.reason,
+        "readableFrom": index.readable_from,
+        "readableOffset": index.readable_end,
+        "readReason": tier.reader.reason or tier.reader.readable.complaint,
+        "unreadable": len(lost),
+        "unreadableFirst": [
+            {
+                "object": one.entry.key,
+                "start": one.entry.lo,
+                "end": one.entry.hi,
+                "tries": one.tries,
+            }
+            for one in lost[:UNREADABLE_SHOWN]
+        ],
         "keptReason": None if retention is None else retention.reason,
     }
 
@@ -234,6 +249,16 @@ class BrokerCollector:
         offsets.add_metric(["confirm"], 0 if core is None else core.log.confirm)
         offsets.add_metric(["dispatched"], self._group.store.dispatched)
         yield offsets
+        yield gauge(
+            "gantry_broker_disk_waited_seconds",
+            "How long the disk has made nothing durable that waits for it.",
+            0 if core is None else core.disk.waited_ms / 1000,
+        )
+        yield counter(
+            "gantry_broker_disk_silences",
+            "Times that the disk did not answer for too long, without an error.",
+            0 if self._group.shell is None else self._group.shell.disk_silences,
+        )
         yield gauge(
             "gantry_broker_topics_version",
             "Version of the controllers' topic table in the confirmed log.",

@@ -101,6 +101,23 @@ class ProcessCollector(Collector):
             line.peers.connections,
         )
         yield counter(
+            "gantry_broker_keys_refused",
+            "Connections to the ports of replication and of stores that did not show the quorum's "
+            "key.",
+            self._commons.listener.gate.refused
+            + sum(one.store_server.gate.refused for one in self._hosted if one.store_server),
+        )
+        yield counter(
+            "gantry_broker_controllers_disbelieved",
+            "Connections to controllers that ended since one side did not believe the other's key.",
+            line.peers.disbelieved,
+        )
+        yield counter(
+            "gantry_broker_begun_anew",
+            "Times that a group's id was struck from the record here, so that it took another one.",
+            sum(one.begun_anew for one in self._hosted),
+        )
+        yield counter(
             "gantry_broker_heartbeat_messages",
             "Heartbeat messages of all groups together; each goes to every controller.",
             line.messages,

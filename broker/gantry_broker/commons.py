@@ -7,6 +7,8 @@ threads for small files. A group finds everything that is not its own here; noth
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
+from gantry_protocol.quorum_key import NO_KEY, KeyFile
+
 from gantry_broker.control.line import ControllerLine
 from gantry_broker.disk_space import DiskSpace
 from gantry_broker.ha.listener import ReplicaListener
@@ -23,16 +25,18 @@ class Commons:
     Args:
         line: to the controllers.
         disk_space: of the data directory.
+        key: what members of groups show each other.
 
     Attributes:
         ha_port: of the listener; 0 before ``start``.
     """
 
-    def __init__(self, line: ControllerLine, disk_space: DiskSpace) -> None:
+    def __init__(self, line: ControllerLine, disk_space: DiskSpace, key: KeyFile = NO_KEY) -> None:
         """Nothing runs before ``start``, and disks' threads not before a volume is opened."""
         self.line = line
         self.disk_space = disk_space
-        self.listener = ReplicaListener()
+        self.key = key
+        self.listener = ReplicaListener(key)
         self.disks = Disks()
         self.ticker = Ticker()
         self.savers = ThreadPoolExecutor(SAVERS, thread_name_prefix="lineage")

@@ -18,6 +18,7 @@ from gantry_protocol.command import RemotingCommand
 from gantry_protocol.hosts import join_address
 from gantry_protocol.process import log
 from gantry_protocol.process.probes import HttpServer
+from gantry_protocol.quorum_key import KeyFile
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import RemotingServer
 from prometheus_client import CollectorRegistry
@@ -63,7 +64,10 @@ class FrontServer:
             self.router.handle, on_close=self._closed, on_response=self._answered
         )
         self.group = settings.places[0].name
-        self.connection = StoreConnection(settings.store, settings.cluster, self.group, self)
+        self.key = KeyFile(settings.quorum_key_file)
+        self.connection = StoreConnection(
+            settings.store, settings.cluster, self.group, self, self.key
+        )
         self._consumers: Consumers | None = None
         self._was_accepting = False
 

@@ -24,6 +24,7 @@ from gantry_broker.asking import Outcome
 from gantry_broker.commons import Commons
 from gantry_broker.consumers import Claim, Consumers
 from gantry_broker.control.agent import ControlAgent
+from gantry_broker.control.joining import IdStruck
 from gantry_broker.control.requests import Report, Speaker
 from gantry_broker.group_options import GroupOptions, Watcher
 from gantry_broker.group_tier import GroupTier
@@ -76,7 +77,7 @@ class ReplicationGroup:
         self.watcher = Watcher()
         self.core: ReplicaCore | None = None
         self.shell: ReplicaShell | None = None
-        self.links = ReplicationLinks(self._caller, self._deliver, self._writable)
+        self.links = ReplicationLinks(self._caller, self._deliver, self._writable, commons.key)
         self._store = store
         self._stored = stored
         self._key = GroupKey(options.cluster, options.group)
@@ -187,7 +188,10 @@ class ReplicationGroup:
             self._agent.beat()
 
     def _fail(self, error: BaseException) -> None:
-        _log.error("this broker cannot go on", reason=error)
+        if isinstance(error, IdStruck):
+            _log.warning("this broker begins anew under another id", reason=error)
+        else:
+            _log.error("this broker cannot go on", reason=error)
         if not self.failure.done():
             self.failure.set_exception(error)
 
@@ -244,6 +248,7 @@ class ReplicationGroup:
             serving=self.serving,
             following=core is not None and core.role is Role.FOLLOWING and core.streaming,
             epoch=self.epoch,
+            disk="" if core is None else core.disk_says,
         )
         return self._readiness.look(standing, asyncio.get_running_loop().time())
 

@@ -23,6 +23,7 @@ from gantry_broker.replica import events as ev
 from gantry_broker.store.contract import Appended, Refusal
 from gantry_broker.tier.boots import next_boot
 from gantry_broker.tier.report import TierReport, store_time_at, tier_report
+from gantry_broker.tier.seen import Seen
 from gantry_broker.tier.service import TierService
 from gantry_broker.tier.values import Head, LocalLog
 from gantry_broker.transactions.pin import pins as transaction_pins
@@ -86,7 +87,13 @@ class GroupTier:
             return
         self._boots = next_boot(options.directory)
         self.service = TierService(
-            options.tier, self, self, group=options.group, writer=options.name, failed=failed
+            options.tier,
+            self,
+            self,
+            group=options.group,
+            writer=options.name,
+            seen=Seen(options.directory, options.tier.url, options.tier.place),
+            failed=failed,
         )
         self.service.start()
 
@@ -125,6 +132,7 @@ class GroupTier:
             core.log.confirm,
             lambda offset: store_time_at(store.log, offset),
             int(time() * 1000),
+            self.service.reader.readable,
         )
 
     # ---- UploadObserver
@@ -169,10 +177,7 @@ class GroupTier:
         parked = oldest_parked(store)
         pins = (*transaction_pins(store), *(() if parked is None else (parked,)))
         master = None if core is None else core.master
-        if master is None:
-            return pins
-        sent = (one.sent for one in master.members.values() if one.link is not None)
-        return (*pins, *sent)
+        return pins if master is None else (*pins, *master.needed_from)
 
     def log_trimmed(self, start: Offset) -> None:
         """The log begins at ``start`` now."""

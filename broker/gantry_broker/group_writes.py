@@ -4,7 +4,8 @@ Rules protected: a record is accepted only by the serving master of the current 
 in-sync members, *before* it is appended (H11); the answer 0 follows confirm (``appends``); a table
 that is known in part only is neither compared with the controllers' nor written to.
 
-What it refuses: a send while the mastership is being handed over, or not there at all.
+What it refuses: a send while the mastership is being handed over, or not there at all, and while
+the disk does not answer.
 """
 
 import asyncio
@@ -36,6 +37,10 @@ _NOT_WHOLE = Refusal(
     ResponseCode.SYSTEM_BUSY,
     "this broker has not confirmed yet what was said before its log begins",
 )
+_NO_DISK = Refusal(
+    ResponseCode.SERVICE_NOT_AVAILABLE,
+    "service not available now. this broker's disk does not answer",
+)
 _TOO_FEW = Refusal(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
 
 
@@ -66,7 +71,9 @@ def admission(mastership: Mastership | None, *, leaving: bool, is_whole: bool) -
         return _NOT_MASTER
     if leaving or mastership.drain is not None:
         return _LEAVING
-    if mastership.in_sync < mastership.min_in_sync:
+    if mastership.disk_is_silent:
+        return _NO_DISK
+    if not mastership.has_enough:
         return _TOO_FEW
     return None if is_whole else _NOT_WHOLE
 
@@ -136,8 +143,7 @@ class GroupWrites:
 
     def confirmed(self, confirm: Offset, mastership: Mastership) -> None:
         """Answer the sends whose records are confirmed."""
-        enough = mastership.in_sync >= mastership.min_in_sync
-        self.pending.confirm(confirm, enough_in_sync=enough)
+        self.pending.confirm(confirm, enough_in_sync=mastership.has_enough)
 
     def ticked(self) -> None:
         """Answer the sends that have waited long enough."""

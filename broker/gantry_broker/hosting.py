@@ -18,6 +18,7 @@ from gantry_protocol.remoting.server import RemotingServer
 from gantry_broker import administration
 from gantry_broker.client_options import ClientOptions
 from gantry_broker.commons import Commons
+from gantry_broker.control.joining import IdStruck
 from gantry_broker.group import ReplicationGroup
 from gantry_broker.group_options import GroupOptions, Watcher
 from gantry_broker.routing import ClientRouter
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from gantry_broker.clients import ClientProcessor
 
 LEAVE_WITHIN_S = 5.0  # hand-over, including a refused and a second try
+WAIT_S = 0.05
 ANSWER_WITHIN_S = 0.2  # for answers that are being written when the process ends
 
 _log = log.get("server")
@@ -58,6 +60,7 @@ class HostedGroup(Watcher):
     Attributes:
         failure: set to what ended this group; never to a result.
         group: None until its volume is read.
+        begun_anew: how often its id was struck from the record, so that it took another.
     """
 
     def __init__(self, name: str, options: ClientOptions, store_port: int | None = None) -> None:
@@ -67,7 +70,10 @@ class HostedGroup(Watcher):
         self.store_server: StoreServer | None = None
         self._bind = ""
         self._client_options = options
+        self._options: GroupOptions | None = None
         self._commons: Commons | None = None
+        self._anew: asyncio.Task[None] | None = None
+        self.begun_anew = 0
         self.port = 0
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.group: ReplicationGroup | None = None
@@ -99,7 +105,7 @@ class HostedGroup(Watcher):
         Raises:
             GantryError: it is damaged, or not this group's.
         """
-        self._commons = commons
+        self._options, self._commons = options, commons
         opening = asyncio.ensure_future(ReplicationGroup.open(options, commons))
         try:
             await asyncio.shield(opening)
@@ -108,7 +114,7 @@ class HostedGroup(Watcher):
         self.group.watcher = self
         if self.store_port is not None:
             self.store_server = StoreServer(
-                self.group, self.router.role_changed, self._disk_is_full
+                self.group, self.router.role_changed, self._disk_is_full, commons.key
             )
             self.store_port = await self.store_server.start(self._bind, self.store_port)
         self.group.failure.add_done_callback(self._group_failed)
@@ -130,6 +136,29 @@ class HostedGroup(Watcher):
 
     def _group_failed(self, failure: "asyncio.Future[None]") -> None:
         error = None if failure.cancelled() else failure.exception()
+        if isinstance(error, IdStruck):
+            self._anew = asyncio.create_task(self._begin_anew())
+            self._anew.add_done_callback(self._begun_anew)
+        elif error is not None:
+            self.fail(error)
+
+    async def _begin_anew(self) -> None:
+        """Take part again as another member, from the same volume: its id was struck."""
+        assert self.group is not None
+        assert self._options is not None
+        assert self._commons is not None
+        self.begun_anew += 1
+        former, self.group = self.group, None
+        self.serving_ends()
+        self.router.role_changed()
+        if self.store_server is not None:
+            await self.store_server.stop()
+        await former.stop()
+        await self.open(self._options, self._commons)
+        await self.start()
+
+    def _begun_anew(self, task: "asyncio.Task[None]") -> None:
+        error = None if task.cancelled() else task.exception()
         if error is not None:
             self.fail(error)
 
@@ -158,6 +187,11 @@ class HostedGroup(Watcher):
 
     async def stop(self) -> None:
         """Close everything."""
+        if self._anew is not None:
+            while self.group is None and not self._anew.done():  # closing or reading the volume
+                await asyncio.wait({self._anew}, timeout=WAIT_S)
+            self._anew.cancel()
+            await asyncio.gather(self._anew, return_exceptions=True)
         self.serving_ends()
         self.router.close()
         # Before the store is closed, which takes a while: who connects now must find nobody here.

@@ -21,6 +21,7 @@ class Standing(NamedTuple):
         serving: it is the serving master.
         following: it receives the master's log.
         epoch: the newest it acted in.
+        disk: what is done about a disk that does not answer; empty while it does.
     """
 
     leaving: bool
@@ -30,6 +31,7 @@ class Standing(NamedTuple):
     serving: bool
     following: bool
     epoch: int
+    disk: str = ""
 
 
 class Readiness:
@@ -49,9 +51,11 @@ class Readiness:
             return False, now.stuck
         if not now.registered:
             return False, "not registered with the controllers"
+        disk = f"; its disk does not answer: {now.disk}" if now.disk else ""
         if now.serving or now.following:
             self._in_place_s = now_s
-            return True, f"{'master of' if now.serving else 'following in'} epoch {now.epoch}"
+            place = "master of" if now.serving else "following in"
+            return True, f"{place} epoch {now.epoch}{disk}"
         if now_s - self._in_place_s <= BETWEEN_MASTERS_S:
             return True, "between two masters"
-        return False, "no master to follow"
+        return False, f"no master to follow{disk}"

@@ -19,12 +19,12 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
-from gantry_protocol.errors import GantryError
 from gantry_protocol.headers.controller import LOWEST_ELECTION_PRIORITY
 from gantry_protocol.process import log
 from gantry_protocol.process.datadir import DataDir
 from gantry_protocol.process.files import make_directory
 from gantry_protocol.process.probes import HttpServer
+from gantry_protocol.quorum_key import KeyFile, demand_key
 
 from gantry_broker import administration, census
 from gantry_broker.client_options import ClientOptions
@@ -92,7 +92,7 @@ class BrokerServer:
         try:
             await hosted.open(options, commons)
             await hosted.start()
-        except GantryError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, no group stays half there
             if len(self.hosted) > 1:
                 _log.error("a group cannot take part", group=hosted.name, reason=error)
             hosted.fail(error)
@@ -116,6 +116,7 @@ class BrokerServer:
             settings.data_dir, "broker", settings.identity, settings.lock_wait_s
         )
         stack.callback(data_dir.close)
+        key = KeyFile(settings.quorum_key_file)
         commons = Commons(
             ControllerLine(
                 settings.cluster,
@@ -123,8 +124,10 @@ class BrokerServer:
                 pod_uid=settings.pod_uid,
                 heartbeat_interval_ms=settings.heartbeat_interval_ms,
                 heartbeat_timeout_ms=settings.heartbeat_timeout_ms,
+                key=key,
             ),
             DiskSpace(data_dir.path, settings.watermarks),
+            key,
         )
         stack.push_async_callback(commons.stop)
         stack.push_async_callback(self._stop_groups)
@@ -200,6 +203,11 @@ async def serve(settings: BrokerSettings, stop: asyncio.Event) -> None:
     Raises:
         GantryError: an operating error, as one sentence.
     """
+    demand_key(
+        settings.quorum_key_file,
+        allow_unauthenticated=settings.allow_unauthenticated,
+        process="broker",
+    )
     if settings.tier_url is not None:
         sys.setswitchinterval(SWITCH_S)
     if settings.store:

@@ -7,6 +7,7 @@ from typing import Annotated
 from gantry_protocol.errors import ConfigError, ResolveError
 from gantry_protocol.hosts import join_address, split_address
 from gantry_protocol.process.config import Settings
+from gantry_protocol.quorum_key import ALLOW_HELP, KEY_FILE_HELP
 from pydantic import Field, field_validator, model_validator
 
 from gantry_broker.clients.quotas import Quotas, parse_quotas
@@ -60,6 +61,8 @@ class BrokerSettings(Settings):
         description="Port at which a broker in another process is served from this store, and "
         "serves the clients; 0 picks a free one. Not set: clients are served here.",
     )
+    quorum_key_file: Path | None = Field(default=None, description=KEY_FILE_HELP)
+    allow_unauthenticated: bool = Field(default=False, description=ALLOW_HELP)
     bind: str = Field(default="127.0.0.1", description="IP address to listen on.")
     advertise: str | None = Field(
         default=None, description="IP address that others use; by default the one to listen on."

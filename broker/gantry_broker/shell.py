@@ -37,6 +37,7 @@ from gantry_broker.queues import MessageStore
 from gantry_broker.replica import ReplicaCore
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
+from gantry_broker.replica.messages import Ack, Message, Truncate
 
 DISPATCH_BYTES = 128 * 1024
 
@@ -92,6 +93,7 @@ class ReplicaShell:
         self.core = core
         self.links: ReplicationLinks | None = None
         self.saves = 0
+        self.disk_silences = 0
         self._store = store
         self._directory = directory
         self._agent = agent
@@ -103,6 +105,7 @@ class ReplicaShell:
         self._ended = False
         self._turn_due = False
         self._flush_due = False
+        self._disk_is_silent = False
         self._confirmed = store.dispatched  # below is to be dispatched
         self._saver = InOrder(commons.savers)
         self._ticker = commons.ticker
@@ -135,12 +138,28 @@ class ReplicaShell:
         self._stepping = True
         try:
             while self._events and not self._ended:
-                for effect in self.core.step(self._events.popleft(), self.now_ms):
+                next_event = self._fitting(self._events.popleft())
+                for effect in self.core.step(next_event, self.now_ms):
                     self._carry_out(effect)
         except GantryError as error:
             self._fail(error)
         finally:
             self._stepping = False
+
+    def _fitting(self, event: ev.Event) -> ev.Event:
+        """``event``, or the refusal of a link that acknowledges a part of a record.
+
+        The core knows no records; what it confirms is dispatched, and would be found damaged.
+        """
+        if isinstance(event, ev.Received) and isinstance(event.message, Ack):
+            end = event.message.flushed_end
+            if end > self.core.log.confirm and self._is_in_a_record(end):
+                return ev.LinkRefused(event.link, f"it acknowledges {end}, inside a record")
+        return event
+
+    def _is_in_a_record(self, offset: Offset) -> bool:
+        log = self._store.log
+        return log.log_start < offset < log.end and not log.is_boundary(offset)
 
     def _fail(self, error: BaseException) -> None:
         if not self._ended:
@@ -166,8 +185,7 @@ class ReplicaShell:
         links = self.links
         match effect:
             case fx.Send(link=link, message=message):
-                if links is not None:
-                    links.send(link, message)
+                self._send(link, message)
             case fx.AppendLog(offset=offset, data=data):
                 self._append(offset, data)
             case fx.Feed():
@@ -187,6 +205,13 @@ class ReplicaShell:
                 self._cut(point, reset=reset)
             case _:
                 self._carry_out_role(effect)
+
+    def _send(self, link: int, message: Message) -> None:
+        if isinstance(message, Truncate) and self._is_in_a_record(message.point):
+            reason = f"its log agrees with ours up to {message.point}, inside a record"
+            self.step(ev.LinkRefused(link, reason))
+        elif self.links is not None:
+            self.links.send(link, message)
 
     def _carry_out_role(self, effect: fx.Effect) -> None:
         agent = self._agent
@@ -215,11 +240,22 @@ class ReplicaShell:
                 agent.hand_over(effect, self._handed_over)
             case fx.DrainEnded(reason=reason):
                 self._observer.drained(reason)
+            case fx.DiskSilent() | fx.DiskAnswers():
+                self._note_disk(effect)
             case fx.Stuck():
                 _log.error(effect.code, reason=effect.sentence)
                 self._observer.stuck_at(effect)
             case _:
                 raise AssertionError(f"unknown effect {effect!r}")
+
+    def _note_disk(self, effect: fx.DiskSilent | fx.DiskAnswers) -> None:
+        if isinstance(effect, fx.DiskAnswers):
+            _log.info("the disk answers again", epoch=self.core.epoch)
+            self._disk_is_silent = False
+            return
+        _log.error("the disk does not answer", waited_ms=effect.waited_ms, reason=effect.sentence)
+        self.disk_silences += not self._disk_is_silent
+        self._disk_is_silent = True
 
     def _handed_over(self, accepted: bool) -> None:
         self.step(ev.HandOverFinished(accepted=accepted))

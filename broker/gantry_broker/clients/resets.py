@@ -77,6 +77,9 @@ class OffsetResets:
             if isinstance(answers, Refusal):
                 conn.reply(request, reply(request, *answers))
                 return
+            if self._view.store.topics.lookup(header.topic) is None:  # it ended meanwhile
+                conn.reply(request, reply(request, *unknown_topic(header.topic)))
+                return
             queues = {
                 queue_id: QueueNow(
                     minimum=queue.min_offset,

@@ -3,8 +3,9 @@
 Identity first (1012, 1013), then registration (1003), then for ever: heartbeats to every
 controller, a poll (1004) as a safety net, and whatever the replica core asks for in between.
 Connections, heartbeats and the time of polls are the process's (``line``). Notifications (1008)
-arrive through the broker's own server and are handed in. All that comes out is views of the group;
-they may be late, doubled or out of order, and the core knows.
+arrive through the broker's own server, which everybody reaches: nothing that one says is believed,
+it makes this broker ask at once. All that comes out is views of the group; they may be late,
+doubled or out of order, and the core knows.
 
 One owned task, no task per request. Everything that is repeated is repeated with growing waits and
 jitter. What it refuses: to go on with an id the controller does not grant to this volume.
@@ -34,6 +35,7 @@ from gantry_broker.replica import events as ev
 
 ELECT_TIMEOUT_S = 1.5
 REFRESH_GAP_S = 0.1
+NOTICE_GAP_S = 0.01  # the same after a notification, which is worth asking sooner
 BEHIND = "ControllerBehind"
 
 # Refusals that say for certain that this very attempt changed nothing. Fenced set epochs and equal
@@ -99,6 +101,7 @@ class ControlAgent:
         self._register_now = asyncio.Event()
         self._refresh_timer: asyncio.TimerHandle | None = None
         self._refreshing = False
+        self._noticed = False  # while an answer that may be older was on its way
         self._refreshed_s = 0.0
         self._digest = 0  # of the last answer to 1004
         self._electing = False
@@ -207,9 +210,16 @@ class ControlAgent:
         """Read the group from the controllers soon; many wishes make one request."""
         if self._refreshing or self._refresh_timer is not None or not self.registered:
             return
+        self._refresh_after(REFRESH_GAP_S)
+
+    def _refresh_after(self, gap_s: float) -> None:
         loop = asyncio.get_running_loop()
-        wait_s = max(0.0, self._refreshed_s + REFRESH_GAP_S - loop.time())
-        self._refresh_timer = loop.call_later(wait_s, self._refresh)
+        due_s = max(loop.time(), self._refreshed_s + gap_s)
+        if self._refresh_timer is not None:
+            if self._refresh_timer.when() <= due_s:
+                return  # or whoever gives notice all the time would put it off for ever
+            self._refresh_timer.cancel()
+        self._refresh_timer = loop.call_at(due_s, self._refresh)
 
     def _refresh(self) -> None:
         self._refresh_timer = None
@@ -220,6 +230,9 @@ class ControlAgent:
 
     def _refresh_done(self, outcome: Outcome) -> None:
         self._refreshing = False
+        if self._noticed and not self._stopped:
+            self._noticed = False
+            self._refresh_after(NOTICE_GAP_S)
         if not isinstance(outcome, RemotingCommand):
             return
         if outcome.code in _UNKNOWN_TO_CONTROLLER:
@@ -230,7 +243,7 @@ class ControlAgent:
                 self._take(requests.read_replica_info(outcome, self.known))
 
     def notice(self, notice: RemotingCommand) -> bool:
-        """Take 1008; False if it is about another group.
+        """Take 1008 for a reason to ask; False if it is about another group.
 
         Raises:
             WireError: it is malformed.
@@ -238,7 +251,13 @@ class ControlAgent:
         cluster, group = requests.notice_group(notice)
         if cluster not in (None, self._me.cluster) or group not in (None, self._me.group):
             return False
-        self._take(requests.read_notice(notice, self.known))
+        requests.read_notice(notice, self.known)
+        if self._stopped or not self.registered:
+            return True
+        if self._refreshing:
+            self._noticed = True
+            return True
+        self._refresh_after(NOTICE_GAP_S)
         return True
 
     def _take(self, answer: Answer) -> None:

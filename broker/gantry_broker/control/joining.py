@@ -4,6 +4,10 @@ Upstream's flow with one change: the check code and the id that was applied for 
 the application, and an application without an answer is repeated as it was. The controllers grant
 an id to one check code only, so no two volumes ever share one and no answer that got lost costs
 one.
+
+An id that was struck from the record is given up for a new one, with the volume as it is: what the
+log holds says where it belongs, not the id. That is done only where the controllers say that they
+have issued the id before; those of another quorum, or that have lost everything, have not.
 """
 
 import asyncio
@@ -14,7 +18,7 @@ from time import time
 
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand
-from gantry_protocol.errors import DataDirError
+from gantry_protocol.errors import GantryError
 from gantry_protocol.process import log
 from gantry_protocol.types import BrokerId
 
@@ -32,6 +36,10 @@ Call = Callable[[RemotingCommand], Awaitable[Outcome]]
 _log = log.get("control")
 
 
+class IdStruck(GantryError):  # noqa: N818 - a plain word reads better where it is caught
+    """The controllers have struck this volume's id from the record; it takes another."""
+
+
 class Joining:
     """The identity of one volume.
 
@@ -46,6 +54,7 @@ class Joining:
         self._me = me
         self._directory = directory
         self._call = call
+        self._said: str | None = ""  # why there is no id yet, as the log has it
 
     async def obtain(self) -> BrokerId:
         """Find or obtain the id; waits for the controllers as long as it takes.
@@ -56,8 +65,7 @@ class Joining:
         """
         found = identities.load(self._directory)
         if found is None:
-            check_code = f"{self._me.address};{int(time() * 1000)}"
-            found = Identity(self._me.cluster, self._me.group, check_code)
+            found = Identity(self._me.cluster, self._me.group, self._new_check_code())
             identities.save(self._directory, found)
         identities.check_group(self._directory, found, self._me.cluster, self._me.group)
         wait_s = RETRY_FIRST_S
@@ -76,6 +84,7 @@ class Joining:
         if wanted is None:
             answer = await self._call(requests.next_id(self._me))
             if not isinstance(answer, RemotingCommand) or answer.code != ResponseCode.SUCCESS:
+                self._say_why(answer)
                 return found
             wanted = requests.read_next_id(answer)
             if wanted is None:
@@ -88,7 +97,14 @@ class Joining:
             return self._store(found, broker_id=wanted)
         if answer.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID:  # another one was faster
             return self._store(found)
+        self._say_why(answer)
         return found
+
+    def _say_why(self, answer: Outcome) -> None:
+        """Say once what the controllers have against this broker, such as a key it did not show."""
+        if isinstance(answer, RemotingCommand) and answer.remark != self._said:
+            self._said = answer.remark
+            _log.warning("no broker id is given", code=answer.code, reason=answer.remark)
 
     def _store(
         self,
@@ -105,7 +121,7 @@ class Joining:
         """The controllers have lost our id, or have struck it from the record: ask for it back.
 
         Raises:
-            DataDirError: they do not give it back to this volume.
+            IdStruck: they have struck it. It is forgotten here; the next ``obtain`` gets another.
         """
         found = identities.load(self._directory)
         assert found is not None
@@ -113,14 +129,31 @@ class Joining:
         command = requests.apply_id(self._me, found.broker_id, found.check_code)
         answer = await self._call(command)
         if (
-            isinstance(answer, RemotingCommand)
-            and answer.code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
+            not isinstance(answer, RemotingCommand)
+            or answer.code != ResponseCode.CONTROLLER_BROKER_ID_INVALID
         ):
-            raise DataDirError(
-                f"The volume in {self._directory} holds broker {found.broker_id} of group "
-                f"{found.cluster}/{found.group}, which the controllers no longer know; if its "
-                f"records are not needed, start with an empty volume."
+            return
+        whose = f"broker {found.broker_id} of group {found.cluster}/{found.group}"
+        answer = await self._call(requests.next_id(self._me))
+        if not isinstance(answer, RemotingCommand) or answer.code != ResponseCode.SUCCESS:
+            return
+        following = requests.read_next_id(answer)
+        if following is None or following <= found.broker_id:
+            _log.error(
+                "the controllers have never issued the id of this volume; are they another quorum?",
+                volume=str(self._directory),
+                holds=whose,
             )
+            return
+        forgotten = Identity(found.cluster, found.group, self._new_check_code())
+        identities.save(self._directory, forgotten)
+        raise IdStruck(
+            f"The volume in {self._directory} was {whose}, which was struck from the record; it "
+            "registers anew, with all that it holds."
+        )
+
+    def _new_check_code(self) -> str:
+        return f"{self._me.address};{int(time() * 1000)}"
 
 
 def jittered(wait_s: float) -> float:

@@ -21,6 +21,7 @@ from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import WireError
 from gantry_protocol.headers.controller import BrokerHeartbeatRequestHeader
+from gantry_protocol.quorum_key import NO_KEY, KeyFile
 
 from gantry_broker.asking import Outcome
 from gantry_broker.control import requests
@@ -58,6 +59,7 @@ class ControllerLine:
         pod_uid: of the process's pod, if it has one.
         heartbeat_interval_ms: between heartbeats.
         heartbeat_timeout_ms: after which silence the controllers may take our groups for gone.
+        key: shown to the controllers.
 
     Attributes:
         messages: heartbeat messages made; each goes to every controller.
@@ -71,10 +73,11 @@ class ControllerLine:
         pod_uid: str | None,
         heartbeat_interval_ms: int,
         heartbeat_timeout_ms: int,
+        key: KeyFile = NO_KEY,
     ) -> None:
         """Nothing is sent before ``start``."""
         self.messages = 0
-        self.peers = ControllerPeers(controllers, self._connected)
+        self.peers = ControllerPeers(controllers, self._connected, key)
         self.timeout_ms = heartbeat_timeout_ms
         self._cluster = cluster
         self._pod_uid = pod_uid

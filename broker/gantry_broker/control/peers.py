@@ -4,6 +4,9 @@ A broker heartbeats to every controller, so it keeps a connection to each; wheth
 is open is also evidence of its life. Requests go to the leader where it is known (code 1005, asked
 of each controller as it connects and after each change), or to any other: followers pass them on.
 
+Both sides show the quorum's key before anything else is said; a process that has one says nothing
+to a controller that does not.
+
 Every request ends exactly once, in an answer or an error. An error that means "nothing was sent" is
 hidden by asking the next controller; after an error that means "nobody knows" the caller decides.
 """
@@ -18,15 +21,20 @@ from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.errors import (
     Busy,
+    ConfigError,
     ConnectError,
     ConnectionClosed,
+    GantryError,
     HeaderError,
+    KeyRefused,
     RemotingError,
 )
 from gantry_protocol.headers.codec import from_ext
 from gantry_protocol.headers.controller import GetMetadataResponseHeader
 from gantry_protocol.process import log
+from gantry_protocol.quorum_key import NO_KEY, KeyFile
 from gantry_protocol.remoting.client import RemotingClient
+from gantry_protocol.remoting.key_requests import show_key
 
 from gantry_broker.asking import Outcome
 
@@ -48,6 +56,7 @@ class _Peer:
         self.address = address
         self.client: RemotingClient | None = None
         self.leads = False
+        self.said = ""  # why it is not spoken to, as the log has it
 
     @property
     def connected(self) -> bool:
@@ -61,14 +70,20 @@ class ControllerPeers:
         addresses: ``host:port`` of each controller.
         connected: called with an address whenever a connection is made, so that the first
             heartbeat can follow at once.
+        key: shown to each controller, which shows it, too.
 
     Attributes:
         unsent: requests that found no controller at all.
+        disbelieved: connections that ended since one side did not believe the other.
     """
 
-    def __init__(self, addresses: Sequence[str], connected: Callable[[], None]) -> None:
+    def __init__(
+        self, addresses: Sequence[str], connected: Callable[[], None], key: KeyFile = NO_KEY
+    ) -> None:
         """Nothing is connected before ``start``."""
         self.unsent = 0
+        self.disbelieved = 0
+        self._key = key
         self._peers = [_Peer(address) for address in addresses]
         self._connected = connected
         self._tasks: list[asyncio.Task[None]] = []
@@ -174,10 +189,11 @@ class ControllerPeers:
             client = RemotingClient(on_close=partial(_set, ended))
             try:
                 await client.connect(peer.address, CONNECT_TIMEOUT_S)
-            except ConnectError as error:
-                _log.debug("controller cannot be reached", address=peer.address, reason=error)
+                await show_key(client, self._key, CONNECT_TIMEOUT_S)
+            except (RemotingError, ConfigError) as error:
+                self._not_connected(peer, error)
             else:
-                wait_s = RETRY_FIRST_S
+                wait_s, peer.said = RETRY_FIRST_S, ""
                 peer.client, peer.leads = client, False
                 self._ask_who_leads(peer)
                 self._connected()
@@ -186,6 +202,16 @@ class ControllerPeers:
                 self._discover()
             await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))  # noqa: S311 - jitter
             wait_s = min(wait_s * 2, RETRY_LAST_S)
+
+    def _not_connected(self, peer: _Peer, error: GantryError) -> None:
+        """Say why; what a person must mend is said loud, and once."""
+        if not isinstance(error, KeyRefused | ConfigError):
+            _log.debug("controller cannot be reached", address=peer.address, reason=error)
+            return
+        self.disbelieved += 1
+        if peer.said != str(error):
+            peer.said = str(error)
+            _log.error("controller cannot be spoken to", address=peer.address, reason=error)
 
 
 def _set(event: asyncio.Event, _client: RemotingClient) -> None:

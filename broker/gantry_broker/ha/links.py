@@ -9,8 +9,9 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from gantry_protocol.errors import ConnectError
+from gantry_protocol.errors import ConfigError, ConnectError, KeyRefused
 from gantry_protocol.process import log
+from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
 from gantry_protocol.remoting.client import open_connection
 from gantry_protocol.types import Epoch
 
@@ -35,6 +36,7 @@ class ReplicationLinks:
         caller: which group this is; asked each time, since the group's uid comes with registration.
         deliver: takes ``LinkOpened``, ``LinkClosed`` and ``Received`` for the replica core.
         writable: called when some link can take log bytes again.
+        key: shown to the master, which shows it, too.
     """
 
     def __init__(
@@ -42,9 +44,12 @@ class ReplicationLinks:
         caller: Callable[[], Caller],
         deliver: Deliver,
         writable: Callable[[], None],
+        key: KeyFile = NO_KEY,
     ) -> None:
         """No links yet."""
         self.refused = 0
+        self._key = key
+        self._said = ""  # why the master is not spoken to, as the log has it
         self._caller = caller
         self._deliver = deliver
         self._writable = writable
@@ -122,10 +127,23 @@ class ReplicationLinks:
 
     async def _connect(self, link: Link, address: str) -> None:
         try:
-            await open_connection(lambda: link, address, CONNECT_TIMEOUT_S)
+            await open_connection(
+                lambda: link,
+                address,
+                CONNECT_TIMEOUT_S,
+                key=self._key,
+                purpose=Purpose.REPLICATION,
+            )
+        except (KeyRefused, ConfigError) as error:
+            if self._said != str(error):
+                self._said = str(error)
+                _log.error("master cannot be spoken to", address=address, reason=error)
+            self._ended(link)
         except ConnectError as error:
             _log.debug("master cannot be reached", address=address, reason=error)
             self._ended(link)
+        else:
+            self._said = ""
 
     def adopt(self, link: Link, hello: Received) -> None:
         """Take over a link that began with a Hello for a group of our name, or end it."""

@@ -1,6 +1,7 @@
 """The port at which replicas of all groups of this process arrive.
 
-A link begins with Hello, and Hello names the group; only then does anybody know whose link it is.
+Who arrives shows the quorum's key first (``key_gate``). A link begins with Hello, and Hello names
+the group; only then does anybody know whose link it is.
 Until then it is a stranger: strangers are bounded, must speak within ``HELLO_WITHIN_S``, and reach
 no replica core. A port scan, or a broker with a stale address, is told why and shown out.
 """
@@ -8,8 +9,10 @@ no replica core. A port scan, or a broker with a stale address, is told why and 
 import asyncio
 from typing import NamedTuple, Protocol
 
+from gantry_protocol.key_gate import KeyGate
 from gantry_protocol.process import log
 from gantry_protocol.process.listening import BACKLOG, bind, stop_listening
+from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
 from gantry_protocol.types import Epoch
 
 from gantry_broker.ha.link import Link
@@ -40,12 +43,17 @@ class Host(Protocol):
 class ReplicaListener:
     """See the module.
 
+    Args:
+        key: what has to be shown.
+
     Attributes:
-        refused: links that were shown out.
+        gate: who stands before it.
+        refused: links that were shown out behind it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, key: KeyFile = NO_KEY) -> None:
         """Nobody can arrive before ``start``."""
+        self.gate = KeyGate(key, Purpose.REPLICATION, self._accept)
         self.refused = 0
         self._hosts: dict[GroupKey, Host] = {}
         self._strangers: set[Link] = set()
@@ -63,7 +71,7 @@ class ReplicaListener:
         socket = bind(host, port, purpose="replication")
         bound_port: int = socket.getsockname()[1]
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accept, sock=socket, backlog=BACKLOG)
+        self._server = await loop.create_server(self.gate, sock=socket, backlog=BACKLOG)
         return bound_port
 
     async def stop(self) -> None:
@@ -71,6 +79,7 @@ class ReplicaListener:
         server, self._server = self._server, None  # from now on they are shown out
         if server is not None:
             await stop_listening(server)
+        self.gate.close()
         for link in list(self._strangers):
             link.abort()
         self._strangers.clear()

@@ -30,8 +30,10 @@ from gantry_broker.log.layout import Tail, check_patched
 from gantry_broker.log.received import check_units
 from gantry_broker.log.segments import Segment, Segments, Stretch, list_segments
 from gantry_broker.log.units import (
+    HEAD_BYTES,
     blank_head,
     parse_unit,
+    stands_at,
     unit_size,
     whole_units,
 )
@@ -278,6 +280,18 @@ class CommitLog:
             segment = self._segments.at(offset, flushed=self.flushed)
             raise CorruptionError(segment.path, offset - segment.start, str(error)) from error
         return data[:whole]
+
+    def is_boundary(self, offset: Offset) -> bool:
+        """Whether a unit begins at ``offset``, which is inside the log, or the log ends there.
+
+        Raises:
+            ValueError: ``offset`` is not inside the log.
+        """
+        if offset in (self._end, self._commit.written):
+            return True  # the usual places: what is gathered need not be written for them
+        head = self.read(offset, HEAD_BYTES)
+        left = self._segments.at(offset, flushed=self.flushed).end - offset
+        return stands_at(head, offset, left)
 
     def stretches(self, start: Offset, end: Offset) -> list[Stretch]:
         """Files and positions of [start, end), for another thread or process that reads them.

@@ -24,6 +24,8 @@ from gantry_protocol.records import (
 )
 
 _HEAD = struct.Struct(">iI")
+_PLACE = struct.Struct(">28xq")  # the offset a record was written for
+HEAD_BYTES = _PLACE.size
 
 
 class Unit(NamedTuple):
@@ -57,6 +59,23 @@ def unit_size(data: bytes, pos: int) -> int:
     if magic in (MAGIC_V1, MAGIC_V2) and 0 < size <= MAX_RECORD_BYTES:
         return int(size)
     raise RecordError(f"no record begins here: size {size} and magic {magic:08x}")
+
+
+def stands_at(data: bytes, offset: int, left: int) -> bool:
+    """Whether ``data`` begins with a unit that was written for ``offset``, by its head alone.
+
+    Args:
+        data: at least ``HEAD_BYTES``, unless the file ends before.
+        offset: its place in the log.
+        left: bytes from there to the end of the file.
+    """
+    try:
+        size = unit_size(data, 0)
+    except RecordError:
+        return False
+    if size and _HEAD.unpack_from(data)[1] == BLANK_MAGIC:
+        return size == left
+    return len(data) >= HEAD_BYTES and _PLACE.unpack_from(data)[0] == offset
 
 
 def parse_unit(data: bytes, pos: int, offset: int, *, check_body: bool = True) -> Unit:

@@ -9,6 +9,8 @@ Events in, effects out; no I/O, no clock, no randomness. The roles::
     any        lineage newer than the group, or a cut below
                confirm: a person must look                   -> STUCK
 
+A master, promoted or about to be, whose disk does not answer asks for another one (``stall``).
+
 Rules protected here:
 
 * One master per epoch (H1, incarnation): an epoch is served only by the start of the process it was
@@ -29,6 +31,7 @@ from gantry_broker.replica.following import Following, Stage
 from gantry_broker.replica.master import Batch, Mastership
 from gantry_broker.replica.messages import Ack, Append, Farewell, Hello, Message, Truncate
 from gantry_broker.replica.saver import Saver
+from gantry_broker.replica.stall import PATIENCE_MAX, DiskWatch, Relief
 from gantry_broker.replica.values import DEFAULT_LIMITS, ControllerView, Limits, Role
 
 ASK_ELECTION_MS = 300
@@ -68,6 +71,10 @@ class ReplicaCore:
         self._now_ms = now_ms
         self._ask_election_at_ms = now_ms
         self._departure = Departure(limits)
+        self.disk = DiskWatch(limits, now_ms)
+        self.disk_says = ""
+        self._relief = Relief(limits)
+        self._promotion_patience_ms = limits.disk_wait_ms
 
     # ---- what others may read
 
@@ -135,6 +142,8 @@ class ReplicaCore:
 
     def _other_event(self, event: ev.Event) -> list[fx.Effect]:
         match event:
+            case ev.LinkRefused(link=link, reason=reason):
+                return self._forget_link(link, reason)
             case ev.LogTrimmed(start=start):
                 self.log.trimmed(start)
                 return []
@@ -144,8 +153,9 @@ class ReplicaCore:
                 master = self.master
                 return [] if master is None else master.proposal_finished(event, self._now_ms)
             case ev.HandOverFinished(accepted=accepted):
-                if self.master is not None and self.master.drain is not None:
-                    self.master.drain.finished(accepted=accepted, now_ms=self._now_ms)
+                drain = None if self.master is None else self.master.drain
+                asker = self._relief if drain is None else drain
+                asker.finished(accepted=accepted, now_ms=self._now_ms)
                 return []
             case _:
                 raise AssertionError(f"unknown event {event!r}")
@@ -270,8 +280,19 @@ class ReplicaCore:
             links.append(self.following.link)
         self.master = self.following = None
         self._promotion_token = 0
+        self._forget_relief()
         self.role = Role.IDLE
         return effects + [fx.CloseLink(link, reason) for link in links]
+
+    def _forget_relief(self) -> None:
+        """A promotion that was given away is no hint that another disk is faster.
+
+        If all are as slow, passing the epoch round gets nobody anywhere: wait longer each time.
+        """
+        if self.role is Role.PROMOTING and self._relief.has_asked:
+            longest_ms = PATIENCE_MAX * self._limits.disk_wait_ms
+            self._promotion_patience_ms = min(2 * self._promotion_patience_ms, longest_ms)
+        self._relief = Relief(self._limits)
 
     def _follow(self, view: ControllerView) -> list[fx.Effect]:
         self.role = Role.FOLLOWING
@@ -290,8 +311,8 @@ class ReplicaCore:
         return effects + self._reopen()
 
     def _reopen(self) -> list[fx.Effect]:
-        if self.following is None or self._cutting is not None:
-            return []
+        if self.following is None or self._cutting is not None or self.disk.is_silent:
+            return []  # a cut would wait for the disk, and everything else for the cut
         effects = self.following.reopen(-self._links_opened - 1, self._now_ms)
         if effects:
             self._links_opened += 1
@@ -311,11 +332,13 @@ class ReplicaCore:
     # ---- what ends
 
     def _saved(self, token: int) -> list[fx.Effect]:
+        self._saver.done(token)
         if self.following is not None:
             return self.following.saved(token, self._now_ms)
         if self.master is None or token != self._promotion_token:
             return []
         self._promotion_token = 0
+        self._promotion_patience_ms = self._limits.disk_wait_ms
         self.role = Role.MASTER
         master = self.master
         effects: list[fx.Effect] = [fx.Promoted(master.epoch, master.start)]
@@ -361,18 +384,46 @@ class ReplicaCore:
 
     def _excuse(self, pause_ms: int) -> None:
         """Ticks come every few milliseconds: so long a gap means that this process stood still."""
+        self.disk.excuse(pause_ms)
         if self.master is not None:
             self.master.excuse(pause_ms)
         if self.following is not None:
             self.following.excuse(pause_ms)
 
     def _tick(self) -> list[fx.Effect]:
-        effects: list[fx.Effect] = []
+        effects = self._look_at_disk()
         if self.serving is not None:
             effects += self.serving.tick(self._now_ms)
         if self.following is not None:
             effects += self.following.tick(self._now_ms)
         return effects + self._reopen() + self._ask_election() + self._replica_drain()
+
+    def _look_at_disk(self) -> list[fx.Effect]:
+        """Say once what is done about a disk that does not answer, and do it."""
+        self.disk.look(self.log, self._saver, self._now_ms)
+        heirs: list[BrokerId] = []
+        says = ""
+        if self.disk.is_silent:
+            heirs = self._heirs()
+            says = _what_is_done(heirs, is_master=self.master is not None)
+        if self.master is not None:
+            self.master.disk_is_silent = self.disk.is_silent
+        effects: list[fx.Effect] = []
+        if says != self.disk_says:
+            said = fx.DiskSilent(self.disk.waited_ms, says) if says else fx.DiskAnswers()
+            effects.append(said)
+            self.disk_says = says
+        return effects + self._relief.step(heirs, self.epoch, self._now_ms)
+
+    def _heirs(self) -> list[BrokerId]:
+        """Who is to be asked to take over; a master that leaves sees to that by itself."""
+        if self.view is None or self.master is None or self.master.drain is not None:
+            return []
+        if self.role is Role.MASTER:
+            return self.master.heirs()
+        if self.disk.waited_ms < self._promotion_patience_ms:
+            return []
+        return sorted(self.view.sync_state_set - self.view.draining - {self.me})
 
     def _ask_election(self) -> list[fx.Effect]:
         if self.view is None or self.role is not Role.IDLE or self.draining:
@@ -398,3 +449,11 @@ class ReplicaCore:
             return []
         counted_on = self.following is not None and self.following.in_sync is not False
         return self._departure.step(self._now_ms, counted_on=counted_on)
+
+
+def _what_is_done(heirs: list[BrokerId], *, is_master: bool) -> str:
+    if heirs:
+        return "a member that is in sync is asked to take over"
+    if is_master:
+        return "no member that is in sync can take over, so it stays the master and takes no write"
+    return "it follows the master again once the disk answers"

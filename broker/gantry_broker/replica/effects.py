@@ -131,6 +131,22 @@ class DrainEnded(msgspec.Struct, frozen=True):
     reason: str
 
 
+class DiskSilent(msgspec.Struct, frozen=True):
+    """This replica's disk does not answer; said once for each sentence.
+
+    Attributes:
+        waited_ms: how long nothing has become durable.
+        sentence: what is done about it.
+    """
+
+    waited_ms: int
+    sentence: str
+
+
+class DiskAnswers(msgspec.Struct, frozen=True):
+    """The disk that was silent has made something durable."""
+
+
 class Stuck(msgspec.Struct, frozen=True):
     """This replica refuses to go on, because going on would lose records; a person must look.
 
@@ -159,5 +175,7 @@ Effect = (
     | AskElection
     | HandOver
     | DrainEnded
+    | DiskSilent
+    | DiskAnswers
     | Stuck
 )

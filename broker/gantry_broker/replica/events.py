@@ -36,6 +36,13 @@ class Received(msgspec.Struct, frozen=True):
     message: Message
 
 
+class LinkRefused(msgspec.Struct, frozen=True):
+    """What was said on a replica's link, or would have to be answered, does not fit the log."""
+
+    link: int
+    reason: str
+
+
 class LogAppended(msgspec.Struct, frozen=True):
     """The master's own appends moved the end of the log."""
 
@@ -124,6 +131,7 @@ Event = (
     | LinkOpened
     | LinkClosed
     | Received
+    | LinkRefused
     | LogAppended
     | LogRefused
     | LogTrimmed

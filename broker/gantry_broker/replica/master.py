@@ -53,7 +53,11 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Mastership:
-    """The master of one epoch."""
+    """The master of one epoch.
+
+    Attributes:
+        disk_is_silent: its own disk does not answer, so it takes no write.
+    """
 
     def __init__(
         self,
@@ -71,6 +75,7 @@ class Mastership:
         self.set = SyncStateSet(me, view, limits)
         self.members: dict[BrokerId, Member] = {}
         self.drain: Drain | None = None
+        self.disk_is_silent = False
         self._incarnation = incarnation
         self._view = view
         self._log = log
@@ -96,6 +101,35 @@ class Mastership:
     def min_in_sync(self) -> int:
         """Members the set must have for a write to be accepted."""
         return max(self._view.min_in_sync, 1)
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether a write may be accepted, and one that is confirmed acknowledged (H11)."""
+        return self.in_sync >= self.min_in_sync
+
+    @property
+    def needed_from(self) -> tuple[Offset, ...]:
+        """From where on replicas that are connected still read the log."""
+        return tuple(one.sent for one in self.members.values() if one.link is not None)
+
+    def heirs(self) -> list[BrokerId]:
+        """Who could go on at once while our own disk does not answer, the best first.
+
+        Members that stay and have made durable what we have not; all of what we appended, if any
+        of them has it all.
+        """
+        flushed = self._log.flushed
+        staying = self.set.members - self._view.draining - {self.me}
+        able = [
+            member
+            for broker_id, member in self.members.items()
+            if broker_id in staying
+            and member.streaming
+            and not member.draining
+            and member.acked > flushed
+        ]
+        able.sort(key=lambda member: (-member.acked, member.broker_id))
+        return [member.broker_id for member in able]
 
     def learn(self, view: ControllerView, now_ms: int) -> list[Effect]:
         """A newer description of the same epoch."""

@@ -4,15 +4,29 @@ from gantry_broker.replica.effects import SaveState, StoredState
 
 
 class Saver:
-    """Hands out rising tokens; 0 is none."""
+    """Hands out rising tokens; 0 is none.
 
-    __slots__ = ("_token",)
+    Attributes:
+        saved: the newest token whose state is durable; states are saved in their order.
+    """
+
+    __slots__ = ("_token", "saved")
 
     def __init__(self) -> None:
         """Nothing saved yet."""
+        self.saved = 0
         self._token = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a state is on its way to the disk."""
+        return self.saved < self._token
 
     def save(self, state: StoredState) -> SaveState:
         """An effect with a token of its own."""
         self._token += 1
         return SaveState(self._token, state)
+
+    def done(self, token: int) -> None:
+        """The state that carried ``token`` is durable."""
+        self.saved = max(self.saved, token)

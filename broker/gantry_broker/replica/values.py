@@ -72,6 +72,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         drain_settle_ms: how long it waits, once a member holds everything, for the slower ones,
             so that every send in flight is acknowledged before the switch.
         drain_give_up_ms: how long it tries to hand over at all.
+        disk_wait_ms: a disk that has made nothing durable for this long, while something waits,
+            does not answer: a master with such a disk hands over. As long as a send waits to be
+            confirmed; longer than ``lag_ms``, so that a member whose disk stands still as well has
+            left the set by then.
         heartbeat_ms: an empty batch goes to a replica to which nothing was sent for this long; well
             below ``silence_ms`` and ``lag_ms``, which it keeps from passing.
         silence_ms: a replica that has not heard its master for this long opens a new link.
@@ -94,6 +98,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     drain_wait_ms: int = 1_000
     drain_settle_ms: int = 200
     drain_give_up_ms: int = 3_000
+    disk_wait_ms: int = 3_000
     heartbeat_ms: int = 200
     silence_ms: int = 2_000
     window_bytes: int = 4 * 1024 * 1024

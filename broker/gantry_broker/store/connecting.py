@@ -11,8 +11,9 @@ import asyncio
 from contextlib import suppress
 from typing import Protocol
 
-from gantry_protocol.errors import ConnectError, WireError
+from gantry_protocol.errors import ConfigError, ConnectError, KeyRefused, WireError
 from gantry_protocol.process import log
+from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
 from gantry_protocol.remoting.client import open_connection
 from gantry_protocol.types import BrokerId, Epoch
 
@@ -50,6 +51,7 @@ class StoreConnection:
         cluster: of the group.
         group: its name.
         served: is told.
+        key: shown to the store, which shows it, too.
 
     Attributes:
         store: the store that is served from; None while there is none.
@@ -61,8 +63,17 @@ class StoreConnection:
         unknown: appends of stores that are gone, which nobody knows the outcome of.
     """
 
-    def __init__(self, addresses: list[str], cluster: str, group: str, served: Served) -> None:
+    def __init__(
+        self,
+        addresses: list[str],
+        cluster: str,
+        group: str,
+        served: Served,
+        key: KeyFile = NO_KEY,
+    ) -> None:
         """Nobody is asked before ``start``."""
+        self._key = key
+        self._said = ""  # why a store is not spoken to, as the log has it
         self.store: RemoteStore | None = None
         self.claim: Claim | None = None
         self.address = ""
@@ -107,9 +118,14 @@ class StoreConnection:
         )
         self._link, self.address = link, address
         try:
-            await open_connection(lambda: link, address, CONNECT_TIMEOUT_S)
-        except ConnectError as error:
+            await open_connection(
+                lambda: link, address, CONNECT_TIMEOUT_S, key=self._key, purpose=Purpose.STORE
+            )
+        except (ConnectError, ConfigError) as error:
             self.reason = f"{address}: {error}"
+            if isinstance(error, KeyRefused | ConfigError) and self._said != str(error):
+                self._said = str(error)
+                _log.error("store cannot be spoken to", address=address, reason=error)
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(OPEN_WITHIN_S):

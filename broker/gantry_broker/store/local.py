@@ -41,6 +41,7 @@ from gantry_broker.store.contract import (
 )
 from gantry_broker.store.tier_waits import TierReads, TierWaits
 from gantry_broker.store.trimming import LogTrim
+from gantry_broker.tables.names import SYSTEM_TOPICS
 from gantry_broker.tables.offsets import ConsumerOffsets
 from gantry_broker.tables.topics import TopicTable
 from gantry_broker.tier.locate import Queue
@@ -158,13 +159,16 @@ class LocalStore:
         def fetch(offset: Offset, size: int) -> bytes | None:
             return held.get((offset, size)) or store.log.read_cached(offset, size)
 
+        # What changes tables was just written, and a session passes it on with the confirm that it
+        # comes with, not a moment later: though the kernel may say of any page "it takes a while".
+        is_waited_for = self.cold is None or wanted.topic in SYSTEM_TOPICS
         result = store.get(
             wanted.topic,
             wanted.queue_id,
             wanted.offset,
             wanted.limits,
             wanted.codes,
-            None if self.cold is None else fetch if held else store.log.read_cached,
+            None if is_waited_for else fetch if held else store.log.read_cached,
         )
         beyond = wanted.offset > result.max_offset
         if beyond and wanted.offset <= store.next_offset(wanted.topic, wanted.queue_id):

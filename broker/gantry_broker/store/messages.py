@@ -110,11 +110,13 @@ class Append(msgspec.Struct, tag=8, frozen=True):
 
     Attributes:
         more: further records of the same append follow; nothing is stored before the last piece.
+        topics_version: the topics as the broker knows them; None from one that does not say so.
     """
 
     number: int
     records: list[MessageRecord]
     more: bool = False
+    topics_version: int | None = None
 
 
 class Appended(msgspec.Struct, tag=9, frozen=True):

@@ -41,3 +41,8 @@ class StoreCollector:
             "Links that were refused: of a second broker, of another group, or not to the master.",
             value=float(0 if server is None else server.refused),
         )
+        yield CounterMetricFamily(
+            "gantry_broker_store_stale_offsets",
+            "Committed offsets that came after the end of their topic, and were left out.",
+            value=float(0 if server is None else server.stale_rows),
+        )

@@ -113,7 +113,8 @@ class RemoteStore:
             pieces = _pieces(records, sizes)
             for piece in pieces[:-1]:
                 self._send(wire.Append(number, piece, more=True))
-            self._send(wire.Append(number, pieces[-1]))
+            version = self.topics.version
+            self._send(wire.Append(number, pieces[-1], topics_version=version))
 
     def read(self, wanted: Read, done: WasRead) -> None:
         """Confirmed records; see ``Store``."""

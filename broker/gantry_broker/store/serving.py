@@ -12,8 +12,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 from gantry_protocol.errors import WireError
+from gantry_protocol.key_gate import KeyGate
 from gantry_protocol.process import log
 from gantry_protocol.process.listening import BACKLOG, bind, stop_listening
+from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
 
 from gantry_broker.ha.framing import Frame
 from gantry_broker.store import messages as wire
@@ -41,10 +43,12 @@ class StoreServer:
         host: the group.
         changed: called when another broker is served, or none any more.
         disk_is_full: whether messages are to be refused for want of room; the broker is told.
+        key: what a broker has to show.
 
     Attributes:
         address: where clients reach the broker that is served; empty while there is none.
-        refused: links that were refused, ever.
+        gate: who has not shown the key.
+        refused: links that were refused behind it, ever.
         sessions: that were opened, ever.
     """
 
@@ -53,11 +57,14 @@ class StoreServer:
         host: ServingHost,
         changed: Callable[[], None],
         disk_is_full: Callable[[], bool] = lambda: False,
+        key: KeyFile = NO_KEY,
     ) -> None:
         """Nobody is served before ``start``."""
         self.address = ""
         self.refused = 0
         self.sessions = 0
+        self._stale_rows = 0  # of sessions that have ended
+        self.gate = KeyGate(key, Purpose.STORE, self._link)
         self._host = host
         self._changed = changed
         self._disk_is_full = disk_is_full
@@ -76,7 +83,7 @@ class StoreServer:
         socket = bind(host, port, purpose="the store")
         bound_port: int = socket.getsockname()[1]
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self._link, sock=socket, backlog=BACKLOG)
+        self._listener = await loop.create_server(self.gate, sock=socket, backlog=BACKLOG)
         self._ticks = asyncio.create_task(self._tick())
         return bound_port
 
@@ -84,6 +91,7 @@ class StoreServer:
         """Serve nobody any more."""
         if self._listener is not None:
             await stop_listening(self._listener)
+        self.gate.close()
         self.end("the storage process ends")
         for link in list(self._links):
             link.close("the storage process ends")
@@ -100,6 +108,11 @@ class StoreServer:
     def unanswered(self) -> int:
         """Requests of the broker that is served, until they are answered."""
         return 0 if self._session is None else self._session.unanswered
+
+    @property
+    def stale_rows(self) -> int:
+        """Committed offsets that were left out because their topic had ended, ever."""
+        return self._stale_rows + (0 if self._session is None else self._session.stale_rows)
 
     def end(self, reason: str) -> None:
         """The mastership is over: whoever is served looks for the next master."""
@@ -173,6 +186,7 @@ class StoreServer:
             return
         _log.info("broker is served no more", broker=self.address, reason=reason)
         self._session.end()
+        self._stale_rows += self._session.stale_rows
         self._served, self._session, self.address = None, None, ""
         self._changed()
 

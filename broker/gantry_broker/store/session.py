@@ -15,7 +15,7 @@ from typing import Protocol, assert_never
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.errors import RecordError, WireError
-from gantry_protocol.records import decode_records
+from gantry_protocol.records import MessageRecord, decode_records
 from gantry_protocol.types import Offset
 
 from gantry_broker.asking import Outcome
@@ -34,8 +34,10 @@ from gantry_broker.store.contract import (
     SendOutcome,
     Snapshot,
 )
+from gantry_broker.store.topic_ends import TopicEnds
 from gantry_broker.tables.names import OFFSETS_TOPIC, SYSTEM_TOPICS, TOPICS_TOPIC
 from gantry_broker.tables.offsets import GONE, OffsetRow, decode_rows
+from gantry_broker.tables.topics import decode_change
 
 UNANSWERED_MAX = 20_000  # a broker holds its clients back long before
 PIECES_MAX = 32  # of an append; a broker sends 64 MB at most at once
@@ -91,9 +93,15 @@ class Session:
         self.unanswered = 0
         self._said: wire.State | None = None
         self._partial: list[wire.Append] = []  # pieces of one append that has not come whole
+        self._ends = TopicEnds()
         self._next: dict[str, int] = {}  # first record of state that was not told, by topic
         self._unsubscribe: Callable[[], None] = lambda: None
         self._ended = False
+
+    @property
+    def stale_rows(self) -> int:
+        """Committed offsets that were left out because their topic had ended, in this session."""
+        return self._ends.stale_rows
 
     def open(self) -> None:
         """Say who serves, the tables, and the state; from then on tell what happens.
@@ -165,18 +173,20 @@ class Session:
         if refusal is not None:
             self._tell(wire.Appended(message.number, refusal.code, refusal.remark, []))
             return
-        before = self._foresee(message)
+        self._ends.heard(message.topics_version)
+        records = self._ends.without_stale(message.records, self._store.committed)
+        before = self._foresee(records)
         answer = self._answer()
 
         def done(outcome: SendOutcome) -> None:
             if not outcome.stored:
-                self._store.committed.foresee(before)
+                self._store.committed.take_back(before)
             answer(
                 wire.Appended(message.number, outcome.code, outcome.remark, list(outcome.stored))
             )
 
         try:
-            self._store.append(message.records, done)
+            self._store.append(records, done)
         except RecordError as error:
             done(SendOutcome(ResponseCode.MESSAGE_ILLEGAL, str(error)))
 
@@ -190,16 +200,17 @@ class Session:
         if message.more:
             return None
         pieces, self._partial = self._partial, []
-        return wire.Append(message.number, [one for piece in pieces for one in piece.records])
+        records = [one for piece in pieces for one in piece.records]
+        return wire.Append(message.number, records, topics_version=message.topics_version)
 
-    def _foresee(self, message: wire.Append) -> list[OffsetRow]:
-        """Know the offsets in ``message`` at once, as any master knows what is in its log.
+    def _foresee(self, records: list[MessageRecord]) -> list[OffsetRow]:
+        """Know the offsets in ``records`` at once, as any master knows what is in its log.
 
         A state that is written before they are confirmed must not say less. Returns what was known.
         """
         committed = self._store.committed
         before: list[OffsetRow] = []
-        for record in message.records:
+        for record in records:
             if record.topic == OFFSETS_TOPIC:
                 rows = decode_rows(record.body)
                 for group, topic, queue_id, _ in rows:
@@ -296,6 +307,9 @@ class Session:
             if (topic, 0) in queues:
                 self._read_changes(topic, found)
         changes = [(topic, body) for _, topic, body in sorted(found)]
+        for topic, body in changes:
+            if topic == TOPICS_TOPIC:
+                self._ends.confirmed(decode_change(body))
         for at in range(0, len(changes), _CHANGES.max_count):
             self._tell(wire.Confirmed(confirm, [], changes[at : at + _CHANGES.max_count]))
         told = list(queues)

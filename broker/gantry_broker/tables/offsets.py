@@ -38,10 +38,15 @@ def decode_rows(body: bytes) -> list[OffsetRow]:
         raise BodyError(f"consumer offsets do not read: {error}") from error
 
 
+def encode_rows(rows: list[OffsetRow]) -> bytes:
+    """The body of a record of the system topic; the reverse of ``decode_rows``."""
+    return _encoder.encode(rows)
+
+
 def rows_record(rows: list[OffsetRow]) -> MessageRecord:
     """The record that carries at most ``MAX_ROWS`` rows to every replica."""
     assert len(rows) <= MAX_ROWS
-    return MessageRecord(topic=OFFSETS_TOPIC, body=_encoder.encode(rows))
+    return MessageRecord(topic=OFFSETS_TOPIC, body=encode_rows(rows))
 
 
 class ConsumerOffsets:
@@ -127,6 +132,10 @@ class ConsumerOffsets:
         self._ending.add(topic)
         self._dirty = {key for key in self._dirty if key[1] != topic}
 
+    def is_ending(self, topic: str) -> bool:
+        """Whether the end of a topic stands in the log of this master and is not confirmed."""
+        return topic in self._ending
+
     def drop_topics(self, gone: list[str], *, ended: list[str]) -> None:
         """Topics are gone, as the log says; so are their offsets, on every replica.
 
@@ -149,6 +158,15 @@ class ConsumerOffsets:
         """Take rows in that this new master has in its log, unconfirmed."""
         for row in rows:
             self._pending[row[:3]] = row[3]
+
+    def take_back(self, rows: list[OffsetRow]) -> None:
+        """The reverse of ``foresee``, with the offsets from before it: nothing was appended.
+
+        What was confirmed or dropped meanwhile stays so: a topic may have ended.
+        """
+        for row in rows:
+            if row[:3] in self._pending:
+                self._pending[row[:3]] = row[3]
 
     def forget_pending(self) -> None:
         """Back to what is confirmed: this broker is not the master any more."""

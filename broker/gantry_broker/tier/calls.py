@@ -7,6 +7,7 @@ and the second is tried again. Only the tail of the log, one record, is read on 
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from time import time
 
 import google_crc32c
@@ -40,17 +41,26 @@ class Calls:
         place: the group's place in it.
         group: the group's name, for whoever reads the prefix.
         log: the local commit log.
+        seen: why there must be versions in the store; empty where there may be none yet.
 
     Attributes:
         failures: calls that failed, by the kind of failure; there are about ten kinds.
     """
 
-    def __init__(self, store: Store, place: Shard, group: str, log: CommitLog) -> None:
+    def __init__(
+        self,
+        store: Store,
+        place: Shard,
+        group: str,
+        log: CommitLog,
+        seen: Callable[[], str] = lambda: "",
+    ) -> None:
         """Nothing is asked yet."""
         self._store = store
         self._place = place
         self._group = group
         self._log = log
+        self._seen = seen
         self.failures: Counter[str] = Counter()
 
     async def run(self, call: fx.Call) -> ev.Result:
@@ -71,7 +81,8 @@ class Calls:
                 await own_prefix(store, place, self._group, int(time() * 1000))
                 return ev.MetaChecked(ticket)
             case fx.ReadVersions(after=after, limit=limit):
-                return ev.VersionsRead(ticket, await read_later(store, place, after, limit))
+                versions = await read_later(store, place, after, limit, seen=self._seen())
+                return ev.VersionsRead(ticket, versions)
             case fx.CreateVersion(v=v, data=data):
                 made = await store.create(place.key(ManKey(v)), data)
                 return _ended(ticket, made)

@@ -86,6 +86,33 @@ class RunIndex:
         runs.append(place)
         self.size += 1
 
+    def insert(self, queue: Queue, place: RunPlace) -> None:
+        """Take one run of a pack that could not be read in its turn.
+
+        The keys of packs sort in the order of the chain, so its place among the others is known.
+        """
+        runs = self._runs.setdefault(queue, [])
+        at = bisect_right(runs, place.pack, key=lambda one: one.pack)
+        earlier, later = runs[:at], runs[at:]
+        if later and place.after > later[0].first:
+            return  # the queue began anew behind it
+        if earlier and place.first < earlier[-1].after:
+            earlier = []
+        self._runs[queue] = [*earlier, place, *later]
+        self.size += 1 + len(earlier) + len(later) - len(runs)
+
+    def around(self, queue: Queue, offset: int) -> tuple[str | None, str | None]:
+        """The packs between which a record would be that no run of the index has.
+
+        Returns:
+            The key of the last pack with earlier records of the queue, and of the first with later
+            ones; None where there is none.
+        """
+        runs = self._runs.get(queue, [])
+        index = bisect_right(runs, offset, key=lambda place: place.first)
+        earlier = runs[index - 1].pack if index else None
+        return earlier, runs[index].pack if index < len(runs) else None
+
     def drop_packs(self, keys: Iterable[str]) -> None:
         """Forget packs that the chain has dropped."""
         gone = frozenset(keys)

@@ -113,8 +113,23 @@ def _index(reader: TierReader) -> Iterable[Metric]:
     yield _gauge("gantry_tier_index_packs_waiting", "Packs not in the index yet.", index.waiting)
     yield _gauge(
         "gantry_tier_index_packs_skipped",
-        "Packs whose footer cannot be used; their records are refused by name.",
-        len(index.skipped),
+        "Packs that cannot be read; they are asked for again, their records are refused by name.",
+        len(index.losses.packs),
+    )
+    yield _gauge(
+        "gantry_tier_removed_offset_bytes",
+        "Everything in the log below this was removed from the store; 0 while nothing was.",
+        index.losses.removed_below,
+    )
+    yield _gauge(
+        "gantry_tier_readable",
+        "1 while everything that the tier should hold can be read here.",
+        not reader.readable.complaint,
+    )
+    yield _counter(
+        "gantry_tier_asked_again",
+        "Packs that could not be read and were asked for again.",
+        index.losses.asked_again,
     )
     yield _gauge("gantry_tier_following", "1 while the chain can be followed.", not reader.reason)
 

@@ -78,9 +78,11 @@ def make_uploader(
     local: Callable[[], LocalLog],
     observer: UploadObserver,
     failed: Callable[[BaseException], None],
+    seen: Callable[[], str],
 ) -> Uploader:
     """The uploader of one member; it asks the store nothing before a promotion."""
     role = UploadRole(
         shard=options.place.uid, writer=writer, entropy=SystemEntropy(), limits=options.limits
     )
-    return Uploader(role, Calls(store, options.place, group, log), local, observer, failed)
+    calls = Calls(store, options.place, group, log, seen)
+    return Uploader(role, calls, local, observer, failed)

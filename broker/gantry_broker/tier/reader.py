@@ -6,23 +6,27 @@ a thread; a flipped byte is named with object and offset and never served; all m
 (``reading.RUNS_MAX``, ``cache``).
 
 What it refuses: to guess. A store that does not answer, a chain that breaks a rule, a pack that is
-damaged: each is an answer of its own, with its reason.
+damaged or not there: each is an answer of its own, with its reason, and none is for ever. What
+cannot be read is asked for again (``losses``), and the rest is served.
 """
 
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from time import monotonic
 
 from gantry_protocol.process import log
 from gantry_protocol.tier.chain import ChainState
-from gantry_protocol.tier.damage import ChainError, TierObjectError
+from gantry_protocol.tier.damage import ChainError, MissingObject, TierObjectError
 from gantry_protocol.tier.footer import Footer
 from gantry_protocol.tier.keys import Shard
 from gantry_protocol.tier.manifests import PackEntry
 from gantry_protocol.tier.packs import raw_records
+from gantry_protocol.types import Offset
 
 from gantry_broker.tier.cache import Budget, SharedCache
 from gantry_broker.tier.locate import Found, Gone, Queue, RunPlace
+from gantry_broker.tier.losses import Patience
 from gantry_broker.tier.reading import (
     Answer,
     LoadedRun,
@@ -32,9 +36,10 @@ from gantry_broker.tier.reading import (
     Wanted,
     pick,
 )
+from gantry_broker.tier.report import Readable
 from gantry_broker.tier.stores.contract import Store, StoreError
 from gantry_broker.tier.stores.packs import read_footer, read_run
-from gantry_broker.tier.stores.versions import read_later
+from gantry_broker.tier.stores.versions import first_pack, first_version, read_later
 
 FOLLOW_MAX_S = 10.0  # between two looks at the chain; one LIST each
 FOLLOW_MIN_S = 0.1
@@ -43,6 +48,9 @@ VERSIONS = 256  # read at once
 FOOTERS = 4  # read at once
 DAMAGED_S = 30.0  # a damaged run is not fetched again so soon
 DAMAGED_MAX = 64  # runs remembered so
+STUCK_TIMES = 3  # looks at the chain that end at the same pack, before they go on without it
+SILENT_S = 30.0  # a chain that cannot be followed for so long is complained of
+SAY_S = 10.0  # between two lines of the log about what cannot be read
 
 _log = log.get("tier")
 
@@ -71,6 +79,8 @@ class TierReader:
         follow_s: between two looks at the chain.
         moved: called when the chain has a newer version.
         failed: called with a fault of ours; reads would stand still without a word otherwise.
+        patience: how long nothing is concluded from an object that is not there.
+        seen: why there must be versions in the store; empty where there may be none yet.
 
     Attributes:
         index: what is known of the tier.
@@ -86,9 +96,12 @@ class TierReader:
         follow_s: float,
         moved: Callable[[ChainState], None],
         failed: Callable[[BaseException], None],
+        patience: Patience | None = None,
+        seen: Callable[[], str] = lambda: "",
     ) -> None:
         """Nothing is read before ``start``."""
-        self.index = TierIndex(place)
+        self._patience = patience or Patience()
+        self.index = TierIndex(place, patience=self._patience)
         self.stats = ReaderStats()
         self.cache: SharedCache[tuple[str, int], LoadedRun] = SharedCache()
         self.budget = Budget()
@@ -97,8 +110,12 @@ class TierReader:
         self._place = place
         self._follow_s = min(max(follow_s, FOLLOW_MIN_S), FOLLOW_MAX_S)
         self._moved = moved
+        self._seen = seen
         self._failed = failed
         self._damaged: dict[tuple[str, int], tuple[float, Trouble]] = {}
+        self._unfollowed_s: float | None = None  # the clock when it could not be followed first
+        self._said, self._said_s = "", -SAY_S
+        self._stuck = ("", 0)
         self._poked = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -124,6 +141,7 @@ class TierReader:
         while True:
             self._poked.clear()
             try:
+                await self._ask_again()
                 await self._catch_up()
                 self._tell("")
                 wait_s = self._follow_s
@@ -133,6 +151,8 @@ class TierReader:
             except Exception as error:  # noqa: BLE001 -- a fault of ours, handed to the process
                 self._failed(error)
                 return
+            due_s = self.index.losses.next_due_s - _now_s()
+            wait_s = min(wait_s, max(due_s, self._patience.first_s / 2))
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._poked.wait()
@@ -141,13 +161,45 @@ class TierReader:
         if reason and reason != self.reason:
             _log.warning("the tier cannot be followed", reason=reason)
         self.reason = reason
+        if not reason:
+            self._unfollowed_s = None
+        elif self._unfollowed_s is None:
+            self._unfollowed_s = _now_s()
+        said, now_s = self.readable.complaint, _now_s()
+        if said != self._said and now_s >= self._said_s + SAY_S:
+            self._said, self._said_s = said, now_s
+            if said:
+                _log.warning("the tier cannot be read as a whole", reason=said)
+            else:
+                _log.info("the tier can be read as a whole again")
+
+    @property
+    def readable(self) -> Readable:
+        """How much of the tier can be read here."""
+        lasts = self._unfollowed_s is not None and _now_s() >= self._unfollowed_s + SILENT_S
+        return judged(self.index, self.reason if lasts else "")
+
+    @property
+    def readable_end(self) -> Offset:
+        """Up to where the tier can be read, for whoever deletes what is in it.
+
+        Its beginning while it cannot be followed: what is remembered of a store that shows nothing
+        now, since it is not mounted or was emptied, is no reason to delete the other copy.
+        """
+        return Offset(self.index.chain.start) if self.reason else self.index.readable_end
 
     async def _catch_up(self) -> None:
         index = self.index
-        while versions := await read_later(self._store, self._place, index.chain.v, VERSIONS):
-            index.follow(versions)
-            self._moved(index.chain)
-            await self._read_footers()
+        while versions := await read_later(
+            self._store, self._place, index.chain.v, VERSIONS, seen=self._seen()
+        ):
+            known = index.chain.v
+            try:
+                index.follow(versions)
+            finally:  # a hole or a version that is wrong hides what is behind it, no more
+                if index.chain.v > known:
+                    self._moved(index.chain)
+                await self._read_footers()
         await self._read_footers()
 
     async def _read_footers(self) -> None:
@@ -156,15 +208,71 @@ class TierReader:
             footers = await asyncio.gather(*map(self._footer, entries), return_exceptions=True)
             for entry, footer in zip(entries, footers, strict=True):
                 if isinstance(footer, TierObjectError):
-                    _log.error("the tier is damaged", reason=footer)
-                    self.index.skip(entry, str(footer))
+                    absent = isinstance(footer, MissingObject)
+                    self.index.skip(entry, str(footer), _now_s(), absent=absent)
+                elif isinstance(footer, StoreError) and self._is_stuck(entry):
+                    self.index.skip(entry, str(footer), _now_s(), absent=True)
                 elif isinstance(footer, BaseException):
                     raise footer
                 else:
                     self.index.take(entry, footer)
 
+    def _is_stuck(self, entry: PackEntry) -> bool:
+        """Whether the store, which lists, does not give this one object again and again."""
+        key, times = self._stuck
+        self._stuck = (entry.key, times + 1 if key == entry.key else 1)
+        return self._stuck[1] >= STUCK_TIMES
+
     async def _footer(self, entry: PackEntry) -> Footer:
         return await read_footer(self._store, self._place, entry)
+
+    # ---- what could not be read
+
+    async def _ask_again(self) -> None:
+        """Ask for what could not be read, as far as it is due."""
+        losses, now_s = self.index.losses, _now_s()
+        for lost in losses.due(now_s):
+            losses.asked_again += 1
+            try:
+                self.index.regain(lost.entry, await self._footer(lost.entry))
+            except (TierObjectError, StoreError, OSError) as error:
+                absent = isinstance(error, MissingObject | StoreError | OSError)
+                losses.note(lost.entry, str(error), now_s, absent=absent, indexed=False)
+        if self._lacks_its_beginning() and losses.look_is_due(now_s):
+            await self._look()
+
+    def _lacks_its_beginning(self) -> bool:
+        index = self.index
+        first = index.losses.first
+        return bool(
+            index.chain.base or index.losses.removed_below or (first is not None and first.absent)
+        )
+
+    async def _look(self) -> None:
+        """List what there is of the oldest objects; see ``losses``."""
+        index = self.index
+        chain = index.chain
+        oldest = await first_version(self._store, self._place) if chain.base else None
+        if oldest is not None and oldest <= chain.base:
+            self._begin_again(removed_below=0)
+            return
+        known = {entry.key: entry.lo for entry in chain.packs}
+        there = await first_pack(self._store, self._place, known)
+        first_there = None if there is None else known[there]
+        if oldest is not None and not known:  # the versions that are there say so
+            first_there = chain.end
+        before = index.losses.removed_below
+        if not index.losses.looked(first_there, chain.start, _now_s()):
+            return
+        if index.losses.removed_below < before:
+            self._begin_again(removed_below=index.losses.removed_below)
+        else:
+            index.remove_below(index.losses.removed_below)
+
+    def _begin_again(self, *, removed_below: int) -> None:
+        """Something that was missing is back: read everything anew, in its order."""
+        self.index = TierIndex(self._place, patience=self._patience)
+        self.index.losses.removed_below = removed_below
 
     # ---- reading
 
@@ -185,6 +293,9 @@ class TierReader:
         if found.lasting:
             self.stats.refused += 1
             return found
+        if self.index.covered >= local.log_start:  # something is missing, and asked for in time
+            self.stats.trouble += 1
+            return found
         self.stats.behind += 1
         self.poke()
         return Trouble(f"{found.reason} ({self.reason})") if self.reason else found
@@ -194,7 +305,11 @@ class TierReader:
 
         None when everything that the tier has of the queue is older.
         """
-        if self.index.skipped or self.index.covered < local.log_start:
+        index = self.index
+        lost = index.losses.first
+        if (lost is not None and not lost.indexed) or index.covered < local.log_start:
+            return 0
+        if index.chain.first > index.readable_from:
             return 0
         return self.index.runs.since(queue, timestamp)
 
@@ -204,13 +319,19 @@ class TierReader:
 
     async def _from_run(self, place: RunPlace, wanted: Wanted) -> Answer:
         key = (place.pack, place.run)
-        now_s = asyncio.get_running_loop().time()
+        now_s, index = _now_s(), self.index  # another one may take its place meanwhile
+        entry = index.entry(place.pack)
         until_s, known = self._damaged.get(key, (0.0, None))
         if known is not None and now_s < until_s:
             self.stats.refused += 1
             return known
         try:
-            run = await self.cache.get(key, lambda: self._load(place))
+            run = await self.cache.get(key, lambda: self._load(entry, place.run))
+        except MissingObject as error:
+            self.stats.trouble += 1
+            index.lost(entry, str(error), now_s)
+            self.poke()
+            return Trouble(f"{error} It is asked for again.")
         except TierObjectError as error:
             self.stats.refused += 1
             _log.error("the tier is damaged", reason=error)
@@ -230,15 +351,50 @@ class TierReader:
         self._damaged[key] = (until_s, trouble)
         return trouble
 
-    async def _load(self, place: RunPlace) -> LoadedRun:
+    async def _load(self, entry: PackEntry, number: int) -> LoadedRun:
         """Fetch a whole run: its sum covers nothing less."""
-        footer = await self._footer(self.index.entry(place.pack))
-        run = footer.runs[place.run]
+        footer = await self._footer(entry)
+        run = footer.runs[number]
         async with self.budget.take(run.length):
             data = await read_run(self._store, self._place, footer, run)
             self.stats.fetched_bytes += len(data)
-            await asyncio.to_thread(_check, data, footer, place.run, self._place)
+            await asyncio.to_thread(_check, data, footer, number, self._place)
         return LoadedRun(data, run.units)
+
+
+def judged(index: TierIndex, reason: str) -> Readable:
+    """What of a tier cannot be read.
+
+    Args:
+        index: what is known.
+        reason: why the chain has not been followed for a while; empty while it is.
+    """
+    if reason:
+        return Readable(f"the tier is not followed: {reason}")
+    first = index.losses.first
+    if first is not None:
+        entry, count = first.entry, len(index.losses.packs)
+        return Readable(
+            f"{count} of {len(index.chain.packs)} packs cannot be read and are asked for again, "
+            f"first [{entry.lo}, {entry.hi}): {first.reason}"
+        )
+    chain, begins = index.chain, index.readable_from
+    if chain.first > begins:
+        return Readable(
+            f"the manifest's versions up to {chain.base} are missing and are asked for again, and "
+            f"with them what is known of [{chain.start}, {chain.first})"
+        )
+    if begins > chain.start:
+        return Readable(
+            f"the oldest objects were removed from the store: [{chain.start}, {begins}) is lost "
+            f"unless they are restored; the rest is served",
+            is_shortened=True,
+        )
+    return Readable()
+
+
+def _now_s() -> float:
+    return monotonic()
 
 
 def _check(data: bytes, footer: Footer, run: int, place: Shard) -> None:

@@ -13,16 +13,18 @@ What it refuses: more runs than ``RUNS_MAX``. ``readable_end`` stays where it is
 is trimmed only below it (``retention``), what is not in the index is still on the disk.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
-from gantry_protocol.tier.chain import ChainState, advance, empty
+from gantry_protocol.tier.chain import ChainState, advance, before, empty
+from gantry_protocol.tier.damage import ChainError
 from gantry_protocol.tier.footer import UNIT, Footer
 from gantry_protocol.tier.keys import PackKey, Shard, parse_name
 from gantry_protocol.tier.manifests import PackEntry, Version
 from gantry_protocol.types import Offset
 
 from gantry_broker.tier.locate import Found, Gone, Queue, RunIndex, RunPlace
+from gantry_broker.tier.losses import Losses, Lost, Patience
 
 RUNS_MAX = 2_000_000  # about 400 MB; 16,000 packs of 64 MiB (1 TB) with 125 busy queues each
 SCAN_ENTRIES = 800  # looked at for one answer, as in a consume queue
@@ -104,14 +106,16 @@ class TierIndex:
     Attributes:
         chain: as far as it was read.
         runs: of the packs below ``covered``.
-        skipped: the packs below ``covered`` whose footers cannot be used, and why.
+        losses: what of the packs below ``covered`` cannot be read.
     """
 
-    def __init__(self, place: Shard, *, runs_max: int = RUNS_MAX) -> None:
+    def __init__(
+        self, place: Shard, *, runs_max: int = RUNS_MAX, patience: Patience | None = None
+    ) -> None:
         """An index of nothing."""
         self.chain: ChainState = empty(place)
         self.runs = RunIndex()
-        self.skipped: list[tuple[PackEntry, str]] = []
+        self.losses = Losses(patience or Patience())
         self._runs_max = runs_max
         self._taken = 0  # packs of the chain whose runs are in the index
 
@@ -123,8 +127,19 @@ class TierIndex:
 
     @property
     def readable_end(self) -> Offset:
-        """Everything from the tier's start up to here can be read through the index."""
-        return Offset(self.skipped[0][0].lo) if self.skipped else self.covered
+        """Everything from ``readable_from`` up to here can be read through the index.
+
+        No further than its beginning while that is missing, and not known to be removed.
+        """
+        if self.chain.first > max(self.chain.start, self.losses.removed_below):
+            return Offset(self.chain.start)
+        lost = self.losses.first
+        return self.covered if lost is None else Offset(min(lost.entry.lo, self.covered))
+
+    @property
+    def readable_from(self) -> Offset:
+        """Where the tier begins, by what is known: above its start once that was removed."""
+        return Offset(max(self.chain.start, self.losses.removed_below))
 
     @property
     def is_full(self) -> bool:
@@ -137,12 +152,23 @@ class TierIndex:
         return len(self.chain.packs) - self._taken
 
     def follow(self, versions: Iterable[Version]) -> None:
-        """Take in later versions of the chain.
+        """Take in later versions of the chain, or its first ones as far as they are there.
 
         Raises:
-            ChainError: one breaks a rule; nothing of them was taken in.
+            ChainError: one breaks a rule; those before it were taken in.
         """
-        self.chain = advance(self.chain, versions)
+        versions = list(versions)
+        if versions and self.chain.v == 0 and versions[0].v > 1:
+            self.chain = before(self.chain, versions[0])
+        whole = next(
+            (at for at, one in enumerate(versions) if one.v != self.chain.v + 1 + at), len(versions)
+        )
+        self.chain = advance(self.chain, versions[:whole])
+        if whole < len(versions):
+            missing, found = self.chain.v + 1, versions[whole].v
+            raise ChainError(
+                missing, f"T1: it is missing, the next one that is there is version {found}"
+            )
 
     def missing(self, most: int) -> tuple[PackEntry, ...]:
         """The next packs whose footers are wanted."""
@@ -153,24 +179,40 @@ class TierIndex:
     def take(self, entry: PackEntry, footer: Footer) -> None:
         """Take in the runs of the pack that comes next."""
         assert entry == self.chain.packs[self._taken], "packs come in the order of the chain"
-        for index, run in enumerate(footer.runs):
-            queue = Queue(footer.topics[run.topic], run.queue_id)
-            place = RunPlace(
-                first=run.first_qoff,
-                count=run.count,
-                pack=entry.key,
-                run=index,
-                min_ts=run.min_ts,
-                max_ts=run.max_ts,
-            )
+        for queue, place in _places(entry, footer):
             self.runs.add(queue, place)
         self._taken += 1
 
-    def skip(self, entry: PackEntry, reason: str) -> None:
-        """Go on without the pack that comes next; its records are refused by name."""
+    def skip(self, entry: PackEntry, reason: str, now_s: float, *, absent: bool) -> None:
+        """Go on without the pack that comes next; its records are refused until it is read."""
         assert entry == self.chain.packs[self._taken], "packs come in the order of the chain"
-        self.skipped.append((entry, reason))
         self._taken += 1
+        self._note(entry, reason, now_s, absent=absent, indexed=False)
+
+    def lost(self, entry: PackEntry, reason: str, now_s: float) -> None:
+        """A pack that was taken in is not there when it is read."""
+        self._note(entry, reason, now_s, absent=True, indexed=True)
+
+    def _note(
+        self, entry: PackEntry, reason: str, now_s: float, *, absent: bool, indexed: bool
+    ) -> None:
+        """What counts as removed is not asked for one by one."""
+        if entry.hi > self.losses.removed_below:
+            self.losses.note(entry, reason, now_s, absent=absent, indexed=indexed)
+
+    def regain(self, entry: PackEntry, footer: Footer) -> None:
+        """A pack that could not be read can be read now."""
+        lost = self.losses.packs.get(entry.key)
+        if lost is not None and not lost.indexed:
+            for queue, place in _places(entry, footer):
+                self.runs.insert(queue, place)
+        self.losses.read(entry.key)
+
+    def remove_below(self, offset: int) -> None:
+        """The packs below ``offset`` were removed from the store: answer as if they never were."""
+        keys = [entry.key for entry in self.chain.packs[: self._taken] if entry.hi <= offset]
+        self.runs.drop_packs(keys)
+        self.losses.drop(keys)
 
     def entry(self, key: str) -> PackEntry:
         """What the chain says of a pack in the index."""
@@ -190,12 +232,17 @@ class TierIndex:
         """
         found = self.runs.locate(queue, offset)
         if isinstance(found, Found):
-            return found
-        if self.skipped:
+            lost = self.losses.packs.get(found.place.pack)
+            return found if lost is None else _trouble(lost)
+        earlier, later = self.runs.around(queue, offset)
+        lost = self.losses.first_hidden(earlier, later)
+        if lost is not None:
+            return _trouble(lost, " The record may be in it.")
+        if earlier is None and self.chain.first > self.readable_from:
             return Trouble(
-                f"{self.skipped[0][1]} The record may be in it: restore the object from a copy and "
-                f"start this broker again.",
-                lasting=True,
+                f"the manifest's versions up to {self.chain.base} are missing, and what they hold "
+                f"of [{self.chain.start}, {self.chain.first}) is not known; they are asked for "
+                f"again"
             )
         if self.covered < local.log_start:
             return Trouble(self._behind(local.log_start))
@@ -210,6 +257,26 @@ class TierIndex:
             f"the tier was read up to {self.covered} so far, this broker's log begins at "
             f"{log_start}; {self.waiting} packs wait"
         )
+
+
+def _places(entry: PackEntry, footer: Footer) -> Iterator[tuple[Queue, RunPlace]]:
+    """Where the runs of a pack are."""
+    for index, run in enumerate(footer.runs):
+        place = RunPlace(
+            first=run.first_qoff,
+            count=run.count,
+            pack=entry.key,
+            run=index,
+            min_ts=run.min_ts,
+            max_ts=run.max_ts,
+        )
+        yield Queue(footer.topics[run.topic], run.queue_id), place
+
+
+def _trouble(lost: Lost, more: str = "") -> Trouble:
+    """Absent may pass by itself; what is damaged stays so until somebody restores it."""
+    again = "" if lost.absent else " Restore the object from a copy."
+    return Trouble(f"{lost.reason}{more}{again} It is asked for again.", lasting=not lost.absent)
 
 
 def pick(run: LoadedRun, place: RunPlace, wanted: Wanted) -> Messages:

@@ -38,15 +38,22 @@ def mismatch(chain: ChainState, local: LocalLog) -> str | None:
             f"the tier ends at {tier_end} but this broker's log ends at {local.end}: it lacks "
             f"confirmed records; look for the volume of an earlier master before you write more"
         )
-    start = max(Offset(chain.start), local.log_start)
+    start = max(Offset(chain.first), local.log_start)
     theirs = lineage_of(Lineage(chain.lineage), start, tier_end)
     ours = lineage_of(local.lineage, start, tier_end)
+    if chain.base:  # where the oldest epoch began stood in a version that is gone
+        theirs, ours = _clamped(theirs, start), _clamped(ours, start)
     if theirs != ours:
         return (
             f"in [{start}, {tier_end}) the tier was written by {_listed(theirs)} and this broker's "
             f"log by {_listed(ours)}: they are different histories; keep both and compare them"
         )
     return None
+
+
+def _clamped(entries: tuple[EpochEntry, ...], start: Offset) -> tuple[EpochEntry, ...]:
+    """The entries, none of them before ``start``."""
+    return tuple(EpochEntry(one.epoch, max(one.start_offset, start)) for one in entries)
 
 
 def _listed(entries: tuple[EpochEntry, ...]) -> str:

@@ -21,7 +21,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 import msgspec
-from gantry_protocol.tier.chain import ChainState, advance, append, claim
+from gantry_protocol.tier.chain import ChainState, advance, append, before, claim
 from gantry_protocol.tier.damage import ChainError
 from gantry_protocol.tier.keys import Pair
 from gantry_protocol.tier.manifests import Version
@@ -313,12 +313,27 @@ class Reign:
         highest = max((version.pair for version in versions), default=self.pair)
         return Fence(highest) if highest > self.pair else None
 
-    def _fold(self, versions: tuple[Version, ...]) -> Halt | None:
+    def _fold(self, versions: tuple[Version, ...]) -> Halt | Wait | None:
+        """Take versions in.
+
+        The oldest ones may be gone for good: what is needed of them is in the next one. One that is
+        missing in between is waited for; a claim above it would make the hole last.
+        """
+        chain, first = self.chain, versions[0]
+        if chain.v == 0 and first.v > 1:
+            chain = before(chain, first)
+        sound = [one for at, one in enumerate(versions) if one.v == chain.v + 1 + at]
         try:
-            self.chain = advance(self.chain, versions)
+            self.chain = advance(chain, sound)
         except ChainError as error:
             return Halt(str(error))
-        return None
+        if len(sound) == len(versions):
+            return None
+        self._stale = True
+        return Wait(
+            f"version {self.chain.v + 1} of the manifest is missing, version "
+            f"{versions[len(sound)].v} is there; it is asked for again"
+        )
 
     def _resolved(self, found: Version | None) -> Verdict | None:
         """What is in the slot of our commit."""
@@ -337,11 +352,11 @@ class Reign:
         """Our version is there and the newest: it counts."""
         commit, self.commit = self.commit, None
         assert commit is not None
-        halt = self._fold((commit.version,))
-        if halt is None:
+        verdict = self._fold((commit.version,))
+        if verdict is None:
             self.head = Head(v=self.chain.v, pair=self.chain.pair, end=Offset(self.chain.end))
             self._waiting_ms = None
-        return halt
+        return verdict
 
     # ---- packs and the log
 

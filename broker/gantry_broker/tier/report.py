@@ -20,6 +20,8 @@ from gantry_broker.tier.role import UploadRole
 from gantry_broker.tier.values import ACTIVE, State
 
 STALLED = "stalled"  # the state of an active role that has not committed for too long
+UNREADABLE = "unreadable"  # of one that uploads, while something of the tier cannot be read
+SHORTENED = "shortened"  # of one that uploads, once the oldest objects were removed for good
 REASON_MAX_CHARS = 256
 
 _HEAD_BYTES = BORN_HOST_OFFSET + 20 + 8  # up to the store timestamp, IPv6 host before it
@@ -32,13 +34,13 @@ class TierReport(NamedTuple):
     """One broker's word about its tier; only the master's counts.
 
     Attributes:
-        state: a ``State``, or ``stalled``.
+        state: a ``State``, or ``stalled``, ``unreadable``, ``shortened``.
         epoch: of the newest promotion; None before the first.
         committed_offset: the tier's end by our own claim, compared with our log; else None.
         lag_ms: how long the oldest confirmed record that is not in the tier has been stored; 0 when
             there is none, None while the tier's end is not known.
-        reason: why it does not upload, or what the last attempts met; at most
-            ``REASON_MAX_CHARS`` characters, empty while all is well.
+        reason: why it does not upload, what the last attempts met, or what cannot be read; at
+            most ``REASON_MAX_CHARS`` characters, empty while all is well.
         version: the newest of the chain if it is of our claim; else None.
     """
 
@@ -68,8 +70,24 @@ class LogBytes(Protocol):
         ...
 
 
+class Readable(NamedTuple):
+    """How much of the tier can be read here.
+
+    Attributes:
+        complaint: what cannot be, in a sentence; empty for nothing.
+        is_shortened: it is the oldest part, which was removed; the rest is served.
+    """
+
+    complaint: str = ""
+    is_shortened: bool = False
+
+
 def tier_report(
-    role: UploadRole, confirm: Offset, store_time: Callable[[Offset], int | None], now_ms: int
+    role: UploadRole,
+    confirm: Offset,
+    store_time: Callable[[Offset], int | None],
+    now_ms: int,
+    readable: Readable = Readable(),  # noqa: B008 -- frozen
 ) -> TierReport:
     """The report of a broker that is confirmed up to ``confirm``.
 
@@ -78,19 +96,29 @@ def tier_report(
         confirm: everything below may be uploaded.
         store_time: the store timestamp of the first record from an offset on, ms since 1970.
         now_ms: milliseconds since 1970.
+        readable: how much of the tier this broker can read.
     """
     status, chain = role.status, role.chain
     lag_ms = None
     if chain.v and role.state not in _IDLE:
         lag_ms = _lag_ms(Offset(chain.end), confirm, store_time, now_ms)
     return TierReport(
-        state=STALLED if status.stalled and role.state in ACTIVE else role.state.value,
+        state=_state(role, readable),
         epoch=None if role.own is None else Epoch(role.own.epoch),
         committed_offset=role.committed_end,
         lag_ms=lag_ms,
-        reason=_shortened(status.reason or role.trouble),
+        reason=_shortened(status.reason or role.trouble or readable.complaint),
         version=chain.v if role.claimed else None,
     )
+
+
+def _state(role: UploadRole, readable: Readable) -> str:
+    """An upload that is in trouble comes first: what it says of the store is the newest."""
+    if role.status.stalled and role.state in ACTIVE:
+        return STALLED
+    if role.state is State.UPLOADING and readable.complaint:
+        return SHORTENED if readable.is_shortened else UNREADABLE
+    return role.state.value
 
 
 def store_time_at(log: LogBytes, offset: Offset) -> int | None:

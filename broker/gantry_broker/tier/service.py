@@ -11,6 +11,7 @@ from gantry_protocol.tier.chain import ChainState
 from gantry_broker.tier.keeper import LocalRetention, RetentionHost
 from gantry_broker.tier.options import TierOptions, make_uploader, open_tier
 from gantry_broker.tier.reader import TierReader
+from gantry_broker.tier.seen import Seen
 from gantry_broker.tier.stores.calls import CallStats, DeadlineCalls
 from gantry_broker.tier.uploader import UploadObserver
 
@@ -33,6 +34,7 @@ class TierService:
         *,
         group: str,
         writer: str,
+        seen: Seen,
         failed: Callable[[BaseException], None],
     ) -> None:
         """Nothing is asked of the store before ``start``."""
@@ -47,13 +49,16 @@ class TierService:
             local=host.local_log,
             observer=observer,
             failed=failed,
+            seen=lambda: seen.why,
         )
+        self._seen = seen
         self.reader = TierReader(
             open_tier(options, reads),
             options.place,
             follow_s=options.limits.linger_ms / 1000,
             moved=self._chain_moved,
             failed=failed,
+            seen=lambda: seen.why,
         )
         self.retention: LocalRetention | None = None
         if options.local_bytes is not None:
@@ -61,7 +66,7 @@ class TierService:
                 host,
                 self.uploader.role,
                 chain=lambda: self.reader.index.chain,
-                readable_end=lambda: self.reader.index.readable_end,
+                readable_end=lambda: self.reader.readable_end,
                 local_bytes=options.local_bytes,
                 failed=failed,
             )
@@ -80,4 +85,5 @@ class TierService:
         await self.reader.stop()
 
     def _chain_moved(self, chain: ChainState) -> None:
+        self._seen.mark()
         self.uploader.chain_seen(chain)

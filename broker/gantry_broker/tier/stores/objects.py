@@ -41,7 +41,12 @@ from gantry_broker.tier.stores.contract import (
     StoreRefused,
     StoreUnavailable,
 )
-from gantry_broker.tier.stores.credentials import CredentialFiles, Credentials
+from gantry_broker.tier.stores.credentials import (
+    ACCESS_KEY_ID,
+    SECRET_ACCESS_KEY,
+    CredentialFiles,
+    Credentials,
+)
 from gantry_broker.tier.stores.pooled import PooledStore
 
 CONNECT_TIMEOUT_S = 3.0
@@ -52,6 +57,10 @@ _CODE = re.compile(r"<Code>(\w{1,64})</Code>")
 _MISSING = (FileNotFoundError, NotFoundError)
 _REFUSED = (PermissionDeniedError, UnauthenticatedError, NotSupportedError, InvalidPathError)
 _REFUSED_STATUS = ("401", "403", "501")  # listings report them as any other failure
+_UNSIGNED = (
+    f"; the request was not signed: give keys in {ACCESS_KEY_ID} and {SECRET_ACCESS_KEY}, or in "
+    "GANTRY_TIER_CREDENTIALS_DIR (a mounted Secret)."
+)
 _CAUSE_CHARS = 200
 _NOBODY = Credentials()
 
@@ -65,6 +74,7 @@ class ObjectStore(PooledStore):
         url: str,
         *,
         secrets: tuple[str, ...] = (),
+        anonymous: bool = False,
         lists_in_order: bool = True,
         calls: DeadlineCalls | None = None,
     ) -> None:
@@ -74,11 +84,13 @@ class ObjectStore(PooledStore):
             client: a store of obstore; its own request time-out ends threads that were abandoned.
             url: for people.
             secrets: taken out of every sentence.
+            anonymous: requests are not signed; whoever is denied is told so.
             lists_in_order: whether listings come by key, as S3 promises; else they are sorted here.
             calls: bounds; None takes the default.
         """
         super().__init__(url, calls)
         self._client = client
+        self._anonymous = anonymous
         self._secrets: frozenset[str] = frozenset()
         self._lists_in_order = lists_in_order
         self._hide(secrets)
@@ -168,7 +180,10 @@ class ObjectStore(PooledStore):
             or "NoSuchBucket" in text
             or (status and status.group(1)[:3] in _REFUSED_STATUS)
         ):
-            return StoreRefused(self._sentence(key, error))
+            sentence = self._sentence(key, error)
+            if self._anonymous and _denied(status):
+                sentence = sentence.removesuffix(".") + _UNSIGNED
+            return StoreRefused(sentence)
         return StoreUnavailable(self._sentence(key, error))
 
     def _sentence(self, key: str, error: Exception) -> str:
@@ -260,7 +275,17 @@ def s3_store(
     if isinstance(credentials, CredentialFiles):
         client_of(_NOBODY)  # everything else is refused at once
         return RenewedStore(credentials, client_of, url, calls=calls)
-    return ObjectStore(client_of(credentials), url, secrets=_secrets(credentials), calls=calls)
+    return ObjectStore(
+        client_of(credentials),
+        url,
+        secrets=_secrets(credentials),
+        anonymous=credentials.is_anonymous,
+        calls=calls,
+    )
+
+
+def _denied(status: re.Match[str] | None) -> bool:
+    return status is not None and status.group(1)[:3] in ("401", "403")
 
 
 def _signed(keys: Credentials) -> dict[str, Any]:

@@ -4,11 +4,12 @@ Rule protected: what is listed is read, or the reading fails; a version is never
 """
 
 import asyncio
+from collections.abc import Container
 
 from gantry_protocol.tier.keys import ManKey, Shard, parse_key
 from gantry_protocol.tier.manifests import MAX_OBJECT_BYTES, Version, decode_version
 
-from gantry_broker.tier.stores.contract import Store, StoreError
+from gantry_broker.tier.stores.contract import LIST_LIMIT_MAX, Store, StoreError
 
 AT_ONCE = 8  # as many as a store answers side by side
 
@@ -36,14 +37,32 @@ async def read_version(store: Store, place: Shard, v: int) -> Version | None:
     return None if data is None else decode_version(data, place, v)
 
 
-async def read_later(store: Store, place: Shard, after: int, limit: int) -> tuple[Version, ...]:
+async def read_later(
+    store: Store, place: Shard, after: int, limit: int, *, seen: str = ""
+) -> tuple[Version, ...]:
     """At most ``limit`` versions after ``after``, by rising number.
 
+    Args:
+        store: where the tier is.
+        place: of the group in it.
+        after: 0 reads from the first.
+        limit: how many at most.
+        seen: why there must be versions; empty where there may be none yet.
+
     Raises:
-        StoreError: there is no answer, or a version that was listed is not there.
+        StoreError: there is no answer; a version that was listed is not there; or there is not one
+            version, though there are packs, or there were versions before: neither a later one
+            than ``after`` nor that one itself.
         TierObjectError: what is there cannot be used.
     """
-    numbers = await list_later(store, place, after, limit)
+    again = 1 if after and seen else 0  # the newest one that is known, or nothing is proven
+    numbers = await list_later(store, place, after - again, limit + again)
+    if not numbers and not after:
+        await _refuse_packs_alone(store, place)
+    if not numbers and seen:
+        which = f"no version from {after} on" if after else "no version"
+        raise StoreError(f"{place.key('man/')} in {store.url} shows {which}: {seen}")
+    numbers = [v for v in numbers if v > after][:limit]
     versions: list[Version] = []
     for at in range(0, len(numbers), AT_ONCE):
         some = numbers[at : at + AT_ONCE]
@@ -53,3 +72,41 @@ async def read_later(store: Store, place: Shard, after: int, limit: int) -> tupl
                 raise StoreError(f"{place.key(ManKey(v))} was listed and cannot be read")
             versions.append(version)
     return tuple(versions)
+
+
+async def first_version(store: Store, place: Shard) -> int | None:
+    """The number of the oldest version that is there; None without any.
+
+    Raises:
+        StoreError: there is no answer.
+    """
+    numbers = await list_later(store, place, 0, 1)
+    return numbers[0] if numbers else None
+
+
+async def first_pack(store: Store, place: Shard, known: Container[str]) -> str | None:
+    """The name of the oldest pack that is there, of those ``known``; None if none is.
+
+    Raises:
+        StoreError: there is no answer.
+    """
+    after: str | None = None
+    while True:
+        found = await store.list_keys(place.key("pack/"), after=after)
+        for one in found:
+            name = one.key.removeprefix(place.prefix)
+            if name in known:
+                return name
+        if len(found) < LIST_LIMIT_MAX:
+            return None
+        after = found[-1].key
+
+
+async def _refuse_packs_alone(store: Store, place: Shard) -> None:
+    """A manifest that is empty beside packs was removed, or is hidden: nobody begins another."""
+    found = await store.list_keys(place.key("pack/"), limit=1)
+    if found:
+        raise StoreError(
+            f"{place.key('man/')} holds no manifest version, though {found[0].key} is there: the"
+            f" manifest was removed or is hidden; restore it"
+        )

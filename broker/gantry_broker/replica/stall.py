@@ -1,0 +1,114 @@
+"""A disk that does not answer: no end of a sync, and no error either, for longer than is sane.
+
+While a master's own log does not become durable it confirms nothing, so nobody's writes are
+answered. Its heartbeats go on, so nobody else notices. So it looks at its disk itself, refuses
+writes meanwhile, and asks for another master.
+
+Rules protected: it hands over to a member of the set only, under compare on its own epoch: every
+member holds what was acknowledged. A serving master asks only for a member that has made durable
+what its own disk has not: where all disks stand still, nobody is better. While nobody can take
+over it keeps the role, and serves again when the disk does.
+"""
+
+from gantry_protocol.types import BrokerId, Epoch
+
+from gantry_broker.replica.effects import Effect, HandOver
+from gantry_broker.replica.facts import LogFacts
+from gantry_broker.replica.saver import Saver
+from gantry_broker.replica.values import Limits
+
+PATIENCE_MAX = 8  # times ``disk_wait_ms``, for the disk of one who is being promoted
+
+
+class DiskWatch:
+    """How long the disk of this replica has made nothing durable that waits for it.
+
+    Attributes:
+        waited_ms: without any progress, at the last look; 0 while nothing waits.
+    """
+
+    __slots__ = ("_limits", "_log", "_state", "waited_ms")
+
+    def __init__(self, limits: Limits, now_ms: int) -> None:
+        """Nothing waits yet."""
+        self.waited_ms = 0
+        self._limits = limits
+        self._log = _Wait(now_ms)
+        self._state = _Wait(now_ms)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it takes longer than anybody should wait."""
+        return self.waited_ms >= self._limits.disk_wait_ms
+
+    def look(self, log: LogFacts, saver: Saver, now_ms: int) -> None:
+        """What is durable at ``now_ms``: bytes of the log, and states beside it."""
+        self.waited_ms = max(
+            self._log.look((log.flushed, log.cuts), now_ms, waits=log.flushed < log.end),
+            self._state.look((saver.saved, 0), now_ms, waits=saver.is_waiting),
+        )
+
+    def excuse(self, pause_ms: int) -> None:
+        """This process stood still for so long; its disk may have answered meanwhile."""
+        self._log.since_ms += pause_ms
+        self._state.since_ms += pause_ms
+
+
+class _Wait:
+    """One kind of work.
+
+    Attributes:
+        since_ms: the last progress, or the last moment at which nothing waited.
+    """
+
+    __slots__ = ("_reached", "since_ms")
+
+    def __init__(self, now_ms: int) -> None:
+        self.since_ms = now_ms
+        self._reached = (0, 0)
+
+    def look(self, reached: tuple[int, int], now_ms: int, *, waits: bool) -> int:
+        if not waits or reached != self._reached:
+            self._reached, self.since_ms = reached, now_ms
+        return now_ms - self.since_ms
+
+
+class Relief:
+    """How one mastership is given away; thrown away with its epoch.
+
+    Attributes:
+        has_asked: somebody was asked for.
+    """
+
+    __slots__ = ("_asked", "_limits", "_not_before_ms", "_refused", "has_asked")
+
+    def __init__(self, limits: Limits) -> None:
+        """Nobody is asked."""
+        self.has_asked = False
+        self._limits = limits
+        self._asked: BrokerId | None = None
+        self._not_before_ms = 0
+        self._refused: set[BrokerId] = set()
+
+    def step(self, heirs: list[BrokerId], epoch: Epoch, now_ms: int) -> list[Effect]:
+        """Ask for the first of ``heirs`` that was not refused; after the last, for all again."""
+        if self._asked is not None or now_ms < self._not_before_ms or not heirs:
+            return []
+        left = [one for one in heirs if one not in self._refused]
+        if not left:
+            self._refused.clear()
+            self._not_before_ms = now_ms + self._limits.retry_last_ms
+            return []
+        self.has_asked = True
+        self._asked = left[0]
+        return [HandOver(target=left[0], epoch=epoch)]
+
+    def finished(self, *, accepted: bool, now_ms: int) -> None:
+        """The controller answered, or did not. When it accepted, a newer epoch ends this one."""
+        target, self._asked = self._asked, None
+        if target is None:
+            return
+        if not accepted:
+            self._refused.add(target)
+        wait_ms = self._limits.drain_give_up_ms if accepted else self._limits.retry_first_ms
+        self._not_before_ms = now_ms + wait_ms
