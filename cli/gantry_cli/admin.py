@@ -7,7 +7,9 @@ the few questions that people and trials ask. What it refuses: to turn silence i
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote
 
 import aiohttp
 from gantry_operator.controllers.admin import Admin
@@ -19,7 +21,7 @@ from gantry_protocol.errors import GantryError
 from pydantic import BaseModel, ValidationError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Iterator, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -61,12 +63,34 @@ class AdminClient:
         await self._session.close()
 
     async def groups(self) -> list[GroupView]:
-        """All broker groups, as the leader knows them.
+        """All broker groups, as the leader knows them; read a page at a time.
 
         Raises:
             GantryError: no member answers as leader.
         """
-        return _read(GroupList, await self._ask_leader("GET", "/v1/groups")).groups
+        groups: list[GroupView] = []
+        path = "/v1/groups"
+        while True:
+            page = _read(GroupList, await self._ask_leader("GET", path))
+            groups += page.groups
+            if page.continue_token is None:
+                return groups
+            path = f"/v1/groups?continue={quote(page.continue_token)}"
+
+    async def forget(self, group: GroupView, broker_id: int | None = None) -> None:
+        """Have a member of a group struck from the record, or a retired group removed for good.
+
+        Raises:
+            GantryError: the leader refused, or no member answers as leader.
+        """
+        admin = Admin(self._quorum, group.cluster)
+        member = next((one for one in group.members if one.broker_id == broker_id), None)
+        with _in_words():
+            if broker_id is None:
+                await admin.forget(group.name, group.uid or "")
+            else:
+                incarnation = None if member is None else member.incarnation
+                await admin.forget_member(group.name, broker_id, incarnation)
 
     async def change(self, method: str, path: str, wish: BaseModel | None = None) -> QuorumView:
         """Have the leader change the quorum; what it is like then.
@@ -109,14 +133,8 @@ class AdminClient:
             await asyncio.sleep(WATCH_RETRY_S)
 
     async def _ask_leader(self, method: str, path: str, body: str | None = None) -> bytes:
-        try:
+        with _in_words():
             return await self._quorum.ask_leader(method, path, body)
-        except AdminRefusedError as error:
-            if error.status in UNAUTHORIZED:
-                raise GantryError(f"The controllers refuse the admin token: {error}") from error
-            raise GantryError(f"The controllers refused: {error}") from error
-        except QuorumUnreachableError as error:
-            raise GantryError(str(error)) from error
 
     @property
     def _quorum(self) -> Quorum:
@@ -125,6 +143,19 @@ class AdminClient:
 
     async def _read_token(self, _: bool) -> str:
         return self._token
+
+
+@contextmanager
+def _in_words() -> Iterator[None]:
+    """What the controllers refuse, or do not answer, as one sentence."""
+    try:
+        yield
+    except AdminRefusedError as error:
+        if error.status in UNAUTHORIZED:
+            raise GantryError(f"The controllers refuse the admin token: {error}") from error
+        raise GantryError(f"The controllers refused: {error}") from error
+    except QuorumUnreachableError as error:
+        raise GantryError(str(error)) from error
 
 
 def _read(kind: type[ViewT], data: bytes) -> ViewT:

@@ -50,6 +50,12 @@ COMMANDS = (
         "Show and change who takes part in the controller quorum, and who leads it.",
         LOCAL,
     ),
+    Entry(
+        "forget",
+        "gantry_cli.commands.forget:forget",
+        "Take a member that is gone, or a retired group, off the record.",
+        LOCAL,
+    ),
     Entry("produce", "gantry_cli.commands.produce:produce", "Send messages.", MESSAGES),
     Entry("consume", "gantry_cli.commands.consume:consume", "Receive messages.", MESSAGES),
     Entry(
@@ -91,7 +97,7 @@ COMMANDS = (
     Entry(
         "tier",
         "gantry_cli.commands.tier:tier",
-        "List, show and verify what broker groups uploaded.",
+        "List, show, verify and search what broker groups uploaded.",
         TIER,
     ),
     Entry(

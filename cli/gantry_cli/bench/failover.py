@@ -181,7 +181,7 @@ class _Trial:
 
     async def _kill_controller_leader(self) -> float:
         """Commit metadata all the time, kill the leader, and measure the commits' gap."""
-        async with Commits(self._client.routes, "bench-commits") as commits:
+        async with Commits(self._client, "bench-commits") as commits:
             await asyncio.sleep(QUIET_S)
             quorum = self._observer.quorum
             leader = quorum.leader_name if quorum is not None else None

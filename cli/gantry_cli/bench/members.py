@@ -109,6 +109,7 @@ class Members:
                         "GANTRY_GROUP": GROUP,
                         "GANTRY_CLUSTER": CLUSTER,
                         "GANTRY_CONTROLLERS": self._controllers.address(CONTROLLER),
+                        "GANTRY_QUORUM_KEY_FILE": str(self._controllers.key_file),
                         "GANTRY_REMOTING_PORT": "0",
                         "GANTRY_HA_PORT": "0",
                         "GANTRY_HTTP_PORT": "0",

@@ -14,7 +14,6 @@ import sys
 from typing import TYPE_CHECKING
 
 from gantry_protocol.errors import GantryError
-from gantry_protocol.process.listening import bind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -98,12 +97,3 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         except TimeoutError:
             process.kill()
     await process.wait()
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on just now; held open together, so that no two are the same."""
-    listeners = [bind(HOST, 0, purpose="a measurement") for _ in range(count)]
-    ports = [int(listener.getsockname()[1]) for listener in listeners]
-    for listener in listeners:
-        listener.close()
-    return ports

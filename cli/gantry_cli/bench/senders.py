@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from gantry_protocol.errors import GantryError, WireError
 
+from gantry_cli.client.brokers import BrokerError
 from gantry_cli.client.producer import Producer
 from gantry_cli.client.routes import NameServiceError, TopicNotFoundError
 from gantry_cli.client.topics import create_topic
@@ -46,9 +47,9 @@ async def make_topic(client: Session, topic: str) -> None:
     deadline = time.monotonic() + TOPIC_PATIENCE_S
     while True:
         try:
-            await create_topic(client.routes, topic, queues=QUEUES, cluster=None)
+            await create_topic(client, topic, queues=QUEUES, cluster=None)
             route = await client.routes.fetch(topic)
-        except (TopicNotFoundError, NameServiceError, WireError) as error:
+        except (TopicNotFoundError, NameServiceError, BrokerError, WireError) as error:
             if time.monotonic() > deadline:
                 raise GantryError(f"The topic {topic} has no route: {error}") from error
         else:

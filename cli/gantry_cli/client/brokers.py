@@ -1,7 +1,8 @@
 """The broker groups of a cluster, and questions that each of them is asked.
 
-The rule protected here: a group that does not answer makes the whole answer fail, by its name. Half
-of a listing, or a change on some of the groups only, must not look like all of it.
+The rule protected here: half of a listing, or a change on some of the groups only, must not look
+like all of it. A change fails with the name of the group that does not answer; what is shown leaves
+such a group out and names it.
 """
 
 from __future__ import annotations
@@ -72,6 +73,32 @@ async def broker_groups(routes: Routes, *, only: str | None = None) -> list[Brok
         names = ", ".join(group.name for group in found)
         raise BrokerError(f"There is no broker group {only!r}; there is: {names}.")
     return chosen
+
+
+async def answering(
+    client: Session, groups: Sequence[BrokerGroup]
+) -> tuple[list[BrokerGroup], list[BrokerGroup]]:
+    """The groups whose master answers, and those where nobody does.
+
+    Raises:
+        BrokerError: nobody answers anywhere.
+    """
+
+    async def answers(group: BrokerGroup) -> bool:
+        command = request(RequestCode.GET_BROKER_RUNTIME_INFO)
+        try:
+            await client.calls.call(group.address, command, TIMEOUT_S)
+        except (RemotingError, ResolveError, WireError):
+            return False
+        return True
+
+    found = await together(groups, answers)
+    living = [group for group, well in zip(groups, found, strict=True) if well]
+    silent = [group for group, well in zip(groups, found, strict=True) if not well]
+    if groups and not living:
+        names = ", ".join(f"{group.name} at {group.address}" for group in silent)
+        raise BrokerError(f"No broker group answers: {names}. See gantry status.")
+    return living, silent
 
 
 async def ask(

@@ -161,12 +161,12 @@ async def put_setting(client: Session, group: BrokerGroup, config: SubscriptionG
     """Create or change a consumer group on ``group``.
 
     Raises:
-        NameServiceError: refused, or nobody answered.
+        BrokerError: refused, or nobody answered.
     """
     header = SubscriptionGroupRequestHeader(group.cluster, group.name)
     code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
     command = request(code, to_ext(header), encode_body(config))
-    await topics.ask(client.routes, command, f"Group {config.group_name!r} was not changed")
+    await ask(client, group, command, f"Group {config.group_name!r} was not changed")
 
 
 async def delete_group(

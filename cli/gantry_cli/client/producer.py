@@ -34,7 +34,7 @@ from gantry_cli.client.ledger import Position
 from gantry_cli.client.routes import NameServiceError, Queue, Routes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from gantry_cli.client.calls import Caller
 
@@ -42,6 +42,8 @@ DEFAULT_TOPIC = "TBW102"  # the topic whose settings upstream's brokers copy for
 DEFAULT_QUEUES = 4
 FIRST_BACKOFF_S = 0.005
 MAX_BACKOFF_S = 0.05
+FIRST_AVOIDANCE_S = 1.0
+MAX_AVOIDANCE_S = 30.0
 
 
 class Outcome(Enum):
@@ -107,6 +109,38 @@ class Message(msgspec.Struct, frozen=True):
         return encode_properties(pairs)
 
 
+class Avoidance:
+    """Broker groups that failed lately: other groups are tried first, for a bounded time.
+
+    Without it, each message has to find out anew which groups are gone, and with many of them it
+    runs out of time. A group that fails again when its time is over is avoided for twice as long.
+    Nobody is avoided if there is nobody else.
+    """
+
+    def __init__(self) -> None:
+        self._until: dict[str, tuple[float, float]] = {}  # when it ends, how long it is
+
+    def failed(self, broker_name: str, now_s: float) -> None:
+        """An attempt at this group came to nothing; many at the same time count once."""
+        until_s, last_s = self._until.get(broker_name, (now_s, 0.0))
+        if now_s >= until_s:
+            length_s = min(max(FIRST_AVOIDANCE_S, 2 * last_s), MAX_AVOIDANCE_S)
+            self._until[broker_name] = (now_s + length_s, length_s)
+
+    def served(self, broker_name: str) -> None:
+        """The group took a message."""
+        self._until.pop(broker_name, None)
+
+    def best(self, queues: Sequence[Queue], avoid: str | None, now_s: float) -> Sequence[Queue]:
+        """The queues of groups that did not fail lately; else of others than `avoid`; else all."""
+        well = [
+            queue
+            for queue in queues
+            if queue.broker_name != avoid and self._until.get(queue.broker_name, (0.0,))[0] <= now_s
+        ]
+        return well or [queue for queue in queues if queue.broker_name != avoid] or queues
+
+
 class Producer:
     """Sends messages to the masters of a topic's groups, queue by queue in turn.
 
@@ -136,6 +170,7 @@ class Producer:
         self._give_up_after_s = give_up_after_s
         self._on_answer_lost = on_answer_lost
         self._keys = UniqueKeys("127.0.0.1")
+        self._avoidance = Avoidance()
         self._turn = 0
 
     def message(
@@ -167,6 +202,7 @@ class Producer:
             if outcome is Outcome.ACKNOWLEDGED:
                 assert queue is not None
                 assert answer is not None
+                self._avoidance.served(queue.broker_name)
                 return _result(message.key, queue, answer, attempts, lost_answers)
             if outcome is Outcome.UNKNOWN:
                 lost_answers += 1
@@ -179,6 +215,8 @@ class Producer:
                     lost_answers=lost_answers,
                 )
             self._routes.refresh_soon(message.topic)
+            if queue is not None:
+                self._avoidance.failed(queue.broker_name, loop.time())
             avoid = queue.broker_name if queue is not None else None
             await asyncio.sleep(backoff_s)
             backoff_s = min(max(FIRST_BACKOFF_S, 2 * backoff_s), MAX_BACKOFF_S)
@@ -204,11 +242,11 @@ class Producer:
         return queue, outcome, answer, f"{answer.remark or 'no reason given'} (code {answer.code})."
 
     def _next_queue(self, queues: tuple[Queue, ...], avoid: str | None) -> Queue | None:
-        """The next queue in turn; one of another group than `avoid`, if there is any."""
+        """The next queue in turn, of a group that did not fail lately, if there is any."""
         if not queues:
             return None
         self._turn += 1
-        others = [queue for queue in queues if queue.broker_name != avoid] or queues
+        others = self._avoidance.best(queues, avoid, asyncio.get_running_loop().time())
         return others[self._turn % len(others)]
 
     def _request(self, message: Message, queue: Queue) -> RemotingCommand:

@@ -1,4 +1,8 @@
-"""Topics, through the name service: controllers commit them first, brokers then apply them."""
+"""Topics: what there is is asked of the name service, and brokers are asked to change it.
+
+As RocketMQ's tools do it: controllers take changes of topics from brokers, which show them the
+quorum's key, and a group answers once the change is confirmed in its log.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +42,7 @@ async def list_topics(routes: Routes) -> list[str]:
 
 
 async def create_topic(
-    routes: Routes,
+    client: Session,
     topic: str,
     *,
     queues: int,
@@ -48,36 +52,45 @@ async def create_topic(
 ) -> None:
     """Create `topic` with `queues` queues on one group, or on all of them; or change it to that.
 
+    With a `cluster` or a `broker_name` only there.
+
     Raises:
-        NameServiceError: refused, or nobody answered.
+        NameServiceError: no name server answers.
+        BrokerError: a group refused it, or did not answer; others may have it.
     """
     header = CreateTopicRequestHeader(
-        topic=topic,
-        read_queue_nums=queues,
-        write_queue_nums=queues,
-        perm=perm,
-        cluster_name=cluster,
-        broker_name=broker_name,
+        topic=topic, read_queue_nums=queues, write_queue_nums=queues, perm=perm
     )
-    command = request(RequestCode.UPDATE_AND_CREATE_TOPIC, to_ext(header))
-    await ask(routes, command, f"Topic {topic!r} was not created")
+    what = f"Topic {topic!r} was not created"
+    groups = [
+        group
+        for group in await brokers.broker_groups(client.routes, only=broker_name)
+        if cluster in (None, group.cluster)
+    ]
+    if not groups:
+        raise brokers.BrokerError(f"{what}: there is no broker group of cluster {cluster!r}.")
+
+    async def change(group: brokers.BrokerGroup) -> RemotingCommand:
+        command = request(RequestCode.UPDATE_AND_CREATE_TOPIC, to_ext(header))
+        return await brokers.ask(client, group, command, what)
+
+    await brokers.together(groups, change)
 
 
 async def delete_topic(client: Session, topic: str) -> None:
-    """Delete `topic` everywhere: on each broker group that can be reached, then what is left.
+    """Delete `topic` on each broker group that has it.
 
     A broker answers once the end of the topic is confirmed in its log, so a topic of the same name
-    may be made at once; the controllers alone would answer earlier.
+    may be made at once.
 
     Raises:
-        NameServiceError: refused, or no name server answers.
+        NameServiceError: no name server answers.
         BrokerError: a broker group that has it did not answer.
     """
     command = request(RequestCode.DELETE_TOPIC_IN_BROKER, to_ext(DeleteTopicRequestHeader(topic)))
     what = f"Topic {topic!r} was not deleted"
     for group in await _groups_with(client, topic):
         await brokers.ask(client, group, command, what)
-    await ask(client.routes, command, what)
 
 
 async def _groups_with(client: Session, topic: str) -> list[brokers.BrokerGroup]:

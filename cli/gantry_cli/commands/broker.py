@@ -14,7 +14,7 @@ from gantry_cli.process import run_process
     epilog="""\b
 Examples:
   gantry broker --group orders --cluster gantry --controllers 127.0.0.1:9878 \\
-    --data-dir /var/lib/gantry"""
+    --data-dir /var/lib/gantry --quorum-key-file /etc/gantry/quorum-key"""
 )
 @settings_options(BrokerSettings)
 def broker(**flags: object) -> int:

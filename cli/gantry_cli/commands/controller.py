@@ -13,6 +13,7 @@ from gantry_cli.process import run_process
 @click.command(
     epilog="""\b
 Examples:
+  export GANTRY_QUORUM_KEY_FILE=/etc/gantry/quorum-key       the same for all, and for brokers
   gantry controller --data-dir /var/lib/gantry               a quorum of one, on loopback
   gantry controller --name c-0 --bind 10.0.0.1 --cluster-uid 5f3a \\
     --peers 1=c-0.c,2=c-1.c,3=c-2.c --data-dir /var/lib/gantry

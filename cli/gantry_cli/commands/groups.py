@@ -12,7 +12,7 @@ from gantry_protocol.errors import GantryError
 from gantry_cli.client import groups as api
 from gantry_cli.client.brokers import broker_groups
 from gantry_cli.client.session import session
-from gantry_cli.commands.offsets import print_rows
+from gantry_cli.commands.offsets import places_to_show, print_rows
 from gantry_cli.options import agreed, asynchronous, json_option, nameserver_option, yes_option
 from gantry_cli.output import print_json, print_table
 from gantry_cli.target import name_servers
@@ -81,7 +81,7 @@ async def list_(nameservers: str | None, as_json: bool) -> None:
     stopped; one whose lag grows although it has members is too slow.
     """
     async with session(await name_servers(nameservers)) as client:
-        places = await broker_groups(client.routes)
+        places = await places_to_show(client)
         names = await api.list_groups(client, places)
         found = [await api.describe_group(client, places, name) for name in names]
     if as_json:
@@ -110,7 +110,7 @@ async def list_(nameservers: str | None, as_json: bool) -> None:
 async def show(group: str, nameservers: str | None, as_json: bool) -> None:
     """Show GROUP: its settings, members, subscriptions, and its lag in each queue."""
     async with session(await name_servers(nameservers)) as client:
-        places = await broker_groups(client.routes)
+        places = await places_to_show(client)
         found = api.must_be_known(await api.describe_group(client, places, group))
     if as_json:
         print_json(found)

@@ -59,7 +59,12 @@ async def up(wait: bool, **flags: object) -> None:
     It has an operator and a ControllerGroup named gantry; broker groups are yours to apply.
     """
     settings = load_settings(LocalSettings, flags, table="local")
-    result = await api.up(settings, progress=lambda step: click.echo(step, err=True), wait=wait)
+    result = await api.up(
+        settings,
+        progress=lambda step: click.echo(step, err=True),
+        wait=wait,
+        given=frozenset(name for name, value in flags.items() if value is not None),
+    )
     already = "was up already" if result.already_up else "is up"
     click.echo(f"The cluster {already}: API at {result.url}, kubeconfig {result.kubeconfig}")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gantry_cli.client import progress as api
-from gantry_cli.client.brokers import broker_groups
+from gantry_cli.client.brokers import answering, broker_groups
 from gantry_cli.client.groups import describe_group, must_be_known
 from gantry_cli.client.session import session
 from gantry_cli.options import agreed, asynchronous, json_option, nameserver_option, yes_option
@@ -18,6 +18,9 @@ from gantry_cli.target import name_servers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from gantry_cli.client.brokers import BrokerGroup
+    from gantry_cli.client.session import Session
 
 
 def target(ctx: click.Context, param: click.Parameter, value: str) -> api.Target:
@@ -66,7 +69,7 @@ async def show(group: str, topic: str | None, nameservers: str | None, as_json: 
     between them. Broadcasting consumers keep offsets to themselves, so none is shown of them.
     """
     async with session(await name_servers(nameservers)) as client:
-        places = await broker_groups(client.routes)
+        places = await places_to_show(client)
         found = must_be_known(await describe_group(client, places, group))
     rows = [row for row in found.queues if topic in (None, row.topic)]
     if as_json:
@@ -133,6 +136,14 @@ async def reset(
         print_json(moves)
     else:
         click.echo(f"Group {group} goes on there in {len(moves)} queues.")
+
+
+async def places_to_show(client: Session) -> list[BrokerGroup]:
+    """The broker groups that answer; those that do not are named on standard error."""
+    living, silent = await answering(client, await broker_groups(client.routes))
+    for group in silent:
+        click.echo(f"Left out: {group.name} at {group.address} does not answer.", err=True)
+    return living
 
 
 def print_rows(rows: Sequence[api.Row]) -> None:

@@ -113,7 +113,7 @@ async def ensure_topic(client: Session, topic: str) -> None:
     try:
         await client.routes.fetch(topic)
     except TopicNotFoundError:
-        await create_topic(client.routes, topic, queues=DEFAULT_QUEUES, cluster=None)
+        await create_topic(client, topic, queues=DEFAULT_QUEUES, cluster=None)
     else:
         return
     deadline = time.monotonic() + NEW_TOPIC_PATIENCE_S

@@ -94,19 +94,33 @@ def as_object(
 
 def headline(group: GroupView) -> str:
     """One line about a group: its state first."""
-    wanted = group.replicas if group.replicas is not None else len(group.members)
-    in_sync = len(group.sync_state_set)
-    if group.master_broker_id is None:
-        state = "NO MASTER"
-    elif in_sync < wanted:
-        state = f"{in_sync} of {wanted} in sync"
-    else:
-        state = "healthy"
+    if group.retired:
+        return (
+            f"Group {group.name} of cluster {group.cluster}: RETIRED, its BrokerGroup was deleted; "
+            f"create it again, or: gantry forget {group.name}"
+        )
     clean = "" if group.clean else "; NOT CLEAN: an election had to leave the in-sync set"
     return (
-        f"Group {group.name} of cluster {group.cluster}: {state}, epoch {group.master_epoch}, "
+        f"Group {group.name} of cluster {group.cluster}: {_state(group)}, "
+        f"epoch {group.master_epoch}, "
         f"clients write to {group.route_address or group.master_address or 'nobody'}{clean}"
     )
+
+
+def _state(group: GroupView) -> str:
+    """What the group does for clients now; only who lives counts."""
+    alive = {member.broker_id for member in group.members if member.alive}
+    wanted = group.replicas if group.replicas is not None else len(group.members)
+    in_sync = len(alive.intersection(group.sync_state_set))
+    if group.master_broker_id is None:
+        return "NO MASTER"
+    if not alive:
+        return "NOBODY LIVES"
+    if group.master_broker_id not in alive:
+        return "MASTER GONE"
+    if in_sync < (group.min_in_sync_replicas or 1):
+        return f"{in_sync} of {wanted} in sync, NOTHING IS ACKNOWLEDGED"
+    return f"{in_sync} of {wanted} in sync" if in_sync < wanted else "healthy"
 
 
 def _row(group: GroupView, broker_id: int) -> tuple[object, ...]:

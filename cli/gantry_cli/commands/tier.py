@@ -58,6 +58,7 @@ Examples:
   gantry tier show s3://backups/mq --group orders --endpoint http://127.0.0.1:9000
   gantry tier verify s3://backups/mq                every object of every group
   gantry tier verify s3://backups/mq --json | jq .verdict.findings
+  gantry tier find order-4711 s3://backups/mq --topic orders
 
 \b
 URL is file:///DIRECTORY or s3://BUCKET/PREFIX, as in spec.tier.url; without it GANTRY_TIER_URL.
@@ -70,7 +71,7 @@ Exit codes: 0 nothing is wrong, 1 something in the tier is, 2 the command cannot
 store refuses it, 75 the store did not answer, so that nothing is known.""",
 )
 def tier() -> None:
-    """List, show and verify what broker groups uploaded."""
+    """List, show, verify and search what broker groups uploaded."""
 
 
 @tier.command()
@@ -98,7 +99,7 @@ async def ls(url: str, endpoint: str | None, region: str | None, as_json: bool) 
                 "version": state.v,
                 "epoch": state.pair.epoch,
                 "uploader": state.writer,
-                "start": state.start,
+                "start": state.first,
                 "end": state.end,
                 "packs": len(state.packs),
                 "bytes": sum(entry.size for entry in state.packs),
@@ -154,7 +155,7 @@ async def show(
             }
         )
     else:
-        click.echo(f"{chosen.name}: [{state.start}, {state.end}) in version {state.v}")
+        click.echo(f"{chosen.name}: [{state.first}, {state.end}) in version {state.v}")
         print_table(
             ("FROM VERSION", "EPOCH", "START", "UPLOADER", "AT OFFSET", "WHEN"),
             [
@@ -228,13 +229,79 @@ async def verify(
         sys.exit(DAMAGED)
 
 
+@tier.command()
+@click.argument("key")
+@store_options
+@click.option("--topic", metavar="NAME", required=True, help="Topic of the messages.")
+@click.option(
+    "--group", metavar="NAME", help="Which group, by name or UID. [default: the only one]"
+)
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=64,
+    show_default=True,
+    help="End after so many messages.",
+)
+@json_option("Print one JSON object per message.")
+@asynchronous
+async def find(
+    key: str,
+    url: str,
+    endpoint: str | None,
+    region: str | None,
+    topic: str,
+    group: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Find the messages with a key, or with a unique key, the newest first.
+
+    The tier has no index: every run of the topic is read, so a search costs as much as the topic
+    has bytes. Brokers find what is in their own logs by themselves.
+
+    Exit codes: 0 all was searched, or N were found; 1 some of the tier could not be read, and
+    stderr says what.
+    """
+    from gantry_cli.tier.finding import find as find_messages
+    from gantry_cli.tier.reading import contents, read_chain
+
+    store = _open(url, endpoint, region)
+    chosen = _choose(store, await contents(store), group)
+    chain = await read_chain(store, chosen.place)
+    unread = list(map(str, chain.faults))
+    found = 0
+    async for hit in find_messages(
+        store, chain, topic, key, lambda error: unread.append(str(error))
+    ):
+        if as_json:
+            print_json(hit)
+        else:
+            click.echo(
+                f"{_when(hit.stored_ms)}  {topic} queue {hit.queue} offset {hit.offset}  "
+                f"{hit.bytes} bytes  {' '.join(hit.keys)}  {hit.pack}"
+            )
+        found += 1
+        if found == limit:
+            return
+    for reason in unread:
+        click.echo(reason, err=True)
+    if unread:
+        sys.exit(DAMAGED)
+    if not found:
+        click.echo(
+            f"No message of {topic} in the tier of {chosen.name} has the key {key}.", err=True
+        )
+
+
 def _state(chain: Judgement) -> dict[str, Any]:
     """A chain as far as it is sound, with names that need no page of the format."""
     state = chain.state
     return {
         "version": state.v,
         "epoch": state.pair.epoch,
-        "start": state.start,
+        "start": state.first,
         "end": state.end,
         "lineage": state.lineage,
         "packs": [

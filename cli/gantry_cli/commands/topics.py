@@ -26,7 +26,7 @@ Examples:
   gantry topics delete orders --yes
 
 \b
-A topic is committed by the controllers first and then written into the log of each broker group.
+Each broker group is asked, has the controllers commit the topic, and writes it into its own log.
 Producers may also create one by sending to it, as with RocketMQ's own brokers.""",
 )
 def topics() -> None:
@@ -80,7 +80,7 @@ async def show(topic: str, nameservers: str | None, as_json: bool) -> None:
 @topics.command()
 @click.argument("topic")
 @click.option("--queues", default=4, show_default=True, type=QUEUES)
-@click.option("--cluster", metavar="NAME", help="Only on this cluster. [default: the only one]")
+@click.option("--cluster", metavar="NAME", help="Only on this cluster. [default: all]")
 @click.option("--group", metavar="NAME", help="Only on this broker group. [default: all]")
 @nameserver_option
 @json_option("Print, for each broker group, how the topic stands there now.")
@@ -110,9 +110,7 @@ async def create(
                 f"{other[0].broker_group}; to change it: gantry topics update {topic} "
                 f"--queues {queues}"
             )
-        await api.create_topic(
-            client.routes, topic, queues=queues, cluster=cluster, broker_name=group
-        )
+        await api.create_topic(client, topic, queues=queues, cluster=cluster, broker_name=group)
         found = await api.shapes(client.routes, topic)
     if as_json:
         print_json(found)
@@ -165,7 +163,7 @@ async def update(
             )
         for one in found:
             await api.create_topic(
-                client.routes,
+                client,
                 topic,
                 queues=one.queues if queues is None else queues,
                 perm=one.perm if access is None else ACCESS[access],

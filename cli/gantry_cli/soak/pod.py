@@ -57,7 +57,11 @@ def soak_pod(
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace, "labels": dict(labels)},
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": dict(labels) | {names.LABEL_TOOLS: "true"},
+        },
         "spec": {
             **({} if node is None else {"nodeName": node}),
             "restartPolicy": "Never",

@@ -121,7 +121,7 @@ async def open_soak(plan: Plan, stack: AsyncExitStack) -> Soak:
         client = await stack.enter_async_context(session(plan.name_servers))
         commits = await stack.enter_async_context(
             Commits(
-                client.routes,
+                client,
                 f"{plan.topic}-commits",
                 keep_times=KEEP_TIMES,
                 write=None if kept is None else kept.records.line,

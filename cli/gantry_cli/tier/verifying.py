@@ -87,7 +87,7 @@ async def verify(
     state = judgement.state
     return Verdict(
         v=state.v,
-        start=state.start,
+        start=state.first,
         end=state.end,
         packs=len(judgement.packs),
         records=records,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from gantry_chaos.history.lines import Line
 
-    from gantry_cli.client.routes import Routes
+    from gantry_cli.client.session import Session
 
 PAUSE_S = 0.01
 CLIENT = "commits"  # in a history
@@ -34,7 +34,7 @@ class Commits:
     """Changes `topic` all the time, from entering the context to leaving it.
 
     Args:
-        routes: the name service.
+        client: where the name service and the brokers are asked.
         topic: what is changed; nothing is sent to it.
         keep_times: commits whose times are remembered; None: all.
         write: gets every change as lines of a history; None: nobody wants one.
@@ -42,7 +42,7 @@ class Commits:
 
     def __init__(
         self,
-        routes: Routes,
+        client: Session,
         topic: str,
         *,
         keep_times: int | None = None,
@@ -51,7 +51,7 @@ class Commits:
         self._write = write
         self.times = AckTimes(keep=keep_times)
         self.last_trouble = ""  # the newest reason why a change was not committed
-        self._routes = routes
+        self._client = client
         self._topic = topic
         self._task: asyncio.Task[None] | None = None
 
@@ -81,7 +81,7 @@ class Commits:
             number += 1
             called_ms = now_ms()
             try:
-                await create_topic(self._routes, self._topic, queues=1 + number % 2, cluster=None)
+                await create_topic(self._client, self._topic, queues=1 + number % 2, cluster=None)
             except GantryError as error:
                 self.last_trouble = str(error)
                 self._record(number, called_ms, answered=False)

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 import msgspec
 from gantry_protocol.errors import WireError
 
+from gantry_cli.client.brokers import BrokerError
 from gantry_cli.client.calls import Connections
 from gantry_cli.client.consumer import Consumer, Received, Start
 from gantry_cli.client.gaps import AckTimes
 from gantry_cli.client.ledger import Ledger
 from gantry_cli.client.producer import Producer, SendFailedError
 from gantry_cli.client.routes import NameServiceError, Routes, TopicNotFoundError
+from gantry_cli.client.session import Session
 from gantry_cli.client.topics import create_topic
 
 if TYPE_CHECKING:
@@ -180,11 +182,12 @@ class Load:
     async def _create_topic(self) -> None:
         while True:
             try:
-                await create_topic(self._routes, self._topic, queues=self._queues, cluster=None)
+                client = Session(self._send_calls, self._routes)
+                await create_topic(client, self._topic, queues=self._queues, cluster=None)
                 await self._routes.fetch(self._topic)
             except TopicNotFoundError as error:  # committed, but no group has a master yet
                 self.last_trouble = str(error)
-            except (NameServiceError, WireError) as error:
+            except (NameServiceError, BrokerError, WireError) as error:
                 self.last_trouble = str(error)
             else:
                 return

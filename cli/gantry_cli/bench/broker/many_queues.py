@@ -181,7 +181,7 @@ async def _create(client: Session, count: int) -> None:
 
     async def lane() -> None:
         for number in waiting:
-            await create_topic(client.routes, topic(number), queues=QUEUES_PER_TOPIC, cluster=None)
+            await create_topic(client, topic(number), queues=QUEUES_PER_TOPIC, cluster=None)
 
     async with asyncio.TaskGroup() as lanes:
         for _ in range(LANES):

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 import aiohttp
 from gantry_protocol.admin import QuorumView
 from gantry_protocol.errors import GantryError
+from gantry_protocol.quorum_key import write_key
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
 
 from gantry_cli.bench.controller.target import ASK_S, leader_of
-from gantry_cli.bench.processes import HOST, Processes, free_ports
+from gantry_cli.bench.ports import free_ports
+from gantry_cli.bench.processes import HOST, Processes
 from gantry_cli.bench.usage import cpu_of, rss_mb
 
 if TYPE_CHECKING:
@@ -82,6 +84,11 @@ class Quorum:
     ) -> None:
         await self._close()
 
+    @property
+    def key_file(self) -> Path:
+        """The quorum's key, for brokers."""
+        return write_key(self._token_file.with_name("quorum-key"))
+
     # ---- a target
 
     async def leader(self) -> str:
@@ -129,6 +136,8 @@ class Quorum:
             "GANTRY_PEERS": peers,
             "GANTRY_CLUSTER_UID": "bench",
             "GANTRY_ADMIN_TOKEN_FILE": str(self._token_file),
+            "GANTRY_QUORUM_KEY_FILE": str(self.key_file),
+            "GANTRY_ALLOW_UNAUTHENTICATED": "true",  # the load shows no key; all is on loopback
             **{f"GANTRY_{key.upper()}_PORT": str(port) for key, port in self._ports[node].items()},
         }
         await self._processes.start(_name(node), "controller", {**variables, **self._settings})
