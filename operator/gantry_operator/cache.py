@@ -24,8 +24,10 @@ from gantry_operator.api.kinds import (
     CRON_JOB,
     CUSTOM,
     POD,
+    TEMPLATED,
     Kind,
 )
+from gantry_operator.plan import additions, crashes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Set
@@ -222,19 +224,31 @@ def key_of(kind: Kind, body: Body) -> Key | None:
     return Key(owner.kind, namespace, instance)
 
 
+def reference(body: Body) -> str:
+    """The name of a BrokerGroup's ControllerGroup, even of a spec that is otherwise invalid."""
+    spec = body.get("spec") or {}
+    referred = spec.get("controllerRef") or {}
+    name = referred.get("name") if isinstance(referred, dict) else None
+    return name if isinstance(name, str) and name else "gantry"
+
+
 def _trimmed(kind: Kind, body: Body) -> Body:
-    """An object without the API server's bookkeeping; of a pod, only what `pod_view` reads."""
+    """An object without the API server's bookkeeping; of a pod, only what `pod_view` reads.
+
+    Who wrote what is kept of pod templates into which others wrote, which are few.
+    """
     meta = {key: value for key, value in body["metadata"].items() if key not in _BOOKKEEPING}
     if kind in (BUDGET, CRON_JOB):  # their status follows every change of a pod
         body = {key: value for key, value in body.items() if key != "status"}
+    if kind in TEMPLATED:
+        written = additions.kept(body["metadata"].get("managedFields") or ())
+        meta |= {"managedFields": written} if written else {}
     if kind != POD:
         return body | {"metadata": meta}
     meta = {key: value for key, value in meta.items() if key in _POD_METADATA}
     status = body.get("status") or {}
     kept = {key: value for key, value in status.items() if key in _POD_STATUS}
-    kept["containerStatuses"] = [
-        {"state": one.get("state") or {}} for one in status.get("containerStatuses") or ()
-    ]
+    kept["containerStatuses"] = [crashes.kept(one) for one in status.get("containerStatuses") or ()]
     kept["conditions"] = [
         {"type": one.get("type"), "status": one.get("status")}
         for one in status.get("conditions") or ()

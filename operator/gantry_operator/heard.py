@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, Kind
-from gantry_operator.cache import Cache, Key, key_of, name_of
+from gantry_operator.cache import Cache, Key, key_of, name_of, reference
 
 if TYPE_CHECKING:
     from gantry_operator.api.protocol import Body
@@ -36,19 +36,27 @@ class Listener:
             self._queue.add(key)
         if kind is CONTROLLER_GROUP and (deleted or _wish(before) != _wish(body)):
             self._dependents(namespace, name)
+        if kind is BROKER_GROUP and (deleted or before is None):
+            # The deletion of a controller group waits for its last broker group.
+            quorum = reference(body)
+            if self._cache.get(CONTROLLER_GROUP, namespace, quorum) is not None:
+                self._queue.add(Key(CONTROLLER_GROUP.kind, namespace, quorum))
 
     def roles_changed(self, namespace: str, group: str) -> None:
         """The controllers say that a group changed: people wait for its label."""
         self._queue.add(Key(BROKER_GROUP.kind, namespace, group), urgent=True)
+
+    def evidence_changed(self, namespace: str, name: str) -> None:
+        """Controllers are silent, or heard again: what rests on their word is looked at."""
+        self._queue.add(Key(CONTROLLER_GROUP.kind, namespace, name))
+        self._dependents(namespace, name)
 
     def _dependents(self, namespace: str, name: str) -> None:
         """Broker groups that refer to a controller group whose wish changed, appeared or went."""
         for other_namespace, group in self._cache.names(BROKER_GROUP):
             if other_namespace != namespace:
                 continue
-            body = self._cache.get(BROKER_GROUP, namespace, group) or {}
-            reference = (body.get("spec") or {}).get("controllerRef") or {}
-            if reference.get("name", "gantry") == name:
+            if reference(self._cache.get(BROKER_GROUP, namespace, group) or {}) == name:
                 self._queue.add(Key(BROKER_GROUP.kind, namespace, group))
 
 

@@ -42,6 +42,11 @@ class Metrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
+        self.repeats = self._counter(
+            "repeated_reconciles",
+            "Reconciles that did what the ones before them had done, without any effect.",
+            ("kind",),
+        )
         self.disruptions = self._counter(
             "disruptions", "Disruptive actions that were carried out.", ("kind", "action")
         )
@@ -51,6 +56,11 @@ class Metrics:
         self.queue_age = self._gauge(
             "gantry_operator_queue_oldest_seconds",
             "How long the resource that waits longest has waited.",
+        )
+        self.image_groups = self._gauge(
+            "gantry_operator_default_image_groups",
+            "Groups that get the operator's image: under_way, or waiting for their turn.",
+            ("state",),
         )
         self.leading = self._gauge("gantry_operator_leading", "1 while this operator may act.")
 
@@ -64,6 +74,11 @@ class Metrics:
         self.stalled = self._counter(
             "stalled_watches",
             "Comparisons that found a watch behind for longer than it may be.",
+            ("kind",),
+        )
+        self.relists = self._counter(
+            "relists",
+            "Lists that were read because a watch had begun anew from a list of its own.",
             ("kind",),
         )
         self.streams = self._gauge("gantry_operator_role_streams", "Quorums that are followed.")

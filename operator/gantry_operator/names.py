@@ -30,6 +30,9 @@ LABEL_TRAFFIC: Final = f"{GROUP}/traffic"
 """`true` in the pod template of brokers; the Service of a group selects it. The operator writes
 `false` on the pod of a member that the controllers call lost, so that new connections avoid it
 before Kubernetes notices a lost node, and `true` when the member is back."""
+LABEL_TOOLS: Final = f"{GROUP}/tools"
+"""`true` on any pod that may reach the ports of controllers that tools use; see
+`networkPolicy.toolsFrom`."""
 LABEL_REVISION: Final = "controller-revision-hash"
 
 APP_NAME: Final = "gantry"
@@ -37,6 +40,7 @@ MANAGED_BY: Final = "gantry-operator"
 MANAGED_SELECTOR: Final = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
 CONTROLLER: Final = "controller"
 BROKER: Final = "broker"
+OPERATOR: Final = "operator"
 AUDIT: Final = "audit"
 """Of jobs that read the tier; no Service selects it."""
 ROLE_MASTER: Final = "master"
@@ -48,12 +52,23 @@ ANNOTATION_APPLIED: Final = f"{GROUP}/applied-hash"
 """Hash of what the operator last applied: notices a field that was taken out of the wish."""
 ANNOTATION_CONFIG: Final = f"{GROUP}/config-hash"
 """On the pod template: a changed configuration makes a new revision, so a rolling update."""
+ANNOTATION_UNCHECKED: Final = f"{GROUP}/unchecked-config"
+"""`true` on a resource: the settings in spec.config are not checked, for an image of another
+version."""
 ANNOTATION_CONTROLLER_GROUP: Final = f"{GROUP}/controller-group"
 """On a broker StatefulSet: the ControllerGroup it was created for."""
 FINALIZER: Final = f"{GROUP}/controller-metadata"
 """Set only while storage.whenDeleted is Delete. Removing it by hand leaves the group's metadata in
 the controller, nothing else: `kubectl patch bg NAME --type=json -p
 '[{"op":"remove","path":"/metadata/finalizers"}]'`."""
+
+QUORUM_FINALIZER: Final = f"{GROUP}/broker-groups"
+"""On a ControllerGroup, exactly while BrokerGroups refer to it: its deletion waits for theirs. Take
+it off by hand to delete it in spite of them: `kubectl patch controllergroup NAME --type=json -p
+'[{"op":"remove","path":"/metadata/finalizers"}]'`."""
+ANNOTATION_QUORUM: Final = f"{GROUP}/cluster-uid"
+ANNOTATION_QUORUM_SIZE: Final = f"{GROUP}/cluster-size"
+"""On the claim of a controller's volume: identity and size of the quorum that the volume is of."""
 
 CONTROLLER_REMOTING_PORT: Final = 9878
 NAMESERVER_PORT: Final = 9876
@@ -67,8 +82,11 @@ OPERATOR_HTTP_PORT: Final = 8080
 DATA_DIR: Final = "/var/lib/gantry"
 ADMIN_DIR: Final = "/etc/gantry/admin"
 CONFIG_DIR: Final = "/etc/gantry/config"
+QUORUM_DIR: Final = "/etc/gantry/quorum"
 TIER_KEYS_DIR: Final = "/etc/gantry/tier"
 TOKEN_KEY: Final = "token"  # noqa: S105 -- the name of a key, not a secret
+QUORUM_KEY: Final = "key"
+"""Entry of the Secret that holds the key of a quorum; see `quorum_secret`."""
 CONFIG_KEY: Final = "gantry.toml"
 TIER_KEYS: Final = ("accessKeyId", "secretAccessKey", "sessionToken")
 """Entries of the Secret that `spec.tier.credentialsSecret` names; the last one may be missing."""
@@ -100,6 +118,16 @@ def nameserver_service(group: str) -> str:
 def admin_secret(group: str) -> str:
     """The Secret with the bearer token of the controllers' admin API."""
     return f"{group}-admin"
+
+
+def quorum_secret(group: str) -> str:
+    """The Secret with the key that controllers and brokers of a quorum show to each other."""
+    return f"{group}-quorum-key"
+
+
+def secrets(group: str) -> dict[str, str]:
+    """All Secrets of a ControllerGroup, with the entry that each must have."""
+    return {admin_secret(group): TOKEN_KEY, quorum_secret(group): QUORUM_KEY}
 
 
 def broker_statefulset(group: str) -> str:

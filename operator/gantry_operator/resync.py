@@ -1,7 +1,8 @@
 """Full lists: to fill the cache at start, and to compare it now and then.
 
-Two faults of watches are cured here. A deletion inside a watch gap is never reported, so what a
-list does not have is pruned. A watch can freeze without an error, so a comparison is also the
+Two faults of watches are cured here. A deletion before the list that a watch begins with is never
+reported, so a list of our own follows each such list, at start and later, and what it does not have
+is pruned. A watch can freeze without an error, so a comparison is also the
 watchdog: the watch gets a few seconds to deliver what the list knew, and if it is still behind,
 that is a strike; a second strike in a row ends the process, and a new one starts with new watches.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from gantry_protocol.errors import EXIT_TEMPORARY, GantryError
@@ -18,8 +19,8 @@ from gantry_protocol.process import log
 
 from gantry_operator import names
 from gantry_operator.api.errors import ApiError
-from gantry_operator.api.kinds import CUSTOM, WATCHED, Kind
-from gantry_operator.cache import Cache, Key, Name, name_of
+from gantry_operator.api.kinds import BROKER_GROUP, CUSTOM, WATCHED, Kind
+from gantry_operator.cache import Cache, Comparison, Key, Name, name_of
 
 if TYPE_CHECKING:
     from gantry_operator.api.protocol import Api, Body
@@ -31,6 +32,8 @@ MAX_STRIKES = 2
 ATTEMPTS = 3
 """Of one list: it may become too old while it is read (410)."""
 RETRY_S = 5.0
+TELL_S = 10.0
+"""Between two words about watches that do not begin."""
 _log = log.get("resync")
 
 Enqueue = Callable[[Key], None]
@@ -44,6 +47,9 @@ class WatchFrozenError(GantryError):
 
 class Resync:
     """Lists and comparisons.
+
+    Attributes:
+        named: broker groups that controllers know, whether or not there is a resource.
 
     Args:
         api: where to list.
@@ -66,8 +72,12 @@ class Resync:
         self._scopes: list[str | None] = list(namespaces) or [None]
         self._enqueue = enqueue
         self._metrics = metrics
+        self.named: Callable[[], Iterable[Name]] = tuple
         self._strikes: dict[Kind, int] = {}
         self._last: float | None = None
+        self._unheard = {(kind, scope) for kind in WATCHED for scope in self._scopes}
+        self._gaps: set[tuple[Kind, str | None]] = set()
+        self._changed = asyncio.Event()
 
     @property
     def age_s(self) -> float:
@@ -76,12 +86,23 @@ class Resync:
             return float("inf")
         return asyncio.get_running_loop().time() - self._last
 
+    def listed(self, kind: Kind, scope: str | None) -> None:
+        """A watch begins from a new list: nobody reports what was deleted before that."""
+        self._unheard.discard((kind, scope))
+        self._gaps.add((kind, scope))
+        self._changed.set()
+
     async def fill(self) -> None:
         """The first lists: until they are in, "there are no pods" cannot be told from "not seen".
+
+        They are read once every watch has begun, so that there is no moment between the two in
+        which a deletion would be in neither.
 
         Raises:
             ApiError: a list could not be read.
         """
+        await self._watches_begun()
+        self._gaps.clear()
         for kind in WATCHED:
             for scope in self._scopes:
                 begun = self._cache.turn()
@@ -91,10 +112,37 @@ class Resync:
         self._last = asyncio.get_running_loop().time()
 
     def look_at_all(self) -> None:
-        """Enqueue every resource."""
+        """Enqueue every resource, and every group that the controllers have named."""
+        for namespace, name in self.named():
+            self._enqueue(Key(BROKER_GROUP.kind, namespace, name))
         for kind in CUSTOM:
             for namespace, name in self._cache.names(kind):
                 self._enqueue(Key(kind.kind, namespace, name))
+
+    async def _watches_begun(self) -> None:
+        while self._unheard:
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(TELL_S):
+                    await self._changed.wait()
+            except TimeoutError:
+                missing = sorted({kind.plural for kind, _ in self._unheard})
+                _log.warning("watches do not begin", kinds=",".join(missing))
+
+    async def close_gaps(self) -> None:
+        """Reads a list after each that a watch began with, until cancelled; one at a time."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            while self._gaps:
+                kind, scope = self._gaps.pop()
+                try:
+                    self._take_in(kind, await self._differences(kind, scope))
+                    self._metrics.relists.labels(kind.kind).inc()
+                except ApiError as error:
+                    _log.warning("list after a gap failed", kind=kind.kind, error=error)
+                    self._gaps.add((kind, scope))
+                    await asyncio.sleep(RETRY_S)
 
     async def run(self, interval_s: float) -> None:
         """Compares for ever, every interval give or take a fifth.
@@ -122,15 +170,23 @@ class Resync:
         self._last = asyncio.get_running_loop().time()
 
     async def _compare(self, kind: Kind, scope: str | None) -> None:
-        begun = self._cache.turn()
-        present, behind = await self._list(kind, scope, take=False)
-        if any(not self._cache.is_current(kind, body) for body in behind):
-            await asyncio.sleep(GRACE_S)
-        found = self._cache.compare(kind, scope, present, behind, begun)
+        found = await self._differences(kind, scope, grace_s=GRACE_S)
         if found.stale:
             self._strike(kind, len(found.stale))
         else:
             self._strikes.pop(kind, None)
+        self._take_in(kind, found)
+
+    async def _differences(
+        self, kind: Kind, scope: str | None, *, grace_s: float = 0.0
+    ) -> Comparison:
+        begun = self._cache.turn()
+        present, behind = await self._list(kind, scope, take=False)
+        if any(not self._cache.is_current(kind, body) for body in behind):
+            await asyncio.sleep(grace_s)
+        return self._cache.compare(kind, scope, present, behind, begun)
+
+    def _take_in(self, kind: Kind, found: Comparison) -> None:
         if found.pruned:
             self._metrics.pruned.labels(kind.kind).inc(len(found.pruned))
             _log.info("deletions that no watch reported", kind=kind.kind, count=len(found.pruned))

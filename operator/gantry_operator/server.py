@@ -1,8 +1,10 @@
-"""The operator process: credentials, Lease, full lists, watches, workers; in this order.
+"""The operator process: credentials, Lease, watches, full lists, workers; in this order.
 
-Nothing acts before every kind is known in full. Without the Lease an operator does what clients
-wait for and nothing else (`Action.for_standby`). The end is in the reverse order: the workers stop,
-then the Lease is given up, so that two operators never carry out whole plans at once.
+Nothing acts before every kind is known in full, and nothing is listed before its watch has begun:
+a deletion between the two would be heard of by neither. Without the Lease an operator does what
+clients wait for and nothing else (`Action.for_standby`). The end is in the reverse order: what
+waits for this process is done (`farewell`), the workers stop, then the Lease is given up, so that
+two operators never carry out whole plans at once.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from gantry_protocol.process import log
 from gantry_protocol.process.probes import HttpServer
 from prometheus_client import CollectorRegistry
 
-from gantry_operator import names
+from gantry_operator import farewell, names
 from gantry_operator.api.credentials import Credentials
 from gantry_operator.api.errors import ApiError
 from gantry_operator.api.kinds import CUSTOM
@@ -32,7 +34,10 @@ from gantry_operator.heard import Listener
 from gantry_operator.lease import LeaderElection
 from gantry_operator.metrics import Metrics
 from gantry_operator.reconcile.apply import Applier
+from gantry_operator.reconcile.claims import Claims
+from gantry_operator.reconcile.fleet import Fleet
 from gantry_operator.reconcile.observe import Observer
+from gantry_operator.reconcile.quorum_secrets import Secrets
 from gantry_operator.reconcile.worker import Reconciler
 from gantry_operator.resync import Resync
 from gantry_operator.shell import run_watches
@@ -74,11 +79,14 @@ async def serve(settings: OperatorSettings, stop: asyncio.Event) -> None:
         wanted = settings.leader_election
         leading = asyncio.Event()
         if wanted if wanted is not None else credentials.in_cluster:
-            election = LeaderElection(api, _lease_namespace(settings), _identity(settings))
-            await _elected(settings, credentials, api, health, metrics, election, leading, stop)
+            home = _lease_namespace(settings)
+            election = LeaderElection(api, home, _identity(settings))
+            await _elected(
+                settings, credentials, api, health, metrics, election, home, leading, stop
+            )
         else:
             leading.set()
-            await _act(settings, credentials, api, health, metrics, leading, stop)
+            await _act(settings, credentials, api, health, metrics, None, leading, stop)
     _log.info("operator stopped")
 
 
@@ -89,6 +97,7 @@ async def _elected(
     health: Health,
     metrics: Metrics,
     election: LeaderElection,
+    home: str,
     leading: asyncio.Event,
     stop: asyncio.Event,
 ) -> None:
@@ -98,7 +107,7 @@ async def _elected(
         async with asyncio.TaskGroup() as group:
             holding = group.create_task(_hold(election, health, leading))
             if await _unless_stopped(_warmed_up(leading), stop):
-                await _act(settings, credentials, api, health, metrics, leading, stop)
+                await _act(settings, credentials, api, health, metrics, home, leading, stop)
             holding.cancel()
     finally:
         await election.release()
@@ -125,14 +134,19 @@ async def _act(
     api: KubeApi,
     health: Health,
     metrics: Metrics,
+    home: str | None,
     leading: asyncio.Event,
     stop: asyncio.Event,
 ) -> None:
-    """Lists, watches and works until `stop` is set."""
+    """Watches, lists and works until `stop` is set and nothing waits for this process.
+
+    `home` is the namespace of the Lease, without which nobody leads; None where none is needed.
+    """
     cache, queue = Cache(), WorkQueue[Key]()
     listener = Listener(cache, queue)
     resync = Resync(api, cache, settings.namespaces, queue.add, metrics)
-    if not await _unless_stopped(_prepare(api, resync), stop):
+    kinds = _patiently("looking for the custom resources", lambda: _wait_for_kinds(api))
+    if not await _unless_stopped(kinds, stop):
         return
     async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as group:
         tasks: set[asyncio.Task[None]] = set()
@@ -143,28 +157,50 @@ async def _act(
             task.add_done_callback(tasks.discard)
             return task
 
-        directory = Directory(cache, api, session, listener.roles_changed)
-        observer = Observer(
-            cache, directory, api, settings.image, directory_tiers=settings.directory_tiers
+        directory = Directory(
+            cache, api, session, listener.roles_changed, listener.evidence_changed
         )
-        applier = Applier(api, cache, directory)
+        quorum_secrets = Secrets(api)
+        observer = Observer(
+            cache,
+            directory,
+            quorum_secrets,
+            Claims(api),
+            Fleet(cache, settings.image, settings.image_rolls, metrics),
+            directory_tiers=settings.directory_tiers,
+            operator_namespace=_own_namespace() if credentials.in_cluster else "",
+        )
+        applier = Applier(api, cache, directory, quorum_secrets)
+        resync.named = directory.known_groups
         reconciler = Reconciler(
             queue, observer, applier, directory, metrics, spawn, leads=leading.is_set
         )
-        spawn(run_watches(credentials, settings.namespaces, listener.hear, stop))
-        spawn(resync.run(settings.resync_interval_s))
-        for _ in range(settings.workers):
-            spawn(reconciler.work())
-        health.queue, health.resync, health.cache = queue, resync, cache
-        health.directory = directory
-        spawn(_take_over(leading, health, resync))
+        spawn(run_watches(credentials, settings.namespaces, listener.hear, resync.listed, stop))
+        workers: list[asyncio.Task[None]] = []
+        home_ends = False
         try:
+            if await _unless_stopped(_patiently("reading the cluster", resync.fill), stop):
+                spawn(quorum_secrets.watch(cache, queue.add))
+                spawn(resync.close_gaps())
+                spawn(resync.run(settings.resync_interval_s))
+                workers = [spawn(reconciler.work()) for _ in range(settings.workers)]
+                health.queue, health.resync, health.cache = queue, resync, cache
+                health.directory = directory
+                spawn(_take_over(leading, health, resync))
             await stop.wait()
+            if home is not None and leading.is_set():
+                served = not settings.namespaces or home in settings.namespaces
+                home_ends = served and await farewell.is_ending(api, home)
+                if workers and not home_ends:
+                    await farewell.finish(cache)
         finally:
             queue.close()
             health.stage = "stopping"
         for task in list(tasks):
             task.cancel()
+        if home is not None and home_ends:
+            await asyncio.gather(*workers, return_exceptions=True)  # none puts a finalizer back
+            await farewell.let_go(api, home)
 
 
 async def _take_over(leading: asyncio.Event, health: Health, resync: Resync) -> None:
@@ -172,12 +208,6 @@ async def _take_over(leading: asyncio.Event, health: Health, resync: Resync) -> 
     await leading.wait()
     health.stage = "acting"
     resync.look_at_all()
-
-
-async def _prepare(api: KubeApi, resync: Resync) -> None:
-    """Waits for the kinds to be served and reads everything once."""
-    await _patiently("looking for the custom resources", lambda: _wait_for_kinds(api))
-    await _patiently("reading the cluster", resync.fill)
 
 
 async def _wait_for_kinds(api: KubeApi) -> None:
@@ -228,7 +258,12 @@ def _identity(settings: OperatorSettings) -> str:
 def _lease_namespace(settings: OperatorSettings) -> str:
     if settings.lease_namespace:
         return settings.lease_namespace
+    return _own_namespace() or (settings.namespaces[0] if settings.namespaces else "default")
+
+
+def _own_namespace() -> str:
+    """Of the pod that this process is; empty outside a cluster."""
     try:
         return POD_NAMESPACE_FILE.read_text(encoding="utf-8").strip()
     except OSError:
-        return settings.namespaces[0] if settings.namespaces else "default"
+        return ""

@@ -23,6 +23,12 @@ class OperatorSettings(Settings):
         min_length=1,
         description="Image of controllers and brokers whose spec names none.",
     )
+    image_rolls: int = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        description="How many groups may roll to a new default image at a time.",
+    )
     name: str | None = Field(
         default=None,
         min_length=1,

@@ -5,6 +5,10 @@ is embedded through `spawn_tasks` and never started from a file path. Its own `o
 used because at its end it waits five seconds for, and then cancels, every task in the loop that was
 created after it, which would be the workers and the HTTP server.
 
+A watch goes on from a list, and what is deleted before that list is reported by nobody. So each
+watch that begins from a new list is told of (`Listed`), at start and whenever the API server has
+forgotten the version that a watch had come to.
+
 This is the only module that knows kopf's machinery, so that it can be replaced.
 """
 
@@ -14,8 +18,10 @@ import asyncio
 import signal
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
+import aiohttp
 import kopf
 from gantry_protocol.errors import EXIT_TEMPORARY, GantryError
 from gantry_protocol.process import log
@@ -32,6 +38,9 @@ _log = log.get("watch")
 
 Hear = Callable[[Kind, str | None, Body], None]
 """Called with kind, type of the event (None for an initial list) and object."""
+
+Listed = Callable[[Kind, str | None], None]
+"""Called with kind and namespace (None for all) when a watch begins from a new list."""
 
 
 class WatchEndedError(GantryError):
@@ -103,14 +112,83 @@ def kopf_settings() -> kopf.OperatorSettings:
     return settings
 
 
-def kopf_registry(credentials: Credentials, hear: Hear) -> kopf.OperatorRegistry:
+class _Reopening:
+    """A session as far as kopf uses one; a request after its end opens it again.
+
+    When one watch fails, kopf forgets the others, closes the session and leaves them to go on until
+    the process ends. With a closed session they would wait for a login that never comes, and no
+    cancellation would reach them.
+    """
+
+    closed = False
+
+    def __init__(self, make: Callable[[], aiohttp.ClientSession]) -> None:
+        self._make = make
+        self._session = make()
+        self.headers = self._session.headers
+
+    async def request(self, **arguments: Any) -> aiohttp.ClientResponse:
+        if self._session.closed:
+            self._session = self._make()
+        return await self._session.request(**arguments)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+class Sessions:
+    """Connections for kopf, on which the beginnings of watches are noticed.
+
+    A request for a list is remembered until the first watch of the same collection; a watch that
+    only goes on where the last one was cut has no list before it.
+    """
+
+    def __init__(self, credentials: Credentials, namespaces: Sequence[str], listed: Listed) -> None:
+        self._credentials = credentials
+        self._scopes: list[str | None] = list(namespaces) or [None]
+        self._listed = listed
+        self._lists: set[str] = set()
+
+    async def login(self, **_: Any) -> kopf.AiohttpSession:
+        """A session with fresh credentials; kopf closes it."""
+        await self._credentials.load()
+        info = await self._credentials.connection()
+        paths = {
+            urlsplit(info.server).path.rstrip("/") + kind.path(scope): (kind, scope)
+            for kind in WATCHED
+            for scope in self._scopes
+        }
+
+        async def note(_: Any, __: Any, request: aiohttp.TraceRequestStartParams) -> None:
+            path = request.url.path
+            if path not in paths:
+                return
+            if "watch" not in request.url.query:
+                self._lists.add(path)
+            elif path in self._lists:
+                self._lists.discard(path)
+                self._listed(*paths[path])
+
+        trace = aiohttp.TraceConfig()
+        trace.on_request_start.append(note)
+
+        def make() -> aiohttp.ClientSession:
+            return aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context()),
+                headers=info.as_http_headers(),
+                proxy=info.proxy_url,
+                trust_env=info.trust_env,
+                trace_configs=[trace],
+            )
+
+        session = cast("aiohttp.ClientSession", _Reopening(make))
+        return kopf.AiohttpSession(server=info.server, aiohttp_session=session)
+
+
+def kopf_registry(sessions: Sessions, hear: Hear) -> kopf.OperatorRegistry:
     """Handlers that only hear, and a login that uses our credentials."""
     registry = kopf.OperatorRegistry()
-
-    @kopf.on.login(registry=registry)
-    async def login(**_: Any) -> kopf.ConnectionInfo:
-        await credentials.load()
-        return await credentials.connection()
+    kopf.on.login(registry=registry)(sessions.login)
 
     for kind in WATCHED:
         _listen(registry, kind, hear)
@@ -124,15 +202,20 @@ def _listen(registry: kopf.OperatorRegistry, kind: Kind, hear: Hear) -> None:
 
 
 async def run_watches(
-    credentials: Credentials, namespaces: Sequence[str], hear: Hear, stop: asyncio.Event
+    credentials: Credentials,
+    namespaces: Sequence[str],
+    hear: Hear,
+    listed: Listed,
+    stop: asyncio.Event,
 ) -> None:
     """Watches until cancelled.
 
     Raises:
         WatchEndedError: kopf ended by itself; it does so on errors inside a stream.
     """
+    sessions = Sessions(credentials, namespaces, listed)
     tasks = await kopf.spawn_tasks(
-        registry=kopf_registry(credentials, hear),
+        registry=kopf_registry(sessions, hear),
         settings=kopf_settings(),
         standalone=True,
         clusterwide=not namespaces,

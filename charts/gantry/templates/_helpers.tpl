@@ -21,14 +21,22 @@ app.kubernetes.io/component: operator
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
 
+{{- /* Whether the operator's own namespace is being deleted: asked at the operator's end, when it lets go what is in there. */ -}}
+{{- define "gantry.home" -}}
+- apiGroups: [""]
+  resources: [namespaces]
+  resourceNames: [{{ .Release.Namespace }}]
+  verbs: [get]
+{{- end }}
+
 {{- /* What the operator may do with the objects it reconciles: the same list as a Role per namespace or as a ClusterRole. */ -}}
 {{- define "gantry.rules" -}}
 - apiGroups: [mq.gantry.dev]
   resources: [controllergroups, brokergroups]
-  verbs: [list, watch]
+  verbs: [get, list, watch]
 - apiGroups: [mq.gantry.dev]
-  resources: [brokergroups]
-  verbs: [patch] # the finalizer, where storage.whenDeleted is Delete
+  resources: [controllergroups, brokergroups]
+  verbs: [patch] # finalizers: of what others depend on, and where storage.whenDeleted is Delete
 - apiGroups: [mq.gantry.dev]
   resources: [controllergroups/status, brokergroups/status]
   verbs: [patch]
@@ -47,8 +55,14 @@ app.kubernetes.io/component: operator
 - apiGroups: [batch]
   resources: [cronjobs] # spec.pipeline.audit; deleted when it is taken out
   verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies] # deleted when spec.networkPolicy.enabled is set to false
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
-  resources: [secrets] # the bearer token of each quorum's admin API, by name; never listed
+  resources: [persistentvolumeclaims] # of controllers, by name: the mark of the quorum that a volume is of
+  verbs: [get, patch]
+- apiGroups: [""]
+  resources: [secrets] # of each quorum the admin API's bearer token and the key, by name; never listed or written
   verbs: [get, create]
 - apiGroups: [""]
   resources: [pods]

@@ -44,12 +44,18 @@ SERVICE: Final = Kind("", "v1", "services", "Service")
 CONFIG_MAP: Final = Kind("", "v1", "configmaps", "ConfigMap")
 BUDGET: Final = Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 CRON_JOB: Final = Kind("batch", "v1", "cronjobs", "CronJob")
+NETWORK_POLICY: Final = Kind("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
 SECRET: Final = Kind("", "v1", "secrets", "Secret")
+CLAIM: Final = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 EVENT: Final = Kind("", "v1", "events", "Event")
+NAMESPACE: Final = Kind("", "v1", "namespaces", "Namespace")
+"""Of no namespace itself; the operator reads the one it runs in, at its end."""
 LEASE: Final = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 
 CUSTOM: Final = (CONTROLLER_GROUP, BROKER_GROUP)
-OWNED: Final = (STATEFULSET, SERVICE, CONFIG_MAP, BUDGET, CRON_JOB)
+OWNED: Final = (STATEFULSET, SERVICE, CONFIG_MAP, BUDGET, CRON_JOB, NETWORK_POLICY)
 """Applied by the operator. Secrets are not among them: they are read by name and never watched."""
+TEMPLATED: Final = (STATEFULSET, CRON_JOB)
+"""With a pod template, into which others may write."""
 WATCHED: Final = (*CUSTOM, *OWNED, POD)
-BY_NAME: Final = {kind.kind: kind for kind in (*WATCHED, SECRET, EVENT, LEASE)}
+BY_NAME: Final = {kind.kind: kind for kind in (*WATCHED, SECRET, CLAIM, EVENT, LEASE)}

@@ -15,6 +15,7 @@ from kubernetes.aio.client.api_client import ApiClient
 
 from gantry_operator import names
 from gantry_operator.api.errors import Unavailable, error_of
+from gantry_operator.api.kinds import TEMPLATED
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -43,7 +44,7 @@ class KubeApi:
         """Closes all connections."""
         await self._client.close()
 
-    async def get(self, kind: Kind, namespace: str, name: str) -> Body:
+    async def get(self, kind: Kind, namespace: str | None, name: str) -> Body:
         """One object, live."""
         return await self._call("GET", kind.path(namespace, name))
 
@@ -59,7 +60,8 @@ class KubeApi:
             for item in page.get("items") or ():
                 # Items of a list do not repeat what the list says about all of them.
                 item |= {"apiVersion": kind.api_version, "kind": kind.kind}
-                item["metadata"].pop("managedFields", None)  # half of every object
+                if kind not in TEMPLATED:
+                    item["metadata"].pop("managedFields", None)  # half of every object
                 yield item
             token = (page.get("metadata") or {}).get("continue")
             if not token:

@@ -18,8 +18,8 @@ Body = dict[str, Any]
 class Api(Protocol):
     """A Kubernetes API server. Every verb raises `ApiError`."""
 
-    async def get(self, kind: Kind, namespace: str, name: str) -> Body:
-        """One object, live."""
+    async def get(self, kind: Kind, namespace: str | None, name: str) -> Body:
+        """One object, live; namespace None for what is in none."""
         ...
 
     def list_all(self, kind: Kind, namespace: str | None, labels: str = "") -> AsyncIterator[Body]:

@@ -1,7 +1,7 @@
 """Pure builders: from a resource to the Kubernetes objects that make it real."""
 
 from gantry_operator.builders.broker import broker_objects
-from gantry_operator.builders.controller import admin_secret, controller_objects
+from gantry_operator.builders.controller import controller_objects, quorum_secret
 from gantry_operator.builders.meta import Manifest
 
-__all__ = ["Manifest", "admin_secret", "broker_objects", "controller_objects"]
+__all__ = ["Manifest", "broker_objects", "controller_objects", "quorum_secret"]

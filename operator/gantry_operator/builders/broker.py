@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gantry_operator import names
 from gantry_operator.builders import pods, services
 from gantry_operator.builders.config import config_map
+from gantry_operator.builders.network import broker_policy
 from gantry_operator.builders.pipeline import pipeline_objects
 from gantry_operator.builders.tier import tier_env, tier_keys
 
@@ -58,6 +59,7 @@ def broker_objects(
         ),
         services.disruption_budget(group, component, name),
         *pipeline_objects(group, image=image),
+        *broker_policy(group),
         pods.statefulset(
             group,
             _workload(group, controllers, image),
@@ -68,6 +70,7 @@ def broker_objects(
 
 
 def _workload(group: BrokerGroup, controllers: ControllerGroup, image: str) -> pods.Workload:
+    keys = tier_keys(group)
     addresses = names.controllers(
         controllers.metadata.name, controllers.spec.replicas, controllers.metadata.namespace
     )
@@ -81,11 +84,12 @@ def _workload(group: BrokerGroup, controllers: ControllerGroup, image: str) -> p
             pods.value("GANTRY_GROUP", group.metadata.name),
             pods.value("GANTRY_CLUSTER", group.spec.controller_ref.name),
             pods.value("GANTRY_CONTROLLERS", addresses),
+            pods.QUORUM_KEY_FILE,
             *tier_env(group),
         ),
         ports=PORTS,
         http_port=names.BROKER_HTTP_PORT,
         requests=REQUESTS,
-        secret=tier_keys(group),
+        secrets=(pods.quorum_key(controllers.metadata.name), *((keys,) if keys else ())),
         grace_period_s=GRACE_PERIOD_S,
     )

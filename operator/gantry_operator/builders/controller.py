@@ -8,8 +8,11 @@ from gantry_operator import names
 from gantry_operator.builders import pods, services
 from gantry_operator.builders.config import config_map
 from gantry_operator.builders.meta import Manifest, owned
+from gantry_operator.builders.network import controller_policy
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gantry_operator.models import ControllerGroup
 
 PORTS = (
@@ -20,12 +23,23 @@ PORTS = (
 )
 REQUESTS = {"cpu": "50m", "memory": "128Mi"}
 CLIENT_PORTS = PORTS[:2]
+CLUSTER_UID = "GANTRY_CLUSTER_UID"
+_ALLOWANCE = {False: (), True: (pods.value("GANTRY_ALLOW_UNAUTHENTICATED", "true"),)}
 GRACE_PERIOD_S = 10
 """A controller hands nothing over; it only has to close its log."""
 
 
-def controller_objects(group: ControllerGroup, *, image: str) -> list[Manifest]:
-    """All objects of a quorum but its Secret, in the order in which they are applied."""
+def controller_objects(
+    group: ControllerGroup, *, image: str, operator_namespace: str = "", cluster_uid: str = ""
+) -> list[Manifest]:
+    """All objects of a quorum but its Secrets, in the order in which they are applied.
+
+    Args:
+        group: the wish.
+        image: the default image.
+        operator_namespace: where the operator's pods are; see `controller_policy`.
+        cluster_uid: the identity of the quorum; by default what the spec gives, else its own uid.
+    """
     name = names.controller_statefulset(group.metadata.name)
     component = names.CONTROLLER
     return [
@@ -35,18 +49,24 @@ def controller_objects(group: ControllerGroup, *, image: str) -> list[Manifest]:
             group, component, names.nameserver_service(group.metadata.name), CLIENT_PORTS
         ),
         services.disruption_budget(group, component, name),
-        pods.statefulset(group, _workload(group, image), group.spec.replicas),
+        *controller_policy(group, operator_namespace),
+        pods.statefulset(group, _workload(group, image, cluster_uid), group.spec.replicas),
     ]
 
 
-def admin_secret(group: ControllerGroup, token: str) -> Manifest:
-    """The Secret with the admin API's bearer token; the caller makes the token up, once.
+def quorum_secret(group: ControllerGroup, name: str, data: Mapping[str, str]) -> Manifest:
+    """A Secret of the quorum: the admin API's bearer token, or the key of the quorum.
 
-    The token is no part of what is applied on every reconcile, so it has no hash: it is created
-    when it is missing and never written again.
+    Its content is no part of what is applied on every reconcile, so it has no hash: the caller
+    makes it up once, and the Secret is created when it is missing and never written again.
+
+    Args:
+        group: the owner.
+        name: of the Secret.
+        data: content by entry, in base64.
     """
-    secret = owned(group, names.CONTROLLER, "v1", "Secret", names.admin_secret(group.metadata.name))
-    return secret | {"type": "Opaque", "stringData": {names.TOKEN_KEY: token}}
+    secret = owned(group, names.CONTROLLER, "v1", "Secret", name)
+    return secret | {"type": "Opaque", "data": dict(data)}
 
 
 def _config(group: ControllerGroup, name: str) -> Manifest:
@@ -62,8 +82,9 @@ def _config(group: ControllerGroup, name: str) -> Manifest:
     )
 
 
-def _workload(group: ControllerGroup, image: str) -> pods.Workload:
+def _workload(group: ControllerGroup, image: str, cluster_uid: str) -> pods.Workload:
     meta = group.metadata
+    uid = cluster_uid or group.spec.cluster_uid or meta.uid
     return pods.Workload(
         component=names.CONTROLLER,
         statefulset=names.controller_statefulset(meta.name),
@@ -71,14 +92,17 @@ def _workload(group: ControllerGroup, image: str) -> pods.Workload:
         env=(
             *pods.POD_ENV,
             pods.value("GANTRY_PEERS", names.peers(meta.name, group.spec.replicas, meta.namespace)),
-            pods.value("GANTRY_CLUSTER_UID", group.spec.cluster_uid or meta.uid),
+            pods.value(CLUSTER_UID, uid),
             pods.value("GANTRY_ADMIN_TOKEN_FILE", f"{names.ADMIN_DIR}/{names.TOKEN_KEY}"),
+            pods.QUORUM_KEY_FILE,
+            *_ALLOWANCE[group.spec.allow_unauthenticated],
         ),
         ports=PORTS,
         http_port=names.CONTROLLER_HTTP_PORT,
         requests=REQUESTS,
-        secret=pods.MountedSecret(
-            "admin", {"secretName": names.admin_secret(meta.name)}, names.ADMIN_DIR
+        secrets=(
+            pods.secret_files("admin", names.admin_secret(meta.name), names.ADMIN_DIR),
+            pods.quorum_key(meta.name),
         ),
         grace_period_s=GRACE_PERIOD_S,
     )

@@ -14,13 +14,16 @@ from gantry_operator.builders.config import toml
 from gantry_operator.builders.meta import Manifest, digest, owned, sealed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from gantry_operator.models import BrokerGroup, ControllerGroup
+    from gantry_operator.models.base import Model
     from gantry_operator.models.parts import Resources, Storage, Template
 
 USER_ID = 10001
 """Of the image's user; a number, since `runAsNonRoot` cannot check a name."""
+READABLE_BY_GROUP = 0o440
+"""Mode of a Secret's files: the kubelet gives them to the pod's fsGroup."""
 
 
 class MountedSecret(NamedTuple):
@@ -29,6 +32,21 @@ class MountedSecret(NamedTuple):
     volume: str
     source: Manifest
     path: str
+
+
+def secret_files(volume: str, secret: str, path: str) -> MountedSecret:
+    """All entries of a Secret as files; the pod waits for the Secret to exist."""
+    source: Manifest = {"secretName": secret, "defaultMode": READABLE_BY_GROUP}
+    return MountedSecret(volume, source, path)
+
+
+def quorum_key(controllers: str) -> MountedSecret:
+    """The key of a quorum, by the ControllerGroup's name, for its controllers and its brokers.
+
+    Mounted whole and as files, never as environment: the kubelet replaces the files when the Secret
+    changes, and processes read them at each new connection, so a new key restarts no pod.
+    """
+    return secret_files("quorum-key", names.quorum_secret(controllers), names.QUORUM_DIR)
 
 
 class Workload(NamedTuple):
@@ -41,7 +59,7 @@ class Workload(NamedTuple):
         env: settings, in the order in which they are written.
         ports: named container ports.
         http_port: where the probes ask.
-        secret: a Secret to mount read-only; None for none.
+        secrets: Secrets to mount read-only.
         grace_period_s: seconds between SIGTERM and SIGKILL.
         requests: CPU and memory that are reserved where the owner says nothing of them.
     """
@@ -52,7 +70,7 @@ class Workload(NamedTuple):
     env: tuple[Manifest, ...]
     ports: tuple[tuple[str, int], ...]
     http_port: int
-    secret: MountedSecret | None
+    secrets: tuple[MountedSecret, ...]
     grace_period_s: int
     requests: Mapping[str, str]
 
@@ -67,6 +85,7 @@ def field(name: str, path: str) -> Manifest:
     return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
 
 
+QUORUM_KEY_FILE = value("GANTRY_QUORUM_KEY_FILE", f"{names.QUORUM_DIR}/{names.QUORUM_KEY}")
 POD_ENV = (
     field("GANTRY_NAME", "metadata.name"),
     field("POD_IP", "status.podIP"),
@@ -163,9 +182,10 @@ def _container(owner: BrokerGroup | ControllerGroup, load: Workload) -> Manifest
         {"name": "data", "mountPath": names.DATA_DIR},
         {"name": "config", "mountPath": names.CONFIG_DIR, "readOnly": True},
     ]
-    if load.secret:
-        secret = load.secret
-        mounts.append({"name": secret.volume, "mountPath": secret.path, "readOnly": True})
+    mounts += [
+        {"name": secret.volume, "mountPath": secret.path, "readOnly": True}
+        for secret in load.secrets
+    ]
     container: Manifest = {
         "name": load.component,
         "image": load.image,
@@ -176,6 +196,8 @@ def _container(owner: BrokerGroup | ControllerGroup, load: Workload) -> Manifest
             {"name": name, "containerPort": port, "protocol": "TCP"} for name, port in load.ports
         ],
         "volumeMounts": mounts,
+        # The last sentence of a process that ends in an error comes into the pod's status.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -227,8 +249,7 @@ def _probes(port: int) -> Manifest:
 
 def _volumes(storage: Storage, load: Workload) -> list[Manifest]:
     volumes: list[Manifest] = [{"name": "config", "configMap": {"name": load.statefulset}}]
-    if load.secret:
-        volumes.append({"name": load.secret.volume, "secret": load.secret.source})
+    volumes += [{"name": secret.volume, "secret": secret.source} for secret in load.secrets]
     if storage.type == "EmptyDir":
         volumes.append({"name": "data", "emptyDir": {"sizeLimit": storage.size}})
     return volumes
@@ -236,19 +257,23 @@ def _volumes(storage: Storage, load: Workload) -> list[Manifest]:
 
 def _placement(template: Template, component: str, instance: str) -> Manifest:
     wish = template.spec
-    affinity = dict(wish.affinity or {})
+    affinity = wish.affinity.to_object() if wish.affinity else {}
     if "podAntiAffinity" not in affinity and wish.topology_spread_constraints is None:
         affinity["podAntiAffinity"] = default_anti_affinity(component, instance)
     fields: Manifest = {
         "nodeSelector": dict(wish.node_selector),
-        "tolerations": list(wish.tolerations),
+        "tolerations": _plain(wish.tolerations),
         "affinity": affinity,
-        "topologySpreadConstraints": list(wish.topology_spread_constraints or ()),
+        "topologySpreadConstraints": _plain(wish.topology_spread_constraints or ()),
         "priorityClassName": wish.priority_class_name,
         "serviceAccountName": wish.service_account_name,
-        "imagePullSecrets": list(wish.image_pull_secrets),
+        "imagePullSecrets": _plain(wish.image_pull_secrets),
     }
     return {key: wanted for key, wanted in fields.items() if wanted}
+
+
+def _plain(parts: Iterable[Model]) -> list[Manifest]:
+    return [part.to_object() for part in parts]
 
 
 def default_anti_affinity(component: str, instance: str) -> Manifest:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from gantry_operator.models import BrokerGroup
 
 URL = "GANTRY_TIER_URL"
-_READABLE_BY_GROUP = 0o440  # the kubelet gives the files to the pod's fsGroup
 
 
 def tier_env(group: BrokerGroup) -> tuple[Manifest, ...]:
@@ -48,7 +47,7 @@ def tier_keys(group: BrokerGroup) -> pods.MountedSecret | None:
     source: Manifest = {
         "secretName": tier.credentials_secret.name,
         "items": [{"key": key, "path": key} for key in names.TIER_KEYS],
-        "defaultMode": _READABLE_BY_GROUP,
+        "defaultMode": pods.READABLE_BY_GROUP,
         "optional": True,
     }
     return pods.MountedSecret("tier-keys", source, names.TIER_KEYS_DIR)

@@ -12,9 +12,11 @@ from urllib.parse import quote, urlencode
 from gantry_protocol.admin import (
     ElectRequest,
     EvidenceRequest,
+    ForgetRequest,
     GroupDeclaration,
     GroupView,
     QuorumView,
+    RetireRequest,
 )
 from pydantic import ValidationError
 
@@ -55,7 +57,11 @@ class Admin:
         those who say that they lead themselves, the highest term is right.
         """
         views = []
-        for _, data in await self.quorum.ask_anyone("/v1/quorum"):
+        try:
+            answers = await self.quorum.ask_anyone("/v1/quorum")
+        except QuorumUnreachableError as error:
+            return Unreachable(str(error))
+        for _, data in answers:
             try:
                 views.append(QuorumView.model_validate_json(data))
             except ValidationError:
@@ -78,6 +84,16 @@ class Admin:
         """Says that the process in a pod has ended."""
         request = EvidenceRequest(pod_uid=pod_uid)
         await self.quorum.ask_leader("POST", self._path(name, "evidence"), request.to_json())
+
+    async def retire(self, name: str, uid: str) -> None:
+        """Says that the resource behind a group is gone."""
+        body = RetireRequest(uid=uid).to_json()
+        await self.quorum.ask_leader("POST", self._path(name, "retire"), body)
+
+    async def forget_member(self, name: str, broker_id: int, incarnation: str | None) -> None:
+        """Has a member that is gone struck from the record."""
+        body = ForgetRequest(broker_id=broker_id, incarnation=incarnation).to_json()
+        await self.quorum.ask_leader("POST", self._path(name, "forget"), body)
 
     async def forget(self, name: str, uid: str) -> None:
         """Cleans a deleted group's metadata; a group that is gone already is fine."""

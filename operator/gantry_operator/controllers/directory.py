@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 OnChange = Callable[[str, str], None]
+OnDoubt = Callable[[str, str], None]
 
 
 class Directory:
@@ -35,18 +36,27 @@ class Directory:
         api: where the tokens are read.
         session: shared by all clients.
         on_change: called with namespace and name of a broker group whose roles changed.
+        on_doubt: called with namespace and name of a ControllerGroup whose stream was lost, or is
+            back.
     """
 
     def __init__(
-        self, cache: Cache, api: Api, session: aiohttp.ClientSession, on_change: OnChange
+        self,
+        cache: Cache,
+        api: Api,
+        session: aiohttp.ClientSession,
+        on_change: OnChange,
+        on_doubt: OnDoubt,
     ) -> None:
         self._cache = cache
         self._api = api
         self._session = session
         self._on_change = on_change
+        self._on_doubt = on_doubt
         self._admins: dict[tuple[str, str], Admin] = {}
         self._tokens: dict[tuple[str, str], str] = {}
         self._watches: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._streams: dict[tuple[str, str], RoleWatch] = {}
 
     def admin(self, namespace: str, name: str) -> Admin:
         """The admin client of a ControllerGroup."""
@@ -66,17 +76,29 @@ class Directory:
         if (namespace, name) in self._watches:
             return
         watch = RoleWatch(
-            self.admin(namespace, name).quorum, lambda group: self._on_change(namespace, group)
+            self.admin(namespace, name).quorum,
+            lambda group: self._on_change(namespace, group),
+            lambda: self._on_doubt(namespace, name),
         )
+        self._streams[namespace, name] = watch
         self._watches[namespace, name] = spawn(watch.run())
 
     def drop(self, namespace: str, name: str) -> None:
         """Forgets a ControllerGroup that is gone."""
         self._admins.pop((namespace, name), None)
         self._tokens.pop((namespace, name), None)
+        self._streams.pop((namespace, name), None)
         task = self._watches.pop((namespace, name), None)
         if task is not None:
             task.cancel()
+
+    def known_groups(self) -> set[tuple[str, str]]:
+        """Namespace and name of every broker group that some quorum has named."""
+        return {
+            (namespace, group)
+            for (namespace, _), watch in self._streams.items()
+            for group in watch.groups
+        }
 
     @property
     def streams(self) -> int:

@@ -30,6 +30,11 @@ CONNECT_TIMEOUT_S = 1.0
 ATTEMPT_TIMEOUT_S = 3.0
 """Longer than a controller waits for its quorum (2.5 s), so that its own words are heard."""
 DEADLINE_S = 8.0
+READ_DEADLINE_S = 4.0
+"""Of a question: what was true before is doubtful by then, and status has to say so."""
+DOUBT_S = 2.0
+"""So long after a question that ran into its deadline the next ones fail at once. Thousands of
+groups would otherwise wait one after the other for controllers that do not answer."""
 EXTRA_ATTEMPTS = 2
 """Beyond one per pod: for a leader that changes while it is looked for."""
 NOT_LEADER = 421
@@ -80,6 +85,7 @@ class Quorum:
         self._token = token
         self._session = session
         self._leader: str | None = None  # pod name of the last that led
+        self._doubt_until = float("-inf")
 
     async def ask_leader(self, method: str, path: str, body: str | None = None) -> bytes:
         """The leader's answer.
@@ -88,13 +94,20 @@ class Quorum:
             QuorumUnreachableError: no leader answered in time.
             AdminRefusedError: the leader refused.
         """
+        reading, clock = method == "GET", asyncio.get_running_loop().time
+        deadline_s = READ_DEADLINE_S if reading else DEADLINE_S
+        silence = f"No leader of {self.name} answered within {READ_DEADLINE_S:.0f} s."
+        if reading and clock() < self._doubt_until:
+            raise QuorumUnreachableError(silence)
         try:
-            async with asyncio.timeout(DEADLINE_S):
-                return await self._search(method, path, body)
+            async with asyncio.timeout(deadline_s):
+                data = await self._search(method, path, body)
         except TimeoutError as error:
-            raise QuorumUnreachableError(
-                f"No leader of {self.name} answered within {DEADLINE_S:.0f} s."
-            ) from error
+            self._doubt_until = clock() + DOUBT_S
+            silence = f"No leader of {self.name} answered within {deadline_s:.0f} s."
+            raise QuorumUnreachableError(silence) from error
+        self._doubt_until = float("-inf")
+        return data
 
     async def ask_anyone(self, path: str) -> list[tuple[Endpoint, bytes]]:
         """What each pod says about itself, as far as they answer; all are asked at once."""

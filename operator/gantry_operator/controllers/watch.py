@@ -4,6 +4,11 @@ The stream only says that a group is worth looking at; what is done about it res
 read. So a lost, repeated or late line can delay a role label, never make it wrong. Lines of a lower
 epoch than the last one are dropped. A silent stream is a dead one: the leader sends a heartbeat
 line every second.
+
+What the status says of a settled group rests on the last look at it, and on this stream for what
+came later. So when the stream is lost, and when it is back, everything that rests on it is looked
+at again: at most `EVIDENCE_MAX_S` after the controllers were last heard, the status says Unknown.
+A stream that is merely late costs a look and changes nothing.
 """
 
 from __future__ import annotations
@@ -20,11 +25,14 @@ from gantry_protocol.process import log
 from pydantic import ValidationError
 
 from gantry_operator.controllers.errors import AdminError
+from gantry_operator.controllers.quorum import READ_DEADLINE_S
 
 if TYPE_CHECKING:
     from gantry_operator.controllers.quorum import Quorum
 
-SILENCE_S = 3.0
+SILENCE_S = 2.5
+EVIDENCE_MAX_S = SILENCE_S + READ_DEADLINE_S
+"""How old the evidence of a status may become while the controllers do not answer."""
 RETRY_S = 0.5
 MAX_RETRY_S = 2.0
 MAX_LINE_BYTES = 256 * 1024
@@ -32,6 +40,7 @@ MAX_GROUPS = 100_000
 _log = log.get("watch")
 
 OnChange = Callable[[str], None]
+OnDoubt = Callable[[], None]
 Fingerprint = tuple[object, ...]
 
 
@@ -41,13 +50,21 @@ class RoleWatch:
     Args:
         quorum: whose changes.
         on_change: called with the name of a group whose roles, set or members changed.
+        on_doubt: called when the stream was lost, and when it is back.
     """
 
-    def __init__(self, quorum: Quorum, on_change: OnChange) -> None:
+    def __init__(self, quorum: Quorum, on_change: OnChange, on_doubt: OnDoubt) -> None:
         self._quorum = quorum
         self._on_change = on_change
+        self._on_doubt = on_doubt
+        self._lost: bool | None = None  # None before the first stream
         self._known: dict[tuple[str | None, str], tuple[int, Fingerprint]] = {}
         self._delay_s = RETRY_S
+
+    @property
+    def groups(self) -> set[str]:
+        """The groups that the stream has named and not called deleted."""
+        return {group for _, group in self._known}
 
     async def run(self) -> None:
         """Connects, reads, connects again."""
@@ -56,11 +73,17 @@ class RoleWatch:
                 await self._follow()
             except (AdminError, aiohttp.ClientError, HttpProcessingError, OSError) as error:
                 _log.debug("stream ended", quorum=self._quorum.name, error=error)
+            if self._lost is False:
+                self._lost = True
+                self._on_doubt()
             await asyncio.sleep(self._delay_s * random.uniform(0.5, 1.0))  # noqa: S311 -- no secret
             self._delay_s = min(self._delay_s * 2, MAX_RETRY_S)
 
     async def _follow(self) -> None:
         response = await self._quorum.open_stream("/v1/watch?since=0")
+        if self._lost:
+            self._on_doubt()
+        self._lost = False
         try:
             while True:
                 async with asyncio.timeout(SILENCE_S):

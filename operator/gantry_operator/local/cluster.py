@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from gantry_protocol.errors import ConfigError, GantryError
+from gantry_protocol.process.config import flag_name
 
 from gantry_operator.local import manifests
 from gantry_operator.local.client import ApiError, Client
@@ -30,18 +31,19 @@ from gantry_operator.local.defaults import (
 )
 from gantry_operator.local.kubelet import identity
 from gantry_operator.local.state import StateDir
+from gantry_operator.local.waiting import Waiting, said_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from gantry_operator.local.client import Resource
     from gantry_operator.local.settings import LocalSettings
+    from gantry_operator.local.waiting import Progress
 
-    Progress = Callable[[str], None]
-
-START_TIMEOUT_S: Final = 20.0
-READY_TIMEOUT_S: Final = 90.0
+# A busy machine is slow, and progress is told: these only end what will never be.
+START_TIMEOUT_S: Final = 120.0
+READY_TIMEOUT_S: Final = 300.0
 STOP_TIMEOUT_S: Final = 20.0
 _POLL_S: Final = 0.1
+_OF_THE_DAEMON: Final = frozenset({"api_port", "log_segment_bytes"})
 SIGNALS: Final = ("KILL", "TERM", "STOP", "CONT", "INT", "HUP")
 
 
@@ -89,14 +91,20 @@ def client(settings: LocalSettings) -> Client:
 
 
 async def up(
-    settings: LocalSettings, *, progress: Progress = silent, wait: bool = True
+    settings: LocalSettings,
+    *,
+    progress: Progress = silent,
+    wait: bool = True,
+    given: frozenset[str] = frozenset(),
 ) -> UpResult:
     """Bring a cluster up: daemon, CRDs, operator, the default ControllerGroup.
 
     Args:
         settings: Which cluster and how.
-        progress: Called with one line per step.
+        progress: Called with one line per step, and again and again while a step waits.
         wait: Until the operator and the controllers are Ready.
+        given: Fields of the settings that a person gave now; those that have no effect on what
+            exists already are told.
 
     Raises:
         GantryError: one sentence about what did not happen and where to look.
@@ -106,34 +114,52 @@ async def up(
     already = daemon is not None
     if daemon is None:
         progress(f"Starting the cluster in {state.path}")
-        await _start_daemon(settings, state)
+        await _start_daemon(settings, state, progress)
+    else:
+        for field in sorted(given & _OF_THE_DAEMON):
+            progress(
+                f"{flag_name(field)} has no effect, because the cluster runs already: give it "
+                "after gantry local down"
+            )
     async with client(settings) as api:
         progress("Applying the custom resource definitions")
         for crd in manifests.crds():
             await api.apply(crd)
         progress("Starting the operator")
         await api.apply(system_namespace())
-        await _ensure_operator(api, settings, state)
+        operators = await _ensure_operator(api, settings, state)
+        if "operators" in given and operators != settings.operators:
+            progress(
+                f"{flag_name('operators')} has no effect, because the Deployment exists already "
+                f"with {operators}: use gantry local operator start --count"
+            )
         progress("Creating the ControllerGroup gantry")
-        await _ensure_controller_group(api, settings)
+        controllers = await _ensure_controller_group(api, settings)
+        if "controller_replicas" in given and controllers != settings.controller_replicas:
+            progress(
+                f"{flag_name('controller_replicas')} has no effect, because the ControllerGroup "
+                f"exists already with {controllers}, which is fixed at its creation"
+            )
         if wait:
             await _wait_ready(api, settings, progress)
     return UpResult(already, api.url.partition("/k/")[0], state.kubeconfig, state.path)
 
 
-async def _start_daemon(settings: LocalSettings, state: StateDir) -> None:
+async def _start_daemon(settings: LocalSettings, state: StateDir, progress: Progress) -> None:
     state.open()  # refuse a foreign directory here, where the sentence can be seen
     env = {k: v for k, v in os.environ.items() if not k.startswith("GANTRY_")}
     for field, value in settings.model_dump().items():
         env[f"GANTRY_{field.upper()}"] = str(value)
     env["GANTRY_LOCAL_DIR"] = str(state.path)
     daemon = _spawn(state, env)
+    waiting = Waiting(progress, asyncio.get_running_loop().time)
     try:
         async with asyncio.timeout(START_TIMEOUT_S):
             # The API's address is written a moment after the daemon's identity.
             while state.daemon() is None or not state.kubeconfig.exists():
                 if daemon.poll() is not None:
                     raise GantryError(_last_words(state.daemon_log))
+                waiting.tell(f"the API server is not there yet (process {daemon.pid} starts)")
                 await asyncio.sleep(_POLL_S)
     except TimeoutError:
         daemon.kill()
@@ -163,25 +189,28 @@ def _last_words(path: Path) -> str:
     return said if said.endswith(".") else f"The daemon ended at once ({said}); see {path}."
 
 
-async def _ensure_operator(api: Client, settings: LocalSettings, state: StateDir) -> None:
-    """The Deployment, except that a replica count set by hand (operator stop) stays."""
+async def _ensure_operator(api: Client, settings: LocalSettings, state: StateDir) -> int:
+    """The Deployment, except that a replica count set by hand (operator stop) stays; the count."""
     replicas = settings.operators
     deployments = await api.kind("apps/v1", "Deployment")
     with contextlib.suppress(ApiError):
         current = await api.get(deployments, OPERATOR, SYSTEM_NAMESPACE)
         replicas = current["spec"]["replicas"]
     await api.apply(operator_deployment(state.kubeconfig, replicas))
+    return int(replicas)
 
 
-async def _ensure_controller_group(api: Client, settings: LocalSettings) -> None:
+async def _ensure_controller_group(api: Client, settings: LocalSettings) -> int:
+    """The ControllerGroup, made if there is none; how many controllers it has."""
     wanted = controller_group(settings.controller_replicas)
     groups = await api.kind(wanted["apiVersion"], wanted["kind"])
     try:
-        await api.get(groups, wanted["metadata"]["name"], "default")
+        found = await api.get(groups, wanted["metadata"]["name"], "default")
     except ApiError as error:
         if error.code != 404:
             raise
-        await api.apply(wanted)
+        found, _ = await api.apply(wanted)
+    return int(found["spec"]["replicas"])
 
 
 async def _wait_ready(api: Client, settings: LocalSettings, progress: Progress) -> None:
@@ -192,23 +221,28 @@ async def _wait_ready(api: Client, settings: LocalSettings, progress: Progress) 
         progress("The operator is stopped (gantry local operator start), so nothing is awaited")
         return
     progress("Waiting for the operator")
-    await _until_ready(api, deployments, OPERATOR, SYSTEM_NAMESPACE)
+    await _until_ready(api, deployments, OPERATOR, SYSTEM_NAMESPACE, progress)
     progress("Waiting for the controllers")
-    await _until_ready(api, sets, "gantry-controller", "default")
+    await _until_ready(api, sets, "gantry-controller", "default", progress)
 
 
-async def _until_ready(api: Client, resource: Any, name: str, namespace: str) -> None:
-    seen = "it does not exist"
+async def _until_ready(
+    api: Client, resource: Resource, name: str, namespace: str, progress: Progress
+) -> None:
+    seen = f"{resource.kind} {name} is not made yet"
+    pods = await api.kind("v1", "Pod")
+    waiting = Waiting(progress, asyncio.get_running_loop().time)
     try:
         async with asyncio.timeout(READY_TIMEOUT_S):
             while True:
                 with contextlib.suppress(ApiError):
                     obj = await api.get(resource, name, namespace)
-                    wanted = obj["spec"]["replicas"]
-                    ready = (obj.get("status") or {}).get("readyReplicas", 0)
-                    seen = f"{ready} of {wanted} pods are Ready"
-                    if ready >= wanted > 0:
+                    labels = obj["spec"]["selector"]["matchLabels"]
+                    selector = ",".join(f"{key}={value}" for key, value in labels.items())
+                    seen = said_of(obj, await api.list(pods, namespace, labels=selector))
+                    if not seen:
                         return
+                waiting.tell(seen)
                 await asyncio.sleep(_POLL_S)
     except TimeoutError:
         raise GantryError(

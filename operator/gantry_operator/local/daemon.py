@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gantry_protocol.errors import GantryError, PortInUseError
 from gantry_protocol.process import log
-from gantry_protocol.process.config import load_settings
+from gantry_protocol.process.config import fallback_name, load_settings
 from gantry_protocol.process.listening import bind
 from gantry_protocol.process.runtime import run
 
@@ -45,7 +45,8 @@ async def run_cluster(settings: LocalSettings, stop: asyncio.Event) -> None:
         state,
         identity,
         index=index,
-        env={"GANTRY_LOG_SEGMENT_BYTES": str(settings.log_segment_bytes)},
+        # What a group's spec.config says wins.
+        env={fallback_name("log_segment_bytes"): str(settings.log_segment_bytes)},
     )
     await cluster.start(listener)
     identity.index, identity.port = index, listener.getsockname()[1]

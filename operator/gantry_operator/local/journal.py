@@ -106,7 +106,7 @@ class Journal:
         """Write the present state as a fresh file and append every later change."""
         self._store = store
         self._rewrite()
-        store.subscribe(self._on_event)
+        store.subscribe(self._on_event, name="journal", resync=self._rewrite)
 
     def close(self) -> None:
         """Stop writing."""

@@ -24,7 +24,9 @@ class LocalSettings(Settings):
         default=3, description="Size of the ControllerGroup that is created first: 1, 3 or 5."
     )
     log_segment_bytes: int = Field(
-        default=64 * 1024 * 1024, ge=1024 * 1024, description="Commit log segments of brokers."
+        default=64 * 1024 * 1024,
+        ge=1024 * 1024,
+        description="Commit log segments of brokers whose group's spec.config says nothing.",
     )
 
     @field_validator("controller_replicas")

@@ -81,8 +81,9 @@ class Model(BaseModel):
         broken = [r.message for r in self.rules if r.holds is not None and not r.holds(self)]
         for name in type(self).model_fields:
             value = getattr(self, name)
-            if isinstance(value, Model):
-                broken += value.broken_rules()
+            for part in value if isinstance(value, tuple) else (value,):
+                if isinstance(part, Model):
+                    broken += part.broken_rules()
         return broken
 
     def to_object(self) -> dict[str, Any]:
@@ -100,6 +101,7 @@ class Metadata(Model):
     resource_version: str = ""
     deletion_timestamp: str | None = None
     finalizers: tuple[str, ...] = ()
+    annotations: dict[str, str] = Field(default_factory=dict)
 
 
 class Condition(Model):

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from gantry_operator import names
 from gantry_operator.models.base import Condition, Model, Resource, Rule
+from gantry_operator.models.network import BrokerNetworkPolicy
 from gantry_operator.models.parts import (
     NOT_NULLABLE,
     Resources,
@@ -116,8 +117,9 @@ class BrokerGroupSpec(Model):
         min_length=1,
         max_length=512,
         description=(
-            "Container image. Default: the operator's own. A change restarts the replicas one by "
-            "one, the master last."
+            "Container image. Default: the operator's own; a new one rolls through the groups "
+            "that name none, one group at a time. A change restarts the replicas one by one, the "
+            "master last."
         ),
     )
     storage: Storage = Field(
@@ -134,8 +136,10 @@ class BrokerGroupSpec(Model):
         default_factory=dict,
         description=(
             "Broker settings as in the configuration file, for example log_segment_bytes: "
-            '"67108864". At most 64; settings that the operator owns are refused. A change '
-            "restarts the replicas one by one."
+            '"67108864". At most 64. Refused: settings that the operator owns, unknown ones, and '
+            "values out of range; the last two are not checked with the annotation "
+            'mq.gantry.dev/unchecked-config: "true", for an image of another version. A change '
+            "restarts the replicas one by one. Default none."
         ),
     )
     template: Template = Field(
@@ -160,6 +164,10 @@ class BrokerGroupSpec(Model):
     )
     switchover: Switchover | None = Field(
         default=None, description="A request to move the mastership once. Default none."
+    )
+    network_policy: BrokerNetworkPolicy = Field(
+        default_factory=BrokerNetworkPolicy,
+        description="Who may open connections to the brokers, as a NetworkPolicy.",
     )
     paused: bool = Field(
         default=False,
@@ -241,7 +249,7 @@ class BrokerGroupStatus(Model):
     """What the operator observes; it could be rebuilt from the world if it were lost."""
 
     observed_generation: int = Field(
-        ge=0, description="The generation of the spec this status was concluded from."
+        ge=-1, description="The generation of the spec this status was concluded from."
     )
     replicas: int = Field(default=0, ge=0, description="Pods that exist.")
     ready_replicas: int = Field(default=0, ge=0, description="Pods that are Ready.")
@@ -276,7 +284,8 @@ class BrokerGroupStatus(Model):
         default=(),
         description=(
             "Accepted, Available, InSync, FullyReplicated, Progressing, TierHealthy (with "
-            "spec.tier only) and Paused; one entry each."
+            "spec.tier only), Altered (while others have changed the pods), Paused and Ready, "
+            "which sums the others up; one entry each."
         ),
         json_schema_extra={
             "x-kubernetes-list-type": "map",

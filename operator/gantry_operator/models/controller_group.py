@@ -8,6 +8,7 @@ from pydantic import Field
 
 from gantry_operator import names
 from gantry_operator.models.base import Condition, Model, Resource, Rule
+from gantry_operator.models.network import ControllerNetworkPolicy
 from gantry_operator.models.parts import (
     NOT_NULLABLE,
     Resources,
@@ -33,8 +34,9 @@ class ControllerGroupSpec(Model):
         min_length=1,
         max_length=512,
         description=(
-            "Container image. Default: the operator's own. A change restarts the controllers one "
-            "by one, the leader last."
+            "Container image. Default: the operator's own; a new one rolls through the groups "
+            "that name none, one group at a time. A change restarts the controllers one by one, "
+            "the leader last."
         ),
     )
     storage: Storage = Field(
@@ -47,8 +49,10 @@ class ControllerGroupSpec(Model):
         default_factory=dict,
         description=(
             "Controller settings as in the configuration file, for example election_timeout_ms: "
-            '"400". At most 64; settings that the operator owns are refused. A change restarts '
-            "the controllers one by one."
+            '"400". At most 64. Refused: settings that the operator owns, unknown ones, and values '
+            "out of range; the last two are not checked with the annotation "
+            'mq.gantry.dev/unchecked-config: "true", for an image of another version. A change '
+            "restarts the controllers one by one. Default none."
         ),
     )
     template: Template = Field(
@@ -59,16 +63,33 @@ class ControllerGroupSpec(Model):
         min_length=1,
         max_length=128,
         description=(
-            "Identity of the quorum; controllers refuse volumes of another one. Default: the uid "
-            "of this resource. When a deleted ControllerGroup is created again over the volumes "
-            "it left, give the uid it had, which the controllers name when they refuse them, and "
-            "the same replicas. Cannot change after creation."
+            "Identity of the quorum; controllers refuse volumes of another one. Default: the "
+            "identity that the volumes of a deleted ControllerGroup of this name carry, if they "
+            "are a majority of a quorum of the same size and agree; without such volumes, the uid "
+            "of this resource. status.clusterUid has what is in use. Cannot change after creation."
         ),
         json_schema_extra=NOT_NULLABLE,
     )
+    allow_unauthenticated: bool = Field(
+        default=False,
+        description=(
+            "true: the controllers believe whoever shows no key of the quorum, as unmodified Java "
+            "brokers and mqadmin do. It opens the quorum to everybody who reaches ports 9878 and "
+            "9876: they may register brokers, move masterships and delete metadata; limit who does "
+            "by toolsFrom and clientsFrom of networkPolicy. Default false. A change restarts the "
+            "controllers one by one."
+        ),
+    )
+    network_policy: ControllerNetworkPolicy = Field(
+        default_factory=ControllerNetworkPolicy,
+        description="Who may open connections to the controllers, as a NetworkPolicy.",
+    )
     paused: bool = Field(
         default=False,
-        description="true: the operator changes nothing but status. Default false.",
+        description=(
+            "true: the operator changes nothing but status, and the finalizer that keeps a "
+            "quorum whose BrokerGroups exist. Default false."
+        ),
     )
 
     rules: ClassVar[tuple[Rule, ...]] = (
@@ -106,7 +127,7 @@ class ControllerGroupStatus(Model):
     """What the operator observes; it could be rebuilt from the world if it were lost."""
 
     observed_generation: int = Field(
-        ge=0, description="The generation of the spec this status was concluded from."
+        ge=-1, description="The generation of the spec this status was concluded from."
     )
     replicas: int = Field(default=0, ge=0, description="Pods that exist.")
     ready_replicas: int = Field(default=0, ge=0, description="Pods that are Ready.")
@@ -114,10 +135,14 @@ class ControllerGroupStatus(Model):
     leader: LeaderStatus | None = Field(
         default=None, description="The leader, as the quorum last reported it."
     )
+    cluster_uid: str | None = Field(
+        default=None, description="Identity under which the controllers run."
+    )
     conditions: tuple[Condition, ...] = Field(
         default=(),
         description=(
-            "Accepted, Available, FullyReplicated, Progressing and Paused; one entry each."
+            "Accepted, Available, FullyReplicated, Progressing, Altered (while others have changed "
+            "the pods), Paused and Ready, which sums the others up; one entry each."
         ),
         json_schema_extra={
             "x-kubernetes-list-type": "map",

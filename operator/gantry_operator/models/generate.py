@@ -53,6 +53,7 @@ def _condition(name: str) -> str:
 
 _AGE = Column("Age", ".metadata.creationTimestamp", "date", "Time since creation.")
 _READY = Column("Ready", ".status.ready", description="Ready pods of wished pods.")
+_ACCEPTED = Column("Accepted", _condition("Accepted"), description="Whether it can be acted on.")
 _AVAILABLE = Column("Available", _condition("Available"), description="Whether it serves.")
 _PROGRESSING = Column(
     "Progressing", _condition("Progressing"), description="Whether a step is under way.", priority=1
@@ -69,6 +70,7 @@ KINDS = (
             Column("InSync", ".status.inSync", description="Sync-state set of wished replicas."),
             _READY,
             _AVAILABLE,
+            _ACCEPTED,
             _PROGRESSING,
             Column(
                 "Tier", _condition("TierHealthy"), description="Whether it uploads.", priority=1
@@ -85,6 +87,7 @@ KINDS = (
             Column("Leader", ".status.leader.pod", description="Pod of the Raft leader."),
             _READY,
             _AVAILABLE,
+            _ACCEPTED,
             _PROGRESSING,
             _AGE,
         ),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from gantry_operator.models.base import Model, Rule
+from gantry_operator.models.scheduling import Affinity, PullSecret, SpreadConstraint, Toleration
 
 if TYPE_CHECKING:
     from pydantic.config import JsonDict
@@ -18,17 +19,6 @@ QUANTITY = r"^[1-9][0-9]*(\.[0-9]+)?(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?$"
 NOT_NULLABLE: JsonDict = {"nullable": False}
 """For optional fields that a CEL rule reads: has() is true for a null, which then compares with
 nothing."""
-
-FreeObject = Annotated[
-    dict[str, Any],
-    Field(json_schema_extra={"type": "object", "x-kubernetes-preserve-unknown-fields": True}),
-]
-"""An object of Kubernetes' own, passed on as it is; its schema would triple the CRD."""
-
-FreeList = Annotated[
-    tuple[FreeObject, ...],
-    Field(max_length=32),
-]
 
 RESOURCE_QUANTITY = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
 QuantityMap = Annotated[
@@ -50,25 +40,33 @@ LabelValue = Annotated[
     str, Field(max_length=63, pattern=r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$")
 ]
 LabelMap = Annotated[dict[str, LabelValue], Field(max_length=64)]
+Spread = Annotated[tuple[SpreadConstraint, ...], Field(max_length=32)]
 
 RESERVED_SETTINGS = (
     "admin_token_file",
     "advertise",
+    "allow_unauthenticated",
     "bind",
     "cluster",
     "cluster_uid",
     "controllers",
     "data_dir",
     "group",
+    "groups",
     "ha_port",
     "http_port",
+    "join",
     "name",
     "nameserver_port",
     "node_id",
     "peers",
     "pod_uid",
+    "quorum_key_file",
     "raft_port",
+    "rejoin",
     "remoting_port",
+    "store",
+    "store_port",
     "tier_credentials_dir",
     "tier_endpoint",
     "tier_linger_ms",
@@ -79,8 +77,9 @@ RESERVED_SETTINGS = (
     "tier_shard",
     "tier_url",
 )
-"""Settings that the operator sets itself: identity, addresses and paths are no matter of taste,
-and the tier has fields of its own in the spec."""
+"""Settings that are no matter of taste: identity, addresses and paths are the operator's, the tier
+has fields of its own in the spec, and the others (groups, store, join, rejoin) would make another
+process of it than the one that the operator looks after."""
 
 
 class Storage(Model):
@@ -117,8 +116,7 @@ class Storage(Model):
         default="Retain",
         description=(
             "What happens to the claims when the resource is deleted. Retain keeps them, and a "
-            "resource of the same name takes them up again; a ControllerGroup needs its old "
-            "clusterUid for that. Delete removes them. Default Retain."
+            "resource of the same name takes them up again. Delete removes them. Default Retain."
         ),
     )
     when_scaled: Literal["Retain", "Delete"] = Field(
@@ -181,11 +179,12 @@ class TemplateSpec(Model):
     node_selector: LabelMap = Field(
         default_factory=dict, description="Labels a node must have to run a pod. Default none."
     )
-    tolerations: FreeList = Field(
+    tolerations: tuple[Toleration, ...] = Field(
         default=(),
+        max_length=32,
         description="Taints the pods tolerate, as in a Kubernetes pod. At most 32; default none.",
     )
-    affinity: FreeObject | None = Field(
+    affinity: Affinity | None = Field(
         default=None,
         description=(
             "Node and pod affinity, as in a Kubernetes pod. Without a podAntiAffinity in it, and "
@@ -193,7 +192,7 @@ class TemplateSpec(Model):
             "different nodes (weight 100) and different zones (50)."
         ),
     )
-    topology_spread_constraints: FreeList | None = Field(
+    topology_spread_constraints: Spread | None = Field(
         default=None,
         description=(
             "Constraints as in a Kubernetes pod, instead of the default pod anti-affinity. An "
@@ -215,8 +214,9 @@ class TemplateSpec(Model):
             "server. Default: the namespace's default account."
         ),
     )
-    image_pull_secrets: FreeList = Field(
+    image_pull_secrets: tuple[PullSecret, ...] = Field(
         default=(),
+        max_length=32,
         description="Secrets for pulling the image, as [{name: …}]. At most 32; default none.",
     )
 

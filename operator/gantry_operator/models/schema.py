@@ -21,6 +21,9 @@ _REFUSED = ("oneOf", "allOf", "not", "patternProperties", "exclusiveMinimum", "e
 _FIRST = ("type", "description", "default", "nullable", "required", "properties")
 
 JsonObject = dict[str, Any]
+UNSEEN = -1
+"""The observedGeneration of a resource that no operator has looked at: whoever waits for it by the
+rules of kstatus, as Flux does, must not call it current because it has no conditions yet."""
 
 
 class SchemaError(TypeError):
@@ -51,7 +54,8 @@ def _without_demands(status: JsonObject) -> JsonObject:
         name: {key: value for key, value in child.items() if key != "default"}
         for name, child in status["properties"].items()
     }
-    return {key: value for key, value in status.items() if key != "required"} | {"properties": kept}
+    demanding = {key: value for key, value in status.items() if key != "required"}
+    return demanding | {"properties": kept, "default": {"observedGeneration": UNSEEN}}
 
 
 def _convert(node: JsonObject, defs: JsonObject, where: str) -> JsonObject:

@@ -12,15 +12,17 @@ import msgspec
 
 from gantry_operator import names
 from gantry_operator.builders.tier import URL
-from gantry_operator.plan.objects import same_quantity
+from gantry_operator.models.known_settings import BROKER, CONTROLLER, wrong_settings
+from gantry_operator.plan.objects import same_quantity, setting
 from gantry_operator.plan.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from gantry_operator.models import BrokerGroupStatus, ControllerGroup, Tier
     from gantry_operator.models.parts import Storage
     from gantry_operator.plan.observed import Body, BrokerObserved, Refusal
+    from gantry_operator.plan.volumes import Identity
 
 _NO_DIRECTORY = (
     "spec.tier.url: a directory holds the tier only where all replicas see the same files, as with "
@@ -59,6 +61,9 @@ def accept_broker_group(seen: BrokerObserved, statefulset: Body | None) -> Accep
     group = seen.group
     if group is None:
         return _refused(Reason.INVALID_SPEC, seen.invalid)
+    wrong = wrong_settings(seen.meta, group.spec.config, BROKER)
+    if wrong:
+        return _refused(Reason.INVALID_SPEC, wrong)
     reference, tier = group.spec.controller_ref.name, group.spec.tier
     changed = (
         _changed_reference(reference, statefulset)
@@ -83,13 +88,19 @@ def accept_controller_group(
     invalid: str,
     statefulset: Body | None,
     refusals: Iterable[Refusal],
+    identity: Identity | None = None,
 ) -> Acceptance:
     """Rule: nothing is built from a spec that is invalid or contradicts what exists."""
     if group is None:
         return _refused(Reason.INVALID_SPEC, invalid)
+    wrong = wrong_settings(group.metadata, group.spec.config, CONTROLLER)
+    if wrong:
+        return _refused(Reason.INVALID_SPEC, wrong)
     changed = _changed_storage(group.spec.storage, statefulset)
     if changed:
         return _refused(Reason.IMMUTABLE_FIELD, changed)
+    if identity is not None and identity.refused:
+        return _refused(Reason.VOLUMES_UNCLEAR, identity.refused)
     existing = statefulset["spec"].get("replicas") if statefulset is not None else None
     if existing is not None and existing != group.spec.replicas:
         return _refused(
@@ -136,16 +147,10 @@ def _changed_tier(
     """Where something has been uploaded, the place stays: older messages may be nowhere else."""
     if statefulset is None or previous is None or previous.tier is None:
         return ""
-    url = next((value for name, value in _settings(statefulset) if name == URL), None)
+    url = setting(statefulset, URL)
     if url is None or not previous.tier.committed_offset or (tier is not None and tier.url == url):
         return ""
     return (
         f"spec.tier.url is fixed once something has been uploaded: set it back to {url}, and "
         "create a new BrokerGroup for another place."
     )
-
-
-def _settings(statefulset: Body) -> Iterator[tuple[str, str | None]]:
-    for container in statefulset["spec"]["template"]["spec"].get("containers") or ():
-        for entry in container.get("env") or ():
-            yield entry["name"], entry.get("value")

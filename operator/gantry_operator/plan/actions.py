@@ -46,9 +46,23 @@ class DeleteObject(Action, frozen=True, kw_only=True):
 
 
 class EnsureSecret(Action, frozen=True, kw_only=True):
-    """Create the admin Secret with a new token, unless it exists by now."""
+    """Create a Secret of the quorum, as it was if that is known, unless it exists by now."""
 
     name: str
+
+
+class MarkClaim(Action, frozen=True, kw_only=True):
+    """Write on the claim of a controller's volume which quorum it is of, if it still is that claim.
+
+    Attributes:
+        quorum: identity of the quorum.
+        size: how many controllers the quorum has.
+    """
+
+    name: str
+    uid: str
+    quorum: str
+    size: int
 
 
 class SetFinalizer(Action, frozen=True, kw_only=True):
@@ -153,6 +167,19 @@ class ForgetGroup(Action, frozen=True, kw_only=True):
     """Let the controllers clean the metadata of a deleted group; a tombstone stays."""
 
     uid: str
+
+
+class RetireGroup(Action, frozen=True, kw_only=True):
+    """Let the controllers send nobody to a group whose resource goes; what it was is kept."""
+
+    uid: str
+
+
+class ForgetMember(Action, frozen=True, kw_only=True):
+    """Let the controllers strike a member that is gone; they refuse unless that is proved."""
+
+    broker_id: int
+    incarnation: str | None
 
 
 class CheckAgain(Action, frozen=True, kw_only=True):

@@ -15,17 +15,26 @@ from gantry_operator import names
 from gantry_operator.builders import Manifest, broker_objects
 from gantry_operator.plan import steady
 from gantry_operator.plan.acceptance import Acceptance, accept_broker_group
-from gantry_operator.plan.actions import Action, CheckAgain, EmitEvent, WriteStatus
+from gantry_operator.plan.actions import (
+    Action,
+    CheckAgain,
+    EmitEvent,
+    SetFinalizer,
+    WriteStatus,
+)
 from gantry_operator.plan.broker_status import broker_status
 from gantry_operator.plan.broker_steps import Step, rolling_update, scale_down, taking_in
-from gantry_operator.plan.conditions import find
-from gantry_operator.plan.deletion import delete_broker_group
+from gantry_operator.plan.conditions import crashing, find
+from gantry_operator.plan.deletion import delete_broker_group, deletion_waits_for
 from gantry_operator.plan.events import broker_events
 from gantry_operator.plan.members import Group
+from gantry_operator.plan.minimum import minimum_now
 from gantry_operator.plan.objects import ensure, surplus
 from gantry_operator.plan.observed import BrokerObserved, Unreachable
+from gantry_operator.plan.reasons import Reason
 from gantry_operator.plan.switchover import switchover
 from gantry_operator.plan.tier import REFRESH_S, has_tier
+from gantry_operator.plan.turns import with_check
 from gantry_operator.plan.workload import Workload, workload
 
 if TYPE_CHECKING:
@@ -41,14 +50,19 @@ UNSETTLED_CHECK_S = 5.0
 
 def plan_broker_group(seen: BrokerObserved, now: dt.datetime) -> list[Action]:
     """All that is to be done now, in order."""
-    if seen.meta.deletion_timestamp is not None:
-        return delete_broker_group(seen)
     statefulset = seen.objects.get(("StatefulSet", names.broker_statefulset(seen.meta.name)))
     accepted = accept_broker_group(seen, statefulset)
     joined = Group(seen.view, seen.pods) if isinstance(seen.view, GroupView) else None
     load = workload(statefulset, seen.pods)
     old_switchover = seen.previous.switchover if seen.previous else None
-    actions: list[Action] = []
+    if seen.meta.deletion_timestamp is not None:
+        steps = delete_broker_group(seen)
+        if any(isinstance(action, SetFinalizer) for action in steps):
+            return steps  # the last one; a status before it would be another version
+        ending = Step(Reason.DELETING, deletion_waits_for(seen))
+        status = broker_status(seen, accepted, joined, ending, old_switchover, now)
+        return [*_write(seen, status), *steps]
+    actions = _for_clients(seen, joined)
     moved, step = old_switchover, None
     acting = accepted.usable and seen.group is not None and not seen.group.spec.paused
     if acting:
@@ -56,15 +70,28 @@ def plan_broker_group(seen: BrokerObserved, now: dt.datetime) -> list[Action]:
         actions += _ensure(seen, seen.group, load)
         moved, step = _next_step(seen, seen.group, accepted, joined, load)
         step = step or taking_in(actions, load)
-    if joined is not None:
-        # Traffic first: kube-proxy follows the first change of endpoints at once, and the next ones
-        # a second later (its minSyncPeriod). Clients are waiting for this one.
-        if seen.group is not None:
-            actions += steady.route_traffic(joined, seen.group.spec.min_in_sync)
-        actions += steady.label_roles(joined)
-        actions += steady.report_gone(joined)
+        if joined is not None and step is None:
+            actions += steady.forget_gone(joined, load, seen.group.spec.replicas)
     status = broker_status(seen, accepted, joined, step, moved, now)
-    return actions + _report(seen, status, step) + _check_again(seen, status, step)
+    actions += _report(seen, status, step) + _check_again(seen, status, step)
+    return with_check(seen.image_wait, actions)
+
+
+def _for_clients(seen: BrokerObserved, joined: Group | None) -> list[Action]:
+    """What clients wait for; no object that the API server is slow about or refuses comes before.
+
+    Traffic first: kube-proxy follows the first change of endpoints at once, and the next ones a
+    second later (its minSyncPeriod).
+    """
+    if joined is None:
+        return []
+    actions: list[Action] = []
+    if seen.group is not None:
+        in_force = minimum_now(joined.view, seen.group.spec.min_in_sync)
+        actions += steady.route_traffic(joined, in_force)
+    actions += steady.label_roles(joined)
+    actions += steady.report_gone(joined)
+    return actions
 
 
 def _ensure(seen: BrokerObserved, group: BrokerGroup, load: Workload | None) -> list[Action]:
@@ -112,15 +139,17 @@ def _next_step(
 
 
 def _report(seen: BrokerObserved, status: BrokerGroupStatus, step: Step | None) -> list[Action]:
-    actions: list[Action] = []
-    body = status.to_object()
-    if body != seen.live_status:
-        actions.append(WriteStatus(status=body))
+    actions: list[Action] = [*_write(seen, status)]
     actions += broker_events(seen.previous, status)
     if step is not None and step.action is not None:
         actions.append(EmitEvent(type="Normal", reason=step.reason, note=step.message))
         actions.append(step.action)
     return actions
+
+
+def _write(seen: BrokerObserved, status: BrokerGroupStatus) -> list[WriteStatus]:
+    body = status.to_object()
+    return [] if body == seen.live_status else [WriteStatus(status=body)]
 
 
 def _check_again(
@@ -133,6 +162,6 @@ def _check_again(
         for name, wanted in (("Available", "True"), ("FullyReplicated", "True"))
         for condition in [find(status.conditions, name)]
     )
-    if settled and not isinstance(seen.view, Unreachable):
+    if settled and not crashing(status.conditions) and not isinstance(seen.view, Unreachable):
         return [CheckAgain(after_s=REFRESH_S)] if has_tier(seen) else []
     return [CheckAgain(after_s=UNSETTLED_CHECK_S)]

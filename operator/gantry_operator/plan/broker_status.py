@@ -18,7 +18,11 @@ from gantry_operator.models import (
     MemberStatus,
     SwitchoverStatus,
 )
+from gantry_operator.plan.additions import report_additions
+from gantry_operator.plan.broker_steps import may_tell_crash
 from gantry_operator.plan.conditions import Conditions, timestamp
+from gantry_operator.plan.crashes import crash_loop
+from gantry_operator.plan.minimum import minimum_now, raising
 from gantry_operator.plan.observed import BrokerObserved, Unreachable
 from gantry_operator.plan.reasons import Reason
 from gantry_operator.plan.tier import report_tier, tier_status
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
     from gantry_operator.plan.broker_steps import Step
     from gantry_operator.plan.members import Group
 
-_UNKNOWN_UNTIL_REACHED = ("Available", "InSync", "FullyReplicated", "Progressing")
+_UNKNOWN_UNTIL_REACHED = ("Available", "InSync", "FullyReplicated")
 State = Literal["InSync", "CatchingUp", "Draining", "Lost"]
 
 
@@ -134,22 +138,31 @@ def _conditions(
     conditions = Conditions(
         seen.previous.conditions if seen.previous else (), seen.meta.generation, now
     )
+    crashes = crash_loop(seen.pods, now)
     conditions.set(
         "Accepted", "True" if accepted.accepted else "False", accepted.reason, accepted.message
     )
     if isinstance(seen.view, Unreachable):
         for name in _UNKNOWN_UNTIL_REACHED:
             conditions.set(name, "Unknown", Reason.CONTROLLER_UNREACHABLE, seen.view.reason)
+        if crashes or (step is not None and step.reason == Reason.DELETING):
+            _progressing(conditions, seen, joined, step, crashes)
+        else:
+            conditions.set(
+                "Progressing", "Unknown", Reason.CONTROLLER_UNREACHABLE, seen.view.reason
+            )
     else:
         _available(conditions, joined)
         _replication(conditions, seen.group, joined)
-        _progressing(conditions, seen, step)
+        _progressing(conditions, seen, joined, step, crashes)
     report_tier(conditions, seen, joined)
+    report_additions(conditions, seen.objects)
     paused = seen.group is not None and seen.group.spec.paused
     if paused:
         conditions.set("Paused", "True", Reason.PAUSED_BY_SPEC, "spec.paused is true.")
     else:
         conditions.set("Paused", "False", Reason.ACTIVE, "spec.paused is not set.")
+    conditions.sum_up()
     return conditions.result()
 
 
@@ -186,6 +199,8 @@ def _replication(conditions: Conditions, group: BrokerGroup | None, joined: Grou
         conditions.keep("FullyReplicated")
         return
     wished, minimum = group.spec.replicas, group.spec.min_in_sync
+    if joined is not None:
+        minimum = minimum_now(joined.view, minimum)
     count = len(joined.in_sync()) if joined else 0
     text = f"{count} of {wished} replicas are in sync; at least {minimum} are needed."
     if count == 1 and wished > 1:
@@ -201,18 +216,36 @@ def _replication(conditions: Conditions, group: BrokerGroup | None, joined: Grou
         conditions.set("FullyReplicated", "False", Reason.REPLICA_CATCHING_UP, text)
 
 
-def _progressing(conditions: Conditions, seen: BrokerObserved, step: Step | None) -> None:
-    """Progressing: pods start, or a disruptive step is under way."""
+def _progressing(
+    conditions: Conditions,
+    seen: BrokerObserved,
+    joined: Group | None,
+    step: Step | None,
+    crashes: str,
+) -> None:
+    """Progressing: pods start, the minimum is to rise, or a disruptive step is under way.
+
+    A roll-out that waits for pods that crash waits for ever, so these are told instead of it.
+    """
     if seen.group is None:
         conditions.keep("Progressing")
+        return
+    if crashes and may_tell_crash(step):
+        conditions.set("Progressing", "True", Reason.POD_CRASHING, crashes)
         return
     if step is not None:
         refused = step.reason == Reason.UNSAFE_SCALE_DOWN
         conditions.set("Progressing", "False" if refused else "True", step.reason, step.message)
         return
     ready, wished = sum(pod.ready for pod in seen.pods), seen.group.spec.replicas
-    if ready < wished:
+    rise = "" if joined is None else raising(joined, seen.group.spec.min_in_sync)
+    if rise:
+        conditions.set("Progressing", "True", Reason.RAISING_MINIMUM, rise)
+    elif ready < wished:
         text = f"{ready} of {wished} pods are Ready."
         conditions.set("Progressing", "True", Reason.STARTING, text)
+    elif seen.image_wait is not None:
+        text = seen.image_wait.describe(seen.image)
+        conditions.set("Progressing", "False", Reason.WAITING_FOR_TURN, text)
     else:
         conditions.set("Progressing", "False", Reason.SETTLED, "Nothing is under way.")

@@ -215,6 +215,11 @@ def _move_mastership(group: Group, reason: Reason, *, below_ordinal: int | None 
     )
 
 
+def may_tell_crash(step: Step | None) -> bool:
+    """Whether a crash loop is the better news than a step: than none, or a roll-out that waits."""
+    return step is None or (step.action is None and step.reason == Reason.ROLLING_UPDATE)
+
+
 def taking_in(actions: Sequence[Action], load: Workload | None) -> Step | None:
     """The wait until a StatefulSet and its controller know the present wish; None when they do.
 

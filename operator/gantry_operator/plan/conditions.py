@@ -6,16 +6,28 @@ import datetime as dt
 from typing import TYPE_CHECKING
 
 from gantry_operator.models import Condition, ConditionStatus
+from gantry_operator.plan.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from gantry_operator.plan.reasons import Reason
 
 
 def timestamp(now: dt.datetime) -> str:
     """A moment as the API server writes it: UTC, whole seconds."""
     return now.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+_NOT_CARRIED_OUT = frozenset({Reason.UNSAFE_SCALE_DOWN, Reason.PAUSED_BY_SPEC})
+"""Nothing is under way with these, and the spec may wish something else than there is."""
+_READY = (
+    ("Accepted", "True"),
+    ("Available", "True"),
+    ("FullyReplicated", "True"),
+    ("Progressing", "False"),
+)
+"""What Ready stands for, the cause before its effects."""
+_CRASHING = (_READY[0], _READY[-1])
+"""The same while processes end in errors, which is the cause of all the rest."""
 
 
 class Conditions:
@@ -29,7 +41,7 @@ class Conditions:
         self._now = timestamp(now)
         self._new: list[Condition] = []
 
-    def set(self, name: str, status: ConditionStatus, reason: Reason, message: str) -> None:
+    def set(self, name: str, status: ConditionStatus, reason: str, message: str) -> None:
         """Adds a condition; each type once."""
         old = self._old.get(name)
         kept = old.last_transition_time if old is not None and old.status == status else self._now
@@ -37,7 +49,7 @@ class Conditions:
             Condition(
                 type=name,
                 status=status,
-                reason=reason.value,
+                reason=str(reason),
                 message=message,
                 last_transition_time=kept,
                 observed_generation=self._generation,
@@ -50,6 +62,25 @@ class Conditions:
         if old is not None:
             self._new.append(old)
 
+    def sum_up(self) -> None:
+        """Adds Ready: True while all the others are as they should be, else the first that is not.
+
+        Standard tools wait for this one, and for no other: it is True only for the present spec,
+        carried out in full, by what serves. Processes that end in errors are the cause of what else
+        is amiss.
+        """
+        known = {condition.type: condition for condition in self._new}
+        for name, wished in _CRASHING if crashing(self._new) else _READY:
+            found = known.get(name)
+            if found is None or found.status == wished:
+                continue
+            status: ConditionStatus = "Unknown" if found.status == "Unknown" else "False"
+            return self.set("Ready", status, found.reason, found.message)
+        for found in self._new:
+            if found.reason in _NOT_CARRIED_OUT:
+                return self.set("Ready", "False", found.reason, found.message)
+        return self.set("Ready", "True", Reason.AS_WISHED, "It serves, as its spec wishes.")
+
     def result(self) -> tuple[Condition, ...]:
         """All conditions, in the order in which they were set."""
         return tuple(self._new)
@@ -58,3 +89,9 @@ class Conditions:
 def find(conditions: Iterable[Condition], name: str) -> Condition | None:
     """The condition of a type."""
     return next((condition for condition in conditions if condition.type == name), None)
+
+
+def crashing(conditions: Iterable[Condition]) -> bool:
+    """Whether they tell that processes end in errors."""
+    progressing = find(conditions, "Progressing")
+    return progressing is not None and progressing.reason == Reason.POD_CRASHING

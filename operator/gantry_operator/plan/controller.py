@@ -13,13 +13,23 @@ from gantry_operator.models import Condition, ControllerGroupStatus
 from gantry_operator.models.controller_group import LeaderStatus
 from gantry_operator.plan.acceptance import Acceptance, accept_controller_group
 from gantry_operator.plan.actions import Action, CheckAgain, EmitEvent, EnsureSecret, WriteStatus
-from gantry_operator.plan.broker_steps import taking_in
-from gantry_operator.plan.conditions import Conditions, find
+from gantry_operator.plan.additions import report_additions
+from gantry_operator.plan.broker_steps import may_tell_crash, taking_in
+from gantry_operator.plan.conditions import Conditions, crashing, find
 from gantry_operator.plan.controller_steps import caught_up, leader_pod, roll_controllers
+from gantry_operator.plan.crashes import crash_loop
+from gantry_operator.plan.deletion import (
+    FOREGROUND,
+    held_by,
+    is_held,
+    keep_quorum_finalizer,
+)
 from gantry_operator.plan.events import controller_events
-from gantry_operator.plan.objects import ensure
+from gantry_operator.plan.objects import ensure, surplus
 from gantry_operator.plan.observed import ControllerObserved, Unreachable
 from gantry_operator.plan.reasons import Reason
+from gantry_operator.plan.turns import with_check
+from gantry_operator.plan.volumes import Identity, identity, marks
 from gantry_operator.plan.workload import workload
 
 if TYPE_CHECKING:
@@ -33,33 +43,56 @@ UNSETTLED_CHECK_S = 5.0
 
 def plan_controller_group(seen: ControllerObserved, now: dt.datetime) -> list[Action]:
     """All that is to be done now, in order."""
-    if seen.meta.deletion_timestamp is not None:
-        return []  # garbage collection removes what it owns; no finalizer stands in the way
+    finalizer = keep_quorum_finalizer(seen)
+    if seen.meta.deletion_timestamp is not None and not is_held(seen):
+        return [*finalizer]  # garbage collection removes what it owns
     statefulset = seen.objects.get(("StatefulSet", names.controller_statefulset(seen.meta.name)))
-    accepted = accept_controller_group(seen.group, seen.invalid, statefulset, seen.refusals)
-    actions: list[Action] = []
+    known = identity(seen.group, statefulset, seen.claims) if seen.group is not None else None
+    accepted = accept_controller_group(seen.group, seen.invalid, statefulset, seen.refusals, known)
+    actions: list[Action] = [*finalizer]
     step = None
-    if accepted.usable and seen.group is not None and not seen.group.spec.paused:
-        if not seen.has_secret:  # before the pods that mount it
-            actions.append(EnsureSecret(name=names.admin_secret(seen.meta.name)))
-        actions += ensure(controller_objects(seen.group, image=seen.image), seen.objects)
+    if _acts(seen, accepted):
+        assert seen.group is not None, "an accepted resource has been parsed"
+        assert known is not None, "as above"
+        # Before the pods that mount them.
+        actions += [EnsureSecret(name=name) for name in seen.missing_secrets]
+        wished = controller_objects(
+            seen.group,
+            image=seen.image,
+            operator_namespace=seen.operator_namespace,
+            cluster_uid=known.uid,
+        )
+        actions += ensure(wished, seen.objects)
+        actions += surplus(seen.meta.uid, wished, seen.objects)
+        actions += marks(seen, known.uid, seen.claims) if statefulset is not None else ()
         load = workload(statefulset, seen.pods)
         if load is not None and load.revision is not None and accepted.accepted:
             step = roll_controllers(seen.quorum, load)
         step = step or taking_in(actions, load)
-    status = _status(seen, accepted, step, now)
+    status = _status(seen, accepted, step, known, now)
     body = status.to_object()
     if body != seen.live_status:
         actions.append(WriteStatus(status=body))
-    actions += controller_events(seen.previous, status)
+    actions += controller_events(seen.previous, status, seen.meta.uid)
     if step is not None and step.action is not None:
         actions.append(EmitEvent(type="Normal", reason=step.reason, note=step.message))
         actions.append(step.action)
-    return actions + _check_again(status, step)
+    return with_check(seen.image_wait, actions + _check_again(status, step))
+
+
+def _acts(seen: ControllerObserved, accepted: Acceptance) -> bool:
+    """Whether objects are kept: not while they are being collected before their owner."""
+    if not accepted.usable or seen.group is None or seen.group.spec.paused:
+        return False
+    return seen.meta.deletion_timestamp is None or FOREGROUND not in seen.meta.finalizers
 
 
 def _status(
-    seen: ControllerObserved, accepted: Acceptance, step: Step | None, now: dt.datetime
+    seen: ControllerObserved,
+    accepted: Acceptance,
+    step: Step | None,
+    known: Identity | None,
+    now: dt.datetime,
 ) -> ControllerGroupStatus:
     old = seen.previous or ControllerGroupStatus(observed_generation=0)
     ready = sum(pod.ready for pod in seen.pods)
@@ -71,6 +104,7 @@ def _status(
             "ready_replicas": ready,
             "ready": f"{ready}/{wished}",
             "leader": old.leader if isinstance(seen.quorum, Unreachable) else _leader(seen),
+            "cluster_uid": known.uid if known and known.uid else old.cluster_uid,
             "conditions": _conditions(seen, accepted, step, now),
         }
     )
@@ -98,11 +132,13 @@ def _conditions(
             conditions.set(name, "Unknown", reason, seen.quorum.reason)
     else:
         _quorum(conditions, seen)
-    _progressing(conditions, seen, step)
+    _progressing(conditions, seen, step, crash_loop(seen.pods, now))
+    report_additions(conditions, seen.objects)
     if seen.group is not None and seen.group.spec.paused:
         conditions.set("Paused", "True", Reason.PAUSED_BY_SPEC, "spec.paused is true.")
     else:
         conditions.set("Paused", "False", Reason.ACTIVE, "spec.paused is not set.")
+    conditions.sum_up()
     return conditions.result()
 
 
@@ -124,17 +160,26 @@ def _quorum(conditions: Conditions, seen: ControllerObserved) -> None:
         conditions.set("FullyReplicated", "False", Reason.REPLICA_CATCHING_UP, text)
 
 
-def _progressing(conditions: Conditions, seen: ControllerObserved, step: Step | None) -> None:
+def _progressing(
+    conditions: Conditions, seen: ControllerObserved, step: Step | None, crashes: str
+) -> None:
     """Progressing: pods start, or are being replaced. It rests on pods only, so never Unknown."""
     if seen.group is None:
         conditions.keep("Progressing")
         return
     ready, wished = sum(pod.ready for pod in seen.pods), seen.group.spec.replicas
-    if step is not None:
+    if seen.meta.deletion_timestamp is not None:
+        conditions.set("Progressing", "True", Reason.DELETING, held_by(seen))
+    elif crashes and may_tell_crash(step):
+        conditions.set("Progressing", "True", Reason.POD_CRASHING, crashes)
+    elif step is not None:
         conditions.set("Progressing", "True", step.reason, step.message)
     elif ready < wished:
         text = f"{ready} of {wished} pods are Ready."
         conditions.set("Progressing", "True", Reason.STARTING, text)
+    elif seen.image_wait is not None:
+        text = seen.image_wait.describe(seen.image)
+        conditions.set("Progressing", "False", Reason.WAITING_FOR_TURN, text)
     else:
         conditions.set("Progressing", "False", Reason.SETTLED, "Nothing is under way.")
 
@@ -143,6 +188,7 @@ def _check_again(status: ControllerGroupStatus, step: Step | None) -> list[Actio
     if step is not None:
         return [CheckAgain(after_s=STEP_CHECK_S)]
     wanted = (find(status.conditions, name) for name in ("Available", "FullyReplicated"))
-    if all(condition is not None and condition.status == "True" for condition in wanted):
+    settled = all(condition is not None and condition.status == "True" for condition in wanted)
+    if settled and not crashing(status.conditions):
         return []
     return [CheckAgain(after_s=UNSETTLED_CHECK_S)]

@@ -1,12 +1,25 @@
-"""Deletion of a BrokerGroup that asked for its metadata to be cleaned (whenDeleted: Delete).
+"""Deletion of a ControllerGroup, and of a BrokerGroup.
 
-Without the operator's finalizer nothing is done here: garbage collection removes what the resource
-owns. With it, the order is: stop the pods, then let the controllers forget the group, then let the
-resource go. A group that was forgotten while its brokers still ran would be registered again.
+A ControllerGroup keeps who may be elected in every BrokerGroup that refers to it, so its deletion
+waits until they are gone, while it serves on; the section before the last.
+
+A finalizer waits for an operator, so the last section says what one that ends leaves behind.
+
+The rest is about a BrokerGroup: nobody is sent there any more; on request the metadata is cleaned.
+
+With storage.whenDeleted Retain there is no finalizer, so that nothing stands in the way of a
+deletion, operator or not: garbage collection removes what the resource owns. The group is retired
+when the operator hears of the deletion, or finds at its start that the controllers know a group
+whose resource is no more (`has_departed`). A resource of the same name brings it back as it was.
+
+With Delete, the operator's finalizer holds the resource, and the order is: retire the group, stop
+the pods, let the controllers forget the group, let the resource go. A group that was forgotten
+while its brokers still ran would be registered again.
 
 If the controllers cannot be reached the finalizer stays, since removing it would leave metadata
 behind that nobody looks for; people can remove it by hand, which is documented with its name. If
-the ControllerGroup itself is gone, so is the metadata.
+the ControllerGroup itself is gone, so is the metadata. It counts as gone once it is being deleted
+and its pods are no more: in a namespace that is deleted as a whole both wait for each other.
 """
 
 from __future__ import annotations
@@ -14,15 +27,61 @@ from __future__ import annotations
 from gantry_protocol.admin import GroupView
 
 from gantry_operator import names
-from gantry_operator.plan.actions import Action, CheckAgain, DeleteStatefulSet, ForgetGroup
-from gantry_operator.plan.observed import BrokerObserved, NotDeclared
+from gantry_operator.plan.actions import (
+    Action,
+    CheckAgain,
+    DeleteStatefulSet,
+    ForgetGroup,
+    RetireGroup,
+    SetFinalizer,
+)
+from gantry_operator.plan.observed import (
+    Body,
+    BrokerObserved,
+    ControllerObserved,
+    NotDeclared,
+    Unreachable,
+)
 from gantry_operator.plan.steady import finalizer_action
 
 RETRY_S = 2.0
+ORPHANS = "orphan"
+"""The API server's own finalizer of a deletion that leaves the pods to somebody else."""
+
+
+def has_departed(
+    view: GroupView | NotDeclared | Unreachable, owner: Body | None, statefulset: Body | None
+) -> bool:
+    """Whether the controllers know a group that nobody stands for and that comes to an end.
+
+    `owner` and `statefulset` are the live objects of its name, None for none. Pods that somebody
+    keeps (`kubectl delete --cascade=orphan`) go on serving, and so do brokers that never were in a
+    pod: the first have a StatefulSet that is not owned any more, the second have no pod uid.
+    """
+    if not isinstance(view, GroupView) or view.uid is None or view.retired or owner is not None:
+        return False
+    if any(member.alive and member.pod_uid is None for member in view.members):
+        return False
+    if statefulset is None:
+        return True
+    meta = statefulset["metadata"]
+    owned = any(one.get("uid") == view.uid for one in meta.get("ownerReferences") or ())
+    return owned or meta.get("deletionTimestamp") is not None
 
 
 def delete_broker_group(seen: BrokerObserved) -> list[Action]:
     """What is to be done next for a resource with a deletion timestamp."""
+    return [*_retire(seen), *_clean(seen)]
+
+
+def _retire(seen: BrokerObserved) -> list[RetireGroup]:
+    view = seen.view
+    if not isinstance(view, GroupView) or view.uid != seen.meta.uid or view.retired:
+        return []
+    return [] if ORPHANS in seen.meta.finalizers else [RetireGroup(uid=seen.meta.uid)]
+
+
+def _clean(seen: BrokerObserved) -> list[Action]:
     if names.FINALIZER not in seen.meta.finalizers:
         return []
     name = names.broker_statefulset(seen.meta.name)
@@ -42,3 +101,84 @@ def delete_broker_group(seen: BrokerObserved) -> list[Action]:
             return [finalizer_action(seen, present=False)]
         return [ForgetGroup(uid=seen.meta.uid), CheckAgain(after_s=RETRY_S)]
     return [CheckAgain(after_s=RETRY_S)]
+
+
+def deletion_waits_for(seen: BrokerObserved) -> str:
+    """What a deletion is about, for people; in the order in which it goes on."""
+    if names.FINALIZER not in seen.meta.finalizers:
+        others = ", ".join(seen.meta.finalizers)
+        return f"Waiting for finalizers of others: {others}." if others else "Being deleted."
+    name = names.broker_statefulset(seen.meta.name)
+    if ("StatefulSet", name) in seen.objects or seen.pods:
+        return f"The pods are being stopped; {len(seen.pods)} still exist."
+    if seen.controllers_exist and isinstance(seen.view, Unreachable):
+        return f"Waiting for the controllers, to clean the group's metadata: {seen.view.reason}"
+    return "The controllers clean the group's metadata."
+
+
+# ControllerGroups
+
+FOREGROUND = "foregroundDeletion"
+MAX_NAMED = 10
+
+
+def keep_quorum_finalizer(seen: ControllerObserved) -> list[SetFinalizer]:
+    """Rule: the finalizer exists exactly while BrokerGroups refer to the quorum.
+
+    Without any, nothing stands in the way of a deletion, operator or not. A deletion never gets a
+    finalizer that it did not have: the API server would refuse it.
+    """
+    wanted = bool(seen.dependents)
+    if wanted == (names.QUORUM_FINALIZER in seen.meta.finalizers):
+        return []
+    if wanted and seen.meta.deletion_timestamp is not None:
+        return []
+    return [finalizer_action(seen, present=wanted, finalizer=names.QUORUM_FINALIZER)]
+
+
+def is_held(seen: ControllerObserved) -> bool:
+    """Whether a quorum that is being deleted serves on, since others depend on it."""
+    return bool(seen.dependents) and names.QUORUM_FINALIZER in seen.meta.finalizers
+
+
+def held_by(seen: ControllerObserved) -> str:
+    """What the deletion waits for, for people."""
+    named = ", ".join(seen.dependents[:MAX_NAMED])
+    more = len(seen.dependents) - MAX_NAMED
+    others = f" and {more} more" if more > 0 else ""
+    return (
+        f"The deletion waits for the BrokerGroups that refer to it, {named}{others}: delete them, "
+        f"or take the finalizer {names.QUORUM_FINALIZER} off to delete it in spite of them; "
+        "without it they cannot fail over."
+    )
+
+
+# The operator's end
+
+OURS = frozenset({names.FINALIZER, names.QUORUM_FINALIZER})
+
+
+def waits_for_operator(meta: Body, *, held: bool) -> bool:
+    """Whether a deletion ends as soon as the operator has done its part, so that it stays for it.
+
+    `held`: BrokerGroups that nobody deletes refer to it, so this deletion does not end soon.
+    """
+    if meta.get("deletionTimestamp") is None:
+        return False
+    finalizers = meta.get("finalizers") or ()
+    return names.FINALIZER in finalizers or (names.QUORUM_FINALIZER in finalizers and not held)
+
+
+def let_go(meta: Body) -> Body | None:
+    """The patch that takes the operator's finalizers off, and no others; None where none is.
+
+    For a resource in a namespace that is being deleted, together with the only operator. That is
+    never taken back: the groups go, the quorum they refer to goes, since it is in the same
+    namespace, and the metadata goes with its volumes. Nothing is left that a finalizer could keep.
+    """
+    finalizers = meta.get("finalizers") or ()
+    kept = [one for one in finalizers if one not in OURS]
+    if len(kept) == len(finalizers):
+        return None
+    versions = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+    return {"metadata": versions | {"finalizers": kept}}

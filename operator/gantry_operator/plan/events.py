@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gantry_operator.plan import additions
 from gantry_operator.plan.actions import Action, EmitEvent
 from gantry_operator.plan.conditions import find
 from gantry_operator.plan.reasons import Reason
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gantry_operator.models import BrokerGroupStatus, Condition, ControllerGroupStatus
+
+_OF_PODS = (("Progressing", Reason.POD_CRASHING), (additions.CONDITION, Reason.ALTERED_BY_OTHERS))
 
 
 def broker_events(old: BrokerGroupStatus | None, new: BrokerGroupStatus) -> list[Action]:
@@ -36,9 +39,11 @@ def broker_events(old: BrokerGroupStatus | None, new: BrokerGroupStatus) -> list
             )
         )
     served = old is not None and old.master is not None
+    before_all = old.conditions if old else ()
     return (
         events
-        + _turned_false(old.conditions if old else (), new.conditions, served=served)
+        + _turned_false(before_all, new.conditions, served=served)
+        + _of_pods(before_all, new.conditions)
         + _tier_events(old, new)
     )
 
@@ -60,16 +65,29 @@ def _tier_events(old: BrokerGroupStatus | None, new: BrokerGroupStatus) -> list[
 
 
 def controller_events(
-    old: ControllerGroupStatus | None, new: ControllerGroupStatus
+    old: ControllerGroupStatus | None, new: ControllerGroupStatus, uid: str = ""
 ) -> list[Action]:
-    """Changes of a ControllerGroup that people want to read about."""
+    """Changes of a ControllerGroup, whose own uid is `uid`, that people want to read about."""
     events: list[Action] = []
+    taken_up = new.cluster_uid not in (None, uid)
+    if taken_up and (old is None or old.cluster_uid != new.cluster_uid):
+        note = f"The quorum runs as {new.cluster_uid}, whose volumes it takes up."
+        events.append(EmitEvent(type="Normal", reason=Reason.VOLUMES_TAKEN_UP, note=note))
+    deleting, was = (
+        find(new.conditions, "Progressing"),
+        find(old.conditions if old else (), "Progressing"),
+    )
+    told = was is not None and deleting is not None and was.message == deleting.message
+    if deleting is not None and deleting.reason == Reason.DELETING and not told:
+        events.append(_warning(deleting))
     before = old.leader if old else None
     if new.leader is not None and (before is None or before.pod != new.leader.pod):
         note = f"{new.leader.pod} leads in term {new.leader.term}."
         events.append(EmitEvent(type="Normal", reason=Reason.LEADER_ELECTED, note=note))
     served = old is not None and old.leader is not None
-    return events + _turned_false(old.conditions if old else (), new.conditions, served=served)
+    conditions = old.conditions if old else ()
+    events += _turned_false(conditions, new.conditions, served=served)
+    return events + _of_pods(conditions, new.conditions)
 
 
 def _moved(old: BrokerGroupStatus, new: BrokerGroupStatus) -> bool:
@@ -97,6 +115,18 @@ def _turned_false(
     if lost and served and was is not None and was.status != "False":
         assert available is not None, "checked above"
         events.append(_warning(available))
+    return events
+
+
+def _of_pods(old: Iterable[Condition], new: Iterable[Condition]) -> list[Action]:
+    """Warnings: processes end in errors, or others changed the pods; once for the same words."""
+    events: list[Action] = []
+    for name, reason in _OF_PODS:
+        condition, was = find(new, name), find(old, name)
+        if condition is None or condition.reason != reason:
+            continue
+        if was is None or (was.reason, was.message) != (condition.reason, condition.message):
+            events.append(_warning(condition))
     return events
 
 

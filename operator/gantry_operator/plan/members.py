@@ -26,13 +26,21 @@ class Group(msgspec.Struct, frozen=True):
     def pod_of(self, member: MemberView) -> PodView | None:
         """The pod in which a member's incarnation lives; None if it is not among the pods."""
         for pod in self.pods:
-            if member.pod_uid == pod.uid or (member.pod_uid is None and _same_host(member, pod)):
-                return pod
+            if _is_in(member, pod):
+                return pod if self.member_in(pod) == member else None
         return None
 
     def member_in(self, pod: PodView) -> MemberView | None:
-        """The member whose incarnation lives in a pod; None if it has not registered."""
-        return next((m for m in self.view.members if self.pod_of(m) == pod), None)
+        """The member whose incarnation lives in a pod; None if it has not registered.
+
+        The record may name a pod more than once: a container that began with an empty volume has a
+        new id in its old pod, and an old member without a pod uid may have had the pod's address.
+        Who lives comes first, then who names the pod itself, then the newest.
+        """
+        tenants = [member for member in self.view.members if _is_in(member, pod)]
+        return max(
+            tenants, key=lambda m: (m.alive, m.pod_uid is not None, m.broker_id), default=None
+        )
 
     def master(self) -> MemberView | None:
         """The member that the controllers call master."""
@@ -84,6 +92,10 @@ class Group(msgspec.Struct, frozen=True):
         """The registered member in the pod with an ordinal."""
         pod = next((p for p in self.pods if p.ordinal == ordinal), None)
         return None if pod is None else self.member_in(pod)
+
+
+def _is_in(member: MemberView, pod: PodView) -> bool:
+    return member.pod_uid == pod.uid or (member.pod_uid is None and _same_host(member, pod))
 
 
 def _same_host(member: MemberView, pod: PodView) -> bool:

@@ -11,14 +11,17 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from gantry_operator.plan.actions import ApplyObject, DeleteObject
+from gantry_operator.plan.crashes import OURS
 
 if TYPE_CHECKING:
     from gantry_operator.builders import Manifest
     from gantry_operator.plan.observed import Body, ObjectKey
 
-OPTIONAL_KINDS = frozenset({"CronJob"})
+OPTIONAL_KINDS = frozenset({"CronJob", "NetworkPolicy"})
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?")
 _QUANTITY_KEYS = frozenset({"requests", "limits", "sizeLimit"})
+_MERGE_KEYS = (("mountPath",), ("containerPort", "protocol"), ("name",))
+"""By what the API server tells items of a pod template's lists apart, the more special first."""
 _FACTORS = {"m": Decimal("0.001"), "": Decimal(1)} | {
     unit: Decimal(base) ** power
     for base, units in ((1000, ("k", "M", "G", "T", "P")), (1024, ("Ki", "Mi", "Gi", "Ti", "Pi")))
@@ -62,6 +65,18 @@ def surplus(owner: str, wished: list[Manifest], live: dict[ObjectKey, Body]) -> 
     ]
 
 
+def setting(statefulset: Body, name: str) -> str | None:
+    """What a StatefulSet tells our container in an environment variable; None if it does not."""
+    for container in statefulset["spec"]["template"]["spec"].get("containers") or ():
+        if container.get("name") not in OURS:
+            continue
+        for entry in container.get("env") or ():
+            if entry["name"] == name:
+                found: str | None = entry.get("value")
+                return found
+    return None
+
+
 def _differs(manifest: Manifest, found: Body) -> bool:
     wished_meta = dict(manifest["metadata"])
     # Others may add owners of their own; ours only has to be among them.
@@ -70,28 +85,47 @@ def _differs(manifest: Manifest, found: Body) -> bool:
     return not owners <= present or drifted(manifest | {"metadata": wished_meta}, found)
 
 
-def drifted(wished: Any, live: Any, *, quantity: bool = False) -> bool:
+def drifted(wished: Any, live: Any, *, quantity: bool = False, template: bool = False) -> bool:
     """Whether the live value lacks something of the wish.
 
     The API server adds defaults, drops empty values and rewrites quantities ("1000m" becomes "1");
-    none of these is a drift, or the operator would apply for ever.
+    none of these is a drift, or the operator would apply for ever. Neither is what others add to a
+    list of a pod `template`, such as a container, since an apply leaves it there (`additions`).
     """
     if isinstance(wished, dict):
         if not isinstance(live, dict):
             return bool(wished)
         return any(
-            drifted(value, live.get(key), quantity=quantity or key in _QUANTITY_KEYS)
+            drifted(
+                value,
+                live.get(key),
+                quantity=quantity or key in _QUANTITY_KEYS,
+                template=template or key == "template",
+            )
             for key, value in wished.items()
         )
     if isinstance(wished, list):
         if not isinstance(live, list):
             return bool(wished)
+        if template:
+            live = _counterparts(wished, live)
         return len(wished) != len(live) or any(
-            drifted(a, b, quantity=quantity) for a, b in zip(wished, live, strict=True)
+            drifted(a, b, quantity=quantity, template=template)
+            for a, b in zip(wished, live, strict=True)
         )
     if wished == live or (not wished and live is None):
         return False
     return not (quantity and same_quantity(wished, live))
+
+
+def _counterparts(wished: list[Any], live: list[Any]) -> list[Any]:
+    """The live items that the wished ones are; all of them where items have no names."""
+    for keys in _MERGE_KEYS:
+        if all(isinstance(item, dict) and keys[0] in item for item in [*wished, *live]):
+            found = {tuple(item.get(key) for key in keys): item for item in live}
+            names = [tuple(item.get(key) for key in keys) for item in wished]
+            return [found[name] for name in names if name in found]
+    return live
 
 
 def same_quantity(left: object, right: object) -> bool:

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gantry_operator import names
+from gantry_operator.plan.crashes import OURS, Ended, last_end, running_since
 
 if TYPE_CHECKING:
+    import datetime as dt
+
     from gantry_protocol.admin import GroupView, QuorumView
 
     from gantry_operator.models import (
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
         ControllerGroupStatus,
     )
     from gantry_operator.models.base import Metadata
+    from gantry_operator.plan.turns import ImageWait
 
 Body = dict[str, Any]
 ObjectKey = tuple[str, str]
@@ -40,12 +44,17 @@ class NotDeclared(msgspec.Struct, frozen=True):
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """The API server, or our own check, refused to write an object in the last attempt."""
+    """The API server, or our own check, refused to write an object in the last attempt.
+
+    Attributes:
+        passing: a fault of the server, which the next attempt may not meet.
+    """
 
     kind: str
     name: str
     taken: bool
     message: str
+    passing: bool = False
 
 
 class PodView(msgspec.Struct, frozen=True):
@@ -59,6 +68,8 @@ class PodView(msgspec.Struct, frozen=True):
         revision: the `controller-revision-hash` label.
         role: the role label, None if there is none.
         traffic: whether the Service of the group leads to it while it is Ready.
+        ended: how the last finished run of our container ended; None if well, or if there is none.
+        running_since: when the present run began; None if there is none.
     """
 
     name: str
@@ -73,6 +84,25 @@ class PodView(msgspec.Struct, frozen=True):
     revision: str | None
     role: str | None
     traffic: bool
+    ended: Ended | None = None
+    running_since: dt.datetime | None = None
+
+
+class ClaimView(msgspec.Struct, frozen=True):
+    """The claim of a controller's volume.
+
+    Attributes:
+        quorum: identity of the quorum that it says it is of; empty if it does not say.
+        size: how many controllers that quorum has; 0 if it does not say.
+        ending: it is being deleted.
+    """
+
+    name: str
+    uid: str
+    ordinal: int | None
+    quorum: str
+    size: int
+    ending: bool
 
 
 class BrokerObserved(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,10 +111,13 @@ class BrokerObserved(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         group: the parsed resource; None if it is invalid, and then `invalid` says why.
         controllers: the ControllerGroup it refers to; None if there is none that is valid.
-        controllers_exist: whether there is one at all.
+        controllers_exist: whether there is one at all; one that is being deleted and has neither a
+            StatefulSet nor pods answers nobody any more.
         objects: live owned objects by kind and name; only those that the operator manages.
         view: what the controllers say about the group.
         refusals: what could not be written in the last attempt.
+        image: the image of pods whose spec names none.
+        image_wait: why that is not the operator's; None if it is.
         directory_tiers: whether all pods see the same files, so that a tier may lie in a directory.
     """
 
@@ -101,13 +134,19 @@ class BrokerObserved(msgspec.Struct, frozen=True, kw_only=True):
     image: str
     refusals: tuple[Refusal, ...] = ()
     directory_tiers: bool = False
+    image_wait: ImageWait | None = None
 
 
 class ControllerObserved(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a plan for a ControllerGroup rests on.
 
     Attributes:
-        has_secret: whether the admin Secret exists.
+        missing_secrets: names of those of the quorum's Secrets that do not exist.
+        image: as of a broker group; `image_wait`, too.
+        claims: of the volumes: all before there is a StatefulSet, then those without a mark.
+        dependents: names of BrokerGroups that refer to it; while it is not being deleted, one of
+            them is enough.
+        operator_namespace: where the operator's own pods are; empty outside a cluster.
         quorum: the leader's view of the quorum, or a follower's while there is no leader.
     """
 
@@ -118,16 +157,38 @@ class ControllerObserved(msgspec.Struct, frozen=True, kw_only=True):
     live_status: Body | None = None
     objects: dict[ObjectKey, Body]
     pods: tuple[PodView, ...]
-    has_secret: bool
+    missing_secrets: tuple[str, ...] = ()
+    operator_namespace: str = ""
+    claims: tuple[ClaimView, ...] = ()
+    dependents: tuple[str, ...] = ()
+    image_wait: ImageWait | None = None
     quorum: QuorumView | Unreachable
     image: str
     refusals: tuple[Refusal, ...] = ()
 
 
+def claim_view(body: Body) -> ClaimView:
+    """Reads a claim from the API server."""
+    meta = body["metadata"]
+    annotations = meta.get("annotations") or {}
+    size = annotations.get(names.ANNOTATION_QUORUM_SIZE, "")
+    return ClaimView(
+        name=meta["name"],
+        uid=meta.get("uid", ""),
+        ordinal=names.ordinal(meta["name"]),
+        quorum=annotations.get(names.ANNOTATION_QUORUM, ""),
+        size=int(size) if size.isascii() and size.isdigit() else 0,
+        ending=meta.get("deletionTimestamp") is not None,
+    )
+
+
 def pod_view(body: Body) -> PodView:
     """Reads a pod from the API server; missing parts mean that the fact is not established."""
     meta, status = body.get("metadata", {}), body.get("status") or {}
-    states = [c.get("state") or {} for c in status.get("containerStatuses") or ()]
+    containers = status.get("containerStatuses") or ()
+    # Of our container: one that others added may live on without it, or never start.
+    ours = [one for one in containers if one.get("name") in OURS] or containers
+    states = [one.get("state") or {} for one in ours]
     terminating = meta.get("deletionTimestamp") is not None
     terminal = status.get("phase") in ("Succeeded", "Failed")
     all_ended = bool(states) and all("terminated" in state for state in states)
@@ -147,6 +208,8 @@ def pod_view(body: Body) -> PodView:
         revision=labels.get(names.LABEL_REVISION),
         role=labels.get(names.LABEL_ROLE),
         traffic=labels.get(names.LABEL_TRAFFIC) != names.TRAFFIC_OFF,
+        ended=last_end(containers),
+        running_since=running_since(containers),
     )
 
 

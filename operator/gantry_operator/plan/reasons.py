@@ -26,6 +26,10 @@ class Reason(StrEnum):
         "ControllerGroupNotFound",
         "The ControllerGroup that controllerRef names is absent or invalid.",
     )
+    VOLUMES_UNCLEAR = (
+        "VolumesUnclear",
+        "The volumes that exist do not say under which identity the quorum is to run.",
+    )
     NAME_TAKEN = (
         "NameTaken",
         "An object with a needed name exists and belongs to somebody else; it is left alone.",
@@ -65,6 +69,14 @@ class Reason(StrEnum):
     # Progressing
     SETTLED = "Settled", "Nothing disruptive is under way or wanted."
     APPLYING = "Applying", "A change of the wish is on its way to the StatefulSet."
+    WAITING_FOR_TURN = (
+        "WaitingForTurn",
+        "The operator has a new default image, and other groups get it first.",
+    )
+    POD_CRASHING = (
+        "PodCrashing",
+        "The process of a pod ends in an error again and again; the message has its last words.",
+    )
     STARTING = "Starting", "Pods are being created or are not Ready yet."
     ROLLING_UPDATE = (
         "RollingUpdate",
@@ -73,12 +85,20 @@ class Reason(StrEnum):
     SWITCHOVER_IN_PROGRESS = "SwitchoverInProgress", "The mastership is being moved on request."
     SWITCHOVER_COMPLETED = "SwitchoverCompleted", "The requested master was elected."
     SWITCHOVER_REFUSED = "SwitchoverRefused", "The request could not be carried out safely."
+    RAISING_MINIMUM = (
+        "RaisingMinimum",
+        "A higher minInSyncReplicas counts once so many replicas are in sync; the old one holds.",
+    )
     SCALING_DOWN = "ScalingDown", "Replicas are removed, the highest ordinal first."
     UNSAFE_SCALE_DOWN = (
         "UnsafeScaleDown",
         "Removing a replica would leave fewer than minInSyncReplicas in sync; it waits.",
     )
-    DELETING = "Deleting", "The resource is being deleted and its metadata cleaned."
+    DELETING = "Deleting", "The resource is being deleted; the message says what is waited for."
+    REPEATING = (
+        "Repeating",
+        "Event: what the operator does has had no effect several times in a row; it slows down.",
+    )
 
     # TierHealthy
     UPLOADING = "Uploading", "The master holds the tier and uploads."
@@ -95,11 +115,34 @@ class Reason(StrEnum):
         "Halted",
         "What lies in the store must not be continued by this master; a person has to look.",
     )
+    UNREADABLE = (
+        "Unreadable",
+        "Objects of the tier are missing or damaged; they are asked for again, the rest is served.",
+    )
+    HISTORY_REMOVED = (
+        "HistoryRemoved",
+        "The oldest objects of the tier were removed from the bucket; the rest is served.",
+    )
     FENCED = (
         "Fenced",
         "Another master holds the tier; uploads go on with the next election at the latest.",
     )
     TIER_CLAIMED = "TierClaimed", "A master holds the tier from this epoch on."
+
+    # Altered, which is there while it is True
+    ALTERED_BY_OTHERS = (
+        "AlteredByOthers",
+        "Others have added to the pod template, such as a container; it is left alone.",
+    )
+
+    # Events of a ControllerGroup
+    VOLUMES_TAKEN_UP = (
+        "VolumesTakenUp",
+        "The quorum runs under the identity that the volumes of a deleted ControllerGroup carry.",
+    )
+
+    # Ready, which has the reason of what is not as it should be
+    AS_WISHED = "AsWished", "The resource serves and is as its spec wishes."
 
     # Paused
     PAUSED_BY_SPEC = "PausedBySpec", "spec.paused is true."

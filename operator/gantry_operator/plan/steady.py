@@ -9,17 +9,21 @@ from gantry_protocol.admin import GroupDeclaration, GroupView
 from gantry_operator import names
 from gantry_operator.plan.actions import (
     Declare,
+    ForgetMember,
     LabelPod,
     ReportGone,
     Role,
     RouteTraffic,
     SetFinalizer,
 )
+from gantry_operator.plan.minimum import minimum_now
 from gantry_operator.plan.observed import Body, BrokerObserved, ObjectKey, Unreachable
 
 if TYPE_CHECKING:
     from gantry_operator.models import BrokerGroup
     from gantry_operator.plan.members import Group
+    from gantry_operator.plan.observed import ControllerObserved
+    from gantry_operator.plan.workload import Workload
 
 
 def declare_group(seen: BrokerObserved, group: BrokerGroup, replicas_now: int) -> list[Declare]:
@@ -27,8 +31,9 @@ def declare_group(seen: BrokerObserved, group: BrokerGroup, replicas_now: int) -
 
     While scaling down, the declared size is the size that exists, so that the controllers never
     take a member for surplus that the plan has not yet found safe to remove. A lower minimum counts
-    at once: the last steps of scaling down need it. Nothing is declared before the address that
-    clients are to be sent to is known, since a wrong one would be handed out.
+    at once: the last steps of scaling down need it. A higher one counts when it is reached
+    (`minimum`). Nothing is declared before the address that clients are to be sent to is known,
+    since a wrong one would be handed out.
     """
     if isinstance(seen.view, Unreachable):
         return []
@@ -38,10 +43,11 @@ def declare_group(seen: BrokerObserved, group: BrokerGroup, replicas_now: int) -
     wished = GroupDeclaration(
         uid=seen.meta.uid,
         replicas=max(group.spec.replicas, replicas_now),
-        min_in_sync_replicas=group.spec.min_in_sync,
+        min_in_sync_replicas=minimum_now(seen.view, group.spec.min_in_sync),
         route_address=address,
     )
-    if isinstance(seen.view, GroupView) and wished == _declared(seen.view):
+    view = seen.view
+    if isinstance(view, GroupView) and wished == _declared(view) and not view.retired:
         return []
     return [Declare(declaration=wished)]
 
@@ -134,6 +140,33 @@ def report_gone(group: Group) -> list[ReportGone]:
     ]
 
 
+def forget_gone(group: Group, load: Workload | None, wished: int) -> list[ForgetMember]:
+    """Rule: a member that will not come back leaves the record.
+
+    That is one that no pod holds while each wished replica lives in its pod and is in sync: one
+    whose pod scaling down removed, or whose volume was wiped. It is dead and outside the sync-state
+    set, so whatever it holds of value the others hold, too. The controllers judge again, by their
+    own evidence. Should its volume be found after all, it joins as a new member.
+    """
+    if load is None or load.revision is None or load.disturbance():
+        return []
+    if not load.replicas == len(load.pods) == wished:
+        return []
+    in_sync = group.in_sync()
+    for pod in load.pods:
+        member = group.member_in(pod)
+        if member is None or not pod.ready or member.broker_id not in in_sync:
+            return []
+    return [
+        ForgetMember(broker_id=member.broker_id, incarnation=member.incarnation)
+        for member in group.view.members
+        if not member.alive
+        and member.pod_uid is not None
+        and member.broker_id not in group.view.sync_state_set
+        and group.pod_of(member) is None
+    ]
+
+
 def keep_finalizer(seen: BrokerObserved, group: BrokerGroup) -> list[SetFinalizer]:
     """Rule: the finalizer exists exactly while there is metadata to clean at deletion.
 
@@ -146,11 +179,13 @@ def keep_finalizer(seen: BrokerObserved, group: BrokerGroup) -> list[SetFinalize
     return [finalizer_action(seen, present=wanted)]
 
 
-def finalizer_action(seen: BrokerObserved, *, present: bool) -> SetFinalizer:
-    """The action that adds or removes the operator's finalizer and keeps the others."""
-    others = tuple(f for f in seen.meta.finalizers if f != names.FINALIZER)
+def finalizer_action(
+    seen: BrokerObserved | ControllerObserved, *, present: bool, finalizer: str = names.FINALIZER
+) -> SetFinalizer:
+    """The action that adds or removes a finalizer of the operator and keeps the others."""
+    others = tuple(f for f in seen.meta.finalizers if f != finalizer)
     return SetFinalizer(
         present=present,
-        finalizers=(*others, names.FINALIZER) if present else others,
+        finalizers=(*others, finalizer) if present else others,
         resource_version=seen.meta.resource_version,
     )

@@ -31,7 +31,7 @@ def switchover(group: Group, request: Switchover | None, old: SwitchoverStatus |
         return old, None
     begun = old if old is not None and old.id == request.id else None
     if begun is not None and begun.state != "InProgress":
-        return begun, None
+        return _ended(request, begun), None
     chosen = begun.to if begun is not None else request.to
     master = group.master()
     if master is None:
@@ -50,6 +50,14 @@ def switchover(group: Group, request: Switchover | None, old: SwitchoverStatus |
         _report(request, ordinal, "InProgress", text),
         Step(Reason.SWITCHOVER_IN_PROGRESS, text, action),
     )
+
+
+def _ended(request: Switchover, old: SwitchoverStatus) -> SwitchoverStatus:
+    """What became of an id that is used up; another replica under the same id is refused aloud."""
+    if request.to is None or request.to == old.to:
+        return old
+    text = f"The id {request.id} was used up before: choose a new id to move to {request.to}."
+    return _report(request, request.to, "Refused", text)
 
 
 def _target(group: Group, ordinal: int | None) -> MemberView | str:

@@ -41,7 +41,12 @@ _HALTED = "halted"
 _STOPPED = {
     "fenced": (Reason.FENCED, "found the tier held by another master"),
     "stalled": (Reason.STALLED, "has not been able to upload for a minute"),
+    "unreadable": (Reason.UNREADABLE, "uploads, and cannot read all that the tier should hold"),
+    "shortened": (Reason.HISTORY_REMOVED, "uploads, and finds the beginning of the tier removed"),
 }
+
+
+_REPEATED = (Reason.STALLED, Reason.UNREADABLE, Reason.HISTORY_REMOVED)
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -102,7 +107,7 @@ def _calm(before: Condition | None, found: Health) -> str:
     """The old words as long as they say the same of another attempt."""
     if before is None or (before.status, before.reason) != (found.status, found.reason):
         return found.message
-    repeated = found.reason is Reason.STALLED and _CHANGING.sub("#", before.message) == (
+    repeated = found.reason in _REPEATED and _CHANGING.sub("#", before.message) == (
         _CHANGING.sub("#", found.message)
     )
     return before.message if repeated else found.message

@@ -1,37 +1,63 @@
 """Carrying out a plan, action by action.
 
-What the API server or the controllers refuse is remembered and reported by the next plan; the rest
-of the plan goes on, except for what is disruptive. Controllers that cannot be reached do not keep
-the status from being written either. Everything else that fails ends the plan: the queue brings the
-key back, and the next plan starts from what is.
+Each action fails alone: what the API server or the controllers refuse is remembered and reported by
+the next plan, and the rest of this one goes on, except for what is disruptive. An answer that
+contradicts what was planned with, such as that an object is gone, makes us read that object anew.
+Only an API server that does not answer, or asks to be left in peace, ends the plan: the queue
+brings the key back, and the next plan starts from what is.
 """
 
 from __future__ import annotations
 
-import secrets
 from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 from gantry_protocol.process import log
 
 from gantry_operator import names
-from gantry_operator.api.errors import AlreadyExists, Conflict, Denied, Invalid, NotFound
-from gantry_operator.api.kinds import BROKER_GROUP, BY_NAME, POD, SECRET, STATEFULSET, Kind
-from gantry_operator.builders import admin_secret
+from gantry_operator.api.errors import (
+    ApiError,
+    Conflict,
+    Denied,
+    Ending,
+    Gone,
+    Invalid,
+    NotFound,
+    TooManyRequests,
+)
+from gantry_operator.api.kinds import (
+    BROKER_GROUP,
+    BY_NAME,
+    CLAIM,
+    CONTROLLER_GROUP,
+    POD,
+    STATEFULSET,
+    Kind,
+)
 from gantry_operator.plan import actions as act
 from gantry_operator.plan.observed import Body, BrokerObserved, ControllerObserved, Refusal
+from gantry_operator.reconcile import departed
 from gantry_operator.reconcile.checks import still_to_delete, still_to_scale
 from gantry_operator.reconcile.events import post_event
+from gantry_operator.reconcile.reread import is_referred_to, live, reread, target_of
 
 if TYPE_CHECKING:
     from gantry_operator.api.protocol import Api
     from gantry_operator.cache import Cache, Key
     from gantry_operator.controllers.admin import Admin
     from gantry_operator.controllers.directory import Directory
-from gantry_operator.controllers.errors import AdminRefusedError, QuorumUnreachableError
+    from gantry_operator.reconcile.quorum_secrets import Secrets
+from gantry_operator.controllers.errors import (
+    AdminError,
+    AdminRefusedError,
+    QuorumUnreachableError,
+)
 
-TOKEN_BYTES = 32
 OWN_LABELS = (names.LABEL_ROLE, names.LABEL_TRAFFIC)
+LATE_WATCH_S = 2.0
+"""Until the next look at a finalizer that the API server says is needed."""
+OFF_RECORD_AGAIN_S = 30.0
+"""After the controllers refused to retire a group or to forget a member."""
 _log = log.get("apply")
 
 
@@ -43,6 +69,7 @@ class Outcome(msgspec.Struct):
         again: look again at once. The operator's own writes are in the cache already, so the watch
             brings nothing new about them.
         refusals: what could not be written.
+        failure: the first error that only time can mend; the key is tried again later.
         disruption: the disruptive action that was carried out, in one word.
         dropped: why the disruptive action was not carried out after all.
     """
@@ -50,6 +77,7 @@ class Outcome(msgspec.Struct):
     check_after_s: float | None = None
     again: bool = False
     refusals: tuple[Refusal, ...] = ()
+    failure: ApiError | AdminError | None = None
     disruption: str = ""
     dropped: str = ""
 
@@ -57,10 +85,11 @@ class Outcome(msgspec.Struct):
 class Applier:
     """The hands of the operator."""
 
-    def __init__(self, api: Api, cache: Cache, directory: Directory) -> None:
+    def __init__(self, api: Api, cache: Cache, directory: Directory, secrets: Secrets) -> None:
         self._api = api
         self._cache = cache
         self._directory = directory
+        self._secrets = secrets
 
     async def apply(
         self, key: Key, seen: BrokerObserved | ControllerObserved, plan: list[act.Action]
@@ -68,43 +97,94 @@ class Applier:
         """Carries out a plan in order.
 
         Raises:
-            ApiError: the API server failed or contradicted.
-            AdminError: the controllers failed or refused.
+            ApiError: the API server does not answer, or wants to be left in peace.
         """
         outcome = Outcome()
-        unreached: QuorumUnreachableError | None = None
         for action in plan:
-            if action.disruptive and (outcome.refusals or unreached):
+            if action.disruptive and (outcome.refusals or outcome.failure):
                 outcome.dropped = "a step before it failed"
                 continue
-            match action:
-                case act.ApplyObject():
-                    await self._apply_object(seen, action, outcome)
-                case act.EnsureSecret():
-                    await self._ensure_secret(seen)
-                    outcome.again = True
-                case act.CheckAgain(after_s=after_s):
-                    outcome.check_after_s = after_s
-                case act.Elect() | act.DeletePod() | act.ScaleDown() | act.DeleteStatefulSet():
-                    outcome.dropped = await self._disrupt(key, action, self._admin(key, seen))
-                    outcome.disruption = "" if outcome.dropped else type(action).__name__
-                    _log.info(
-                        "step dropped" if outcome.dropped else "step taken",
-                        **_facts(key, action),
-                        why=outcome.dropped or "planned",
-                    )
-                case act.Declare() | act.ReportGone():
-                    try:
-                        await self._tell(key, self._admin(key, seen), action)
-                    except AdminRefusedError as error:
-                        outcome.refusals += (_refused_by_controllers(key, error),)
-                    except QuorumUnreachableError as error:
-                        unreached = error
-                case _:
-                    await self._steady(key, seen, action, outcome)
-        if unreached is not None:
-            raise unreached
+            try:
+                await self._carry_out(key, seen, action, outcome)
+            except (Ending, TooManyRequests):
+                raise
+            except (NotFound, Conflict, Gone) as error:
+                await self._contradicted(key, action, error, outcome)
+            except ApiError as error:
+                if error.status == 0:
+                    raise
+                self._failed(action, error, outcome)
+            except QuorumUnreachableError as error:
+                outcome.failure = outcome.failure or error
+            except AdminRefusedError as error:
+                if isinstance(action, act.Declare | act.ReportGone):
+                    outcome.refusals += (_refused_by_controllers(key, error),)
+                else:
+                    outcome.failure = outcome.failure or error
         return outcome
+
+    async def tell(
+        self, key: Key, seen: BrokerObserved | ControllerObserved, reason: str, note: str
+    ) -> None:
+        """Posts a warning about a resource."""
+        event = act.EmitEvent(type="Warning", reason=reason, note=note)
+        await post_event(self._api, key, seen.meta, event)
+
+    async def _contradicted(
+        self, key: Key, action: act.Action, error: ApiError, outcome: Outcome
+    ) -> None:
+        """The plan rests on what is no more: the object is read anew, and planned with at once."""
+        target, news = target_of(key, action), False
+        if target is not None:
+            try:
+                news = await reread(self._api, self._cache, *target)
+            except ApiError as unread:
+                error = unread
+        outcome.again |= news
+        if action.disruptive:
+            outcome.dropped = error.message
+        if not news:
+            self._failed(action, error, outcome)
+
+    def _failed(self, action: act.Action, error: ApiError, outcome: Outcome) -> None:
+        """What concerns one object is told of that object; a server's fault may pass."""
+        passing = not isinstance(error, Invalid | Denied | Conflict)
+        if isinstance(action, act.ApplyObject | act.ScaleDown):
+            kind, name = action.manifest["kind"], action.manifest["metadata"]["name"]
+            refusal = Refusal(kind, name, taken=False, message=error.message, passing=passing)
+            outcome.refusals += (refusal,)
+        else:
+            outcome.failure = outcome.failure or error
+
+    async def _carry_out(
+        self,
+        key: Key,
+        seen: BrokerObserved | ControllerObserved,
+        action: act.Action,
+        outcome: Outcome,
+    ) -> None:
+        match action:
+            case act.ApplyObject():
+                await self._apply_object(seen, action, outcome)
+            case act.EnsureSecret(name=name):
+                assert isinstance(seen, ControllerObserved), "only quorums have Secrets"
+                assert seen.group is not None, "an accepted resource has been parsed"
+                await self._secrets.ensure(seen.group, name)
+                outcome.again = True
+            case act.CheckAgain(after_s=after_s):
+                outcome.check_after_s = after_s
+            case act.Elect() | act.DeletePod() | act.ScaleDown() | act.DeleteStatefulSet():
+                outcome.dropped = await self._disrupt(key, action, self._admin(key, seen))
+                outcome.disruption = "" if outcome.dropped else type(action).__name__
+                _log.info(
+                    "step dropped" if outcome.dropped else "step taken",
+                    **_facts(key, action),
+                    why=outcome.dropped or "planned",
+                )
+            case act.Declare() | act.ReportGone():
+                await self._tell(key, self._admin(key, seen), action)
+            case _:
+                await self._steady(key, seen, action, outcome)
 
     def _admin(self, key: Key, seen: BrokerObserved | ControllerObserved) -> Admin:
         name = key.name
@@ -127,14 +207,19 @@ class Applier:
     ) -> None:
         match action:
             case act.SetFinalizer():
-                await self._set_finalizer(key, seen, action)
+                if not await self._set_finalizer(key, seen, action):
+                    outcome.check_after_s = LATE_WATCH_S
+            case act.MarkClaim():
+                await self._mark(key, action)
             case act.DeleteObject(kind=kind, name=name, uid=uid):
-                try:
-                    await self._api.delete(BY_NAME[kind], key.namespace, name, uid=uid)
-                except (NotFound, Conflict):
-                    outcome.again = True  # it is gone, or another one has its name
+                await self._api.delete(BY_NAME[kind], key.namespace, name, uid=uid)
+                outcome.again |= await reread(
+                    self._api, self._cache, BY_NAME[kind], key.namespace, name
+                )
             case act.ForgetGroup(uid=uid):
                 await self._admin(key, seen).forget(key.name, uid)
+            case act.RetireGroup() | act.ForgetMember():
+                await self._take_off_record(key, self._admin(key, seen), action, outcome)
             case act.LabelPod(role=role):
                 outcome.again |= await self._label(key, action, names.LABEL_ROLE, role)
             case act.RouteTraffic(on=on):
@@ -147,6 +232,25 @@ class Applier:
             case _:
                 raise AssertionError(f"a plan holds a {type(action).__name__}")
 
+    async def _take_off_record(
+        self, key: Key, admin: Admin, action: act.RetireGroup | act.ForgetMember, outcome: Outcome
+    ) -> None:
+        """Nothing waits for it: what the controllers refuse is asked for again, or is well so."""
+        try:
+            if isinstance(action, act.RetireGroup):
+                await admin.retire(key.name, action.uid)
+            else:
+                await admin.forget_member(key.name, action.broker_id, action.incarnation)
+        except AdminRefusedError as error:
+            _log.info("kept on record", **_facts(key, action), why=error)
+            outcome.check_after_s = outcome.check_after_s or OFF_RECORD_AGAIN_S
+        else:
+            _log.info("taken off record", **_facts(key, action))
+
+    async def retire_departed(self, key: Key) -> None:
+        """Retires a group whose resource does not exist; see `departed`."""
+        await departed.retire(self._api, self._cache, self._directory, key)
+
     async def _disrupt(
         self,
         key: Key,
@@ -158,7 +262,9 @@ class Applier:
             case act.Elect(broker_id=broker_id, master_epoch=epoch):
                 await admin.elect(key.name, broker_id, epoch)
             case act.DeletePod():
-                pod = await still_to_delete(self._api, admin, key.namespace, key.name, action)
+                pod = await still_to_delete(
+                    self._api, self._cache, admin, key.namespace, key.name, action
+                )
                 if isinstance(pod, str):
                     return pod
                 await self._api.delete(
@@ -168,16 +274,15 @@ class Applier:
                     uid=pod.uid,
                     resource_version=pod.resource_version,
                 )
+                await reread(self._api, self._cache, POD, key.namespace, pod.name)
             case act.ScaleDown(manifest=manifest):
                 changed = await still_to_scale(admin, key.name, action)
                 if changed:
                     return changed
                 self._cache.put(STATEFULSET, await self._api.apply(STATEFULSET, manifest))
             case act.DeleteStatefulSet(name=name, uid=uid):
-                try:
-                    await self._api.delete(STATEFULSET, key.namespace, name, uid=uid)
-                except NotFound:
-                    return "it is gone"
+                await self._api.delete(STATEFULSET, key.namespace, name, uid=uid)
+                await reread(self._api, self._cache, STATEFULSET, key.namespace, name)
             case _:
                 assert_never(action)
         return ""
@@ -195,16 +300,26 @@ class Applier:
             if stranger is not None:
                 outcome.refusals += (stranger,)
                 return
-        try:
-            live = await self._api.apply(kind, manifest)
-        except (Invalid, Denied, Conflict) as error:
-            refusal = Refusal(kind.kind, meta["name"], taken=False, message=error.message)
-            outcome.refusals += (refusal,)
+        elif not _owns(seen, manifest) and await self._is_leaving(seen):
+            outcome.again = True
             return
+        live = await self._api.apply(kind, manifest)
         # An apply that changed nothing must not start the next one: a field that the API server
         # writes in its own way would otherwise be applied for ever.
         if self._cache.put(kind, live):
             outcome.again = True
+
+    async def _is_leaving(self, seen: BrokerObserved | ControllerObserved) -> bool:
+        """Whether the resource is going, or gone, as the API server itself has it.
+
+        Asked before an object is made its own again: a deletion that leaves the pods to somebody
+        else (`--cascade=orphan`) cuts the references, and what had one again would be collected.
+        """
+        kind = BROKER_GROUP if isinstance(seen, BrokerObserved) else CONTROLLER_GROUP
+        found = await live(self._api, self._cache, kind, seen.meta.namespace, seen.meta.name)
+        if found is None or found["metadata"]["uid"] != seen.meta.uid:
+            return True
+        return found["metadata"].get("deletionTimestamp") is not None
 
     async def _stranger(self, kind: Kind, meta: Body, owner: str) -> Refusal | None:
         """Server-side apply takes over whatever has the name, so the name is looked up first."""
@@ -221,19 +336,28 @@ class Applier:
         )
         return Refusal(kind.kind, meta["name"], taken=True, message=message)
 
-    async def _ensure_secret(self, seen: BrokerObserved | ControllerObserved) -> None:
-        """The token is made up here, once, and never logged, changed or kept."""
-        assert isinstance(seen, ControllerObserved), "only quorums have a Secret"
-        assert seen.group is not None, "an accepted resource has been parsed"
-        secret = admin_secret(seen.group, secrets.token_urlsafe(TOKEN_BYTES))
+    async def _mark(self, key: Key, action: act.MarkClaim) -> None:
+        annotations = {
+            names.ANNOTATION_QUORUM: action.quorum,
+            names.ANNOTATION_QUORUM_SIZE: str(action.size),
+        }
+        patch = {"metadata": {"uid": action.uid, "annotations": annotations}}
         try:
-            await self._api.create(SECRET, secret)
-        except AlreadyExists:
-            return
+            await self._api.merge(CLAIM, key.namespace, action.name, patch)
+        except (NotFound, Conflict):
+            return  # it is gone, or another one has its name: the next look finds that one
 
     async def _set_finalizer(
         self, key: Key, seen: BrokerObserved | ControllerObserved, action: act.SetFinalizer
-    ) -> None:
+    ) -> bool:
+        """Writes finalizers; false says that they stay, since a watch is late.
+
+        What a quorum's deletion waits for is read from the API server itself: a group that no watch
+        has brought yet would lose its controllers.
+        """
+        kind, last = BY_NAME[key.kind], not action.present
+        if kind is CONTROLLER_GROUP and last and await is_referred_to(self._api, key):
+            return False
         patch = {
             "metadata": {
                 "uid": seen.meta.uid,
@@ -241,23 +365,17 @@ class Applier:
                 "finalizers": list(action.finalizers),
             }
         }
-        try:
-            live = await self._api.merge(BROKER_GROUP, key.namespace, key.name, patch)
-        except NotFound:
-            return
+        live = await self._api.merge(kind, key.namespace, key.name, patch)
         # An object that lost its last finalizer is gone; its deletion is heard of by the watch.
         if live["metadata"].get("deletionTimestamp") is None:
-            self._cache.put(BROKER_GROUP, live)
+            self._cache.put(kind, live)
+        return True
 
     async def _label(
         self, key: Key, action: act.LabelPod | act.RouteTraffic, label: str, text: str
     ) -> bool:
         patch = {"metadata": {"uid": action.uid, "labels": {label: text}}}
-        try:
-            return self._take(POD, await self._api.merge(POD, key.namespace, action.name, patch))
-        except (NotFound, Conflict):
-            # The pod is gone or was replaced; its successor is heard of by the watch.
-            return False
+        return self._take(POD, await self._api.merge(POD, key.namespace, action.name, patch))
 
     async def _write_status(
         self, key: Key, seen: BrokerObserved | ControllerObserved, status: Body
@@ -269,10 +387,7 @@ class Applier:
             "metadata": {"name": key.name, "namespace": key.namespace, "uid": seen.meta.uid},
             "status": status,
         }
-        try:
-            return self._take(kind, await self._api.apply_status(kind, body))
-        except NotFound:
-            return False
+        return self._take(kind, await self._api.apply_status(kind, body))
 
     def _take(self, kind: Kind, live: Body) -> bool:
         """Takes in the answer to a write of ours; whether it holds a change of somebody else.
@@ -284,6 +399,12 @@ class Applier:
         before = _of_others(kind, self._cache.get(kind, *name))
         self._cache.put(kind, live)
         return before is not None and before != _of_others(kind, self._cache.get(kind, *name))
+
+
+def _owns(seen: BrokerObserved | ControllerObserved, manifest: Body) -> bool:
+    found = seen.objects.get((manifest["kind"], manifest["metadata"]["name"]))
+    owners = () if found is None else found["metadata"].get("ownerReferences") or ()
+    return any(reference.get("uid") == seen.meta.uid for reference in owners)
 
 
 def _of_others(kind: Kind, body: Body | None) -> Body | None:

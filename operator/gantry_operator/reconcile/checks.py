@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING
 
 from gantry_protocol.admin import GroupView, QuorumView
 
-from gantry_operator.api.errors import NotFound
 from gantry_operator.api.kinds import POD
 from gantry_operator.plan.observed import PodView, pod_view
+from gantry_operator.reconcile.reread import live
 
 if TYPE_CHECKING:
     from gantry_operator.api.protocol import Api
+    from gantry_operator.cache import Cache
     from gantry_operator.controllers.admin import Admin
     from gantry_operator.plan.actions import DeletePod, ScaleDown
 
 
 async def still_to_delete(
-    api: Api, admin: Admin, namespace: str, group: str, action: DeletePod
+    api: Api, cache: Cache, admin: Admin, namespace: str, group: str, action: DeletePod
 ) -> PodView | str:
-    """The pod as it is now, or why it is not to be deleted any more."""
+    """The pod as it is now, or why it is not to be deleted any more; the cache learns of it."""
     if action.term is not None:
         quorum = await admin.view()
         if not isinstance(quorum, QuorumView) or quorum.term != action.term:
@@ -33,10 +34,10 @@ async def still_to_delete(
         changed = await _changed(admin, group, action.master_epoch, action.sync_state_set)
         if changed:
             return changed
-    try:
-        pod = pod_view(await api.get(POD, namespace, action.name))
-    except NotFound:
+    body = await live(api, cache, POD, namespace, action.name)
+    if body is None:
         return "the pod is gone"
+    pod = pod_view(body)
     if pod.uid != action.uid:
         return "the pod was replaced"
     if pod.terminating:

@@ -2,7 +2,8 @@
 
 One key never has two workers, and one failing key delays no other. A fault in our own code is
 contained to its key, logged with its traceback and counted: one resource that nobody foresaw must
-not take the service from all the others.
+not take the service from all the others. A plan that is carried out again and again without effect
+is slowed down like a failure, and told (`repeats`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from gantry_operator.controllers.errors import AdminError
 from gantry_operator.plan import plan
 from gantry_operator.plan.actions import WriteStatus
 from gantry_operator.plan.observed import BrokerObserved
+from gantry_operator.plan.reasons import Reason
 from gantry_operator.reconcile.apply import Applier, Outcome
+from gantry_operator.reconcile.repeats import LIMIT, Repeats, describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,9 +30,13 @@ if TYPE_CHECKING:
     from gantry_operator.cache import Key
     from gantry_operator.controllers.directory import Directory, Spawn
     from gantry_operator.metrics import Metrics
+    from gantry_operator.plan.actions import Action
+    from gantry_operator.plan.observed import ControllerObserved
     from gantry_operator.reconcile.observe import Observer
     from gantry_operator.workqueue import WorkQueue
 
+LASTING_FAILURES = 2
+"""So often in a row a key has failed before a fault of the server is reported in its status."""
 _log = log.get("reconcile")
 
 
@@ -60,6 +67,7 @@ class Reconciler:
         self._spawn = spawn
         self._clock = clock
         self._leads = leads
+        self._repeats = Repeats()
 
     async def work(self) -> None:
         """One worker; runs until cancelled."""
@@ -76,6 +84,10 @@ class Reconciler:
         result = "ok"
         try:
             outcome = await self._look(key)
+            if outcome.failure is not None:
+                raise outcome.failure
+            if any(refusal.passing for refusal in outcome.refusals):
+                result = "retry"
             if not outcome.refusals:
                 self._queue.forget(key)
             if outcome.check_after_s is not None:
@@ -100,13 +112,20 @@ class Reconciler:
         seen = await self._observer.observe(key)
         if seen is None:
             self._forget(key)
+            if key.kind == BROKER_GROUP.kind and self._leads():
+                await self._applier.retire_departed(key)
             return Outcome()
         if not isinstance(seen, BrokerObserved):
             self._directory.follow(key.namespace, key.name, self._spawn)
         actions, leads = plan(seen, self._clock()), self._leads()
         if not leads:
             actions = [action for action in actions if action.for_standby]
+        held_s = self._repeats.held_s(key, actions, asyncio.get_running_loop().time())
+        if held_s > 0:
+            return Outcome(check_after_s=held_s)
         outcome = await self._applier.apply(key, seen, actions)
+        if not outcome.refusals and not outcome.failure:
+            await self._slow_down(key, seen, actions, outcome)
         if leads and isinstance(seen, BrokerObserved):
             written = [action.status for action in actions if isinstance(action, WriteStatus)]
             self._metrics.note_group(key, written[-1] if written else seen.live_status or {})
@@ -115,14 +134,47 @@ class Reconciler:
         self._remember(key, outcome)
         return outcome
 
-    def _remember(self, key: Key, outcome: Outcome) -> None:
-        """What was written or refused is planned with at once; a refusal is tried again later."""
-        if outcome.again or outcome.refusals != self._observer.refusals.get(key, ()):
-            self._queue.add(key)
-        if not outcome.refusals:
-            self._observer.refusals.pop(key, None)
+    async def _slow_down(
+        self,
+        key: Key,
+        seen: BrokerObserved | ControllerObserved,
+        plan: list[Action],
+        outcome: Outcome,
+    ) -> None:
+        """A plan that has no effect is not carried out again at once, and is told."""
+        now_s = asyncio.get_running_loop().time()
+        count = self._repeats.note(key, plan, now_s)
+        if count <= LIMIT:
             return
-        self._observer.refusals[key] = outcome.refusals
+        delay_s = self._repeats.held_s(key, plan, now_s)
+        outcome.again, outcome.check_after_s = False, delay_s
+        what = describe(plan)
+        self._metrics.repeats.labels(key.kind).inc()
+        _log.warning(
+            "plan repeats without effect",
+            **_facts(key),
+            actions=what,
+            times=count,
+            retry_s=round(delay_s, 2),
+        )
+        if count == LIMIT + 1:
+            await self._applier.tell(key, seen, Reason.REPEATING, f"Repeated in vain: {what}.")
+
+    def _remember(self, key: Key, outcome: Outcome) -> None:
+        """What was written or refused is planned with at once; a refusal is tried again later.
+
+        A fault of the server is told once it has lasted for some attempts: most pass by themselves.
+        """
+        lasting = self._queue.failures(key) >= LASTING_FAILURES
+        told = tuple(one for one in outcome.refusals if lasting or not one.passing)
+        if outcome.again or told != self._observer.refusals.get(key, ()):
+            self._queue.add(key)
+        if told:
+            self._observer.refusals[key] = told
+        else:
+            self._observer.refusals.pop(key, None)
+        if not outcome.refusals:
+            return
         outcome.check_after_s = None
         delay_s = self._queue.retry(key)
         first = outcome.refusals[0]
@@ -135,6 +187,7 @@ class Reconciler:
         )
 
     def _forget(self, key: Key) -> None:
+        self._repeats.forget(key)
         if key.kind == BROKER_GROUP.kind:
             self._metrics.drop_group(key)
         else:

@@ -27,6 +27,7 @@ ROOTS: tuple[str, ...] = (
     "V1PodDisruptionBudget",
     "V1Lease",
     "V1CronJob",
+    "V1NetworkPolicy",
     "V1EndpointSlice",
     "V1CustomResourceDefinition",
 )
@@ -118,6 +119,7 @@ DEFAULTS: dict[str, Any] = {
     "V1HTTPGetAction.path": "/",
     "V1HTTPGetAction.scheme": "HTTP",
     "V1NamespaceSpec.finalizers": ["kubernetes"],
+    "V1NetworkPolicyPort.protocol": "TCP",
     "V1ObjectFieldSelector.apiVersion": "v1",
     "V1PersistentVolumeClaimSpec.volumeMode": "Filesystem",
     "V1PodSpec.dnsPolicy": "ClusterFirst",
@@ -151,6 +153,7 @@ ENUMS: dict[str, list[str]] = {
     "V1CronJobSpec.concurrencyPolicy": ["Allow", "Forbid", "Replace"],
     "V1Container.imagePullPolicy": ["Always", "IfNotPresent", "Never"],
     "V1ContainerPort.protocol": ["SCTP", "TCP", "UDP"],
+    "V1NetworkPolicyPort.protocol": ["SCTP", "TCP", "UDP"],
     "V1PodSpec.restartPolicy": ["Always", "Never", "OnFailure"],
     "V1ServicePort.protocol": ["SCTP", "TCP", "UDP"],
     "V1ServiceSpec.type": ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"],

@@ -63,6 +63,7 @@ class ApiServer:
         self._watches: set[WatchStream] = set()
         self._runner: web.AppRunner | None = None
         self._documents: dict[routes.Discovery, tuple[int, bytes]] = {}
+        self._openapi = openapi.Documents(registry.catalogue)
 
     async def start(self, listener: socket.socket) -> str:
         """Serve on a listening socket; returns the base URL."""
@@ -166,7 +167,7 @@ class ApiServer:
         if path == FAULTS_PATH:
             return await self._serve_faults(request)
         if path.startswith(openapi.ROOT):
-            return replies.as_json(openapi.document(self.registry.catalogue, path))
+            return replies.raw(self._openapi.encoded(path))
         target = routes.parse(path)
         if isinstance(target, routes.Discovery):
             return self._serve_discovery(target)
@@ -255,6 +256,7 @@ class ApiServer:
             "outage": self.faults.outage,
             "silent": sorted(self.faults.silent),
             "watches": len(self._watches),
+            "failures": self.registry.store.failures,
         }
         return replies.as_json(state)
 

@@ -265,6 +265,16 @@ def _grouped_types() -> list[ResourceType]:
             short_names=("cj",),
             categories=("all",),
         ),
+        # Kept and enforced by nobody: all pods share the loopback network.
+        ResourceType(
+            "networking.k8s.io",
+            "v1",
+            "NetworkPolicy",
+            "networkpolicies",
+            builtin("V1NetworkPolicy"),
+            generation=True,
+            short_names=("netpol",),
+        ),
         ResourceType(
             "coordination.k8s.io",
             "v1",

@@ -153,9 +153,16 @@ class Compiler:
 
 
 @cache
+def builtin_definitions() -> dict[str, Any]:
+    """The generated built-in definitions by name, as they are in the file."""
+    definitions: dict[str, Any] = msgspec.json.decode(SCHEMA_FILE.read_bytes())
+    return definitions
+
+
+@cache
 def builtin_compiler() -> Compiler:
     """The compiler over the generated built-in definitions."""
-    return Compiler(msgspec.json.decode(SCHEMA_FILE.read_bytes()))
+    return Compiler(builtin_definitions())
 
 
 def builtin(name: str) -> Schema:

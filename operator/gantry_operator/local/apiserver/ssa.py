@@ -88,6 +88,7 @@ def apply(
             read as the schema's type.
     """
     try:
+        typed.check(config, schema)
         applied = typed.field_set(config, schema)
         bare_live = unmanaged(live) if live else {}
         merged = typed.merge(bare_live, config, schema)

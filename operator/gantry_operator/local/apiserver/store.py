@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
+from gantry_operator.local.apiserver.subscribers import Subscribers
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -73,8 +75,7 @@ class Store:
         self._objects: dict[ResourceKey, dict[ObjectKey, Record]] = {}
         self._sorted: dict[ResourceKey, list[ObjectKey]] = {}
         self._owned: dict[str, dict[tuple[ResourceKey, ObjectKey], None]] = {}
-        self._subscribers: list[Callable[[Event], None]] = []
-        self._publishing = False
+        self._subscribers: Subscribers[Event] = Subscribers()
 
     def get(self, resource: ResourceKey, key: ObjectKey) -> Record | None:
         """The current record, if any."""
@@ -101,6 +102,7 @@ class Store:
 
     def put(self, resource: ResourceKey, key: ObjectKey, obj: dict[str, Any]) -> Record:
         """Store a new revision; the object gets its resourceVersion (on a copy of its metadata)."""
+        self._subscribers.check_idle()
         self.revision += 1
         metadata = {**obj["metadata"], "resourceVersion": str(self.revision)}
         record = Record(resource, key, {**obj, "metadata": metadata}, self.revision)
@@ -111,6 +113,7 @@ class Store:
 
     def delete(self, resource: ResourceKey, key: ObjectKey) -> Record | None:
         """Remove; the last state is published under a revision of its own, as etcd reports it."""
+        self._subscribers.check_idle()
         before = self._objects.get(resource, {}).pop(key, None)
         if before is None:
             return None
@@ -129,15 +132,27 @@ class Store:
             self._place(record, None)
         self.revision = self.compacted = revision
 
-    def subscribe(self, callback: Callable[[Event], None]) -> Callable[[], None]:
-        """Call back on every later change, in order; returns the way to stop it."""
-        self._subscribers.append(callback)
+    def subscribe(
+        self,
+        callback: Callable[[Event], None],
+        *,
+        name: str,
+        resync: Callable[[], None] | None = None,
+    ) -> Callable[[], None]:
+        """Call back on every later change, in order; returns the way to stop it.
 
-        def unsubscribe() -> None:
-            if callback in self._subscribers:
-                self._subscribers.remove(callback)
+        Args:
+            callback: Short, and without writes. What it raises reaches nobody else.
+            name: Of the subscriber, in logs and counts.
+            resync: Called after a failure instead of the callback, until it succeeds: look at
+                everything the store holds. None: the subscriber goes on without what it missed.
+        """
+        return self._subscribers.add(name, callback, resync)
 
-        return unsubscribe
+    @property
+    def failures(self) -> dict[str, int]:
+        """Failed deliveries and resyncs by the subscriber's name."""
+        return dict(self._subscribers.failures)
 
     def since(self, revision: int) -> list[Event] | None:
         """Changes after ``revision``; None when they are no longer all known."""
@@ -174,14 +189,7 @@ class Store:
                 self._owned.pop(owner["uid"], None)
 
     def _publish(self, event: Event) -> None:
-        # A write from inside a callback would reach later subscribers in the wrong order.
-        assert not self._publishing, "subscribers must not write"
         self._history.append(event)
         while len(self._history) > self._window:
             self.compacted = self._history.popleft().record.revision
-        self._publishing = True
-        try:
-            for callback in tuple(self._subscribers):
-                callback(event)
-        finally:
-            self._publishing = False
+        self._subscribers.tell(event)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from gantry_operator.local.apiserver.kinds import ResourceType
 
 Object = dict[str, Any]
+CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
+"""Keeps a deleted claim until no pod uses it; every claim gets it when it is created."""
 
 
 def prepare(resource: ResourceType, obj: Object, old: Object | None) -> None:
@@ -50,6 +52,9 @@ def _prepare_pod(obj: Object, old: Object | None) -> None:
 def _prepare_claim(obj: Object, old: Object | None) -> None:
     if old is None:
         obj["status"] = {"phase": "Pending"}
+        finalizers = obj["metadata"].setdefault("finalizers", [])
+        if CLAIM_PROTECTION not in finalizers:
+            finalizers.append(CLAIM_PROTECTION)
 
 
 def _prepare_secret(obj: Object, _old: Object | None) -> None:

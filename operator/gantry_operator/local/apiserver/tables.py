@@ -134,6 +134,12 @@ def _pod_phase(obj: Object, _now: dt.datetime) -> Cell:
     return str(status.get("phase", "Unknown"))
 
 
+def _claim_phase(obj: Object, _now: dt.datetime) -> Cell:
+    if "deletionTimestamp" in obj["metadata"]:
+        return "Terminating"
+    return str((obj.get("status") or {}).get("phase", ""))
+
+
 def _pod_restarts(obj: Object, _now: dt.datetime) -> Cell:
     statuses = (obj.get("status") or {}).get("containerStatuses") or []
     return sum(int(status["restartCount"]) for status in statuses)
@@ -197,7 +203,7 @@ _COLUMNS: dict[tuple[str, str], list[Column]] = {
         AGE,
     ],
     ("", "persistentvolumeclaims"): [
-        ("Status", "string", 0, _at("status", "phase")),
+        ("Status", "string", 0, _claim_phase),
         ("Volume", "string", 0, _at("spec", "volumeName")),
         ("Capacity", "string", 0, _capacity),
         AGE,

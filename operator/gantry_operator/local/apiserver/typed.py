@@ -21,6 +21,26 @@ class TypedError(Exception):
     """The value cannot be read as the schema's type; the text names path and reason."""
 
 
+def check(value: Any, schema: Schema, path: str = "") -> None:
+    """Whether maps and lists are where the schema has them, all the way down.
+
+    Raises:
+        TypedError: in the real converter's words.
+    """
+    if value is None or schema.opaque:
+        return
+    if schema.type == "object" and not isinstance(value, dict):
+        raise TypedError(f"{path}: expected map, got &{{{value}}}")
+    if schema.type == "array" and not isinstance(value, list):
+        raise TypedError(f"{path}: expected list, got &{{{value}}}")
+    if isinstance(value, dict):
+        for name, item in value.items():
+            check(item, schema.child(name), f"{path}.{name}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            check(item, schema.element, f"{path}[{index}]")
+
+
 def field_set(value: Any, schema: Schema, path: str = "") -> FieldSet:
     """The paths of everything in ``value``: what its author takes responsibility for."""
     if _is_granular_map(value, schema):

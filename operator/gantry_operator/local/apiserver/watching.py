@@ -54,7 +54,10 @@ class WatchStream:
         self.ended = False
         self._hushed = False
         self._start(options)
-        self._unsubscribe = store.subscribe(self._on_event)
+        # A reader that missed a change is cut off, and lists again.
+        self._unsubscribe = store.subscribe(
+            self._on_event, name=f"watch {resource.plural}", resync=self.abort
+        )
 
     def _start(self, options: WatchOptions) -> None:
         text = options.resource_version

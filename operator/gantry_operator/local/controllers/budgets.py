@@ -30,6 +30,7 @@ class BudgetController:
 
     def initial_keys(self) -> Iterable[Key]:
         """Every budget, after indexing what exists."""
+        self._pods, self._budgets = LabelIndex(), SelectorIndex()
         for pod in self._direct.all(*PODS):
             self._pods.put(_key(pod), pod["metadata"].get("labels") or {})
         for budget in self._direct.all(*BUDGETS):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gantry_operator.local.apiserver.strategies import CLAIM_PROTECTION
 from gantry_operator.local.controllers.direct import Direct, is_finished, is_terminating
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 CLAIMS = ("", "persistentvolumeclaims")
 PODS = ("", "pods")
-PROTECTION = "kubernetes.io/pvc-protection"
 
 
 class ClaimController:
@@ -38,8 +38,9 @@ class ClaimController:
 
     def initial_keys(self) -> Iterable[Key]:
         """Every claim, after counting its users."""
+        self._users.clear()
         for pod in self._direct.all(*PODS):
-            self._note_user(pod, present=True)
+            self._note_user(pod, present=_counts(pod))
         for claim in self._direct.all(*CLAIMS):
             yield claim["metadata"]["namespace"], claim["metadata"]["name"]
 
@@ -54,7 +55,7 @@ class ClaimController:
             else:
                 yield record.key
         elif record.resource == PODS:
-            present = event.type != "DELETED" and not is_finished(record.obj)
+            present = event.type != "DELETED" and _counts(record.obj)
             yield from self._note_user(record.obj, present=present)
 
     def _note_user(self, pod: dict[str, Any], *, present: bool) -> list[Key]:
@@ -83,13 +84,15 @@ class ClaimController:
         metadata = claim["metadata"]
         finalizers = metadata.get("finalizers") or []
         if is_terminating(claim):
-            if PROTECTION in finalizers and key not in self._users:
-                kept = [finalizer for finalizer in finalizers if finalizer != PROTECTION]
+            if CLAIM_PROTECTION in finalizers and key not in self._users:
+                kept = [finalizer for finalizer in finalizers if finalizer != CLAIM_PROTECTION]
                 self._direct.patch(*CLAIMS, claim, {"metadata": {"finalizers": kept}})
             return None
-        if PROTECTION not in finalizers or "volumeName" not in claim["spec"]:
+        protected = CLAIM_PROTECTION in finalizers
+        if not protected or "volumeName" not in claim["spec"]:
+            kept = finalizers if protected else [*finalizers, CLAIM_PROTECTION]
             patch = {
-                "metadata": {"finalizers": [*finalizers, PROTECTION]},
+                "metadata": {"finalizers": kept},
                 "spec": {"volumeName": f"pvc-{metadata['uid']}"},
             }
             claim = self._direct.patch(*CLAIMS, claim, patch)
@@ -102,3 +105,11 @@ class ClaimController:
             }
             self._direct.set_status(*CLAIMS, claim, status)
         return None
+
+
+def _counts(pod: dict[str, Any]) -> bool:
+    """Whether the pod uses its claims: once it has a node, and until it has ended.
+
+    A pod without a node must not hold a claim back: it waits until that claim is gone.
+    """
+    return "nodeName" in pod["spec"] and not is_finished(pod)

@@ -43,6 +43,7 @@ class EndpointsController:
 
     def initial_keys(self) -> Iterable[Key]:
         """Every Service, after indexing what exists."""
+        self._pods, self._services = LabelIndex(), SelectorIndex()
         for pod in self._direct.all(*PODS):
             self._pods.put(_key(pod), pod["metadata"].get("labels") or {})
         for service in self._direct.all(*SERVICES):

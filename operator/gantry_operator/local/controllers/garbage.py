@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from gantry_operator.local.controllers.runner import Key
 
 NAMESPACES = ("", "namespaces")
+PODS = ("", "pods")
 CRDS = ("apiextensions.k8s.io", "customresourcedefinitions")
 RETRY_S = 0.2
 
@@ -143,9 +144,11 @@ class GarbageCollector:
         self._direct.patch(*record.resource, current.obj, {"metadata": {"finalizers": kept}})
 
     def _empty_namespace(self, record: Record) -> float | None:
+        """Pods go first, and all else once they are gone, as since Kubernetes 1.33."""
         name = record.key[1]
         left = 0
-        for resource in self._store.resources():
+        running = self._store.records(PODS, name)
+        for resource in (PODS,) if running else self._store.resources():
             for item in self._store.records(resource, name):
                 left += 1
                 if not is_terminating(item.obj):

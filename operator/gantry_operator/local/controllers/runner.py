@@ -7,6 +7,7 @@ retried later and logged. Calls are synchronous and short; the task yields betwe
 from __future__ import annotations
 
 import asyncio
+import functools
 import heapq
 import itertools
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from gantry_protocol.process import log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from gantry_operator.local.apiserver.store import Event, Store
 
@@ -35,7 +36,7 @@ class Controller(Protocol):
         """Keys that a change concerns."""
 
     def initial_keys(self) -> Iterable[Key]:
-        """Keys to look at when nothing has changed yet (after a restart)."""
+        """Keys to look at after a restart, or when changes were missed; indexes are made anew."""
 
     def reconcile(self, key: Key) -> float | None:
         """Bring the key's objects where they should be; seconds until the next look, if any."""
@@ -55,11 +56,10 @@ class Runner:
     async def run(self) -> None:
         """Until cancelled."""
         loop = asyncio.get_running_loop()
-        unsubscribe = self._store.subscribe(self._on_event)
+        unsubscribes = [self._follow(controller) for controller in self._controllers]
         try:
             for controller in self._controllers:
-                for key in controller.initial_keys():
-                    self._add(controller, key)
+                self._add_all(controller)
             while True:
                 self._due(loop.time())
                 if self._ready:
@@ -68,7 +68,8 @@ class Runner:
                     continue
                 await self._sleep(loop)
         finally:
-            unsubscribe()
+            for unsubscribe in unsubscribes:
+                unsubscribe()
 
     async def _sleep(self, loop: asyncio.AbstractEventLoop) -> None:
         self._wake.clear()
@@ -79,10 +80,19 @@ class Runner:
         except TimeoutError:
             pass
 
-    def _on_event(self, event: Event) -> None:
-        for controller in self._controllers:
+    def _follow(self, controller: Controller) -> Callable[[], None]:
+        """A subscription for each controller: the others hear of what one of them stumbles over."""
+
+        def on_event(event: Event) -> None:
             for key in controller.keys_for(event):
                 self._add(controller, key)
+
+        resync = functools.partial(self._add_all, controller)
+        return self._store.subscribe(on_event, name=controller.name, resync=resync)
+
+    def _add_all(self, controller: Controller) -> None:
+        for key in controller.initial_keys():
+            self._add(controller, key)
 
     def _add(self, controller: Controller, key: Key) -> None:
         self._ready[controller, key] = None

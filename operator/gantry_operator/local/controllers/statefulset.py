@@ -17,6 +17,8 @@ SETS = ("apps", "statefulsets")
 PODS = ("", "pods")
 CLAIMS = ("", "persistentvolumeclaims")
 REVISIONS = ("apps", "controllerrevisions")
+HELD_RETRY_S = 0.2
+"""Between two looks at a claim that is on its way out and holds a pod back."""
 
 
 class StatefulSetController:
@@ -59,7 +61,7 @@ class StatefulSetController:
         for pod in plan.delete_pods:
             self._direct.delete(*PODS, pod)
         self._direct.set_status(*SETS, sts, plan.status)
-        return None
+        return HELD_RETRY_S if plan.held_by else None
 
     def _claims(self, sts: dict[str, Any], pods: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
         """The set's claims: for each template, of wanted ordinals and of pods still there."""

@@ -34,6 +34,8 @@ class Plan(msgspec.Struct):
     # (claim, its new ownerReferences)
     own_claims: list[tuple[Object, list[Object]]]
     status: Object
+    # Claims on their way out that hold a pod back: a new pod would keep the old volume.
+    held_by: list[str] = []
 
 
 def revision_name(sts: Object) -> str:
@@ -102,9 +104,14 @@ def _create(
     claims: dict[str, Object],
     result: Plan,
 ) -> None:
+    templates = sts["spec"].get("volumeClaimTemplates") or []
+    names = {claim_name(sts, wanted, ordinal): wanted for wanted in templates}
+    leaving = [name for name in names if name in claims and is_terminating(claims[name])]
+    if leaving:
+        result.held_by += leaving
+        return
     result.create_pods.append(new_pod(sts, ordinal, template, revision))
-    for wanted in sts["spec"].get("volumeClaimTemplates") or []:
-        name = claim_name(sts, wanted, ordinal)
+    for name, wanted in names.items():
         if name not in claims:
             result.create_claims.append(_new_claim(sts, wanted, name))
 

@@ -40,6 +40,9 @@ class Host(Protocol):
     def event(self, kind: str, reason: str, message: str) -> None:
         """Something people should see."""
 
+    def last_words(self, container: Object) -> str:
+        """The end of what the last run wrote."""
+
     def now_text(self) -> str:
         """The time."""
 
@@ -101,7 +104,10 @@ class Container:
             probes.cancel()
         self._process = None
         state.running_since, state.started, state.ready = None, False, False
-        state.terminated = terminated(code, began, self._host.now_text())
+        words = ""
+        if code != 0 and self.spec.get("terminationMessagePolicy") == "FallbackToLogsOnError":
+            words = self._host.last_words(self.spec)
+        state.terminated = terminated(code, began, self._host.now_text(), words)
         self._host.changed()
         return code
 

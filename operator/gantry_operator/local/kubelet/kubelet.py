@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 _HOUSEKEEPING_S: Final = 5.0
+_RETRY_S: Final = 1.0
 _PROJECTED: Final = frozenset({("", "configmaps"), ("", "secrets")})
 
 _log = log.get("local.kubelet")
@@ -28,6 +29,10 @@ class Kubelet:
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
+        # Pods whose projected files may be out of date, by uid; files are written by a task of
+        # the kubelet's own, never in the path of whoever changed a ConfigMap.
+        self._stale: dict[str, None] = {}
+        self._stale_wake = asyncio.Event()
 
     def reset_statuses(self) -> None:
         """After a restart of the machine nothing runs: no pod is Ready, none has an address."""
@@ -48,12 +53,12 @@ class Kubelet:
     async def run(self) -> None:
         """Until cancelled; a cancellation kills every process."""
         store = self._machine.direct.registry.store
-        unsubscribe = store.subscribe(self._on_event)
+        unsubscribe = store.subscribe(self._on_event, name="kubelet", resync=self._resync)
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
-                for pod in self._machine.direct.all(*PODS):
-                    self._on_pod(pod)
+                self._resync()
+                group.create_task(self._keep_volumes())
                 while True:
                     self._machine.logs.trim()
                     prune(self._machine.direct)
@@ -69,12 +74,39 @@ class Kubelet:
             worker.terminate(grace_s)
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
+    async def _keep_volumes(self) -> None:
+        """Bring projected files up to date; what cannot be is tried again."""
+        while True:
+            await self._stale_wake.wait()
+            self._stale_wake.clear()
+            stale, self._stale = self._stale, {}
+            for uid in stale:
+                worker = self._workers.get(uid)
+                if worker is not None and not worker.refresh_volumes():
+                    self._stale[uid] = None
+                await asyncio.sleep(0)
+            if self._stale:
+                # A source that comes back wakes this at once; a full disk tells nobody.
+                asyncio.get_running_loop().call_later(_RETRY_S, self._stale_wake.set)
+
+    def _resync(self) -> None:
+        """Look at every pod and at all that is mounted in them."""
+        pods = {pod["metadata"]["uid"]: pod for pod in self._machine.direct.all(*PODS)}
+        for uid, worker in tuple(self._workers.items()):
+            if uid not in pods:
+                worker.terminate(FORCED_GRACE_S)
+        for pod in pods.values():
+            self._on_pod(pod)
+        self._stale.update(dict.fromkeys(self._workers))
+        self._stale_wake.set()
+
     def _on_event(self, event: Event) -> None:
         record = event.record
         if record.resource in _PROJECTED:
-            for worker in self._workers.values():
+            for uid, worker in self._workers.items():
                 if worker.pod["metadata"]["namespace"] == record.key[0]:
-                    worker.refresh_volumes()
+                    self._stale[uid] = None
+            self._stale_wake.set()
         elif record.resource == PODS:
             if event.type == "DELETED":
                 worker_gone = self._workers.get(record.uid)

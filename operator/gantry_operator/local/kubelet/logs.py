@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 MAX_DIRECTORIES: Final = 200
 """Pods whose logs are kept, newest first; generated pod names would fill the disk otherwise."""
+MAX_WORDS_BYTES: Final = 2048
+MAX_WORDS_LINES: Final = 80
+"""Of a log in a termination message; the kubelet's own limits."""
 _FOLLOW_POLL_S: Final = 0.1
 _CHUNK_BYTES: Final = 64 * 1024
 
@@ -73,6 +77,21 @@ def tail(path: Path, lines: int | None) -> bytes:
         return content
     kept = content.splitlines(keepends=True)[-lines:] if lines else []
     return b"".join(kept)
+
+
+def last_words(path: Path) -> str:
+    """The end of a file as a termination message: at most 2,048 bytes and 80 lines.
+
+    A missing file is empty.
+    """
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - MAX_WORDS_BYTES))
+            lines = file.read().splitlines(keepends=True)[-MAX_WORDS_LINES:]
+    except FileNotFoundError:
+        return ""
+    return b"".join(lines).decode(errors="replace")
 
 
 async def follow(path: Path, lines: int | None) -> AsyncIterator[bytes]:

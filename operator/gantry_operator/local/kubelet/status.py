@@ -26,7 +26,7 @@ class ContainerState(msgspec.Struct):
     ready: bool = False
 
 
-def terminated(code: int, started_at: str, finished_at: str) -> Object:
+def terminated(code: int, started_at: str, finished_at: str, message: str = "") -> Object:
     """The state of an ended run; ``code`` as in ``subprocess`` (negative for signals)."""
     state: Object = {
         "exitCode": 128 - code if code < 0 else code,
@@ -36,6 +36,8 @@ def terminated(code: int, started_at: str, finished_at: str) -> Object:
     }
     if code < 0:
         state["signal"] = -code
+    if message:
+        state["message"] = message
     return state
 
 

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from gantry_operator.local.controllers.direct import is_terminating
 from gantry_operator.local.kubelet import environment, probing
 from gantry_operator.local.kubelet.container import Container
 from gantry_operator.local.kubelet.environment import ContainerConfigError, Sources
+from gantry_operator.local.kubelet.logs import last_words
 from gantry_operator.local.kubelet.process import Process
 from gantry_operator.local.kubelet.status import ContainerState, pod_status
 
@@ -51,6 +53,7 @@ class PodWorker:
         self._containers: list[Container] = []
         self._grace_s = 0.0
         self._terminate = asyncio.Event()
+        self._complaint = ""  # why its projected files could not be brought up to date
         # Terminate the processes but keep the pod: the machine goes down, the pod does not.
         self.leave_object = False
 
@@ -71,10 +74,22 @@ class PodWorker:
             self._grace_s = grace_s
             self._terminate.set()
 
-    def refresh_volumes(self) -> None:
-        """ConfigMaps or Secrets changed."""
-        if self._ip is not None:
+    def refresh_volumes(self) -> bool:
+        """Bring projected files up to date; False while that is not possible.
+
+        A running pod keeps the files it has: what it mounts may be deleted and come back.
+        """
+        if not self._containers or self._terminate.is_set():
+            return True
+        try:
             self._machine.volumes.refresh(self.pod, self._sources())
+        except (ContainerConfigError, OSError, ValueError) as error:
+            if str(error) != self._complaint:
+                self._complaint = str(error)
+                self.event("Warning", "FailedMount", f"MountVolume.SetUp failed: {error}")
+            return False
+        self._complaint = ""
+        return True
 
     async def run(self) -> None:
         """Until the pod is terminated or the task is cancelled.
@@ -82,8 +97,7 @@ class PodWorker:
         A cancellation kills the containers and leaves the pod's object as it is.
         """
         try:
-            self._bind()
-            if await self._prepare():
+            if await self._bind() and await self._prepare():
                 await self._run_containers()
             if not self.leave_object:
                 self._finish()
@@ -92,12 +106,39 @@ class PodWorker:
             if self._ip is not None:
                 self._machine.addresses.release(self._ip)
 
-    def _bind(self) -> None:
-        """What the scheduler does: there is one node."""
-        if "nodeName" not in self.pod["spec"]:
-            patch = {"spec": {"nodeName": NODE_NAME}}
-            bound = self._machine.direct.patch(*PODS, self.pod, patch)
-            self.pod = bound or self.pod
+    async def _bind(self) -> bool:
+        """What the scheduler does: there is one node. False when the pod is to go before.
+
+        No await between the look at the claims and the binding: from then on the pod counts as a
+        user of them, and a deletion waits for it.
+        """
+        said = ""
+        while "nodeName" not in self.pod["spec"] and not self._terminate.is_set():
+            why = self._unschedulable()
+            if not why:
+                patch = {"spec": {"nodeName": NODE_NAME}}
+                bound = self._machine.direct.patch(*PODS, self.pod, patch)
+                self.pod = bound or self.pod
+                break
+            if why != said:
+                said = why
+                self.event("Warning", "FailedScheduling", f"0/1 nodes are available: {why}.")
+            await self._wait_for_end(RETRY_S)
+        return not self._terminate.is_set()
+
+    def _unschedulable(self) -> str:
+        """Why the pod cannot be given a node yet: a claim is missing, or on its way out."""
+        namespace = self.pod["metadata"]["namespace"]
+        for volume in self.pod["spec"].get("volumes") or []:
+            name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+            if name is None:
+                continue
+            claim = self._machine.direct.get("", "persistentvolumeclaims", namespace, name)
+            if claim is None:
+                return f'persistentvolumeclaim "{name}" not found'
+            if is_terminating(claim):
+                return f'persistentvolumeclaim "{name}" is being deleted'
+        return ""
 
     async def _prepare(self) -> bool:
         """Volumes and address; False when the pod is to go before it has begun."""
@@ -105,7 +146,7 @@ class PodWorker:
         while not self._terminate.is_set():
             try:
                 self._make_sandbox()
-            except ContainerConfigError as error:
+            except (ContainerConfigError, OSError, ValueError) as error:
                 if str(error) != said:
                     said = str(error)
                     self._machine.recorder.post(self.pod, "Warning", "FailedMount", said)
@@ -226,6 +267,12 @@ class PodWorker:
         """A probe of a container."""
         assert self._ip is not None
         return probing.parse(container.get(f"{kind}Probe"), container, self._ip)
+
+    def last_words(self, container: Object) -> str:
+        """The end of a container's log, as long as a termination message may be."""
+        meta = self.pod["metadata"]
+        path = self._machine.logs.current(meta["namespace"], meta["name"], container["name"])
+        return last_words(path)
 
     def changed(self) -> None:
         """Write the status."""

@@ -68,7 +68,7 @@ class HostsWriter:
     def start(self) -> None:
         """Write now and after every change (for the life of the store)."""
         self.write()
-        self._store.subscribe(self._on_event)
+        self._store.subscribe(self._on_event, name="hosts", resync=self.write)
 
     def _on_event(self, event: Event) -> None:
         if event.record.resource in {SERVICES, SLICES} and not self._scheduled:

@@ -87,9 +87,8 @@ class Proxies:
 
     async def run(self) -> None:
         """Until cancelled; then every listener and connection is closed."""
-        unsubscribe = self._store.subscribe(self._on_event)
-        for record in self._store.records(SERVICES):
-            self._dirty[record.key] = None
+        unsubscribe = self._store.subscribe(self._on_event, name="proxies", resync=self._resync)
+        self._resync()
         try:
             while True:
                 while self._dirty:
@@ -112,6 +111,12 @@ class Proxies:
     def closed(self, front: Front) -> None:
         """Forget a connection."""
         self._connections.discard(front)
+
+    def _resync(self) -> None:
+        """Look at every Service, and at every one that has listeners."""
+        keys = [record.key for record in self._store.records(SERVICES)]
+        self._dirty.update(dict.fromkeys([*keys, *self._listeners]))
+        self._wake.set()
 
     def _on_event(self, event: Event) -> None:
         record = event.record

@@ -1,0 +1,105 @@
+"""Who may open connections to the pods of a group, as NetworkPolicies.
+
+Rule protected: what no rule names is closed, so a port that is added later is open to nobody before
+somebody says to whom. Only connections to the pods are limited; where the pods may connect to is
+the cluster's business. These policies are a second fence: the ports that command something ask for
+the quorum's key or the admin token in any case.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gantry_operator import names
+from gantry_operator.builders.meta import Manifest, owned, sealed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gantry_operator.models import BrokerGroup, ControllerGroup
+    from gantry_operator.models.network import Peer
+
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
+"""The API server puts this label on every namespace."""
+
+
+def controller_policy(group: ControllerGroup, operator_namespace: str) -> list[Manifest]:
+    """The policy of a quorum's pods; none if it is switched off.
+
+    Args:
+        group: the quorum.
+        operator_namespace: where the operator's own pods are; empty if it runs outside a cluster,
+            and then pods of the group's namespace that are labelled as the operator count.
+    """
+    wish = group.spec.network_policy
+    if not wish.enabled:
+        return []
+    name, component = group.metadata.name, names.CONTROLLER
+    own = _pods(names.selector(component, name))
+    brokers = _pods({names.LABEL_NAME: names.APP_NAME, names.LABEL_COMPONENT: names.BROKER})
+    tools = [_operator(operator_namespace), _tools(), *_peers(wish.tools_from)]
+    rules = [
+        _rule(names.NAMESERVER_PORT, _peers(wish.clients_from)),
+        _rule(names.CONTROLLER_REMOTING_PORT, [own, brokers, *tools]),
+        _rule(names.RAFT_PORT, [own]),
+        _rule(names.CONTROLLER_HTTP_PORT, [*tools, *_peers(wish.metrics_from)]),
+    ]
+    policy = owned(group, component, *_KIND, names.controller_statefulset(name))
+    return [_sealed(policy, names.selector(component, name), rules)]
+
+
+def broker_policy(group: BrokerGroup) -> list[Manifest]:
+    """The policy of a broker group's pods; none if it is switched off."""
+    wish = group.spec.network_policy
+    if not wish.enabled:
+        return []
+    name, component = group.metadata.name, names.BROKER
+    own = _pods(names.selector(component, name))
+    # A replica passes clients on to the master, and the controllers knock to see who is there.
+    knocking = _pods(names.selector(names.CONTROLLER, group.spec.controller_ref.name))
+    clients = _peers(wish.clients_from)
+    rules = [
+        _rule(names.BROKER_REMOTING_PORT, [own, knocking, *clients] if clients else []),
+        _rule(names.BROKER_HA_PORT, [own]),
+        _rule(names.BROKER_HTTP_PORT, _peers(wish.metrics_from)),
+    ]
+    policy = owned(group, component, *_KIND, names.broker_statefulset(name))
+    return [_sealed(policy, names.selector(component, name), rules)]
+
+
+_KIND = ("networking.k8s.io/v1", "NetworkPolicy")
+
+
+def _sealed(policy: Manifest, selector: dict[str, str], rules: list[Manifest]) -> Manifest:
+    policy["spec"] = {
+        "podSelector": {"matchLabels": selector},
+        "policyTypes": ["Ingress"],
+        "ingress": rules,
+    }
+    return sealed(policy)
+
+
+def _rule(port: int, peers: list[Manifest]) -> Manifest:
+    """Lets these peers reach a port; without any, everybody."""
+    rule: Manifest = {"ports": [{"protocol": "TCP", "port": port}]}
+    return rule | ({"from": peers} if peers else {})
+
+
+def _pods(labels: dict[str, str]) -> Manifest:
+    """Pods of the group's own namespace."""
+    return {"podSelector": {"matchLabels": labels}}
+
+
+def _tools() -> Manifest:
+    return _pods({names.LABEL_TOOLS: "true"})
+
+
+def _operator(namespace: str) -> Manifest:
+    pods = _pods({names.LABEL_NAME: names.APP_NAME, names.LABEL_COMPONENT: names.OPERATOR})
+    if not namespace:
+        return pods
+    return {"namespaceSelector": {"matchLabels": {NAMESPACE_NAME: namespace}}} | pods
+
+
+def _peers(peers: Iterable[Peer]) -> list[Manifest]:
+    return [peer.to_peer() for peer in peers]

@@ -1,0 +1,126 @@
+"""Why a process of ours ends again and again, in its own last words.
+
+Two rules. What goes into a status is the sentence with which our process ends (`gantry: …`), in one
+bounded line, and nothing else of its log. And it keeps still: as long as a loop goes on, neither
+the number of restarts nor the state in which a pod is just found changes a word of it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import signal
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gantry_operator import names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gantry_operator.plan.observed import PodView
+
+OURS = frozenset({names.BROKER, names.CONTROLLER})
+"""Names of our containers; what others say is not repeated."""
+MARK = "gantry: "
+"""Before the sentence with which a process of ours ends."""
+MAX_WORDS = 400
+"""Characters of that sentence that are repeated."""
+LASTING_RUN = dt.timedelta(seconds=60)
+"""A run that lasts longer is no part of a crash loop, whatever the pod still waits for."""
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """The last run of our container in a pod, which ended in an error.
+
+    Attributes:
+        code: exit code, never 0.
+        cause: what the kubelet or the signal adds to it; may be empty.
+        words: the sentence with which the process ended; empty if it had none.
+    """
+
+    code: int
+    cause: str
+    words: str
+
+
+def kept(status: dict[str, Any]) -> dict[str, Any]:
+    """Of a container's status what decisions rest on, without the tail of its log."""
+    state = {key: _slim(found) for key, found in (status.get("state") or {}).items()}
+    last = (status.get("lastState") or {}).get("terminated")
+    result = {"name": status.get("name"), "state": state}
+    return result if last is None else result | {"lastState": {"terminated": _slim(last)}}
+
+
+def _slim(state: dict[str, Any] | None) -> dict[str, Any]:
+    found = {
+        key: value
+        for key, value in (state or {}).items()
+        if key in ("startedAt", "exitCode", "signal", "reason")
+    }
+    words = last_words((state or {}).get("message") or "")
+    return found | {"message": f"{MARK}{words}"} if words else found
+
+
+def last_words(message: str) -> str:
+    """The sentence with which a process of ours ended, from the end of its log; may be empty."""
+    for line in reversed(message.splitlines()):
+        if line.startswith(MARK):
+            text = "".join(char if char.isprintable() else " " for char in line)
+            return text.removeprefix(MARK).strip()[:MAX_WORDS]
+    return ""
+
+
+def last_end(statuses: Iterable[dict[str, Any]]) -> Ended | None:
+    """How our container's last finished run ended; None if well, or if there was none."""
+    for status in statuses:
+        if status.get("name") not in OURS:
+            continue
+        now, before = status.get("state") or {}, status.get("lastState") or {}
+        ended = now.get("terminated") or before.get("terminated") or {}
+        code = ended.get("exitCode") or 0
+        if code:
+            return Ended(code, _cause(ended, code), last_words(ended.get("message") or ""))
+    return None
+
+
+def _cause(ended: dict[str, Any], code: int) -> str:
+    reason = ended.get("reason") or "Error"
+    if reason != "Error":
+        return str(reason)
+    number = ended.get("signal") or code - 128
+    return signal.Signals(number).name if number in set(signal.Signals) else ""
+
+
+def running_since(statuses: Iterable[dict[str, Any]]) -> dt.datetime | None:
+    """When our container's present run began; None if it does not run."""
+    for status in statuses:
+        running = (status.get("state") or {}).get("running")
+        if status.get("name") in OURS and running is not None:
+            try:
+                return dt.datetime.fromisoformat(running.get("startedAt") or "")
+            except ValueError:
+                return dt.datetime.min.replace(tzinfo=dt.UTC)
+    return None
+
+
+def crash_loop(pods: Iterable[PodView], now: dt.datetime) -> str:
+    """Which pods' processes end in errors, with the words of the first; empty if none do."""
+    crashing = [(pod.name, pod.ended) for pod in pods if pod.ended and _crashes(pod, now)]
+    if not crashing:
+        return ""
+    name, ended = crashing[0]
+    cause = f" ({ended.cause})" if ended.cause else ""
+    text = f"{name} ended with code {ended.code}{cause} and is started again"
+    text += f": {ended.words}" if ended.words else f"; see `kubectl logs --previous {name}`."
+    more = len(crashing) - 1
+    if not more:
+        return text
+    text = text if text.endswith(".") else f"{text}."
+    return f"{text} {more} more {'pod ends' if more == 1 else 'pods end'} in errors, too."
+
+
+def _crashes(pod: PodView, now: dt.datetime) -> bool:
+    if pod.ready or pod.terminating:
+        return False
+    return pod.running_since is None or now - pod.running_since < LASTING_RUN

@@ -1,0 +1,79 @@
+"""Reading an object anew when an answer contradicts what was planned with, or after a deletion.
+
+A watch is late now and then, and a deletion that no watch reports stays in the cache until the next
+comparison of everything. What the API server just said about an object is better than either, so it
+is taken in at once: whoever planned with something that is gone never does so twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gantry_operator.api.errors import NotFound
+from gantry_operator.api.kinds import BROKER_GROUP, BY_NAME, CUSTOM, POD, STATEFULSET, Kind
+from gantry_operator.cache import key_of, reference
+from gantry_operator.plan import actions as act
+
+if TYPE_CHECKING:
+    from gantry_operator.api.protocol import Api, Body
+    from gantry_operator.cache import Cache, Key
+
+Target = tuple[Kind, str, str]
+"""Kind, namespace and name."""
+
+
+async def live(api: Api, cache: Cache, kind: Kind, namespace: str, name: str) -> Body | None:
+    """An object as it is now, taken in; None if there is none.
+
+    Raises:
+        ApiError: it could not be read.
+    """
+    before = cache.get(kind, namespace, name)
+    try:
+        found: Body | None = await api.get(kind, namespace, name)
+    except NotFound:
+        found = None
+    if found is not None and (kind in CUSTOM or key_of(kind, found) is not None):
+        cache.put(kind, found)
+    elif before is not None:  # it is gone, or a stranger has the name now
+        cache.remove(kind, before)
+    return found
+
+
+async def reread(api: Api, cache: Cache, kind: Kind, namespace: str, name: str) -> bool:
+    """Takes in an object as it is now; whether that is news.
+
+    Raises:
+        ApiError: it could not be read.
+    """
+    before = cache.get(kind, namespace, name)
+    await live(api, cache, kind, namespace, name)
+    return cache.get(kind, namespace, name) != before
+
+
+async def is_referred_to(api: Api, quorum: Key) -> bool:
+    """Whether a broker group refers to a ControllerGroup, as the API server itself has it.
+
+    Raises:
+        ApiError: they could not be listed.
+    """
+    listed = api.list_all(BROKER_GROUP, quorum.namespace)
+    return any([reference(body) == quorum.name async for body in listed])
+
+
+def target_of(key: Key, action: act.Action) -> Target | None:
+    """The object that an action writes; None if it is no object that the cache knows."""
+    name: Any
+    match action:
+        case act.ApplyObject(manifest=manifest) | act.ScaleDown(manifest=manifest):
+            return BY_NAME[manifest["kind"]], key.namespace, manifest["metadata"]["name"]
+        case act.DeleteObject(kind=kind, name=name):
+            return BY_NAME[kind], key.namespace, name
+        case act.DeleteStatefulSet(name=name):
+            return STATEFULSET, key.namespace, name
+        case act.LabelPod(name=name) | act.RouteTraffic(name=name) | act.DeletePod(name=name):
+            return POD, key.namespace, name
+        case act.WriteStatus() | act.SetFinalizer():
+            return BY_NAME[key.kind], key.namespace, key.name
+        case _:
+            return None
