@@ -1,12 +1,22 @@
 """Rules for every test of the repository."""
 
 import asyncio
+import os
+import tempfile
+from pathlib import Path
 
+from gantry_protocol.quorum_key import write_key
 from hypothesis import settings
 
 # How long one example takes says how busy the machine is, and nothing about the code.
 settings.register_profile("gantry", deadline=None)
 settings.load_profile("gantry")
+
+# Processes that tests start have a key, as those of a cluster do. What a test itself says to a
+# quorum shows none, unless it is about that (tests/integration/cli/test_quorum_key.py).
+KEY_DIRECTORY = tempfile.TemporaryDirectory(prefix="gantry-key-")
+os.environ["GANTRY_QUORUM_KEY_FILE"] = str(write_key(Path(KEY_DIRECTORY.name) / "key"))
+os.environ["GANTRY_ALLOW_UNAUTHENTICATED"] = "true"
 
 
 def pytest_configure() -> None:
@@ -17,3 +27,8 @@ def pytest_configure() -> None:
     thread whose loop was set, be it to None, is told that there is none.
     """
     asyncio.set_event_loop(None)
+
+
+def pytest_unconfigure() -> None:
+    """The key is not needed any more."""
+    KEY_DIRECTORY.cleanup()

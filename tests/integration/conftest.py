@@ -7,14 +7,15 @@ the file, one worker would have the last long file and the others nothing. (xdis
 
 from __future__ import annotations
 
+import signal
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
-    import pytest
     from xdist.remote import Producer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,6 +36,13 @@ def shares(file: str) -> bool:
     return SHARING in (ROOT / file).read_text("utf-8")
 
 
+def pytest_configure() -> None:
+    """Let SIGINT mean what it means: a run in the background ignores it, and all its children."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     """Asked once, in the process that hands the tests out."""
     return ByTest(config, log)

@@ -10,16 +10,14 @@ chapter; a broker's number is its directory, whatever address and id it has.
 import asyncio
 import json
 import re
-import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from gantry_cli.bench.ports import free_ports
 from gantry_controller.metadata.state import BrokerGroup, Member
 from support import java
 from support.controller_quorum import Quorum, until
-from support.raft_quorum import free_ports
 
 CLUSTER, NAME = "DefaultCluster", "broker-a"
 ORDERED = "SELF_TEST_TOPIC"
@@ -48,16 +46,9 @@ JVM = [
 def broker_port() -> int:
     """A port for a broker, which also takes the one two below it, and the one above."""
     while True:
-        (port,) = free_ports(1)
-        with ExitStack() as probes:
-            try:
-                for taken in (port - 2, port, port + 1):
-                    probe = probes.enter_context(socket.socket())
-                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    probe.bind(("0.0.0.0", taken))
-            except OSError:
-                continue
-            return port
+        found = free_ports(4)
+        if found == list(range(found[0], found[0] + 4)):
+            return found[2]
 
 
 class JavaGroup:

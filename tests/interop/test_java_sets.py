@@ -2,13 +2,15 @@
 
 One program per version (``Sets.java``) runs all at once: synchronous, asynchronous, one-way, batch,
 ordered and delayed sends and transactions; push consumers (concurrent, orderly, broadcasting, by
-tag), a lite pull consumer, one that never succeeds. Meanwhile the master is killed twice. What was
-acknowledged must have come to everybody who is to get it, in order where order was asked for;
+tag), a lite pull consumer, one that never succeeds. Meanwhile the master is killed twice, and
+before each time its replicas stand still until it answers that it stored what nobody confirms. What
+was acknowledged must have come to everybody who is to get it, in order where order was asked for;
 nothing that was rolled back may ever be seen. No time is asserted but that nothing comes too early.
 """
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import threading
 import time
@@ -25,6 +27,7 @@ VERSIONS = ("5.3.3", "4.9.8")
 SENT_MIN = 30  # of every kind
 PATIENCE_S = 120  # a transaction that nobody ended is asked for after a while, a retry waits 10 s
 CALM_S = 3  # before each kill, and after the last
+WAITING_S = 0.5  # after which every sender waits for an answer
 ASKED_SOON = {"transaction_timeout_s": "3", "transaction_check_interval_s": "5"}
 DELAYS_MS = {"1": 1000, "2": 5000}
 TIMER_SLACK_MS = 1000  # upstream's clocks: what is due within the same second may come
@@ -98,7 +101,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Run]]:
             reader.start()
             readers.append(reader)
         try:
-            _kill_twice(cluster, lines)
+            _kill_twice(cluster, lines, list(started.values()))
             for program in started.values():
                 _stop_sending(program)
             for reader in readers:
@@ -124,7 +127,9 @@ def _stop_sending(program: subprocess.Popen[str]) -> None:
     program.stdin.close()
 
 
-def _kill_twice(cluster: CliCluster, lines: dict[str, list[list[str]]]) -> None:
+def _kill_twice(
+    cluster: CliCluster, lines: dict[str, list[list[str]]], programs: list[subprocess.Popen[str]]
+) -> None:
     deadline_s = time.monotonic() + 120
     while not all(["FACT", "started"] in [one[:2] for one in found] for found in lines.values()):
         assert time.monotonic() < deadline_s, "a program does not find its topics"
@@ -132,11 +137,38 @@ def _kill_twice(cluster: CliCluster, lines: dict[str, list[list[str]]]) -> None:
     epoch = cluster.wait_until(settled)["masterEpoch"]
     for _ in range(2):
         time.sleep(CALM_S)
+        _leave_unconfirmed(cluster, programs)
+        time.sleep(CALM_S)
         cluster.gantry("local", "kill", cluster.master_pod())
         epoch = cluster.wait_until(
             lambda group, epoch=epoch: settled(group) and group["masterEpoch"] > epoch
         )["masterEpoch"]
     time.sleep(CALM_S)
+
+
+def _leave_unconfirmed(cluster: CliCluster, programs: list[subprocess.Popen[str]]) -> None:
+    """Have sends answered "stored, not confirmed", and programs hear it when all is well again.
+
+    As on a busy machine. A transaction that its client then rolls back is rolled back; it would not
+    be while there are too few replicas.
+    """
+    _, replicas = cluster.broker_pods()
+    try:
+        for pod in replicas:
+            cluster.shown("local", "kill", "--signal", "stop", pod)
+        time.sleep(WAITING_S)
+        for program in programs:
+            program.send_signal(signal.SIGSTOP)
+        cluster.wait_until(lambda group: len(group["syncStateSet"]) == 1)
+    finally:
+        for pod in replicas:
+            cluster.shown("local", "kill", "--signal", "cont", pod)
+    try:
+        cluster.wait_until(lambda group: len(group["syncStateSet"]) > 1)
+    finally:
+        for program in programs:
+            program.send_signal(signal.SIGCONT)
+    cluster.wait_until(settled)
 
 
 @pytest.fixture(params=VERSIONS)

@@ -84,7 +84,7 @@ class Clients:
             return
         done = [one for one in self._waiting if one[0] <= core.log.confirm]
         self._waiting = [one for one in self._waiting if one[0] > core.log.confirm]
-        if master.in_sync >= master.min_in_sync:
+        if master.has_enough:
             for end, number in done:
                 self._observer.acknowledged(self._name, end, number)
 

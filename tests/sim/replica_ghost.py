@@ -34,7 +34,8 @@ class Ghost:
         self.history = bytearray()
         self.served_end = 0
         self._tables = Tables()
-        self._positions: dict[int, int] = {}  # queue: log offset of the newest acknowledged one
+        self._positions: dict[int, dict[int, int]] = {}  # epoch: queue: newest acknowledged offset
+        self._acknowledged: dict[int, int] = {}  # epoch: the end of its newest one
         self._agreed: dict[tuple[int, int], frozenset[BrokerId]] = {}
         self._starts: dict[int, int] = {}
 
@@ -54,15 +55,28 @@ class Ghost:
                 )
             self._tables.fold(self.history, offset + SIZE)
 
-    def acknowledge(self, end: int, disks: Iterable[Disk], copies_min: int) -> None:
+    def copied(self, end: int, disks: Iterable[Disk], copies_min: int) -> None:
         """A send is answered 0: so many disks hold its record (H11)."""
         copies = sum(len(disk.file("log").durable) >= end for disk in disks)
         if copies < copies_min:
             raise Violation(f"H11: acknowledged up to {end} with {copies} copies of {copies_min}")
+
+    def acknowledge(self, name: str, epoch: int, end: int) -> None:
+        """The master of ``epoch`` answers 0: later ones began above that record.
+
+        Their promotions are what was checked; one that came before this answer is checked here.
+        """
+        for later, start in self._starts.items():
+            if later > epoch and start < end:
+                raise Violation(
+                    f"ack: {name} acknowledges {end} in epoch {epoch}, epoch {later} began at "
+                    f"{start}"
+                )
+        self._acknowledged[epoch] = max(self._acknowledged.get(epoch, 0), end)
         content = content_of(RECORD.unpack_from(self.history, end - SIZE)[1])
         if content.is_position:
-            newest = self._positions.get(content.queue, -1)
-            self._positions[content.queue] = max(newest, end - SIZE)
+            newest = self._positions.setdefault(epoch, {})
+            newest[content.queue] = max(newest.get(content.queue, -1), end - SIZE)
 
     def serve(self, name: str, start: int, data: bytes) -> None:
         """A consumer gets ``data``: it is confirmed (H9)."""
@@ -90,15 +104,25 @@ class Ghost:
             )
 
     def promoted(self, name: str, core: ReplicaCore, log: bytes | bytearray) -> None:
-        """The log of a new master says at least what consumers were told of their positions."""
+        """The log of a new master has what was acknowledged in every earlier epoch.
+
+        Positions of consumers included. Of what a later one has acknowledged it may know nothing.
+        """
         self._starts[core.epoch] = core.log.end
         last = core.log.lineage.last
         if last is None or (last.epoch, last.start_offset) != (core.epoch, core.log.end):
             raise Violation(f"H2: {name} begins epoch {core.epoch} at {core.log.end} as {last}")
+        earlier = [end for epoch, end in self._acknowledged.items() if epoch < core.epoch]
+        end = max(earlier, default=0)
+        if log[:end] != self.history[:end]:
+            raise Violation(f"ack: {name} was promoted without an acknowledged record")
         found = Tables().fold(log, core.log.end)
-        for queue, offset in self._positions.items():
-            if found.positions[queue][1] < offset:
-                raise Violation(f"H10: {name} lacks the position of consumer {queue} at {offset}")
+        for epoch, positions in self._positions.items():
+            for queue, offset in positions.items():
+                if epoch < core.epoch and found.positions[queue][1] < offset:
+                    raise Violation(
+                        f"H10: {name} lacks the position of consumer {queue} at {offset}"
+                    )
 
     # ---- the set
 

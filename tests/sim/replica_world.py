@@ -20,7 +20,10 @@ H9 *    a consumer is served what is confirmed
 H10 *   consumers' positions are what the log says, and no acknowledged one is lost
 H11 *   what is acknowledged is on as many disks as the set must have members
 H12 *   the numbers of queues are what the log says at that offset, and have no gap
-ack     every acknowledged record is in the log of every master that is promoted afterwards
+ack *   every acknowledged record is in the log of every master of a later epoch, whichever came
+        first, the promotion or the answer. Who learns late, after a disk that hung, that it won an
+        older epoch lacks what was written since, and can confirm nothing but what is in the later
+        masters' logs
 ======  ==========================================================================================
 
 """
@@ -184,11 +187,13 @@ class ReplicaWorld:
         if not self.world.run(for_us=int(seconds * SECOND), until=self.settled):
             raise Violation(f"no progress: {self.group}")
         before = self.acknowledgements
+        # What a slow disk has begun to sync takes its time, also once new syncs are fast.
+        syncing_us = max(machine.disk.busy_us for machine in self.brokers)
 
         def written() -> bool:
             return self.acknowledgements > before + 3
 
-        if not self.world.run(for_us=int(5 * SECOND), until=written):
+        if not self.world.run(for_us=syncing_us + 5 * SECOND, until=written):
             raise Violation("no write is acknowledged after the faults have stopped")
 
     # ---- faults
@@ -238,8 +243,6 @@ class ReplicaWorld:
         if owner != core.incarnation:
             raise Violation(f"H1: {owner} and {core.incarnation} both serve epoch {effect.epoch}")
         log = self.network.machines[name].disk.file("log").data
-        if log[: self.acknowledged_end] != self.history[: self.acknowledged_end]:
-            raise Violation(f"ack: {name} was promoted without an acknowledged record")
         self.ghost.promoted(name, core, log)
 
     def appended(self, name: str, core: ReplicaCore, first: Offset) -> None:
@@ -268,16 +271,17 @@ class ReplicaWorld:
     def acknowledged(self, name: str, end: Offset, number: int) -> None:
         if RECORD.unpack_from(self.history, end - SIZE)[1] != number:
             raise Violation(f"ack: {name} acknowledges {number}, which is not what was confirmed")
+        broker = self.broker(self.network.machines[name])
+        assert broker is not None
+        assert broker.core is not None
+        assert broker.core.view is not None
+        self.ghost.acknowledge(name, broker.core.epoch, end)
         self.acknowledged_end = max(self.acknowledged_end, end)
         self.acknowledgements += 1
         self.world.count("acknowledged")
         if not any(machine.wipes for machine in self.brokers):
             disks = [machine.disk for machine in self.brokers]
-            broker = self.broker(self.network.machines[name])
-            assert broker is not None
-            assert broker.core is not None
-            assert broker.core.view is not None
-            self.ghost.acknowledge(end, disks, broker.core.view.min_in_sync)
+            self.ghost.copied(end, disks, broker.core.view.min_in_sync)
 
     def served(self, name: str, start: int, data: bytes) -> None:
         self.ghost.serve(name, start, data)

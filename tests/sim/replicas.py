@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
+from gantry_broker.group_writes import admission
 from gantry_broker.replica import ControllerView, Limits, LogFacts, ReplicaCore
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
@@ -107,7 +108,10 @@ class Broker:
         self._every(self.host.rng.randint(2, 40) * MS, self._write)
         self._every(READ_US, self._read)
         self._every(CHECKPOINT_US, self.clients.checkpoint)
-        self._join()
+        if self._identity is None:
+            self._join()
+        else:  # a life that was killed may have left it to the page cache
+            self.disk.save_identity(self._identity, self._join)
 
     def _every(self, period_us: int, action: Callable[[], None]) -> None:
         def again() -> None:
@@ -415,10 +419,9 @@ class Broker:
         self.step(ev.Tick())
 
     def accepts_writes(self) -> bool:
-        """H11: the master, staying, with enough members in its set."""
-        core = self.core
-        master = None if core is None else core.serving
-        return master is not None and master.drain is None and master.in_sync >= master.min_in_sync
+        """H11, by the product's own word."""
+        master = None if self.core is None else self.core.serving
+        return admission(master, leaving=False, is_whole=True) is None
 
     def _write(self) -> None:
         core = self.core

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from gantry_broker.replica import DEFAULT_LIMITS
 from sim.kernel.world import MS, SECOND
 from sim.replica_world import ReplicaWorld
 
@@ -102,6 +103,51 @@ def test_a_disk_ten_times_slower_costs_time_and_no_mastership(seed: int, whose: 
     world.require_progress()
     after = world.durable.group
     assert (after.master_epoch, after.sync_state_set_epoch) == epochs, "slow is not gone"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_master_whose_disk_hangs_is_relieved(seed: int) -> None:
+    """It notices by itself; nobody who heartbeats is deposed by others."""
+    world = calm(seed)
+    master = world.master()
+    assert master is not None
+    epoch = world.durable.group.master_epoch
+    world.network.machines[master.host.name].disk.hang(20 * SECOND)
+    world.run(DEFAULT_LIMITS.disk_wait_ms / 1_000 + 0.1)
+    acknowledged_again(world, 1_500)
+    assert world.durable.group.master_epoch == epoch + 1
+    world.run(10)
+    assert world.durable.group.master_epoch == epoch + 1, "its successor stays"
+    world.require_progress()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_disks_that_all_hang_depose_nobody(seed: int) -> None:
+    world = calm(seed)
+    master = world.master()
+    assert master is not None
+    epoch = world.durable.group.master_epoch
+    for machine in world.brokers:
+        machine.disk.hang(15 * SECOND)
+    world.run(12)
+    assert world.durable.group.master_epoch == epoch
+    assert not master.accepts_writes(), "it keeps the role and takes nothing"
+    world.run(3)
+    world.require_progress()
+    assert world.durable.group.master_epoch == epoch
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_disks_that_hang_among_other_faults_lose_nothing(seed: int) -> None:
+    world = ReplicaWorld(seed)
+    rng = world.world.stream("hangs")
+    world.boot()
+    world.nemesis.start()
+    for _ in range(4):
+        world.run(3)
+        rng.choice(world.brokers).disk.hang(rng.randint(1, 8) * SECOND)
+    world.nemesis.stop()
+    world.require_progress()
 
 
 @pytest.mark.parametrize("hours", [1, -1], ids=["forward", "back"])

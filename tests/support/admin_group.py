@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gantry_protocol.bodies import (
-    BrokerData,
     ClientConnection,
     ConsumerConnections,
     ConsumerOffsets,
@@ -102,8 +101,7 @@ class AdminGroup(FakeGroup):
         if topic not in self.shapes and topic != "TBW102":
             return reply(command, ResponseCode.TOPIC_NOT_EXIST, "No topic route info")
         queues, perm = self.shapes.get(topic, (8, 7))
-        brokers = [BrokerData({0: self.address}, "orders", "gantry")]
-        route = TopicRouteData(brokers, [QueueData("orders", perm, queues, queues)], {})
+        route = TopicRouteData(self.brokers(), [QueueData("orders", perm, queues, queues)], {})
         return reply(command, body=encode_body(route))
 
     def _connections(self, command: RemotingCommand, ext: Ext) -> RemotingCommand:

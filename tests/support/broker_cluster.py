@@ -14,11 +14,13 @@ from gantry_broker.server import BrokerServer
 from gantry_broker.settings import BrokerSettings
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import RemotingCommand, request
+from gantry_protocol.records import decode_record
 from gantry_protocol.remoting.client import RemotingClient
 from support.loopback_controller import CLUSTER, GROUP, LoopbackController
+from support.patience import PATIENCE_S
 
 TOPIC = "orders"
-WAIT_S = 10.0
+WAIT_S = PATIENCE_S
 POLL_S = 0.005
 
 
@@ -181,3 +183,13 @@ def pull_command(offset: int, topic: str = TOPIC, wait_ms: int = 0) -> RemotingC
         "subVersion": "0",
     }
     return request(RequestCode.PULL_MESSAGE, ext)
+
+
+def bodies(answer: RemotingCommand) -> list[bytes]:
+    """The message bodies of a pull's answer."""
+    found, position = [], 0
+    while position < len(answer.body):
+        record = decode_record(answer.body, position)
+        found.append(record.body)
+        position += record.size
+    return found

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from gantry_protocol.errors import RemotingError
 from gantry_protocol.remoting.client import RemotingClient
+from support import hanging_disk
 from support.broker_cluster import eventually, send_command
 from support.loopback_controller import CLUSTER, GROUP, LoopbackController
-
-EXIT_WITHIN_S = 20
+from support.patience import PATIENCE_S, STARTS_WITHIN_S
 
 
 def own_network() -> str:
@@ -23,10 +23,11 @@ def own_network() -> str:
 
 
 class Process:
-    """One `gantry broker`."""
+    """One `gantry broker`; while the file `hangs` exists its disk does not answer."""
 
     def __init__(self, directory: Path, controllers: str = "127.0.0.1:1", **env: str) -> None:
-        self.log = directory.with_suffix(".log")
+        self.hangs = directory.with_name(f"{directory.name}.hangs")
+        self.log = directory.with_name(f"{directory.name}.log")
         variables = {
             "GANTRY_GROUP": GROUP,
             "GANTRY_CLUSTER": CLUSTER,
@@ -41,7 +42,7 @@ class Process:
         }
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "gantry_cli", "broker"],
+                [sys.executable, hanging_disk.__file__, str(self.hangs), "broker"],
                 env={**os.environ, **{key: value for key, value in variables.items() if value}},
                 stderr=output,
             )
@@ -52,7 +53,7 @@ class Process:
 
     def exit_code(self) -> int:
         try:
-            return self.process.wait(EXIT_WITHIN_S)
+            return self.process.wait(PATIENCE_S)
         finally:
             self.process.kill()
             self.process.wait()
@@ -65,12 +66,13 @@ class Process:
 
 
 class Group:
-    """Three processes on addresses of their own, and a controller."""
+    """Processes on addresses of their own, and a controller."""
 
     env: dict[str, str] = {}  # noqa: RUF012 - replaced, never changed
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, members: int = 3) -> None:
         self.directory = directory
+        self.members = members
         self.network = own_network()
         self.controller = LoopbackController()
         self.processes: dict[str, Process] = {}
@@ -80,8 +82,8 @@ class Group:
 
     async def start(self) -> None:
         await self.controller.start()
-        self.controller.declare()
-        for number in (1, 2, 3):
+        self.controller.declare(self.members, min(self.members, 2))
+        for number in range(1, self.members + 1):
             self.boot(f"{self.network}.{number}")
         await self.settled()
 
@@ -106,7 +108,7 @@ class Group:
                 == len(self.processes)
             ),
             "all are in the set",
-            30,
+            STARTS_WITHIN_S,
         )
 
     @property
@@ -138,9 +140,9 @@ class Group:
                     client.close()
                 raise
 
-    async def acknowledged_after(self, what: str, within_s: float) -> None:
+    async def acknowledged_after(self, what: str) -> None:
         count = len(self.acknowledged)
-        await eventually(lambda: len(self.acknowledged) > count + 5, what, within_s)
+        await eventually(lambda: len(self.acknowledged) > count + 5, what)
 
     async def stop(self) -> None:
         for process in self.processes.values():

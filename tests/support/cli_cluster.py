@@ -22,11 +22,13 @@ import yaml
 from click.testing import CliRunner
 from gantry_cli.main import cli
 from gantry_protocol.hosts import HOSTS_VARIABLE
+from support.patience import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 GROUP = "orders"
-PATIENCE_S = 60
 POLL_S = 0.2
+REPEATS = "plan repeats without effect"
+"""What the operator logs of a plan that it carries out again and again."""
 Group: TypeAlias = dict[str, Any]  # as `gantry status --json` prints it
 
 
@@ -34,6 +36,7 @@ class CliCluster:
     """The cluster of one state directory."""
 
     def __init__(self, state_dir: Path) -> None:
+        self.directory = state_dir
         self._place = {"GANTRY_LOCAL_DIR": str(state_dir)}
 
     def run(self, *args: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -100,15 +103,22 @@ class CliCluster:
             time.sleep(POLL_S)
         pytest.fail(f"the group did not get there: {group}")
 
-    def master_pod(self) -> str:
-        """The pod of the master, by what the controllers and the API server say."""
+    def broker_pods(self) -> tuple[str, list[str]]:
+        """The pod of the master and those of its replicas, once all are in sync.
+
+        By what the controllers and the API server say.
+        """
         group = self.wait_until(settled)
-        (member,) = [one for one in group["members"] if one["brokerId"] == group["masterBrokerId"]]
         pods = json.loads(self.shown("local", "get", "pods", "-o", "json"))["items"]
-        (name,) = [
-            pod["metadata"]["name"] for pod in pods if pod["metadata"]["uid"] == member["podUid"]
-        ]
-        return str(name)
+        names = {pod["metadata"]["uid"]: str(pod["metadata"]["name"]) for pod in pods}
+        alive = [one for one in group["members"] if one["alive"]]
+        by_id = {one["brokerId"]: names[one["podUid"]] for one in alive}
+        return by_id.pop(group["masterBrokerId"]), list(by_id.values())
+
+    def master_pod(self) -> str:
+        """The pod of the master."""
+        master, _ = self.broker_pods()
+        return master
 
 
 def settled(group: Group) -> bool:
@@ -137,5 +147,7 @@ def cluster_with_group(state_dir: Path, **config: str) -> Iterator[CliCluster]:
         cluster.gantry_applies(yaml.safe_dump(manifest))
         cluster.wait_until(settled)
         yield cluster
+        repeated = [path for path in state_dir.rglob("*.log") if REPEATS in path.read_text("utf-8")]
+        assert repeated == [], "the operator repeats a plan without effect"
     finally:
         cluster.gantry("local", "down", "--purge")

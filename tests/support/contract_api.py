@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import yaml
+from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -235,7 +236,7 @@ class ContractApi:
     async def until(self, path: str, check: Callable[[Object | None], bool]) -> Object | None:
         """Poll until the object (None: 404) is as wanted."""
         found: Object | None = None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 try:
                     found = await self.get(path)
@@ -256,7 +257,7 @@ class Watch:
 
     async def next(self) -> tuple[str, Object]:
         """The next event as (type, object)."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             line = await self._content.readline()
         assert line, "the watch ended"
         event = json.loads(line)
@@ -271,7 +272,7 @@ class Watch:
 
     async def ended(self) -> bool:
         """Whether the stream has ended."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             return await self._content.readline() == b""
 
 

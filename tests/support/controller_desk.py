@@ -19,9 +19,11 @@ from gantry_controller.nameserver.requests import NameRequests
 from gantry_controller.raft.errors import NotLeader, ReadRedirect
 from gantry_controller.remoting.control import ControllerRequests
 from gantry_controller.remoting.desk import Desk
+from gantry_controller.remoting.guard import Guard
 from gantry_controller.remoting.live_settings import LiveSettings
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.headers.controller import GetMetadataResponseHeader
+from gantry_protocol.quorum_key import NO_KEY, KeyFile
 from gantry_protocol.types import BrokerId, Index, NodeId, Term
 
 CLUSTER = "c"
@@ -108,10 +110,13 @@ class FakeForwarder:
 
 
 class FakeConnection:
-    """Keeps the answers that come later."""
+    """Keeps the answers that come later; by default it has shown the quorum's key."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, *, believed: bool = True) -> None:
         self.id = number
+        self.believed = believed
+        self.peer = "127.0.0.1:50000"
+        self.attrs: dict[str, Any] = {}
         self.replies: list[RemotingCommand] = []
 
     def reply(self, _request: RemotingCommand, response: RemotingCommand) -> None:
@@ -131,7 +136,7 @@ def listing() -> dict[str, str]:
 class Office:
     """The handlers of node 1; must be made inside a running event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: KeyFile = NO_KEY, *, is_open: bool = False) -> None:
         self.machine = MetadataStateMachine()
         self.quorum = FakeQuorum(self.machine)
         self.forwarder = FakeForwarder()
@@ -145,6 +150,7 @@ class Office:
             self.forwarder,  # type: ignore[arg-type]  # a fake of the same shape
             lambda: self.machine.state.index,
             describe,
+            Guard(key, is_open=is_open),
         )
         self.imports = Imports(self.machine, self.quorum.propose, lambda: True)
         self.requests = ControllerRequests(

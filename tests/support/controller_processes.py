@@ -9,12 +9,12 @@ import signal
 import sys
 from pathlib import Path
 
+from gantry_cli.bench.ports import free_ports
 from gantry_protocol.command import request
 from gantry_protocol.errors import RemotingError
 from gantry_protocol.remoting.client import RemotingClient
-from support.raft_quorum import free_ports
-
-PATIENCE_S = 30
+from support import hanging_disk
+from support.patience import STARTS_WITHIN_S
 
 
 class ControllerProcesses:
@@ -49,11 +49,27 @@ class ControllerProcesses:
         for number in numbers or tuple(self._environment):
             with (self._directory / f"node-{number}.log").open("ab") as log:
                 self.running[number] = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "gantry_cli", "controller"),
+                    *(sys.executable, hanging_disk.__file__, str(self._hangs(number))),
+                    "controller",
                     env={**os.environ, **self._environment[number]},
                     stderr=log,
                     preexec_fn=self._limit,
                 )
+
+    def _hangs(self, number: int) -> Path:
+        return self._directory / f"node-{number}.hangs"
+
+    def hang(self, number: int) -> None:
+        """From now on its disk confirms nothing, without an error."""
+        self._hangs(number).touch()
+
+    def answer(self, number: int) -> None:
+        """Its disk goes on."""
+        self._hangs(number).unlink()
+
+    def said(self, number: int) -> str:
+        """What it has logged."""
+        return (self._directory / f"node-{number}.log").read_text("utf-8")
 
     def _limit(self) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (self._descriptors, self._descriptors))
@@ -80,7 +96,7 @@ class ControllerProcesses:
 
     async def led(self, *, besides: int | None = None) -> int:
         """The leader, once one of the others says that it is."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(STARTS_WITHIN_S):
             while True:
                 for number in self.running:
                     if number != besides and await self._leads(number):

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from gantry_cli.bench.ports import free_ports
 from gantry_controller.server import Controller
 from gantry_controller.settings import ControllerSettings
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.errors import RemotingError
 from gantry_protocol.remoting.client import RemotingClient
 from gantry_protocol.remoting.server import Connection, RemotingServer
-from support.raft_quorum import free_ports
+from support.patience import PATIENCE_S
 
 TOKEN = "integration"
 CLUSTER = "c"
@@ -26,7 +27,7 @@ NAME = "broker-a"
 GROUP = {"clusterName": CLUSTER, "brokerName": NAME}
 
 
-async def until(condition: Callable[[], object], within_s: float = 10.0) -> None:
+async def until(condition: Callable[[], object], within_s: float = PATIENCE_S) -> None:
     """Waits until ``condition()`` holds."""
     async with asyncio.timeout(within_s):
         while not condition():
@@ -57,6 +58,7 @@ class Quorum:
                 remoting_port=remoting,
                 http_port=http,
                 nameserver_port=nameserver,
+                allow_unauthenticated=True,  # tests speak to it as Java brokers do
                 election_timeout_ms=200,
                 **settings,
             )
@@ -117,28 +119,27 @@ class Quorum:
             yield session
 
     async def declare(self, replicas: int = 3, **wish: Any) -> dict[str, Any]:
-        """Asks the leader, and the next one if that has just ended (421)."""
+        """A declaration may be repeated: it says what shall be."""
         body = {"uid": "u1", "replicas": replicas, "minInSyncReplicas": 1, **wish}
-        async with asyncio.timeout(10):
+        return await self._of_leader("PUT", body)
+
+    async def view(self) -> dict[str, Any]:
+        return await self._of_leader("GET")
+
+    async def _of_leader(self, method: str, body: object = None) -> dict[str, Any]:
+        """Asks whoever leads, again if it has just ended (421) or no quorum answers (503)."""
+        path = f"/v1/groups/{CLUSTER}/{NAME}"
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 async with (
                     self.http(await self.led()) as session,
-                    session.put(f"/v1/groups/{CLUSTER}/{NAME}", json=body) as response,
+                    session.request(method, path, json=body) as response,
                 ):
-                    if response.status == 421:
+                    if response.status in (421, 503):
                         continue
                     assert response.status == 200, await response.text()
                     answer: dict[str, Any] = await response.json()
                     return answer
-
-    async def view(self) -> dict[str, Any]:
-        async with (
-            self.http(await self.led()) as session,
-            session.get(f"/v1/groups/{CLUSTER}/{NAME}") as response,
-        ):
-            assert response.status == 200, await response.text()
-            answer: dict[str, Any] = await response.json()
-            return answer
 
 
 class Caller:
@@ -180,7 +181,7 @@ class WireBroker:
     async def start(self) -> RemotingCommand:
         """Listens, takes an id if it has none, registers, and begins to send heartbeats."""
         self._server = RemotingServer(self._on_request)
-        port = int(self.address.rpartition(":")[2]) if self.address else 0
+        port = int(self.address.rpartition(":")[2]) if self.address else free_ports(1)[0]
         self.address = f"127.0.0.1:{await self._server.start('127.0.0.1', port)}"
         self.starts += 1
         await self._connect()

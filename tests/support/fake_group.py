@@ -18,6 +18,8 @@ from gantry_protocol.records import MessageRecord, encode_record
 
 ADDRESS = "10.0.0.1:10911"
 NAME_SERVER = "10.0.0.9:9876"
+TEMPLATE = "TBW102"
+"""The topic whose route names every group, as unmodified clients ask for it."""
 
 Fault = Callable[["FakeGroup", RemotingCommand], RemotingCommand]
 
@@ -32,6 +34,7 @@ class FakeGroup:
         self.committed: dict[tuple[str, str, int], int] = {}
         self.faults: dict[int, deque[Fault]] = defaultdict(deque)
         self.address = ADDRESS
+        self.ghosts: tuple[str, ...] = ()  # groups in the route where nobody listens
         self.asked: list[tuple[str, int]] = []
         self.stored = asyncio.Event()
 
@@ -45,6 +48,8 @@ class FakeGroup:
         """Serve one request, or meet the next fault for its code."""
         await asyncio.sleep(0)
         self.asked.append((address, command.code))
+        if address.startswith("ghost"):
+            raise ConnectError(f"{address} refused the connection", refused=True)
         if self.faults[command.code]:
             return self.faults[command.code].popleft()(self, command)
         return await self.serve(command)
@@ -91,14 +96,18 @@ class FakeGroup:
 
     def _route(self, command: RemotingCommand) -> RemotingCommand:
         topic = (command.ext or {})["topic"]
-        if topic not in self.topics:
+        if topic not in self.topics and topic != TEMPLATE:
             return reply(command, ResponseCode.TOPIC_NOT_EXIST, "No topic route info")
+        names = ("orders", *self.ghosts)
         route = TopicRouteData(
-            [BrokerData({0: self.address}, "orders", "gantry")],
-            [QueueData("orders", 6, self.queues, self.queues)],
-            {},
+            self.brokers(), [QueueData(name, 6, self.queues, self.queues) for name in names], {}
         )
         return reply(command, body=encode_body(route))
+
+    def brokers(self) -> list[BrokerData]:
+        """The groups of a route."""
+        ghosts = [BrokerData({0: f"{name}:10911"}, name, "gantry") for name in self.ghosts]
+        return [BrokerData({0: self.address}, "orders", "gantry"), *ghosts]
 
     async def _pull(self, command: RemotingCommand) -> RemotingCommand:
         ext = command.ext or {}

@@ -21,6 +21,7 @@ from gantry_controller.remoting.desk import LOG_INDEX, NOT_LEADER_REMARK, WITH_I
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.errors import RemotingError
 from gantry_protocol.remoting.client import RemotingClient
+from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,7 +31,6 @@ BROKERS = (1, 2, 3)
 ANSWER_WITHIN_S = 0.5
 PAUSE_S = 0.02  # after an answer that was none
 BEAT_S = 0.25
-PATIENCE_S = 10
 NOT_LEADER, NOT_ALIVE, BUSY = 2007, 2006, 2
 
 
@@ -77,7 +77,7 @@ class Scribe:
         took_ms = at_us // 1000 - called_us // 1000
         line = Response(client, op, outcome, value, group, at_us // 1000, took_ms, join(extra))
         self.lines.append(line)
-        self.answered += outcome != "UNKNOWN"
+        self.answered += outcome == "SUCCESS"  # a refusal is not in the history that is judged
 
 
 class Client:

@@ -106,15 +106,3 @@ def measured(bench: str, label: str, case: str, arguments: Sequence[str], within
         print(f"{label} {case}: no figure within {within_s:.0f} s", file=sys.stderr)
         return False
     return done.returncode == 0
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on just now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

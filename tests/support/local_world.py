@@ -13,6 +13,7 @@ from gantry_operator.local.kubelet import identity
 from gantry_operator.local.runtime import LocalCluster
 from gantry_operator.local.state import StateDir, claim_index
 from gantry_protocol.process.listening import bind
+from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -73,9 +74,9 @@ class LocalWorld:
     async def until(self, check: Callable[[], Any], what: str = "") -> Any:
         """Wait until ``check`` gives something true; every change of the store asks again."""
         changed = asyncio.Event()
-        unsubscribe = self.registry.store.subscribe(lambda _event: changed.set())
+        unsubscribe = self.registry.store.subscribe(lambda _event: changed.set(), name="test")
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 while not (found := check()):
                     changed.clear()
                     with contextlib.suppress(TimeoutError):
@@ -113,6 +114,7 @@ async def running(directory: Path) -> AsyncIterator[LocalWorld]:
     await cluster.start(bind("127.0.0.1", 0, purpose="the API"))
     try:
         yield LocalWorld(cluster, state)
+        assert cluster.registry.store.failures == {}, "a part failed on a change of an object"
     finally:
         await cluster.stop(grace_s=0.0)
         claim.close()

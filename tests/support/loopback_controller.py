@@ -5,6 +5,10 @@ Everything but the Raft log is real: desk, liveness with knocking, notifications
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
+from gantry_cli.bench.ports import free_ports
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.events import DeclareGroup, encode_event
 from gantry_controller.metadata.machine import MetadataStateMachine
@@ -13,14 +17,21 @@ from gantry_controller.nameserver.imports import Imports
 from gantry_controller.nameserver.requests import NameRequests
 from gantry_controller.remoting.control import ControllerRequests
 from gantry_controller.remoting.desk import Desk
+from gantry_controller.remoting.guard import Guard
 from gantry_controller.remoting.live_settings import LiveSettings
 from gantry_controller.remoting.notifier import Notifier
 from gantry_protocol.headers.controller import GetMetadataResponseHeader
+from gantry_protocol.quorum_key import NO_KEY, KeyFile
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import RemotingServer
 from support.controller_desk import FakeForwarder, FakeQuorum, describe
 
 CLUSTER, GROUP = "c", "g"
+
+
+# Processes that a test starts show it their key; what a test says itself shows none.
+_FILE = os.environ.get("GANTRY_QUORUM_KEY_FILE")
+KEY = KeyFile(Path(_FILE)) if _FILE else NO_KEY
 
 
 class LoopbackController:
@@ -35,6 +46,7 @@ class LoopbackController:
             FakeForwarder(),  # type: ignore[arg-type]  # a fake of the same shape
             lambda: self.machine.state.index,
             describe,
+            Guard(KEY, is_open=True),
         )
         self.desk = desk
         self.imports = Imports(self.machine, self.quorum.propose, lambda: True)
@@ -55,7 +67,7 @@ class LoopbackController:
         self.address = ""
 
     async def start(self, port: int = 0) -> str:
-        port = await self.server.start("127.0.0.1", port)
+        port = await self.server.start("127.0.0.1", port or free_ports(1)[0])
         self.address = f"127.0.0.1:{port}"
         self.watchman.start()
         self.watchman.role_changed(leading=True)

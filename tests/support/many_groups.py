@@ -17,12 +17,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.broker_cluster import eventually, pull_command, send_command
 from support.broker_processes import Process, own_network
 from support.loopback_controller import CLUSTER, LoopbackController
+from support.patience import PATIENCE_S, STARTS_WITHIN_S
 from support.real_quorum import RealQuorum
 
 FIRST_PORT = 21000
 HTTP_PORT = 10913
-SETTLE_WITHIN_S = 60.0
-SEND_WITHIN_S = 20.0
+SETTLE_WITHIN_S = STARTS_WITHIN_S
+SEND_WITHIN_S = PATIENCE_S
 
 
 class ManyGroups:

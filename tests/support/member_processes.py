@@ -7,16 +7,17 @@ import signal
 import sys
 from contextlib import asynccontextmanager
 from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import aiohttp
-from support.raft_quorum import free_ports
+from gantry_cli.bench.ports import free_ports
+from support.patience import STARTS_WITHIN_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
 TOKEN = "integration"
-PATIENCE_S = 60.0
 UID = "members"
 
 
@@ -71,13 +72,13 @@ class Processes:
 
     async def ended_by_itself(self, node: int) -> str:
         """What a process said that refused to start."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(STARTS_WITHIN_S):
             assert await self.running.pop(node).wait() == 2
         return self.log(node).read_text().splitlines()[-1]
 
     async def until_it_votes(self, node: int) -> None:
         """Until this member says of itself that it may vote."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(STARTS_WITHIN_S):
             while True:
                 _, view = await self.ask(node, "GET", "/v1/quorum")
                 if any(peer["id"] == node and peer["counted"] for peer in view.get("peers", [])):
@@ -101,7 +102,7 @@ class Processes:
 
     async def of_leader(self, method: str, path: str, body: object = None) -> Any:
         """Ask everybody until one that leads has done it, like a patient client."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(STARTS_WITHIN_S):
             while True:
                 for node in list(self.running):
                     status, view = await self.ask(node, method, path, body)
@@ -110,7 +111,7 @@ class Processes:
                 await asyncio.sleep(0.02)
 
     async def leader(self) -> int:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(STARTS_WITHIN_S):
             while True:
                 for node in list(self.running):
                     status, view = await self.ask(node, "GET", "/v1/quorum")
@@ -171,7 +172,7 @@ class Writer:
     async def more(self) -> None:
         """Until some more writes have been acknowledged."""
         wanted = len(self.acknowledged) + 5
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(STARTS_WITHIN_S):
             while len(self.acknowledged) < wanted:
                 await asyncio.sleep(0.01)
 
@@ -179,8 +180,14 @@ class Writer:
         """Ends; all that was acknowledged and is gone."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        view = await self._processes.of_leader("GET", "/v1/groups")
-        return set(self.acknowledged) - {group["name"] for group in view["groups"]}
+        held: set[str] = set()
+        path: str | None = "/v1/groups"
+        while path is not None:
+            view = await self._processes.of_leader("GET", path)
+            held |= {group["name"] for group in view["groups"]}
+            token = view.get("continue")
+            path = None if token is None else f"/v1/groups?continue={quote(token, safe='')}"
+        return set(self.acknowledged) - held
 
 
 @asynccontextmanager

@@ -16,11 +16,13 @@ from gantry_controller.metadata.events import (
     DeleteKv,
     ElectMaster,
     Event,
+    ForgetMember,
     LiveMember,
     PutKv,
     PutSubscriptionGroup,
     RegisterBroker,
     ReportConsumers,
+    RetireGroup,
     SetWritable,
     decode_event,
     encode_event,
@@ -161,6 +163,20 @@ class World:
                 incarnation=signed,
                 new_set=tuple(BrokerId(one) for one in new_set),
                 expected_set_epoch=group.sync_state_set_epoch if set_epoch is None else set_epoch,
+                live=self.alive(live),
+            )
+        )
+
+    def retire(self, uid: str = "u1") -> Result:
+        return self.apply(RetireGroup(cluster=CLUSTER, name=NAME, uid=uid))
+
+    def forget(self, broker_id: int, *, live: Iterable[int] = (), start: int = 1) -> Result:
+        return self.apply(
+            ForgetMember(
+                cluster=CLUSTER,
+                name=NAME,
+                broker_id=BrokerId(broker_id),
+                incarnation=incarnation(broker_id, start) if self.own else "",
                 live=self.alive(live),
             )
         )

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gantry_cli.bench.ports import free_ports
+
 PYTHON = Path(sys.prefix) / "moto" / "bin" / "python"
 MAIN = Path(__file__).with_name("moto_main.py")
 START_TIMEOUT_S = 60
@@ -26,7 +28,7 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin", "AWS_EC2_METADATA_DISABLED": "true"}
 def moto_server(log: Path) -> Iterator[int]:
     """The port of a server that ends with the block; its output goes to ``log``."""
     assert PYTHON.exists(), f"{PYTHON} is missing; run make venv."
-    port = _free_port()
+    (port,) = free_ports(1)
     with log.open("wb") as output:
         command = [str(PYTHON), str(MAIN), str(port)]
         process = subprocess.Popen(command, stdout=output, stderr=output, env=ENVIRONMENT)
@@ -48,12 +50,6 @@ def make_bucket(port: int, name: str = "") -> str:
     finally:
         connection.close()
     return bucket
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:

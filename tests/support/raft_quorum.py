@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import random
-import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from gantry_cli.bench.ports import free_ports
 from gantry_controller.node import NodeOptions, RaftNode
 from gantry_protocol.types import Index, NodeId, Term
+from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator
     from pathlib import Path
-
-PATIENCE_S = 30
 
 
 class Journal:
@@ -107,22 +104,6 @@ async def running(root: Path, members: int = 3, **options: Any) -> AsyncIterator
     finally:
         for node_id in list(quorum.nodes):
             await quorum.stop(node_id)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago; all different.
-
-    They lie below the range from which the system takes ports for outgoing connections, so that
-    nobody else's connection can sit on one while a node of the test is down.
-    """
-    found: list[int] = []
-    while len(found) < count:
-        port = random.randrange(12_000, 32_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            if port not in found:
-                found.append(port)
-    return found
 
 
 async def until(condition: Callable[[], Any]) -> Any:

@@ -55,7 +55,7 @@ class Shipping:
         node, core = int(chunk.target), self.core(chunk.target)
         receiving = self._receiving.setdefault(node, Receiving())
         shipment, holds, offset = chunk.shipment, Index(0), chunk.offset
-        if not core.wants_snapshot(shipment.index, shipment.term):
+        if not core.snapshot_offered(shipment.index, shipment.term):
             receiving.forget()
             holds = core.commit_index
         elif not chunk.data:

@@ -24,7 +24,9 @@ from gantry_controller.metadata.state import Topic
 from gantry_controller.nameserver.imports import Imports
 from gantry_controller.nameserver.requests import NameRequests
 from gantry_controller.remoting.desk import Desk
+from gantry_controller.remoting.guard import Guard
 from gantry_protocol.bodies import TopicConfig
+from gantry_protocol.quorum_key import NO_KEY
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import RemotingServer
 from support.controller_desk import FakeForwarder, FakeQuorum, describe, listing
@@ -207,7 +209,9 @@ class SteppedMaster:
 def _name_service(machine: MetadataStateMachine) -> tuple[Desk, Imports]:
     quorum: Any = FakeQuorum(machine)  # of one voice
     forwarder: Any = FakeForwarder()
-    desk = Desk(quorum, forwarder, lambda: machine.state.index, describe)
+    desk = Desk(
+        quorum, forwarder, lambda: machine.state.index, describe, Guard(NO_KEY, is_open=True)
+    )
     imports = Imports(machine, quorum.propose, lambda: True)
     NameRequests(desk, machine, imports, listing)
     return desk, imports

@@ -22,9 +22,9 @@ from gantry_protocol.tier.chain import claim, empty
 from gantry_protocol.tier.damage import DamagedObject, ForeignObject
 from gantry_protocol.tier.keys import ManKey, MetaKey, Pair, Shard
 from gantry_protocol.tier.manifests import Version, encode
+from support.patience import PATIENCE_S
 
 PLACE = Shard("demo", "7c9e6679-7425-40de-944b-e07fc1f90ae7")
-PATIENCE_S = 60.0  # of calls that must succeed, however busy the machine is
 RACERS = 16
 
 

@@ -26,8 +26,9 @@ from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.records import MessageRecord, decode_records
 from gantry_protocol.remoting.client import RemotingClient
 from support.broker_cluster import eventually
-from support.broker_processes import EXIT_WITHIN_S, Process, own_network
-from support.loopback_controller import CLUSTER, GROUP, LoopbackController
+from support.broker_processes import Process, own_network
+from support.loopback_controller import CLUSTER, GROUP, KEY, LoopbackController
+from support.patience import STARTS_WITHIN_S
 
 STORE_PORT = 10915
 KINDS = ("local", "remote")
@@ -77,6 +78,7 @@ async def served(kind: str, directory: Path, **settings: object) -> AsyncIterato
         "cluster": CLUSTER,
         "remoting_port": 0,
         "http_port": 0,
+        "quorum_key_file": KEY.file,
         **settings,
     }
     process: Process | None = None
@@ -103,7 +105,9 @@ async def served(kind: str, directory: Path, **settings: object) -> AsyncIterato
     task = asyncio.create_task(server.run(stop))
     found = Served(server, controller)
     try:
-        await eventually(lambda: task.done() or found.is_ready, "it serves", EXIT_WITHIN_S)
+        await eventually(lambda: task.done() or found.is_ready, "it serves", STARTS_WITHIN_S)
+        if task.done():
+            task.result()
         yield found
     finally:
         stop.set()

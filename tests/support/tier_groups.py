@@ -16,8 +16,8 @@ import yaml
 from gantry_operator.names import BROKER_HTTP_PORT
 from support.cli_cluster import POLL_S, CliCluster
 from support.fault_proxy import FaultProxy, Strike, fault_proxy
+from support.patience import PATIENCE_S
 
-PATIENCE_S = 120
 # What is done to a group or to its store shows soon, however long the store failed before.
 BRISK = {"lingerMs": 200, "packBytes": 65536, "retryMaxMs": 500}
 STRUCK = 100_000  # requests that meet a fault; more than any test sends

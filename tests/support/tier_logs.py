@@ -27,6 +27,12 @@ class Sent(NamedTuple):
     tags: str = ""
     queue_offset: int | None = None
     ipv6: bool = False
+    keys: str = ""
+
+
+def _properties(sent: Sent) -> dict[str, str]:
+    found = {"TAGS": sent.tags, "KEYS": sent.keys}
+    return {name: text for name, text in found.items() if text}
 
 
 def build_log(lo: int, messages: Sequence[Sent | None], first: int = 0) -> bytes:
@@ -47,7 +53,7 @@ def build_log(lo: int, messages: Sequence[Sent | None], first: int = 0) -> bytes
                         topic=sent.topic,
                         queue_id=sent.queue_id,
                         body=sent.body,
-                        properties=encode_properties({"TAGS": sent.tags}) if sent.tags else "",
+                        properties=encode_properties(_properties(sent)),
                         queue_offset=place,
                         physical_offset=offset,
                         born_timestamp=1_700_000_000_000 + number,

@@ -7,7 +7,7 @@ from typing import Self
 
 from gantry_protocol.frame import FrameDecoder, RemotingCommand, encode
 
-READ_TIMEOUT_S = 10.0
+READ_TIMEOUT_S = 60.0  # on a busy machine; who is merely idle is left alone for 120
 
 
 class WirePeer:

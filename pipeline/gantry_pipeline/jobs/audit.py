@@ -152,7 +152,7 @@ def _group(one: Judgement) -> Group:
         epoch=state.pair.epoch,
         inc=state.pair.inc,
         writer=state.writer,
-        start=state.start,
+        start=state.first,
         end=state.end,
         packs=len(one.packs),
         records=sum(pack.entry.count for pack in one.packs),

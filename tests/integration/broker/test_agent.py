@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from gantry_broker.control import identity
 from gantry_broker.control.agent import ControlAgent
+from gantry_broker.control.joining import IdStruck
 from gantry_broker.control.line import ControllerLine
 from gantry_broker.control.requests import Report, Speaker
 from gantry_broker.replica import ControllerView
@@ -15,11 +17,12 @@ from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
 from gantry_controller.metadata.events import CleanBrokerData, encode_event
 from gantry_protocol.codes import RequestCode
-from gantry_protocol.command import RemotingCommand
-from gantry_protocol.errors import DataDirError
+from gantry_protocol.command import RemotingCommand, request
+from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.types import BrokerId, Epoch, Offset
 from support.broker_cluster import eventually
 from support.loopback_controller import CLUSTER, GROUP, LoopbackController
+from support.patience import PATIENCE_S
 
 
 class Caller:
@@ -50,12 +53,21 @@ class Caller:
 
     async def join(self) -> BrokerId:
         self.line.start()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             return await self.agent.join()
 
     async def stop(self) -> None:
         await self.agent.stop()
         await self.line.stop()
+
+
+async def registered(tmp_path: Path, controller: LoopbackController) -> Caller:
+    """One that has an id and is registered."""
+    caller = Caller(tmp_path / "a", [controller.address])
+    await caller.join()
+    caller.agent.start()
+    await eventually(lambda: caller.agent.registered, "it is registered")
+    return caller
 
 
 @pytest.fixture
@@ -171,10 +183,7 @@ async def test_an_unreachable_controller_among_others_costs_nothing(
 async def test_it_registers_again_when_asked_to(
     tmp_path: Path, controller: LoopbackController
 ) -> None:
-    caller = Caller(tmp_path / "a", [controller.address])
-    await caller.join()
-    caller.agent.start()
-    await eventually(lambda: caller.agent.registered, "it is registered")
+    caller = await registered(tmp_path, controller)
     answering = Answering(controller)
     caller.agent.register_again()
     await eventually(
@@ -229,15 +238,72 @@ async def test_a_struck_id_is_not_taken_back_by_force(
     tmp_path: Path, controller: LoopbackController
 ) -> None:
     """The controllers have struck the broker from the record and never issue an id twice."""
-    caller = Caller(tmp_path / "a", [controller.address])
-    await caller.join()
-    caller.agent.start()
-    await eventually(lambda: caller.agent.registered, "it is registered")
+    caller = await registered(tmp_path, controller)
     event = CleanBrokerData(
         cluster=CLUSTER, name=GROUP, broker_ids=(BrokerId(1),), clean_living=True
     )
     controller.quorum._apply(encode_event(event))
-    await eventually(lambda: bool(caller.failures), "it gives up with a sentence")
-    assert isinstance(caller.failures[0], DataDirError)
+    await eventually(lambda: bool(caller.failures), "it says that it was struck")
+    assert isinstance(caller.failures[0], IdStruck)
     assert "broker 1 of group c/g" in str(caller.failures[0])
+    await caller.stop()
+    again = Caller(tmp_path / "a", [controller.address])
+    await again.join()
+    assert again.agent.broker_id == 2, "the same volume, another id"
+    await again.stop()
+
+
+async def test_a_quorum_that_never_issued_the_id_does_not_take_it_away(
+    tmp_path: Path, controller: LoopbackController
+) -> None:
+    """It is another quorum, or has lost everything: the volume keeps its place in its own."""
+    first = Caller(tmp_path / "first", [controller.address])
+    await first.join()
+    await first.stop()
+    caller = Caller(tmp_path / "a", [controller.address])
+    await caller.join()
+    kept = identity.load(tmp_path / "a")
+    await caller.stop()
+    stranger = LoopbackController()
+    await stranger.start()
+    lost = Caller(tmp_path / "a", [stranger.address])
+    await lost.join()
+    lost.agent.start()
+    asked = [0]
+    handle = stranger.desk.handle
+
+    def counted(connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
+        asked[0] += command.code == RequestCode.CONTROLLER_GET_NEXT_BROKER_ID
+        return handle(connection, command)
+
+    stranger.server.handler = counted
+    await eventually(lambda: asked[0] > 1, "it asks, and asks again")
+    assert lost.failures == []
+    assert identity.load(tmp_path / "a") == kept
+    await lost.stop()
+    await stranger.stop()
+
+
+async def test_a_notice_is_believed_of_nobody(
+    tmp_path: Path, controller: LoopbackController
+) -> None:
+    """Anybody may send 1008 to the port of clients: it makes the broker ask, and that is all."""
+    caller = await registered(tmp_path, controller)
+    asked = controller.desk.requests.get(RequestCode.CONTROLLER_GET_REPLICA_INFO, 0)
+    ext = {
+        "clusterName": CLUSTER,
+        "brokerName": GROUP,
+        "masterEpoch": "99",
+        "syncStateSetEpoch": "99",
+        "masterBrokerId": "7",
+        "masterAddress": "127.0.0.1:1",
+    }
+    body = b'{"syncStateSet":[7],"syncStateSetEpoch":99}'
+    forged = request(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, ext, body)
+    assert caller.agent.notice(forged)
+    await eventually(
+        lambda: controller.desk.requests.get(RequestCode.CONTROLLER_GET_REPLICA_INFO, 0) > asked,
+        "it asks",
+    )
+    assert all(view.master_epoch < 99 for view in caller.views)
     await caller.stop()

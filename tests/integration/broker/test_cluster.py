@@ -13,25 +13,15 @@ from gantry_protocol.bodies import EpochEntryCache, HaStatus, decode_body
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.errors import RemotingError
-from gantry_protocol.records import decode_record
 from gantry_protocol.remoting.client import RemotingClient
 from support.broker_cluster import (
     BrokerCluster,
     RunningBroker,
+    bodies,
     eventually,
     pull_command,
     send_command,
 )
-
-
-def bodies(answer: RemotingCommand) -> list[bytes]:
-    """The message bodies of a pull's answer."""
-    found, position = [], 0
-    while position < len(answer.body):
-        record = decode_record(answer.body, position)
-        found.append(record.body)
-        position += record.size
-    return found
 
 
 async def consume(client: RemotingClient, count: int) -> list[bytes]:

@@ -19,9 +19,9 @@ from gantry_protocol.records import MessageRecord, decode_properties, decode_rec
 from gantry_protocol.remoting.client import RemotingClient
 from support.broker_cluster import pull_command, send_command
 from support.broker_processes import Group
+from support.patience import PATIENCE_S
 
 SHORT_MS, LONG_MS = 50, 1_500
-WITHIN_S = 40
 
 
 def delayed(body: bytes, level: int) -> RemotingCommand:
@@ -40,7 +40,7 @@ class Delays(Group):
 
     async def ask(self, command: RemotingCommand) -> RemotingCommand:
         """Like a client of a Service: again until somebody answers in earnest."""
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 self._turn += 1
                 ip = sorted(self.processes)[self._turn % len(self.processes)]
@@ -59,7 +59,7 @@ class Delays(Group):
     async def read(self, holds: Callable[[list[MessageRecord]], bool]) -> list[MessageRecord]:
         """All messages of the topic's queue, once they are as they should be."""
         found: list[MessageRecord] = []
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(PATIENCE_S):
             while not holds(found):
                 answer = await self.ask(pull_command(len(found), wait_ms=500))
                 found += decode_records(answer.body or b"")
@@ -73,13 +73,13 @@ class Delays(Group):
         return ip
 
     def status(self, ip: str) -> dict[str, Any]:
-        with urllib.request.urlopen(f"http://{ip}:10913/status", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{ip}:10913/status", timeout=PATIENCE_S) as answer:
             found: dict[str, Any] = json.load(answer)
             return found
 
     async def until(self, ip: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The status of ``ip``, once it is so."""
-        async with asyncio.timeout(WITHIN_S):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 with suppress(OSError):  # it is not up yet
                     found = await asyncio.to_thread(self.status, ip)

@@ -20,6 +20,7 @@ from gantry_protocol.records import decode_records
 from gantry_protocol.remoting.client import RemotingClient
 from support.broker_cluster import eventually, pull_command, send_command
 from support.broker_processes import Group
+from support.patience import PATIENCE_S
 
 BODY_BYTES = 1000
 SEGMENT_BYTES = 64 * 1024
@@ -45,7 +46,7 @@ class TieredGroup(Group):
 
     async def ask(self, command: RemotingCommand) -> RemotingCommand:
         """Like a client of a Service: again until somebody answers; 1 is `too few in sync yet`."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 self._turn += 1
                 ip = sorted(self.processes)[self._turn % len(self.processes)]
@@ -87,7 +88,7 @@ class TieredGroup(Group):
             offset = int((answer.ext or {})["nextBeginOffset"])
 
     def status(self, ip: str) -> dict[str, Any]:
-        with urllib.request.urlopen(f"http://{ip}:10913/status", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{ip}:10913/status", timeout=PATIENCE_S) as answer:
             found: dict[str, Any] = json.load(answer)
             return found
 
@@ -102,7 +103,7 @@ class TieredGroup(Group):
     async def until(self, ip: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The status of ``ip``, once it is so."""
         found: dict[str, Any] = {}
-        deadline_s = asyncio.get_running_loop().time() + 40
+        deadline_s = asyncio.get_running_loop().time() + PATIENCE_S
         while not (found and holds(found)):
             assert asyncio.get_running_loop().time() < deadline_s, found
             with suppress(OSError):  # it is not up yet
@@ -159,7 +160,7 @@ async def test_nothing_is_lost_and_nothing_forgotten_below_the_local_log(
     for ip in (*others, master):  # nobody is left to hand over to but the one that was empty
         group.processes[ip].process.send_signal(signal.SIGTERM)
         await asyncio.to_thread(group.processes[ip].exit_code)
-    await eventually(lambda: group.master_ip == empty, "the one that was empty leads", 20)
+    await eventually(lambda: group.master_ip == empty, "the one that was empty leads")
     for ip in (*others, master):
         group.boot(ip)
         await group.in_sync(ip)

@@ -89,7 +89,7 @@ async def test_a_damaged_group_ends_alone(cluster: ManyGroups) -> None:
     lineage.write_text("{}")
     cluster.boot(ip)
     others = set(cluster.names) - {name}
-    await eventually(lambda: cluster.in_place(ip, others), "the other groups are in place", 30)
+    await eventually(lambda: cluster.in_place(ip, others), "the other groups are in place")
     rows = json.loads(await cluster.get(ip, "/status"))["groups"]
     states = {row["group"]: row["state"] for row in rows}
     assert states.pop(name) == "failed"

@@ -16,7 +16,7 @@ from gantry_protocol.process.datadir import DataDir
 from gantry_protocol.process.listening import bind
 from gantry_protocol.types import BrokerId, Epoch, Offset
 from support.broker_cluster import eventually
-from support.broker_processes import EXIT_WITHIN_S, Group, Process
+from support.broker_processes import Group, Process
 from support.loopback_controller import CLUSTER, GROUP
 from support.replicas import lineage
 
@@ -102,7 +102,7 @@ def test_settings_that_cannot_be(
 
 async def test_a_signal_before_the_group_is_joined_ends_it(tmp_path: Path) -> None:
     process = Process(tmp_path / "d")
-    await eventually(lambda: "event=listening" in process.said, "it listens", EXIT_WITHIN_S)
+    await eventually(lambda: "event=listening" in process.said, "it listens")
     process.process.send_signal(signal.SIGTERM)
     assert await asyncio.to_thread(process.exit_code) == 0
     assert process.sentence == ""
@@ -117,7 +117,7 @@ async def group(tmp_path: Path) -> AsyncIterator[Group]:
     try:
         await made.start()
         producing = asyncio.create_task(made.produce())
-        await made.acknowledged_after("the producer is at work", 10)
+        await made.acknowledged_after("the producer is at work")
         yield made
         producing.cancel()
         await asyncio.gather(producing, return_exceptions=True)
@@ -131,14 +131,14 @@ async def test_kill_pause_and_end_of_a_master(group: Group) -> None:
 
     killed = group.master_ip
     group.processes[killed].process.kill()
-    await group.acknowledged_after("writes after SIGKILL", 5)
+    await group.acknowledged_after("writes after SIGKILL")
     assert group.controller.group.master_epoch == epoch + 1
     group.boot(killed)
     await group.settled()
 
     leaving = group.master_ip
     group.processes[leaving].process.send_signal(signal.SIGTERM)
-    await group.acknowledged_after("writes after SIGTERM", 5)
+    await group.acknowledged_after("writes after SIGTERM")
     assert await asyncio.to_thread(group.processes[leaving].exit_code) == 0
     assert "handing over" in group.processes[leaving].said
     assert group.controller.group.master_epoch == epoch + 2
@@ -147,7 +147,7 @@ async def test_kill_pause_and_end_of_a_master(group: Group) -> None:
 
     paused = group.master_ip
     group.processes[paused].process.send_signal(signal.SIGSTOP)
-    await group.acknowledged_after("writes while the master stands still", 10)
+    await group.acknowledged_after("writes while the master stands still")
     assert group.controller.group.master_epoch == epoch + 3
     group.processes[paused].process.send_signal(signal.SIGCONT)
     await group.settled()
@@ -158,7 +158,7 @@ async def test_a_paused_replica_does_not_stop_the_writes(group: Group) -> None:
     ip = next(one for one in group.processes if one != group.master_ip)
     epoch = group.controller.group.master_epoch
     group.processes[ip].process.send_signal(signal.SIGSTOP)
-    await group.acknowledged_after("writes go on without it", 6)
+    await group.acknowledged_after("writes go on without it")
     assert len(group.controller.group.sync_state_set) == 2
     group.processes[ip].process.send_signal(signal.SIGCONT)
     await group.settled()

@@ -38,6 +38,7 @@ from gantry_protocol.records import (
 from gantry_protocol.remoting.client import RemotingClient
 from support.broker_cluster import eventually
 from support.loopback_controller import CLUSTER, GROUP
+from support.patience import PATIENCE_S
 from support.store_kinds import KINDS, Served, User, send_ext, served, text
 from support.transactions import COMMIT, ROLLBACK, UNKNOWN, claim, claim_checked, half
 
@@ -515,7 +516,7 @@ async def test_a_group_has_settings_progress_and_connections(
         answer = await user.call(shown, {"group": topic})
         return json.loads(answer.body) if answer.code == 0 else {}
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while (await settings()).get("retryMaxTimes") != 3:
             await asyncio.sleep(0.01)
     for _ in range(4):

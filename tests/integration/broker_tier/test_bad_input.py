@@ -26,10 +26,10 @@ from gantry_protocol.tier.keys import ManKey, MetaKey, Shard
 from support.broker_cluster import eventually, pull_command
 from support.fault_proxy import Strike, fault_proxy
 from support.moto_server import make_bucket, moto_server
+from support.patience import PATIENCE_S
 from support.tier_directory import TierDirectory, messages
 from support.tiered_cluster import PLACE, TieredCluster, send
 
-PATIENCE_S = 30.0  # a call of a store that hangs ends after 5
 BEFORE, AFTER = 5, 7  # messages
 
 

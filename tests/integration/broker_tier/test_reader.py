@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
-from gantry_broker.tier.locate import Queue
+import pytest
+from gantry_broker.tier import reader as reader_module
+from gantry_broker.tier.locate import Gone, Queue
+from gantry_broker.tier.losses import Patience
 from gantry_broker.tier.reader import TierReader
-from gantry_broker.tier.reading import Local, Messages, Trouble, Wanted
+from gantry_broker.tier.reading import Answer, Local, Messages, Trouble, Wanted
 from gantry_broker.tier.stores import CREATED, Credentials, open_store
 from gantry_protocol.records import decode_records
+from gantry_protocol.tier.keys import ManKey
 from gantry_protocol.types import Offset
+from support.fault_proxy import Strike, fault_proxy
 from support.moto_server import make_bucket, moto_server
+from support.patience import PATIENCE_S
 from support.tier_directory import TierDirectory, messages
 
 CREDENTIALS = Credentials("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMIK7MDENGbPxRfiCY")
@@ -38,7 +45,7 @@ async def test_a_bucket_is_read_back(tmp_path: Path) -> None:
             store, files.place, follow_s=0.1, moved=lambda _chain: None, failed=failed.append
         )
         reader.start()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while reader.index.covered < files.state.end:
                 await asyncio.sleep(0.01)
 
@@ -67,3 +74,64 @@ async def test_a_bucket_is_read_back(tmp_path: Path) -> None:
     assert isinstance(answer, Trouble)
     assert not answer.lasting
     await reader.stop()
+
+
+async def test_a_bucket_that_errs_and_loses_its_oldest_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refusals, busy answers and broken ones pass; a hole is waited for; a lost beginning ends."""
+    monkeypatch.setattr(reader_module, "TROUBLE_S", 0.05)
+    files = TierDirectory(tmp_path / "tier")
+    files.claim(1)
+    packs = [files.append(messages("orders", 8)) for _ in range(PACKS)]
+    names = [files.place.key(pack.key) for pack in packs]
+    with moto_server(tmp_path / "log") as port:
+        async with fault_proxy(port) as proxy:
+            url = f"s3://{make_bucket(port)}/tier"
+            direct = open_store(url, CREDENTIALS, endpoint=f"http://127.0.0.1:{port}")
+            struck = open_store(url, CREDENTIALS, endpoint=f"http://127.0.0.1:{proxy.port}")
+            for path in (tmp_path / "tier").rglob("*"):
+                if path.is_file():
+                    name = str(path.relative_to(tmp_path / "tier"))
+                    assert await direct.create(name, path.read_bytes()) is CREATED
+            hole = files.path(str(packs[2].key)).read_bytes()
+            await direct.delete(names[2])
+            proxy.strike("GET", Strike.DENIED, Strike.BUSY_BEFORE, Strike.HALF_ANSWER)
+            proxy.strike("GET", *[Strike.CUT_BEFORE] * 4)
+            failed: list[BaseException] = []
+            reader = TierReader(
+                struck,
+                files.place,
+                follow_s=0.1,
+                moved=lambda _chain: None,
+                failed=failed.append,
+                patience=Patience(first_s=0.05, last_s=0.1, looks=3, over_s=0.3, removed_s=0.1),
+            )
+            reader.start()
+
+            async def read(offset: int) -> Answer:
+                local = Local(Offset(files.state.end), 1 << 40)
+                return await reader.read(QUEUE, Wanted(offset, 1, 1 << 20, None), local)
+
+            async def until(holds: Callable[[], bool]) -> None:
+                async with asyncio.timeout(PATIENCE_S):
+                    while not holds():
+                        await asyncio.sleep(0.01)
+
+            await until(lambda: reader.index.covered == files.state.end)
+            assert isinstance(await read(9), Trouble)
+            assert isinstance(await read(4), Messages)
+            assert isinstance(await read(12), Messages)
+            assert await direct.create(names[2], hole) is CREATED
+            await until(lambda: not reader.readable.complaint)
+            assert isinstance(await read(9), Messages)
+
+            for name in (names[0], names[1], files.place.key(str(ManKey(1)))):
+                await direct.delete(name)
+            reader.cache._values.clear()
+            assert isinstance(await read(0), Trouble)
+            await until(lambda: reader.readable.is_shortened)
+            assert await read(0) == Gone(8)
+            assert isinstance(await read(8), Messages)
+            await reader.stop()
+            assert failed == []

@@ -28,6 +28,7 @@ from gantry_cli.client.consumer import Received
 from gantry_cli.target import local_settings
 from gantry_cli.trial.load import Load
 from support.cli_cluster import ROOT, CliCluster, settled
+from support.patience import PATIENCE_S
 
 KILL = """
 apiVersion: chaos-mesh.org/v1alpha1
@@ -215,13 +216,13 @@ def test_a_run_that_is_told_to_end_ends(
         stderr=subprocess.PIPE,
         text=True,
     )
-    deadline_s = time.monotonic() + 60
+    deadline_s = time.monotonic() + PATIENCE_S
     while not (tmp_path / "kill" / "faults.journal").exists():
         assert run.poll() is None
         assert time.monotonic() < deadline_s
         time.sleep(0.1)
     run.send_signal(signal.SIGTERM)
-    _, said = run.communicate(timeout=30)
+    _, said = run.communicate(timeout=PATIENCE_S)
     assert run.returncode == 130, said
     assert "Traceback" not in said
 

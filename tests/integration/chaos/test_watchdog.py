@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.patience import PATIENCE_S
 
 RUN = """
 import sys, time
@@ -28,7 +29,6 @@ with Watchdog(folder, ("kubectl",)), Journal(folder / "cut" / "faults.journal", 
         raise SystemExit("it failed")
     journal.healed("cut")
 """
-PATIENCE_S = 20
 
 
 def started(folder: Path, how: str) -> subprocess.Popen[str]:

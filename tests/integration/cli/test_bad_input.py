@@ -16,12 +16,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.patience import PATIENCE_S
 
 FREE_PORTS = {
     "controller": ("remoting", "nameserver", "raft", "http"),
     "broker": ("remoting", "ha", "http"),
 }
-REQUIRED = {"controller": (), "broker": ("--group", "orders", "--controllers", "127.0.0.1:1")}
+OPEN = "--allow-unauthenticated"
+REQUIRED = {
+    "controller": (OPEN,),
+    "broker": (OPEN, "--group", "orders", "--controllers", "127.0.0.1:1"),
+}
 BAD_INPUT, TRY_AGAIN = 2, 75
 FIRST_BATCH = 64  # behind the segment's header; later batches prove that it was durable
 
@@ -41,7 +46,7 @@ def refused(component: str, data_dir: Path, *args: str) -> tuple[int, str]:
         command(component, data_dir, *args),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
         env=environment,
     )
@@ -55,14 +60,14 @@ def running_controller(data_dir: Path, log: Path) -> Iterator[None]:
     """A quorum of one that has become its own leader."""
     with log.open("wb") as out, subprocess.Popen(command("controller", data_dir), stderr=out) as it:
         try:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + PATIENCE_S
             while "role=leader" not in log.read_text():
                 assert time.monotonic() < deadline, log.read_text()
                 time.sleep(0.05)
             yield
         finally:
             it.send_signal(signal.SIGTERM)
-            it.wait(timeout=30)
+            it.wait(timeout=PATIENCE_S)
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -154,3 +159,23 @@ def test_flipped_bit_in_the_controllers_log_is_named_and_left_alone(tmp_path: Pa
     assert str(segment) in sentence
     assert "at byte" in sentence
     assert contents(data) == before
+
+
+@pytest.mark.parametrize("component", ["controller", "broker"])
+def test_a_process_that_anybody_could_command_does_not_start(
+    tmp_path: Path, component: str
+) -> None:
+    data = tmp_path / "data"
+    code, sentence = refused(component, data, "--no-allow-unauthenticated")
+    assert code == BAD_INPUT
+    assert "has no quorum key" in sentence
+    assert "--quorum-key-file" in sentence
+    missing = tmp_path / "key"
+    for content, why in ((None, "No such file"), ("", "is empty"), ("short", "is too short")):
+        if content is not None:
+            missing.write_text(content)
+        code, sentence = refused(component, data, "--quorum-key-file", str(missing))
+        assert code == BAD_INPUT
+        assert str(missing) in sentence
+        assert why in sentence
+    assert not data.exists()

@@ -16,6 +16,7 @@ from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import GantryError
 from gantry_protocol.remoting.server import Connection, RemotingServer
+from support.patience import PATIENCE_S
 
 CASES = ("write-64x1", "readindex-64x16", "leader-kill")
 
@@ -68,7 +69,7 @@ async def test_a_process_that_ends_by_itself_is_named(tmp_path: Path) -> None:
     processes = Processes(tmp_path)
     await processes.start("odd", "no-such-command", {})
     with pytest.raises(GantryError, match=r"process of odd ended with 2; its log is .*odd\.log"):
-        await asyncio.wait_for(watch(), 30)
+        await asyncio.wait_for(watch(), PATIENCE_S)
     await processes.end()
     assert processes.names == []
 

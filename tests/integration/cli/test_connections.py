@@ -13,6 +13,7 @@ from gantry_protocol.command import RemotingCommand, reply, request
 from gantry_protocol.errors import ConnectError, ConnectionClosed, RequestTimeout
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import RemotingServer
+from support.patience import PATIENCE_S
 
 
 class Echo:
@@ -77,7 +78,7 @@ async def test_time_out_of_one_call_ends_the_others_on_its_connection(
     with pytest.raises(RequestTimeout):
         await calls.call(echo.address, ping(), 0.05)
     with pytest.raises(ConnectionClosed):
-        await asyncio.wait_for(long_poll, 5)
+        await asyncio.wait_for(long_poll, PATIENCE_S)
 
 
 async def test_cut_connection_is_replaced_by_the_next_call(echo: Echo, calls: Connections) -> None:

@@ -18,8 +18,6 @@ KEYS = {"accessKeyId": "AKIAIOSFODNN7EXAMPLE", "secretAccessKey": "wJalrXUtnFEMI
 CLUSTER = "gantry"
 SEGMENT_BYTES = 1024 * 1024  # a log is trimmed by whole files
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CliCluster]:

@@ -19,6 +19,7 @@ from support.fake_group import (
     refuse,
     store_twice,
 )
+from support.patience import PATIENCE_S
 from support.served_group import ServedGroup
 
 SEND = RequestCode.SEND_MESSAGE_V2
@@ -37,7 +38,7 @@ async def verdict_of(served: ServedGroup, *faults: Fault) -> Verdict:
     """Run a load, meet `faults` on the way, stop in order, and count."""
     async with Load([served.group.address], "trial", pace=Pace(2, 0.001), queues=2) as load:
         await load.start()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while load.ledger.acknowledged < ENOUGH // 2:
                 await asyncio.sleep(0.001)
             served.group.fail(SEND, *faults)

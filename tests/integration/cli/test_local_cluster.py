@@ -12,8 +12,13 @@ from support.cli_cluster import CliCluster, cluster_with_group, settled
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CliCluster]:
-    with cluster_with_group(tmp_path_factory.mktemp("cluster") / "local") as found:
+    directory = tmp_path_factory.mktemp("cluster") / "local"
+    with cluster_with_group(directory, log_segment_bytes=str(SEGMENT_BYTES)) as found:
         yield found
+
+
+SEGMENT_BYTES = 1024 * 1024
+"""Of the group by its `spec.config`; the cluster's own default is 64 times as much."""
 
 
 def consumed(cluster: CliCluster, topic: str, count: int) -> list[dict[str, object]]:
@@ -41,6 +46,25 @@ def test_messages_outlive_their_master_without_the_operator(cluster: CliCluster)
     messages = consumed(cluster, "outlive", 80)
     if summary["lost_answers"] == 0:
         assert len({message["key"] for message in messages}) == 80
+
+
+def test_a_setting_of_the_group_wins_over_the_cluster_s_default(cluster: CliCluster) -> None:
+    cluster.gantry("produce", "large", "--count", "40", "--body", "x" * 100_000)
+    master = cluster.master_pod()
+    claim = json.loads(cluster.shown("local", "get", "pvc", f"data-{master}", "-o", "json"))
+    log = cluster.directory / "volumes" / claim["spec"]["volumeName"] / "store" / "commitlog"
+    segments = [file for file in log.iterdir() if file.name.isdigit()]
+    assert len(segments) >= 4, "4 MB in files of 1 MiB"
+    assert all(file.stat().st_size <= SEGMENT_BYTES for file in segments)
+
+
+def test_what_has_no_effect_on_a_cluster_that_is_there_is_told(cluster: CliCluster) -> None:
+    flags = ("--log-segment-bytes", "2000000", "--operators", "2", "--controller-replicas", "1")
+    told = cluster.run("local", "up", *flags)
+    assert told.returncode == 0, told.stderr
+    for flag in flags[::2]:
+        assert f"{flag} has no effect, because" in told.stderr
+    assert "has no effect" not in cluster.run("local", "up").stderr
 
 
 def test_deleted_master_hands_over(cluster: CliCluster) -> None:

@@ -21,10 +21,10 @@ import pytest
 from gantry_protocol.codes import RequestCode, ResponseCode
 from support.controllers_said import TOKEN, ControllersSaid
 from support.fake_group import Fault, acknowledge_only, lose_answer, refuse, store_twice
+from support.patience import PATIENCE_S
 from support.served_group import ServedGroup
 
 SEND = RequestCode.SEND_MESSAGE_V2
-PATIENCE_S = 30
 
 
 class SoakProcess:

@@ -18,6 +18,7 @@ from gantry_protocol.frame import encode
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.types import NodeId
 from support.controller_quorum import GROUP, Quorum, WireBroker, until
+from support.patience import PATIENCE_S
 from support.wire import WirePeer
 
 GOOD = encode(request(1005))
@@ -85,7 +86,7 @@ async def said(port: int, data: bytes) -> None:
         writer.write(data)
         await writer.drain()
         writer.write_eof()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await reader.read()
     writer.close()
 
@@ -145,7 +146,7 @@ async def test_a_client_that_never_reads_costs_little_and_harms_nobody(quorum: Q
         def congested() -> list[Connection]:
             return [one for one in server.connections.values() if one._congested]
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while not congested():
                 writer.write(asking)
                 await asyncio.sleep(0.005)
@@ -171,7 +172,7 @@ async def test_jumps_of_the_clock_change_nothing(
     await quorum.declare(1)
     broker = WireBroker(quorum)
     await broker.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while (await quorum.view())["masterBrokerId"] is None:
             await asyncio.sleep(0.01)
     async with undisturbed(quorum):

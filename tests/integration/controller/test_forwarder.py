@@ -10,6 +10,7 @@ from gantry_protocol.command import RemotingCommand, reply, request
 from gantry_protocol.errors import Busy, ConnectError, ConnectionClosed
 from gantry_protocol.remoting.server import Connection, RemotingServer
 from gantry_protocol.types import NodeId
+from support.patience import PATIENCE_S
 
 TWO, THREE = NodeId(2), NodeId(3)
 
@@ -38,7 +39,7 @@ class Collector:
         self.outcomes.append(outcome)
 
     async def wait(self, count: int) -> list[RemotingCommand | Exception]:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             while len(self.outcomes) < count:
                 await asyncio.sleep(0.001)
         return self.outcomes
@@ -114,7 +115,7 @@ async def test_answer_lost_with_the_connection_is_not_asked_for_again(
     leaders[TWO].silent = True
     done = Collector()
     forwarder.forward(TWO, request(1013), done)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not leaders[TWO].asked:
             await asyncio.sleep(0.001)
     await leaders[TWO].server.stop(grace_s=0)

@@ -1,10 +1,10 @@
 """Role changes told over loopback: to whom, the newest only, and never in the way."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 
 import pytest
+from gantry_cli.bench.ports import free_ports
 from gantry_controller.remoting import notifier as module
 from gantry_controller.remoting.notifier import Notifier
 from gantry_controller.remoting.replies import role_change
@@ -14,6 +14,7 @@ from gantry_protocol.headers import from_ext
 from gantry_protocol.headers.controller import NotifyBrokerRoleChangedRequestHeader
 from gantry_protocol.remoting.server import Connection, RemotingServer
 from support.metadata_world import three_in_sync
+from support.patience import PATIENCE_S
 
 
 class Broker:
@@ -56,7 +57,7 @@ def changes(count: int) -> list[RemotingCommand]:
 
 
 async def wait_for(broker: Broker, count: int) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while len(broker.told) < count:
             await asyncio.sleep(0.001)
 
@@ -106,7 +107,7 @@ async def test_dead_address_harms_nobody(broker: Broker) -> None:
     notifier.tell("127.0.0.1:1", command)
     notifier.tell(broker.address, command)
     await wait_for(broker, 1)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not notifier.failed:
             await asyncio.sleep(0.001)
     notifier.tell("127.0.0.1:1", command)
@@ -124,11 +125,10 @@ async def test_addresses_are_bounded(broker: Broker, monkeypatch: pytest.MonkeyP
 
 
 async def test_broker_whose_listener_is_just_restarting_is_tried_again() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as reserved:
-        port = reserved.getsockname()[1]
+    (port,) = free_ports(1)
     notifier = Notifier(lambda: True, lambda _: [])
     notifier.tell(f"127.0.0.1:{port}", changes(1)[0])
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not notifier.retried:
             await asyncio.sleep(0.001)
     broker = Broker()
@@ -151,7 +151,7 @@ async def test_number_of_senders_is_bounded_and_all_are_told(
         notifier.tell(f"127.0.0.{host}:{port}", changes(1)[0])
         most = max(most, len(notifier._senders))
     assert (most, notifier.waiting) == (3, 40)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while notifier.waiting:
             await asyncio.sleep(0.001)
     assert notifier.sent + notifier.failed == 40
@@ -164,7 +164,7 @@ async def test_who_waited_too_long_for_a_sender_is_left_to_its_poll(
     monkeypatch.setattr(module, "BUDGET_S", 0.0)
     notifier = Notifier(lambda: True, lambda _: [])
     notifier.tell(broker.address, changes(1)[0])
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while notifier.waiting:
             await asyncio.sleep(0)
     assert (notifier.sent, notifier.failed) == (0, 1)

@@ -13,6 +13,7 @@ from gantry_controller.server import Controller
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.errors import RemotingError
 from support.controller_quorum import CLUSTER, NAME, Quorum, WireBroker
+from support.patience import PATIENCE_S
 
 CHANGES = 120
 READERS_PER_NODE = 3
@@ -82,7 +83,7 @@ async def test_no_controller_shows_the_view_before_an_acknowledged_change(quorum
     await broker.start()
     story = Story(quorum)
     try:
-        async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as tasks:
             for controller in list(quorum.running.values()):
                 for _ in range(READERS_PER_NODE):
                     tasks.create_task(story.read(controller))

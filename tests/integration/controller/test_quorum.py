@@ -11,6 +11,7 @@ from gantry_protocol.command import request
 from gantry_protocol.errors import DataDirError, PortInUseError, RemotingError
 from gantry_protocol.remoting.client import RemotingClient
 from support.controller_quorum import CLUSTER, GROUP, NAME, Quorum, WireBroker, until
+from support.patience import PATIENCE_S
 
 
 class Group:
@@ -33,7 +34,7 @@ class Group:
 
     async def elected(self, epoch: int) -> dict[str, object]:
         """The view once the group has a master in ``epoch`` or later."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 view = await self.quorum.view()
                 if view["masterEpoch"] >= epoch and view["masterBrokerId"] is not None:
@@ -186,7 +187,7 @@ async def test_watch_follows_the_group_and_ends_with_the_leader(group: Group) ->
         first = json.loads(await response.content.readline())
         assert (first["cluster"], first["group"], first["masterEpoch"]) == (CLUSTER, NAME, 1)
         await group.master.kill()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 line = json.loads(await response.content.readline())
                 if line.get("masterEpoch", 0) >= 2:
@@ -253,8 +254,8 @@ async def test_single_node_serves_and_stops(tmp_path: Path) -> None:
             client.close()
         return (answer.ext or {}).get("isLeader") == "true"
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while not await leads():
             await asyncio.sleep(0.02)
     stop.set()
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, PATIENCE_S)

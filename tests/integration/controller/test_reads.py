@@ -9,6 +9,7 @@ from typing import Any
 from gantry_controller.raft.reads import ReadMode
 from gantry_controller.server import Controller
 from support.controller_quorum import CLUSTER, NAME, Caller, Quorum, until
+from support.patience import PATIENCE_S
 
 WRITES = 60
 TOPIC = "Orders"
@@ -118,7 +119,7 @@ async def read_something(caller: Caller) -> None:
 
 async def until_read_by_lease(leader: Controller, caller: Caller) -> None:
     """A lease may lapse while this machine is busy; the read then takes a round."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while leader.node.stats.reads[ReadMode.LEASE] == 0:
             await read_something(caller)
 

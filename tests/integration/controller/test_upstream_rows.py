@@ -16,6 +16,7 @@ from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.errors import RemotingError
 from gantry_protocol.remoting.client import RemotingClient
 from support.controller_quorum import GROUP, Quorum, until
+from support.patience import PATIENCE_S
 
 TIMEOUT_MS = 1000
 
@@ -38,7 +39,7 @@ class Brokers:
     async def call(self, code: int, body: bytes = b"", /, **ext: object) -> RemotingCommand:
         """Asks until somebody leads."""
         fields = {**GROUP, **{key: str(value) for key, value in ext.items()}}
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 leader = await self.quorum.led()
                 async with self.quorum.client(leader) as caller:
@@ -70,7 +71,7 @@ class Brokers:
         )
 
     async def until_info(self, expected: tuple[str | None, str, list[int]]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while await self.info() != expected:
                 await asyncio.sleep(0.02)
 
@@ -114,7 +115,7 @@ async def founded(brokers: Brokers) -> None:
     brokers.beating = {1, 2}
     assert (await brokers.call(1002, brokerId=1)).code == 0
     body = b'{"syncStateSet":[1,2],"syncStateSetEpoch":1}'
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while (await brokers.call(1001, body, masterBrokerId=1, masterEpoch=1)).code == 2006:
             await asyncio.sleep(0.05)  # broker 2 was not heard since it registered
     assert await brokers.info() == ("1", "1", [1, 2])
@@ -166,7 +167,8 @@ async def test_all_replicas_shut_down_and_restart(brokers: Brokers) -> None:
     body = b'{"syncStateSet":[1],"syncStateSetEpoch":2}'
     assert (await brokers.call(1001, body, masterBrokerId=1, masterEpoch=1)).code == 0
     brokers.beating = {2}
-    async with asyncio.timeout(10):  # until broker 1 counts as dead, it "still exists" (2011)
+    # Until broker 1 counts as dead, it "still exists" (2011).
+    async with asyncio.timeout(PATIENCE_S):
         while (await brokers.call(1002, brokerId=2)).code != 2012:
             await asyncio.sleep(0.05)
     assert await brokers.info() == ("1", "1", [1])

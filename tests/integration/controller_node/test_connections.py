@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 import uvloop
+from gantry_cli.bench.ports import free_ports
 from gantry_controller.node import dialler, listener
 from gantry_controller.node.dialler import Dialler
 from gantry_controller.node.framing import PING, VERSION, Hello, encode_hello, frame
 from gantry_controller.node.listener import PeerListener
 from gantry_controller.raft.errors import MessageError
 from gantry_protocol.types import NodeId
-from support.raft_quorum import free_ports, until
+from support.patience import PATIENCE_S
+from support.raft_quorum import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -52,7 +54,7 @@ async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter
 
 async def ends(reader: asyncio.StreamReader) -> bool:
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             return await reader.read() == b""
     except ConnectionError:
         return True

@@ -12,22 +12,25 @@ from pathlib import Path
 from gantry_protocol.command import request
 from gantry_protocol.process.descriptors import FOR_THE_REST
 from support.controller_processes import ControllerProcesses
+from support.patience import PATIENCE_S
 from support.wire import WirePeer
 
 ATTEMPTS = 50_000
-ATTEMPTS_WITHIN_S = 6.0
 DESCRIPTORS = 4096  # of the controller; the test holds as many as it gets
 PLACES = DESCRIPTORS - FOR_THE_REST
 PLACES_OF_ONE = PLACES - PLACES // 4
+ENOUGH = 2 * PLACES_OF_ONE
+FLOOD_S = 6.0  # longer if these were not enough, as on a busy machine
 GROWTH_MAX_MB = 150
 
 
 def flood(port: int, held: list[socket.socket]) -> int:
     """Connect again and again from one address and keep what is not closed; how often."""
     room = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 500
-    until = time.monotonic() + ATTEMPTS_WITHIN_S
+    begun = time.monotonic()
     for attempt in range(ATTEMPTS):
-        if time.monotonic() > until:
+        took_s = time.monotonic() - begun
+        if took_s > (FLOOD_S if attempt > ENOUGH else PATIENCE_S):
             return attempt
         one = socket.socket()
         one.settimeout(0.5)
@@ -77,7 +80,7 @@ async def test_a_flood_of_connections_shuts_out_only_its_source(tmp_path: Path) 
             f"\nFLOOD {attempts} connections attempted, {kept} of them kept, "
             f"{served} requests of another client served, {growth_mb:.0f} MB more"
         )
-        assert attempts > 2 * PLACES_OF_ONE
+        assert attempts > ENOUGH
         assert kept <= PLACES_OF_ONE
         assert growth_mb < GROWTH_MAX_MB
     finally:

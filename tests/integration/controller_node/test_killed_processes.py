@@ -8,7 +8,8 @@ import signal
 import sys
 from pathlib import Path
 
-from support.raft_quorum import free_ports
+from gantry_cli.bench.ports import free_ports
+from support.patience import PATIENCE_S
 
 TESTS = Path(__file__).resolve().parents[2]
 LEADERS_KILLED = 3
@@ -84,18 +85,18 @@ async def test_acknowledged_commands_survive_kills_of_the_leader(tmp_path: Path)
             await processes.start(node)
         number = 0
         for _ in range(LEADERS_KILLED):
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE_S):
                 for _ in range(WRITES_BETWEEN):
                     number += 1
                     await processes.write(b"c%d" % number)
             victim = processes.leader
             assert await processes.kill(victim, signal.SIGKILL) == -signal.SIGKILL
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE_S):
                 number += 1
                 await processes.write(b"c%d" % number)
             await processes.start(victim)
         logs: list[list[bytes]] = []
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             while len({tuple(log) for log in logs}) != 1 or set(logs[0]) != set(processes.acked):
                 await asyncio.sleep(0.05)
                 logs = [await processes.applied(node) for node in (1, 2, 3)]
@@ -114,14 +115,14 @@ async def test_whole_quorum_killed_at_once_comes_back_with_everything(tmp_path: 
     try:
         for node in (1, 2, 3):
             await processes.start(node)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             for number in range(50):
                 await processes.write(b"c%d" % number)
         for node in (1, 2, 3):
             await processes.kill(node, signal.SIGKILL)
         for node in (1, 2, 3):
             await processes.start(node)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             await processes.write(b"last")
             assert set(await processes.applied(processes.leader)) == set(processes.acked)
     finally:

@@ -16,15 +16,15 @@ from gantry_chaos.history.lines import write_all
 from gantry_chaos.history.operations import history
 from support.controller_processes import ControllerProcesses
 from support.group_clients import Client, Hearts, Scribe, founded
+from support.patience import STARTS_WITHIN_S
 
 CLIENTS = 8
 GROUPS = [f"group-{number}" for number in range(4)]
 BEFORE, BETWEEN, AFTER = 700, 700, 700  # answers
-PATIENCE_S = 60
 
 
 async def reached(scribe: Scribe, answers: int) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(STARTS_WITHIN_S):
         while scribe.answered < answers:
             await asyncio.sleep(0.01)
 

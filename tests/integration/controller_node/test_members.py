@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from gantry_cli.bench.ports import free_ports
 from gantry_controller.node import RaftNode
 from gantry_controller.raft.core import RaftCore
 from gantry_controller.raft.errors import ChangeRefused
 from gantry_controller.raft.members import Membership
 from gantry_protocol.types import Index, NodeId
-from support.raft_quorum import PATIENCE_S, Quorum, call, free_ports, running, until
+from support.patience import PATIENCE_S
+from support.raft_quorum import Quorum, call, running, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +82,7 @@ async def test_leadership_moves_while_proposals_wait(tmp_path: Path) -> None:
 
 
 async def test_leadership_goes_to_the_preferred_member(tmp_path: Path) -> None:
-    quorum = Quorum(tmp_path, election_timeout_ms=100, heartbeat_ms=20)
+    quorum = Quorum(tmp_path)  # a shorter time-out would not be kept on a busy machine
     try:
         for node in quorum.peers:
             await quorum.start(node, priority=5 if node == N2 else 0)

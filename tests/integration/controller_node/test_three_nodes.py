@@ -10,12 +10,13 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from gantry_cli.bench.ports import free_ports
 from gantry_controller.node import NodeOptions, ProposalDropped, RaftNode
 from gantry_controller.node.disk import DiskError
 from gantry_controller.raft.errors import NotLeader, Overloaded
 from gantry_protocol.errors import CorruptionError, PortInUseError
 from gantry_protocol.types import Index, NodeId, Term
-from support.raft_quorum import Journal, Quorum, call, free_ports, running, until
+from support.raft_quorum import Journal, Quorum, call, running, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -237,6 +238,26 @@ async def test_listeners_hear_of_roles_and_applied_entries(tmp_path: Path) -> No
     assert served[-2:] == [True, False]
     assert applied == sorted(applied)
     assert applied[-1] == node.stats.entries_applied == 2
+
+
+async def test_a_leader_serves_when_it_has_applied_what_was_committed_before_it(
+    tmp_path: Path,
+) -> None:
+    """Until then its state may be older than what an earlier leader has acknowledged."""
+    async with running(tmp_path, 1) as quorum:
+        commands = [b"%d" % number for number in range(50)]
+        for command in commands:
+            await quorum.write(command)
+        last = quorum.nodes[NodeId(1)].applied_index
+        await quorum.stop(NodeId(1))
+        node = await quorum.start(NodeId(1))
+        begins: list[int] = []
+        node.add_role_listener(
+            lambda: begins.append(node.applied_index) if node.is_serving_leader else None
+        )
+        await quorum.leader()
+        assert begins[0] > last, "the entry of its own term, and all before it"
+        assert quorum.journals[NodeId(1)].commands == commands
 
 
 async def test_callers_are_told_when_the_node_stops(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from gantry_operator.local.settings import LocalSettings
 from gantry_operator.local.state import StateDir
 from gantry_protocol.errors import ConfigError, DataDirError, GantryError
 from support.local_world import container
+from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -51,7 +52,7 @@ def bare_pod(name: str = "solo") -> dict[str, object]:
 
 
 async def until_ready(settings: LocalSettings, name: str) -> cluster.PodLine:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             status = await cluster.status(settings)
             for pod in status.pods:
@@ -114,7 +115,7 @@ async def test_a_killed_daemon_leaves_no_process_and_loses_no_object(
     await daemon.identity.gone()
     ended = asyncio.Event()
     asyncio.get_running_loop().add_reader(pidfd, ended.set)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         await ended.wait()
     asyncio.get_running_loop().remove_reader(pidfd)
     os.close(pidfd)
@@ -128,7 +129,7 @@ async def test_kill_signals_the_pods_process(settings: LocalSettings) -> None:
         await api.apply(bare_pod())
     before = await until_ready(settings, "solo")
     assert await cluster.kill(settings, "solo") == before.pid
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while (await until_ready(settings, "solo")).restarts == 0:
             await asyncio.sleep(0.05)
     for pod, name, text in (
@@ -173,7 +174,7 @@ async def test_a_followed_log_grows(settings: LocalSettings) -> None:
         await api.apply(bare_pod())
         await until_ready(settings, "solo")
         seen = b""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             async for chunk in api.logs("solo", "default", follow=True):
                 seen += chunk
                 if seen.count(b"start ") == 1:
@@ -185,13 +186,13 @@ async def test_a_followed_log_grows(settings: LocalSettings) -> None:
 async def test_operators_are_started_and_stopped(settings: LocalSettings) -> None:
     await up(settings)
     await cluster.set_operators(settings, 2)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while len((await cluster.status(settings)).pods) < 2:
             await asyncio.sleep(0.05)
     status = await cluster.status(settings)
     assert status.operators_wanted == 2
     await cluster.set_operators(settings, 0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while (await cluster.status(settings)).pods:
             await asyncio.sleep(0.05)
     await cluster.up(settings, wait=False)

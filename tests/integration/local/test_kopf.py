@@ -12,6 +12,7 @@ import pytest
 from gantry_operator.local.apiserver.admission import Options
 from gantry_operator.local.apiserver.deletion import DeleteOptions
 from gantry_operator.local.apiserver.standalone import StandaloneServer
+from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -58,7 +59,7 @@ class Seen:
     async def until(
         self, check: Callable[[list[tuple[str | None, str, int | None]]], bool]
     ) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while not check(self.events):
                 self._changed.clear()
                 await self._changed.wait()

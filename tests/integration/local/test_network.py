@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from gantry_operator.local.network.pipe import Address, Front
+from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -82,7 +83,7 @@ async def test_bytes_pass_both_ways_in_order() -> None:
     async with proxied(echo) as proxy:
         reader, writer = await asyncio.open_connection(*proxy.address)
         writer.write(payload)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             assert await reader.readexactly(len(payload)) == payload
         writer.close()
         await writer.wait_closed()
@@ -108,7 +109,7 @@ async def test_a_slow_reader_stops_the_sender() -> None:
 
     async with proxied(pour) as proxy:
         reader, writer = await asyncio.open_connection(*proxy.address, limit=65536)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             await blocked.wait()
         assert sent < 64 * BIG
         del reader
@@ -130,7 +131,7 @@ async def test_a_lost_backend_cuts_the_client(*, abort: bool) -> None:
     async with proxied(drop) as proxy:
         reader, writer = await asyncio.open_connection(*proxy.address)
         writer.write(b"x")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             try:
                 assert await reader.read() == (b"" if abort else b"bye")
             except ConnectionError:
@@ -154,7 +155,7 @@ async def test_a_lost_client_cuts_the_backend() -> None:
         writer.write(b"x")
         await writer.drain()
         writer.transport.abort()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await ended.wait()
 
 
@@ -166,7 +167,7 @@ async def test_a_dead_endpoint_is_skipped() -> None:
             proxy.backends.insert(0, dead)
             reader, writer = await asyncio.open_connection(*proxy.address)
             writer.write(b"hello")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_S):
                 assert await reader.readexactly(5) == b"hello"
             writer.close()
             await writer.wait_closed()
@@ -176,7 +177,7 @@ async def test_connections_are_bounded() -> None:
     async with proxied(echo) as proxy:
         proxy.limit = 0
         reader, writer = await asyncio.open_connection(*proxy.address)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             with contextlib.suppress(ConnectionError):
                 assert await reader.read() == b""
         writer.close()

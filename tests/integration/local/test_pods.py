@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.local_world import LocalWorld, container, running, service, stateful_set
+from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -146,6 +147,29 @@ async def test_a_crash_loop_backs_off(world: LocalWorld) -> None:
     assert not world.ready("web-0")
 
 
+@pytest.mark.parametrize(
+    ("policy", "words"), [("FallbackToLogsOnError", "gantry: no."), ("File", None)]
+)
+async def test_a_failed_run_leaves_the_end_of_its_log(
+    world: LocalWorld, policy: str, words: str | None
+) -> None:
+    sts = stateful_set(terminationMessagePolicy=policy)
+    script = "print('x' * 3000); print('gantry: no.'); raise SystemExit(2)"
+    sts["spec"]["template"]["spec"]["containers"][0]["command"] = ["python", "-c", script]
+    world.apply(sts)
+
+    def last() -> dict[str, Any]:
+        found = (world.get("pods", "web-0") or {}).get("status") or {}
+        first: dict[str, Any] = (found.get("containerStatuses") or [{}])[0]
+        return (first.get("lastState") or {}).get("terminated") or {}
+
+    await world.until(last, "the first run has ended")
+    assert last()["exitCode"] == 2
+    message = last().get("message")
+    assert (message and message.splitlines()[-1]) == words
+    assert len(message or "") <= 2048
+
+
 def _waiting(world: LocalWorld) -> str | None:
     statuses = (world.pod("web-0").get("status") or {}).get("containerStatuses") or [{"state": {}}]
     reason: str | None = statuses[0]["state"].get("waiting", {}).get("reason")
@@ -190,7 +214,7 @@ async def test_a_pod_whose_object_is_removed_still_ends(world: LocalWorld) -> No
     world.patch("statefulsets", "web", {"spec": {"replicas": 0}}, "apps")
     world.delete("pods", "web-0", grace_s=0)
     assert world.get("pods", "web-0") is None
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await process.gone()
 
 
@@ -223,6 +247,50 @@ async def test_a_claim_in_use_is_not_removed(world: LocalWorld) -> None:
     world.patch("statefulsets", "web", {"spec": {"replicas": 0}}, "apps")
     await world.until(lambda: claim() is None)
     assert not directory.exists()
+
+
+async def test_a_deleted_claim_goes_with_its_pod_and_the_next_begins_empty(
+    world: LocalWorld,
+) -> None:
+    world.apply(stateful_set())
+    await world.until_ready("web-0")
+    before, directory = world.pod("web-0"), data_dir(world, "web-0")
+    world.delete("persistentvolumeclaims", "data-web-0")
+    world.delete("pods", "web-0")
+    uid = before["metadata"]["uid"]
+    await world.until(lambda: world.ready("web-0") and world.pod("web-0")["metadata"]["uid"] != uid)
+    assert not directory.exists()
+    assert (data_dir(world, "web-0") / "starts").read_text() == "1"
+    claim = world.get("persistentvolumeclaims", "data-web-0")
+    assert claim is not None
+    assert "deletionTimestamp" not in claim["metadata"]
+
+
+def lone_pod(name: str, claim: str) -> dict[str, Any]:
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
+    mounts = [{"name": "data", "mountPath": "/data"}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"volumes": [volume], "containers": [container(volumeMounts=mounts)]},
+    }
+
+
+async def test_a_pod_gets_no_node_while_its_claim_is_on_its_way_out(world: LocalWorld) -> None:
+    world.apply(stateful_set())
+    await world.until_ready("web-0")
+    world.delete("persistentvolumeclaims", "data-web-0")
+    world.apply(lone_pod("late", "data-web-0"))
+    await world.until(lambda: said(world, '"data-web-0" is being deleted'))
+    assert "nodeName" not in world.pod("late")["spec"]
+    world.patch("statefulsets", "web", {"spec": {"replicas": 0}}, "apps")
+    await world.until(lambda: world.get("persistentvolumeclaims", "data-web-0") is None)
+    await world.until(
+        lambda: said(world, 'available: persistentvolumeclaim "data-web-0" not found')
+    )
+    world.delete("pods", "late")
+    await world.until(lambda: world.get("pods", "late") is None)
 
 
 async def test_retained_claims_are_found_again(world: LocalWorld) -> None:
@@ -267,6 +335,49 @@ async def test_configuration_reaches_the_process(world: LocalWorld) -> None:
     await world.until(lambda: key.read_text() == "changed")
     world.delete("pods", "web-0")
     await world.until(lambda: not pod_dir.exists())
+
+
+@pytest.mark.parametrize("kind", ["ConfigMap", "Secret"])
+async def test_a_running_pod_keeps_its_files_when_their_source_is_deleted(
+    world: LocalWorld, kind: str
+) -> None:
+    source = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "c"}}
+    text = {"stringData": {"k": "v"}} if kind == "Secret" else {"data": {"k": "v"}}
+    world.apply({**source, **text})
+    world.apply(source | {"metadata": {"name": "other"}} | text)
+    for name, mounted in (("web", "c"), ("bystander", "other")):
+        sts = stateful_set(name)
+        volume = {"secretName": mounted} if kind == "Secret" else {"name": mounted}
+        key = "secret" if kind == "Secret" else "configMap"
+        sts["spec"]["template"]["spec"]["volumes"] = [{"name": "config", key: volume}]
+        world.apply(sts)
+    await world.until_ready("web-0", "bystander-0")
+    (pod_dir,) = (world.state.path / "pods").glob("default_web-0_*")
+    (other_dir,) = (world.state.path / "pods").glob("default_bystander-0_*")
+    file, other = pod_dir / "volumes/config/k", other_dir / "volumes/config/k"
+    process = world.process("web-0")
+
+    world.delete("secrets" if kind == "Secret" else "configmaps", "c")
+    await world.until(lambda: said(world, f'{kind.lower()} "c" not found'))
+    changed = {"stringData": {"k": "new"}} if kind == "Secret" else {"data": {"k": "new"}}
+    world.apply(source | {"metadata": {"name": "other"}} | changed)
+    await world.until(lambda: other.read_text() == "new", "other pods' files go on changing")
+    assert file.read_text() == "v"
+    assert world.process("web-0") == process
+    assert world.ready("web-0")
+    # Whoever follows changes still hears of them: a deleted pod is replaced at once.
+    uid = world.pod("bystander-0")["metadata"]["uid"]
+    world.delete("pods", "bystander-0")
+    await world.until(
+        lambda: world.ready("bystander-0") and world.pod("bystander-0")["metadata"]["uid"] != uid
+    )
+    world.apply({**source, **changed})
+    await world.until(lambda: file.read_text() == "new")
+
+
+def said(world: LocalWorld, text: str) -> bool:
+    events = world.registry.store.records(("", "events"))
+    return any(text in event.obj["message"] for event in events)
 
 
 async def test_a_pod_waits_for_its_configuration(world: LocalWorld) -> None:
@@ -329,7 +440,7 @@ async def test_names_and_services_follow_the_pods(world: LocalWorld) -> None:
     await _until_answers(world, address, {"web-1 1"})
     world.patch("statefulsets", "web", {"spec": {"replicas": 0}}, "apps")
     await world.until(lambda: world.get("pods", "web-1") is None)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while await _answer(world, address) != "refused":
             await asyncio.sleep(0.02)
 
@@ -342,7 +453,7 @@ async def _answer(world: LocalWorld, address: str) -> str:
 
 
 async def _until_answers(world: LocalWorld, address: str, expected: set[str]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while {await _answer(world, address) for _ in range(20)} != expected:
             await asyncio.sleep(0.02)
 

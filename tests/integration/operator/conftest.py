@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 from integration.operator.operator_world import World, a_world
+from support.repeats import nothing_repeats
+
+
+@pytest.fixture(autouse=True)
+def repeated() -> Iterator[list[str]]:
+    """No operator repeats itself."""
+    with nothing_repeats() as found:
+        yield found
 
 
 @pytest.fixture

@@ -26,9 +26,9 @@ from gantry_operator.local.pretend import PretendCluster
 from gantry_operator.server import serve
 from gantry_operator.settings import OperatorSettings
 from integration.operator.quorum_double import FakeQuorum
+from support.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
-PATIENCE_S = 30.0
 Json = dict[str, Any]
 
 
@@ -39,11 +39,20 @@ class World:
         self.cluster = cluster
         self.quorum = quorum
         self.kubeconfig = kubeconfig
+        self.namespace = "default"
 
     # The cluster
 
     def apply(self, body: Json) -> Json:
+        kind = self.cluster.registry.catalogue.of_kind(body["apiVersion"], body["kind"])
+        if kind is not None and kind.namespaced:
+            body["metadata"].setdefault("namespace", self.namespace)
         return self.cluster.apply(body)
+
+    def move_to(self, namespace: str) -> None:
+        """Makes a namespace, in which everything is from now on."""
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        self.namespace = namespace
 
     def example(self, name: str, **spec: Any) -> Json:
         body = yaml.safe_load((ROOT / "examples" / name).read_text())
@@ -61,7 +70,7 @@ class World:
         )
 
     def get(self, kind: Kind, name: str) -> Json | None:
-        record = self.cluster.registry.store.get((kind.group, kind.plural), ("default", name))
+        record = self.cluster.registry.store.get((kind.group, kind.plural), (self.namespace, name))
         return None if record is None else record.obj
 
     def require(self, kind: Kind, name: str) -> Json:
@@ -76,11 +85,11 @@ class World:
         resource = self.cluster.registry.catalogue.type(kind.group, kind.plural)
         content = "application/merge-patch+json"
         options = Options(manager="somebody")
-        self.cluster.registry.patch(resource, "default", name, content, patch, options)
+        self.cluster.registry.patch(resource, self.namespace, name, content, patch, options)
 
     def delete(self, kind: Kind, name: str) -> None:
         resource = self.cluster.registry.catalogue.type(kind.group, kind.plural)
-        self.cluster.registry.delete(resource, "default", name, DeleteOptions())
+        self.cluster.registry.delete(resource, self.namespace, name, DeleteOptions())
 
     # What the operator says
 

@@ -30,9 +30,10 @@ class FakeQuorum:
         self._lost: set[str] = set()
         self.log: list[str] = []  # what the operator asked for, in order
         self.leaderless = False
+        self.frozen = asyncio.Event()  # set: as after SIGSTOP, connections open and nothing comes
         self._pods: dict[tuple[str, str], dict[str, Json]] = {}
         self._changed: set[str] = set()
-        cluster.registry.store.subscribe(self._note)
+        cluster.registry.store.subscribe(self._note, name="quorum double")
 
     def _note(self, event: Event) -> None:
         """Keeps pods by group, so that a thousand groups cost no more than their changes."""
@@ -69,6 +70,7 @@ class FakeQuorum:
         """The group as it is now; elects if that is needed."""
         group = self.groups[name]
         members = [self._member(pod) for pod in self.pods(names.BROKER, name)]
+        members += group.get("gone", ())
         in_sync = [m["brokerId"] for m in members if m["alive"] and m["inSync"]]
         if group["masterBrokerId"] not in in_sync:
             group["masterBrokerId"] = min(in_sync, default=None)
@@ -96,6 +98,8 @@ class FakeQuorum:
         self._changed.add(group)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
+        if self.frozen.is_set():
+            await asyncio.sleep(3600)
         if self.leaderless:
             answer = {"error": "NOT_LEADER", "message": "no leader", "leader": None}
             return web.json_response(answer, status=421)
@@ -118,13 +122,23 @@ class FakeQuorum:
                 del self.groups[name]
                 self.log.append(f"forget {name} {request.query['uid']}")
                 return web.Response(status=204)
+            case "POST", ["groups", _, name, "retire"]:
+                self.groups[name]["retired"] = True
+                self.log.append(f"retire {name} {body['uid']}")
+                return web.json_response(self.view(name))
+            case "POST", ["groups", _, name, "forget"]:
+                gone = self.groups[name].get("gone", [])
+                self.groups[name]["gone"] = [m for m in gone if m["brokerId"] != body["brokerId"]]
+                self._changed.add(name)
+                self.log.append(f"forget {name} {body['brokerId']}")
+                return web.json_response(self.view(name))
             case "POST", ["groups", _, name, "elect"]:
                 return self._elect(name, body)
         return web.json_response({"error": "UNKNOWN", "message": request.path}, status=400)
 
     def _declare(self, cluster: str, name: str, wish: Json) -> None:
         old = self.groups.get(name, {"masterBrokerId": None, "masterEpoch": 0})
-        self.groups[name] = old | wish | {"cluster": cluster, "name": name}
+        self.groups[name] = old | wish | {"cluster": cluster, "name": name, "retired": False}
         self._changed.add(name)
         self.log.append(f"declare {name} {wish['replicas']} {wish['minInSyncReplicas']}")
 
@@ -166,7 +180,7 @@ class FakeQuorum:
         await response.prepare(request)
         sent: dict[str, str] = {}
         first = True
-        while True:
+        while not self.frozen.is_set():
             lines = ['{"index": 1, "heartbeat": true}']
             for name in set(self.groups) if first else self._changed & set(self.groups):
                 view = self.view(name)
@@ -191,3 +205,5 @@ class FakeQuorum:
             first = False
             self._changed.clear()  # there is one reader
             await asyncio.sleep(0.05)
+        await asyncio.sleep(3600)
+        return response

@@ -12,6 +12,15 @@ from gantry_operator.models import generate
 from integration.operator.operator_world import World
 
 
+def placed(nodes: dict[str, Any] | None = None, topology: str = "rack") -> dict[str, Any]:
+    """An affinity with one requirement on nodes, or one term about pods."""
+    if nodes is not None:
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [nodes]}]}
+        return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    term = [{"topologyKey": topology, "labelSelector": {}}]
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}}
+
+
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
@@ -29,6 +38,36 @@ from integration.operator.operator_world import World
         pytest.param({"resources": {"limits": {"cpu": "lots"}}}, "resources.limits", id="cpu"),
         pytest.param(
             {"template": {"metadata": {"labels": {"team": "a b"}}}}, "metadata.labels", id="label"
+        ),
+        pytest.param(
+            {"template": {"spec": {"affinity": {"nodeAffinity": []}}}},
+            "spec.template.spec.affinity.nodeAffinity",
+            id="affinity",
+        ),
+        pytest.param(
+            {"template": {"spec": {"tolerations": ["gpu"]}}},
+            "spec.template.spec.tolerations[0]",
+            id="toleration",
+        ),
+        pytest.param(
+            {"template": {"spec": {"topologySpreadConstraints": [{"topologyKey": "rack"}]}}},
+            "spec.template.spec.topologySpreadConstraints[0]",
+            id="spread",
+        ),
+        pytest.param(
+            {"template": {"spec": {"affinity": placed(nodes={"key": "rack", "operator": "Near"})}}},
+            "matchExpressions[0].operator",
+            id="operator",
+        ),
+        pytest.param(
+            {"template": {"spec": {"affinity": placed(topology="bad key!")}}},
+            "topologyKey",
+            id="label-key",
+        ),
+        pytest.param(
+            {"template": {"spec": {"tolerations": [{"key": "gpu", "effect": "Never"}]}}},
+            "spec.template.spec.tolerations[0].effect",
+            id="effect",
         ),
     ],
 )

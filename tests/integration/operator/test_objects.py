@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from typing import Any
 
 from gantry_operator.api.kinds import (
     BROKER_GROUP,
     BUDGET,
     CONFIG_MAP,
     CONTROLLER_GROUP,
+    EVENT,
+    NETWORK_POLICY,
     SECRET,
     SERVICE,
     STATEFULSET,
@@ -22,6 +25,7 @@ OF_BROKERS = [
     (SERVICE, "orders"),
     (SERVICE, "orders-master"),
     (BUDGET, "orders-broker"),
+    (NETWORK_POLICY, "orders-broker"),
     (CONFIG_MAP, "orders-broker"),
 ]
 OF_CONTROLLERS = [
@@ -29,8 +33,10 @@ OF_CONTROLLERS = [
     (SERVICE, "gantry-controller"),
     (SERVICE, "gantry-nameserver"),
     (BUDGET, "gantry-controller"),
+    (NETWORK_POLICY, "gantry-controller"),
     (CONFIG_MAP, "gantry-controller"),
     (SECRET, "gantry-admin"),
+    (SECRET, "gantry-quorum-key"),
 ]
 
 
@@ -82,6 +88,22 @@ async def test_the_token_is_made_once(world: World) -> None:
     assert world.require(SECRET, "gantry-admin") == secret
 
 
+async def test_deleted_secrets_come_back_as_they_were(world: World) -> None:
+    """The processes have them mounted: other ones would keep the operator and new pods out."""
+    secrets = ("gantry-admin", "gantry-quorum-key")
+    async with world.operator():
+        await world.up()
+        before = {name: world.require(SECRET, name) for name in secrets}
+        for name in secrets:
+            world.delete(SECRET, name)
+        for name in secrets:
+            await world.until(lambda name=name: world.get(SECRET, name), f"{name} is made again")
+            again = world.require(SECRET, name)
+            assert again["metadata"]["uid"] != before[name]["metadata"]["uid"]
+            assert again["data"] == before[name]["data"]
+        await world.settled()
+
+
 async def test_edits_by_others_are_undone(world: World) -> None:
     async with world.operator():
         await world.up()
@@ -94,6 +116,58 @@ async def test_edits_by_others_are_undone(world: World) -> None:
         await world.until(lambda: role() == "master", "the selector is restored")
         world.delete(SERVICE, "orders")
         await world.until(lambda: world.get(SERVICE, "orders"), "the service is made again")
+        await world.settled()
+
+
+async def test_a_container_of_somebody_else_stays_and_is_told(world: World) -> None:
+    def containers() -> list[dict[str, Any]]:
+        live = world.require(STATEFULSET, "orders-broker")
+        found: list[dict[str, Any]] = live["spec"]["template"]["spec"]["containers"]
+        return found
+
+    def edit(wished: list[dict[str, Any]]) -> None:
+        spec = {"template": {"spec": {"containers": wished}}}
+        world.patch(STATEFULSET, "orders-broker", {"spec": spec})
+
+    def said() -> str:
+        return str(world.condition("Altered")["message"])
+
+    async with world.operator():
+        await world.up()
+        edit([{"name": "metrics", "image": "metrics:1"}, *containers()])
+        await world.until(lambda: "containers[metrics] (by somebody)" in said(), "it is told")
+        await world.settled()
+        version = world.require(STATEFULSET, "orders-broker")["metadata"]["generation"]
+        await asyncio.sleep(1)
+    async with world.operator():  # which starts from lists, and has heard of no change
+        world.patch(BROKER_GROUP, "orders", {"spec": {"paused": True}})
+        await world.until(lambda: world.is_true("Paused"), "the new operator has looked")
+        assert "containers[metrics] (by somebody)" in said()
+        world.patch(BROKER_GROUP, "orders", {"spec": {"paused": False}})
+        await world.until(lambda: world.is_true("Ready"), "it is as wished")
+        assert [one["name"] for one in containers()] == ["metrics", "broker"]
+        assert world.require(STATEFULSET, "orders-broker")["metadata"]["generation"] == version
+        edit([one for one in containers() if one["name"] == "broker"])
+        await world.until(lambda: not said(), "it is told no more")
+        await world.settled()
+    told = [event for event in world.all(EVENT) if event["involvedObject"]["name"] == "orders"]
+    reasons = [event["reason"] for event in told]
+    assert reasons.count("AlteredByOthers") == 1
+    assert "Repeating" not in reasons
+
+
+async def test_network_policies_come_and_go_with_the_field(world: World) -> None:
+    async with world.operator():
+        await world.up()
+        world.delete(NETWORK_POLICY, "orders-broker")
+        await world.until(lambda: world.get(NETWORK_POLICY, "orders-broker"), "it is made again")
+        off = {"spec": {"networkPolicy": {"enabled": False}}}
+        for kind, name in ((BROKER_GROUP, "orders"), (CONTROLLER_GROUP, "gantry")):
+            world.patch(kind, name, off)
+        for name in ("orders-broker", "gantry-controller"):
+            await world.until(
+                lambda name=name: world.get(NETWORK_POLICY, name) is None, f"{name} is removed"
+            )
         await world.settled()
 
 

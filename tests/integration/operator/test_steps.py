@@ -21,7 +21,7 @@ def deletions(world: World) -> list[str]:
         if event.type == "DELETED" or "deletionTimestamp" in meta:
             found.append(meta["name"])
 
-    world.cluster.registry.store.subscribe(note)
+    world.cluster.registry.store.subscribe(note, name="test")
     return found
 
 
@@ -161,6 +161,26 @@ async def test_nothing_is_taken_away_unseen(world: World) -> None:
         assert world.roles() == labels
         world.quorum.leaderless = False
         await world.until(lambda: rolled(world), "the update goes on")
+
+
+async def test_a_status_is_not_older_than_its_evidence(world: World) -> None:
+    """A majority that froze says nothing and ends no connection; nothing else happens either."""
+    async with world.operator():
+        await world.up()
+        gone, labels = deletions(world), world.roles()
+        world.quorum.frozen.set()
+        await world.until(
+            lambda: world.condition("Available")["status"] == "Unknown", "the group's is told"
+        )
+        assert world.condition("Ready")["status"] == "Unknown"
+        await world.until(
+            lambda: world.condition("Available", "gantry", CONTROLLER_GROUP)["status"] == "Unknown",
+            "the quorum's is told",
+        )
+        assert (gone, world.roles()) == ([], labels)
+        world.quorum.frozen.clear()
+        await world.settled()
+        assert gone == []
 
 
 async def test_a_paused_group_is_left_alone(world: World) -> None:

@@ -116,7 +116,7 @@ async def test_stopping_does_not_wait_for_a_stream(base: str) -> None:
     port = await server.start("127.0.0.1", 0)
     reader = asyncio.create_task(_get(f"http://127.0.0.1:{port}/stream"))
     await started.wait()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):  # aiohttp itself would wait for 60
         await server.stop()
     with pytest.raises(aiohttp.ClientError):
         await reader

@@ -7,6 +7,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+from support.patience import PATIENCE_S
+
 PROLOGUE = """
 import asyncio, sys
 from gantry_protocol.process.datadir import DataDir
@@ -32,14 +34,14 @@ async def _start(tmp_path: Path, main: str) -> asyncio.subprocess.Process:
 
 async def _said(process: asyncio.subprocess.Process, words: str) -> str:
     assert process.stdout is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         line = (await process.stdout.readline()).decode()
     assert words in line
     return line
 
 
 async def _end(process: asyncio.subprocess.Process) -> tuple[int, str]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         _, stderr = await process.communicate()
     assert process.returncode is not None
     return process.returncode, stderr.decode()
@@ -58,7 +60,7 @@ async def test_a_second_process_waits_for_the_first_and_takes_over(tmp_path: Pat
     await _said(first, "open True")
     second = await _start(tmp_path, HOLD.format(path=path, wait_s=30))
     assert second.stderr is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         assert "waiting up to 30 s" in (await second.stderr.readline()).decode()
     first.kill()
     await first.wait()

@@ -15,14 +15,14 @@ Maven. Every process that it starts ends with it.
 from __future__ import annotations
 
 import argparse
-import socket
 import sys
 import tempfile
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gantry_cli.bench.ports import free_ports
 from support import java_load
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def main() -> int:
 @contextmanager
 def group(kind: str, replicas: int, jars: str) -> Iterator[str]:
     """A name server and fresh brokers; the address of the name server once they are in sync."""
-    names, controller = java_load.free_ports(2)
+    names, controller = free_ports(2)
     ports = [broker_port() for _ in range(replicas)]
     home = Path(tempfile.mkdtemp(prefix="gantry-java-"))
     running = []
@@ -141,15 +141,9 @@ def broker(kind: str, port: int, names: int, controller: int, store: Path, repli
 def broker_port() -> int:
     """A port for a broker, which also takes the one two below it, and the one above."""
     while True:
-        (port,) = java_load.free_ports(1)
-        with ExitStack() as probes:
-            try:
-                for taken in (port - 2, port, port + 1):
-                    probe = probes.enter_context(socket.socket())
-                    probe.bind(("127.0.0.1", taken))
-            except OSError:
-                continue
-            return port
+        found = free_ports(4)
+        if found == list(range(found[0], found[0] + 4)):
+            return found[2]
 
 
 if __name__ == "__main__":

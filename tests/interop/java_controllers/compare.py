@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gantry_cli.bench.ports import free_ports
 from support import java_load
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def main() -> int:
 @contextmanager
 def quorum(kind: str, jars: str) -> Iterator[str]:
     """Three fresh controllers; the address of one that serves."""
-    ports = java_load.free_ports(6)
+    ports = free_ports(6)
     home = Path(tempfile.mkdtemp(prefix="gantry-java-"))
     running = []
     try:

@@ -150,6 +150,15 @@ class Disk:
         self.is_full = False
         self.is_failing = False
 
+    def hang(self, for_us: int) -> None:
+        """Answer nobody who asks from now on, for so long; and no error."""
+        self._free_us = max(self._free_us, self._world.now_us) + for_us
+
+    @property
+    def busy_us(self) -> int:
+        """How long what was asked for until now takes yet."""
+        return max(0, self._free_us - self._world.now_us)
+
     def file(self, name: str) -> File:
         """The file ``name``, made empty if it is not there."""
         if name not in self.files:

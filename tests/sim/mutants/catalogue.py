@@ -5,9 +5,11 @@ from __future__ import annotations
 from sim.mutants import (
     admission,
     broker_log,
+    broker_shell,
     disk,
     members,
     metadata,
+    own_disk,
     raft,
     reads,
     replication,
@@ -23,7 +25,9 @@ MUTANTS = (
     *members.MUTANTS,
     *admission.MUTANTS,
     *disk.MUTANTS,
+    *own_disk.MUTANTS,
     *metadata.MUTANTS,
     *replication.MUTANTS,
     *broker_log.MUTANTS,
+    *broker_shell.MUTANTS,
 )

@@ -55,11 +55,25 @@ MUTANTS = (
         (
             Edit(
                 f"{RAFT}.state:RaftState.may_campaign",
-                "return self.blank == 0 and self.node_id in self.members.voters",
-                "return self.blank == 0",
+                "return self.node_id in self.members.voters or self.node_id in committed.voters",
+                "return True",
             ),
         ),
         Seeds("raft-members", 20),
+    ),
+    Mutant(
+        "needed-member-stays-out",
+        "members",
+        "a voter whose removal is not committed yet stands for no election, and may be needed",
+        (
+            Edit(
+                f"{RAFT}.state:RaftState.may_campaign",
+                " or self.node_id in committed.voters",
+                "",
+            ),
+        ),
+        UnitTests("unit/controller/raft/test_scenarios.py"),
+        quick=True,
     ),
     Mutant(
         "cut-change-stays-in-effect",

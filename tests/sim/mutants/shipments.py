@@ -12,6 +12,7 @@ SHIPMENT = "unit/controller/raft/test_shipment.py"
 FILES = "unit/controller/wal/test_snapshot_files.py"
 POWER = "unit/controller/wal/test_snapshot_power.py"
 ORDER = "unit/controller/node/test_snapshot_order.py"
+TRAFFIC = "unit/controller/node/test_snapshot_traffic.py"
 
 CHUNKS = (
     Mutant(
@@ -121,9 +122,9 @@ CHUNKS = (
         "a snapshot is taken that ends before what is committed here",
         (
             Edit(
-                f"{RAFT}.snapshots:wants",
-                "index > state.log.commit_index and ",
-                "",
+                f"{RAFT}.snapshots:offered",
+                "if index <= log.commit_index:",
+                "if False:",
             ),
         ),
         UnitTests("unit/controller/raft/test_snapshots.py"),
@@ -233,6 +234,20 @@ FILE = (
             ),
         ),
         UnitTests(ORDER),
+        quick=True,
+    ),
+    Mutant(
+        "half-a-snapshot-is-left",
+        "node",
+        "what was received of a snapshot that is no longer wanted stays on the disk",
+        (
+            Edit(
+                f"{NODE}.receiving:SnapshotReceiver._give_up",
+                "await self._snapshots.run(file.drop)",
+                "pass",
+            ),
+        ),
+        UnitTests(TRAFFIC),
         quick=True,
     ),
     Mutant(

@@ -16,9 +16,45 @@ MUTANTS = (
         "a snapshot is installed over a log that holds its last entry, and more behind it",
         (
             Edit(
-                f"{RAFT}.snapshots:wants",
-                "return index > state.log.commit_index and state.log.term_at(index) != term",
-                "return index > state.log.commit_index",
+                f"{RAFT}.snapshots:offered",
+                "if log.term_at(index) != term:",
+                "if True:",
+            ),
+        ),
+        UnitTests(TESTS),
+        quick=True,
+    ),
+    Mutant(
+        "snapshot-tells-no-commit",
+        "snapshots",
+        "a node that holds a snapshot's last entry does not learn that it is committed",
+        (Edit(f"{RAFT}.snapshots:offered", "log.commit_to(index)", "pass"),),
+        UnitTests(TESTS),
+        quick=True,
+    ),
+    Mutant(
+        "candidate-goes-on-after-its-removal",
+        "snapshots",
+        "a candidate learns from a snapshot that its removal is committed, and leads for ever",
+        (
+            Edit(
+                f"{RAFT}.snapshots:offered",
+                "if state.role is not Role.FOLLOWER and not state.may_campaign:",
+                "if False:",
+            ),
+        ),
+        UnitTests(TESTS),
+        quick=True,
+    ),
+    Mutant(
+        "snapshot-commits-what-it-contradicts",
+        "snapshots",
+        "a snapshot's end is taken for committed although another entry stands there",
+        (
+            Edit(
+                f"{RAFT}.snapshots:offered",
+                "if log.term_at(index) != term:",
+                "if log.term_at(index) is None:",
             ),
         ),
         UnitTests(TESTS),

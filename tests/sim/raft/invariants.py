@@ -29,7 +29,7 @@ from gantry_controller.raft.messages import EntryKind, VoteReply
 from gantry_controller.wal.format import HEADER_SIZE, Head, parse_header
 from gantry_controller.wal.recovery import read_batches
 from gantry_controller.wal.replay import Replay, SegmentUse
-from gantry_protocol.types import Index
+from gantry_protocol.types import Index, NodeId, Term
 from sim.kernel.world import Violation
 from sim.raft.process import chain, machine_name
 from sim.raft.refinement import Refinement
@@ -62,7 +62,7 @@ class DurableLog:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self._wipes = 0
-        self._size = 0
+        self._unread = b""
         self._found = fresh_replay()
         self._head: Head | None = None
         self._lost: list[Replay] = []
@@ -103,11 +103,10 @@ class DurableLog:
         if self.machine.wipes != self._wipes:
             self._wipes = self.machine.wipes
             self._lost.append(self._found)
-            self._found, self._head, self._size = fresh_replay(), None, 0
+            self._found, self._head, self._unread = fresh_replay(), None, b""
         file = self.machine.disk.files.get("wal")
-        if file is None or len(file.durable) == self._size:
+        if file is None or file.durable[self._offset :] == self._unread:
             return
-        self._size = len(file.durable)
         data = bytes(file.durable)
         if self._head is None:
             header = parse_header(data)
@@ -115,6 +114,11 @@ class DurableLog:
             assert not isinstance(header, int)
             self._head = Head(1, header.size, HEADER_SIZE, header.seed, header.batch, 0)
         read_batches(Path("wal"), data, self._head, self._found)
+        self._unread = data[self._head.offset :]  # torn by a power cut, until it is written anew
+
+    @property
+    def _offset(self) -> int:
+        return 0 if self._head is None else self._head.offset
 
 
 def _holds(log: Replay, index: int, term: int) -> bool:
@@ -174,6 +178,9 @@ class Invariants:
                     f"one vote: {node.host.name} votes for {given} and for {message.target} in "
                     f"term {message.term}"
                 )
+
+    def shipped(self, target: NodeId, index: Index, term: Term) -> None:
+        self._refinement.shipped(target, index, term)
 
     def stored(self, node: RaftProcess, entries: list[Entry]) -> None:
         for entry in entries:
@@ -279,7 +286,10 @@ class Invariants:
         self._newest_term_led = max(self._newest_term_led, term)
         if self._leaders.setdefault(term, name) != name:
             raise Violation(f"election safety: {name} and {self._leaders[term]} lead term {term}")
-        if node.core.node_id not in node.core._state.members.voters:
+        state = node.core._state
+        # The newest membership, or the committed one if a removal is not known to be committed.
+        settled, *_ = may_be = open_memberships(state.history._changes, state.log.commit_index)
+        if node.core.node_id not in (*settled.voters, *may_be[-1].voters):
             raise Violation(f"only voters lead: {name} leads term {term} and is none")
         index = bisect_left(self._commit_terms, term)  # a late leader of an old term owes less
         if index:

@@ -69,6 +69,9 @@ class Observer(Protocol):
     def sent(self, node: RaftProcess, message: Message) -> None:
         """A message leaves."""
 
+    def shipped(self, target: NodeId, index: Index, term: Term) -> None:
+        """A part of a snapshot that ends there leaves for ``target``; its offer is one, too."""
+
     def stored(self, node: RaftProcess, entries: list[Entry]) -> None:
         """Entries are being written."""
 
@@ -179,6 +182,8 @@ class RaftProcess:
         if isinstance(message, Part):
             end = self.receiver if message.forth else self.sender
             end.receive(message)
+            self.note_commit()
+            self.arm()
             return
         decoded = decode(message) if isinstance(message, bytes) else message
         self.core.step(decoded)  # type: ignore[arg-type]  # only messages are sent

@@ -16,7 +16,8 @@ node, and the set of all messages ever sent, from which an action takes its righ
     AdvanceCommitIndex a leader: an entry of its term that a majority has confirmed in this term;
                        all others: what a message of this term vouched for
     Restart            keeps the votes that were told
-    InstallSnapshot    (not in the specification) begins the log behind a committed entry
+    InstallSnapshot    (not in the specification) begins the log behind a committed entry; at an
+                       entry that the log holds, it vouches for it, and changes nothing else
 
 Beyond the specification, whose steps are durable at once: a vote, a candidacy and a confirmation
 leave a node only when its disk holds them; what is confirmed, the leader of the term holds; and a
@@ -31,7 +32,7 @@ Left to ``invariants``: who the members are, and everything that spans nodes.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 from gantry_controller.raft.messages import (
@@ -104,6 +105,7 @@ class Refinement:
         self._led: dict[int, View] = {}  # per term: its leader, as it last was
         self._offered: dict[int, dict[int, bytes]] = defaultdict(dict)  # per leader's term: entries
         self._vouched: dict[tuple[int, int], int] = defaultdict(int)  # (term, target): commit
+        self._shipped: dict[int, set[tuple[int, int]]] = defaultdict(set)  # per target: offered
         self._confirmed: dict[tuple[int, int], int] = defaultdict(int)  # (term, source): index
         self._counted: dict[tuple[int, int], int] = defaultdict(int)  # the same, said by voters
 
@@ -134,6 +136,10 @@ class Refinement:
             case _:
                 self._told_terms[message.target].add(getattr(message, "term", 0))
 
+    def shipped(self, target: int, index: int, term: int) -> None:
+        """A snapshot that ends at (``index``, ``term``) is offered to ``target``, or sent."""
+        self._shipped[target].add((index, term))
+
     def _vote_told(self, node: RaftProcess, reply: VoteReply) -> None:
         self._check_told(node, reply.term, reply.target)
         self._votes[reply.term, reply.target].add(reply.source)
@@ -161,7 +167,9 @@ class Refinement:
         if reply.term == node.core.term and held is not None:  # else nobody listens to it
             if not self._disk(node).holds(reply.index, held):
                 self._fail(node, f"confirms entry {reply.index}, which is not on its disk")
-            leader = self._led[reply.term]
+            leader = self._led.get(reply.term)
+            if leader is None:
+                self._fail(node, f"confirms entry {reply.index}, which no leader of its term sent")
             if reply.index > leader.base and leader.term_at(reply.index) != held:
                 self._fail(node, f"confirms entry {reply.index}, which its leader does not hold")
         self._confirmed[key] = max(self._confirmed[key], reply.index)
@@ -249,7 +257,8 @@ class Refinement:
         own = node.core.node_id
         what = f"commits entry {now.commit} in term {now.term}"
         if now.role is not Role.LEADER:
-            if now.commit > self._vouched[now.term, own]:
+            shipped = (now.commit, now.term_at(now.commit)) in self._shipped[own]
+            if now.commit > self._vouched[now.term, own] and not shipped:
                 self._fail(node, f"{what}, for which no message vouched")
             return
         if node.core._state.log.term_at(now.commit) != now.term:  # type: ignore[arg-type]  # an int
@@ -273,7 +282,7 @@ class Refinement:
     def _volume(self, node: RaftProcess) -> tuple[str, int]:
         return (node.host.name, self._disk(node).machine.wipes)
 
-    def _fail(self, node: RaftProcess, what: str) -> None:
+    def _fail(self, node: RaftProcess, what: str) -> NoReturn:
         raise Violation(f"refinement: {node.host.name} {what}")
 
 

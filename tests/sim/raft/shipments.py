@@ -118,6 +118,8 @@ class SimSender:
     def _send(self, node: NodeId, delivery: _Delivery, offset: int, data: bytes) -> None:
         own = self._process.core.node_id
         body = encode(InstallSnapshot(own, node, delivery.shipment, offset, data))
+        ends = (delivery.shipment.index, delivery.shipment.term)
+        self._process.observer.shipped(node, *ends)
         self._process.host.send(f"n{node}", Part(own, delivery.connection, body, forth=True))
 
     def _await_answer(self, node: NodeId, delivery: _Delivery) -> None:
@@ -176,7 +178,7 @@ class SimReceiver:
 
     def _handle(self, part: Part, chunk: InstallSnapshot) -> None:
         shipment, core = chunk.shipment, self._process.core
-        if not core.wants_snapshot(shipment.index, shipment.term):
+        if not core.snapshot_offered(shipment.index, shipment.term):
             self._forget()
             self._answer(part, chunk, core.commit_index)
         elif chunk.data:

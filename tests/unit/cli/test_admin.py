@@ -106,6 +106,28 @@ async def test_leader_is_found_by_its_followers_hint_and_asked_first_from_then_o
     assert (first.asked, second.asked, leader.asked) == (1, 0, 2)
 
 
+async def test_groups_are_read_page_by_page(members: list[Member]) -> None:
+    leader = members[0]
+    asked: list[str] = []
+
+    async def page(request: web.Request) -> web.StreamResponse:
+        asked.append(request.query.get("continue", ""))
+        group = {
+            "cluster": "gantry",
+            "name": f"g{len(asked)}",
+            "masterEpoch": 1,
+            "syncStateSet": [1],
+            "syncStateSetEpoch": 1,
+        }
+        after = {1: "a+b/c=", 2: None}[len(asked)]
+        return web.json_response({"index": 1, "groups": [group], "continue": after})
+
+    leader.respond = page
+    async with client(members) as admin:
+        assert [group.name for group in await admin.groups()] == ["g1", "g2"]
+    assert asked == ["", "a+b/c="]
+
+
 async def test_dead_member_is_passed_over(members: list[Member]) -> None:
     await members[0].stop()
     members[0].stop = _nothing  # type: ignore[method-assign]  # it is stopped already

@@ -83,10 +83,15 @@ def test_topics_are_not_harmed_by_mistake(group: AdminGroup, args: list[str], wo
     assert group.deleted == []
 
 
-def test_a_topic_is_deleted_by_its_brokers_then_by_the_controllers(group: AdminGroup) -> None:
+def test_topics_are_changed_by_brokers_which_show_the_controllers_the_key(
+    group: AdminGroup,
+) -> None:
     assert "deleted" in said("topics", "delete", "t", "--yes")
     deletions = [at for at, code in group.asked if code == RequestCode.DELETE_TOPIC_IN_BROKER]
-    assert deletions == [group.address, NAME_SERVER]
+    assert deletions == [group.address]
+    said("topics", "create", "made")
+    creations = [at for at, code in group.asked if code == RequestCode.UPDATE_AND_CREATE_TOPIC]
+    assert creations == [group.address]
 
 
 def test_a_broker_that_does_not_answer_keeps_the_topic(group: AdminGroup) -> None:
@@ -121,6 +126,35 @@ def test_groups_with_members_and_lag(group: AdminGroup) -> None:
     assert table[1].split() == ["g", "1", "clustering", "1", "6"]
 
 
+@pytest.mark.parametrize(
+    "args",
+    [("groups", "list"), ("groups", "show", "g"), ("offsets", "show", "g")],
+    ids=" ".join,
+)
+def test_a_group_that_does_not_answer_is_left_out_by_name(
+    group: AdminGroup, args: tuple[str, ...]
+) -> None:
+    busy(group)
+    group.ghosts = ("ghost",)
+    result = run(*args)
+    assert result.exit_code == 0, result.exception
+    assert "g" in result.stdout
+    assert result.stderr == "Left out: ghost at ghost:10911 does not answer.\n"
+
+
+def test_where_nobody_answers_nothing_is_shown(group: AdminGroup) -> None:
+    group.ghosts = ("ghost",)
+    group.address = "ghosts:10911"
+    assert "No broker group answers" in refused("groups", "list")
+
+
+def test_a_change_is_not_made_on_some_of_the_groups_only(group: AdminGroup) -> None:
+    busy(group)
+    group.ghosts = ("ghost",)
+    words = refused("offsets", "reset", "g", "t", "--to", "earliest", "--yes")
+    assert "broker group ghost at ghost:10911 does not answer" in words
+
+
 def test_a_group_in_full(group: AdminGroup) -> None:
     busy(group)
     group.settings["g"] = SubscriptionGroupConfig("g", consume_enable=False)
@@ -136,6 +170,8 @@ def test_settings_are_created_and_changed_one_by_one(group: AdminGroup) -> None:
     said("groups", "create", "new", "--retries", "3")
     assert "gantry groups update new" in refused("groups", "create", "new")
     now = json.loads(said("groups", "update", "new", "--no-consume", "--json"))
+    code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+    assert {at for at, asked in group.asked if asked == code} == {group.address}
     assert (now["orders"]["retryMaxTimes"], now["orders"]["consumeEnable"]) == (3, False)
     assert group.settings["new"].retry_max_times == 3
     assert "Say what is to change" in refused("groups", "update", "new")

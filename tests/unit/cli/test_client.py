@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 from gantry_cli.client.consumer import Consumer, Received, Start
 from gantry_cli.client.ledger import Ledger
-from gantry_cli.client.producer import Producer, SendFailedError
-from gantry_cli.client.routes import NameServiceError, Routes, TopicNotFoundError
+from gantry_cli.client.producer import Avoidance, Producer, SendFailedError
+from gantry_cli.client.routes import NameServiceError, Queue, Routes, TopicNotFoundError
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from support.fake_group import (
@@ -113,6 +113,39 @@ async def test_send_is_retried_until_acknowledged(
     assert len(scene.group.logs["t", 0]) == stored
     assert result.position.queue_offset == stored - 1
     assert {record.properties for record in scene.group.logs["t", 0]} == {message.properties()}
+
+
+async def test_groups_that_are_gone_are_left_out_for_a_while() -> None:
+    """With many of them, a message that meets each anew runs out of time."""
+    scene = Scene(FakeGroup(queues=1))
+    scene.group.ghosts = tuple(f"ghost-{number}" for number in range(24))
+    for _ in range(100):
+        await scene.send()
+    tried = [address for address, code in scene.group.asked if code == SEND]
+    ghosts = [address for address in tried if address.startswith("ghost")]
+    assert len(ghosts) == len(set(ghosts)), "each was tried once"
+    assert tried.count(ADDRESS) == 100
+
+
+def test_an_avoided_group_is_tried_again_and_avoided_for_longer() -> None:
+    one, other = Queue("a", 0, "a:1"), Queue("b", 0, "b:1")
+    avoidance = Avoidance()
+
+    def tried(now_s: float) -> list[str]:
+        return [queue.broker_name for queue in avoidance.best((one, other), None, now_s)]
+
+    avoidance.failed("a", 10.0)
+    avoidance.failed("a", 10.5)
+    assert tried(10.9) == ["b"]
+    assert tried(11.0) == ["a", "b"], "one second, whatever fails meanwhile"
+    avoidance.failed("a", 11.0)
+    assert tried(12.9) == ["b"]
+    avoidance.failed("b", 12.9)
+    assert tried(12.95) == ["a", "b"], "nobody is left: all are tried"
+    for _ in range(10):
+        avoidance.failed("a", 1_000.0)
+    avoidance.served("a")
+    assert tried(1_000.0) == ["a", "b"]
 
 
 @pytest.mark.parametrize("code", [13, 29, 3, 999])

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 from gantry_cli.commands.tier import tier
 from gantry_protocol.errors import EXIT_TEMPORARY, GantryError
 from support.tier_directory import TierDirectory, messages
+from support.tier_logs import Sent
 
 
 @pytest.fixture
@@ -150,3 +151,45 @@ def test_a_brokers_settings_are_enough(directory: TierDirectory, tmp_path: Path)
     assert isinstance(result.exception, GantryError)
     assert result.exception.exit_code == EXIT_TEMPORARY  # nobody listens there
     assert "s3://bucket/mq" in str(result.exception)
+
+
+# ---- find
+
+
+@pytest.fixture
+def keyed(tmp_path: Path) -> TierDirectory:
+    """Three packs; a message with the key k7 in the first and in the last, one of another topic."""
+    found = TierDirectory(tmp_path)
+    found.claim(1)
+    found.append([Sent("orders", 1, b"old", "red", keys="k7 all"), *messages("orders", 4)])
+    found.append([Sent("billing", 0, b"bill", keys="k7"), Sent("orders", 0, b"x", keys="k77 all")])
+    found.append([*messages("orders", 2), Sent("orders", 1, b"newest", keys="k7")])
+    return found
+
+
+def test_messages_are_found_by_key_the_newest_first(keyed: TierDirectory) -> None:
+    result = run("find", "k7", keyed.url, "--topic", "orders", "--json")
+    assert result.exit_code == 0
+    hits = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(one["queue"], one["offset"], one["bytes"]) for one in hits] == [(1, 4, 6), (1, 0, 3)]
+    assert [one["keys"] for one in hits] == [["k7"], ["k7", "all"]]
+    assert hits[1]["pack"] == keyed.place.key(keyed.state.packs[0].key)
+    lines = run("find", "all", keyed.url, "--topic", "orders", "--limit", "1").stdout.splitlines()
+    assert len(lines) == 1
+    assert "orders queue 0 offset" in lines[0]
+
+
+def test_a_key_that_nobody_has_is_said(keyed: TierDirectory) -> None:
+    result = run("find", "k", keyed.url, "--topic", "orders")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "No message of orders in the tier of orders has the key k." in result.stderr
+
+
+def test_a_search_names_what_it_could_not_read(keyed: TierDirectory) -> None:
+    lost = keyed.path(keyed.state.packs[2].key)
+    lost.unlink()
+    result = run("find", "k7", keyed.url, "--topic", "orders", "--json")
+    assert result.exit_code == 1
+    assert [json.loads(line)["offset"] for line in result.stdout.splitlines()] == [0]
+    assert f"{lost.name} is missing" in result.stderr
+    assert "has the key" not in result.stderr, "nobody knows"

@@ -38,6 +38,12 @@ class FakeAdmin:
     async def report_gone(self, name: str, pod_uid: str) -> None:
         self._enter("gone", name, pod_uid)
 
+    async def retire(self, name: str, uid: str) -> None:
+        self._enter("retire", name, uid)
+
+    async def forget_member(self, name: str, broker_id: int, incarnation: str | None) -> None:
+        self._enter("forget-member", name, broker_id, incarnation)
+
     async def forget(self, name: str, uid: str) -> None:
         self._enter("forget", name, uid)
 

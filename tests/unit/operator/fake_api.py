@@ -76,9 +76,9 @@ class FakeApi:
 
     # The verbs
 
-    async def get(self, kind: Kind, namespace: str, name: str) -> Body:
+    async def get(self, kind: Kind, namespace: str | None, name: str) -> Body:
         self._enter("get", kind, name)
-        return copy.deepcopy(self._get(kind, namespace, name))
+        return copy.deepcopy(self._get(kind, namespace or "", name))
 
     async def list_all(
         self, kind: Kind, namespace: str | None, labels: str = ""

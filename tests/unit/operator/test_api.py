@@ -23,7 +23,7 @@ from gantry_operator.api.errors import (
     TooManyRequests,
     Unavailable,
 )
-from gantry_operator.api.kinds import BROKER_GROUP, LEASE, POD, SERVICE, STATEFULSET
+from gantry_operator.api.kinds import BROKER_GROUP, LEASE, POD, SERVICE, STATEFULSET, Kind
 from gantry_operator.api.kube import KubeApi
 from gantry_protocol.errors import ConfigError
 
@@ -153,6 +153,15 @@ async def test_a_list_is_read_in_chunks(server: Server, api: KubeApi) -> None:
     assert found[0]["apiVersion"] == "v1"
     assert server.seen[0][1:3] == ("/api/v1/pods", {"limit": "500", "labelSelector": "x=y"})
     assert server.seen[1][2]["continue"] == "next"
+
+
+@pytest.mark.parametrize("kind", [STATEFULSET, POD, SERVICE], ids=lambda kind: kind.kind)
+async def test_who_wrote_what_is_listed_of_pod_templates_only(
+    server: Server, api: KubeApi, kind: Kind
+) -> None:
+    server.say({"items": [{"metadata": {"name": "a", "managedFields": [{"manager": "me"}]}}]})
+    (found,) = [item async for item in api.list_all(kind, None)]
+    assert ("managedFields" in found["metadata"]) is (kind == STATEFULSET)
 
 
 async def test_a_list_that_became_too_old_is_no_list(server: Server, api: KubeApi) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import copy
+import re
 import tomllib
 from typing import Any
 
 import pytest
 from gantry_broker.settings import BrokerSettings
+from gantry_controller.settings import ControllerSettings
 from gantry_operator import names
-from gantry_operator.builders import admin_secret, broker_objects, controller_objects
+from gantry_operator.builders import broker_objects, controller_objects, quorum_secret
 from gantry_operator.builders.config import toml
 from gantry_operator.models import BrokerGroup, ControllerGroup
+from gantry_operator.models.controller_group import ControllerGroupSpec
 from gantry_operator.models.parts import RESERVED_SETTINGS
+from gantry_protocol.quorum_key import ALLOW_HELP
 
 Objects = dict[tuple[str, str], dict[str, Any]]
 
@@ -57,6 +61,7 @@ def test_a_broker_group_owns() -> None:
         ("Service", "orders"),
         ("Service", "orders-master"),
         ("PodDisruptionBudget", "orders-broker"),
+        ("NetworkPolicy", "orders-broker"),
         ("StatefulSet", "orders-broker"),
     }
 
@@ -67,6 +72,7 @@ def test_a_controller_group_owns() -> None:
         ("Service", "gantry-controller"),
         ("Service", "gantry-nameserver"),
         ("PodDisruptionBudget", "gantry-controller"),
+        ("NetworkPolicy", "gantry-controller"),
         ("StatefulSet", "gantry-controller"),
     }
 
@@ -97,6 +103,7 @@ def test_environment_of_a_broker() -> None:
             "gantry-controller-1.gantry-controller.mq.svc:9878,"
             "gantry-controller-2.gantry-controller.mq.svc:9878"
         ),
+        "GANTRY_QUORUM_KEY_FILE": "/etc/gantry/quorum/key",
     }
 
 
@@ -106,6 +113,39 @@ def test_environment_of_a_controller() -> None:
     assert settings["GANTRY_PEERS"] == "1=gantry-controller-0.gantry-controller.mq.svc"
     assert settings["GANTRY_CLUSTER_UID"] == "cg-uid"
     assert settings["GANTRY_ADMIN_TOKEN_FILE"] == "/etc/gantry/admin/token"
+
+
+@pytest.mark.parametrize("component", ["broker", "controller"])
+def test_the_key_of_the_quorum_is_a_file_that_only_the_pods_group_can_read(component: str) -> None:
+    objects = by_name(controller_objects(controllers(), image="gantry:1")) | built()
+    owner = {"broker": "orders", "controller": "gantry"}[component]
+    manifest = objects["StatefulSet", f"{owner}-{component}"]
+    pod = manifest["spec"]["template"]["spec"]
+    (volume,) = [v for v in pod["volumes"] if v["name"] == "quorum-key"]
+    assert volume["secret"] == {"secretName": "gantry-quorum-key", "defaultMode": 0o440}
+    # No subPath: the kubelet never replaces such a file, and rotation rests on its doing so.
+    mount = {"name": "quorum-key", "mountPath": "/etc/gantry/quorum", "readOnly": True}
+    assert mount in pod["containers"][0]["volumeMounts"]
+    file = f"{mount['mountPath']}/{names.QUORUM_KEY}"
+    assert env(manifest)["GANTRY_QUORUM_KEY_FILE"] == file
+    assert "secretKeyRef" not in str(manifest)
+    settings = {"broker": BrokerSettings, "controller": ControllerSettings}[component]
+    assert settings.model_fields["quorum_key_file"]
+    assert "quorum_key_file" in RESERVED_SETTINGS
+
+
+def test_whoever_shows_no_key_is_believed_only_by_request() -> None:
+    def told(**spec: Any) -> dict[str, Any]:
+        objects = by_name(controller_objects(controllers(**spec), image="gantry:1"))
+        return env(objects["StatefulSet", "gantry-controller"])
+
+    assert "GANTRY_ALLOW_UNAUTHENTICATED" not in told()
+    assert told(allowUnauthenticated=True)["GANTRY_ALLOW_UNAUTHENTICATED"] == "true"
+    assert "allow_unauthenticated" in ControllerSettings.model_fields
+    assert "allow_unauthenticated" in RESERVED_SETTINGS
+    said = ControllerGroupSpec.model_fields["allow_unauthenticated"].description or ""
+    ports = re.compile(r"\b98[0-9]{2}\b")
+    assert set(ports.findall(said)) == {"9876", "9878"} <= set(ports.findall(ALLOW_HELP))
 
 
 def test_quorum_created_again_keeps_the_identity_it_is_given() -> None:
@@ -236,7 +276,8 @@ def test_replicas_prefer_different_nodes_and_zones() -> None:
 
 
 def test_default_spread_joins_other_affinity() -> None:
-    nodes = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": ["x"]}}
+    term = {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}
+    nodes = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     wished = placement(affinity={"nodeAffinity": nodes})
     assert wished == {"affinity": placement()["affinity"] | {"nodeAffinity": nodes}}
 
@@ -261,10 +302,14 @@ def test_own_spread_replaces_the_default(wish: dict[str, Any], expected: dict[st
 
 
 def test_placement_is_passed_on() -> None:
+    everywhere = {"topologyKey": "zone", "labelSelector": {}, "namespaceSelector": {}}
     wish = {
         "nodeSelector": {"disk": "ssd"},
         "tolerations": [{"operator": "Exists"}],
-        "affinity": {"podAntiAffinity": {}, "nodeAffinity": {"x": 1}},
+        "affinity": {
+            "podAntiAffinity": {},
+            "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [everywhere]},
+        },
         "priorityClassName": "high",
         "serviceAccountName": "mq",
         "imagePullSecrets": [{"name": "hub"}],
@@ -320,9 +365,9 @@ def test_the_controllers_of_the_group_and_the_file_agree() -> None:
 
 
 def test_the_secret_is_owned_and_is_not_applied_again() -> None:
-    secret = admin_secret(controllers(), "t0ken")
+    secret = quorum_secret(controllers(), "gantry-admin", {"token": "dDBrZW4="})
     assert secret["metadata"]["name"] == "gantry-admin"
-    assert secret["stringData"] == {"token": "t0ken"}
+    assert secret["data"] == {"token": "dDBrZW4="}
     assert secret["metadata"]["ownerReferences"][0]["uid"] == "cg-uid"
     assert applied_hash(secret) is None
 
@@ -359,7 +404,7 @@ def test_a_group_without_a_tier_is_built_as_before() -> None:
     settings = env(statefulset())
     assert [name for name in settings if "TIER" in name] == []
     pod = statefulset()["spec"]["template"]["spec"]
-    assert [v["name"] for v in pod["volumes"]] == ["config"]
+    assert [v["name"] for v in pod["volumes"]] == ["config", "quorum-key"]
 
 
 def test_environment_of_a_broker_with_a_tier() -> None:
@@ -399,7 +444,7 @@ def test_brokers_take_every_setting_of_a_tier() -> None:
 def test_the_keys_of_a_tier_are_files_for_the_pods_group_and_need_not_be_there() -> None:
     manifest = statefulset(brokers(tier=TIER))
     pod = manifest["spec"]["template"]["spec"]
-    (volume,) = [v for v in pod["volumes"] if "secret" in v]
+    (volume,) = [v for v in pod["volumes"] if v["name"] == "tier-keys"]
     assert volume["secret"] == {
         "secretName": "orders-tier",
         "items": [

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from gantry_operator import names
-from gantry_operator.builders import broker, controller
+from gantry_operator import farewell, names
+from gantry_operator.api.kinds import OWNED
+from gantry_operator.plan.objects import OPTIONAL_KINDS
+from gantry_operator.shell import STOP_S
 
 ROOT = Path(__file__).resolve().parents[3]
 CHART = ROOT / "charts" / "gantry"
@@ -57,8 +59,46 @@ def paths(values: dict[str, Any], known: dict[str, Any], path: str = "") -> Iter
             yield f"{path}{name}"
 
 
-def test_network_policies_name_the_ports_of_the_pods() -> None:
+def test_the_operators_pod_has_the_time_for_its_last_acts() -> None:
+    text = (CHART / "templates" / "deployment.yaml").read_text(encoding="utf-8")
+    grace = re.search(r"terminationGracePeriodSeconds: (\d+)", text)
+    assert grace is not None
+    acts_s = farewell.ASK_S + max(farewell.FINISH_S, farewell.LET_GO_S)
+    assert acts_s + STOP_S < int(grace[1])
+
+
+def test_the_operator_may_see_whether_its_own_namespace_ends_and_no_other() -> None:
+    text = (CHART / "templates" / "_helpers.tpl").read_text(encoding="utf-8")
+    (rule,) = re.findall(r"resources: \[namespaces\]\n  (.*)\n  (.*)\n", text)
+    assert rule == ("resourceNames: [{{ .Release.Namespace }}]", "verbs: [get]")
+    assert text.count("namespaces]") == 1
+    roles = (CHART / "templates" / "rbac.yaml").read_text(encoding="utf-8")
+    assert roles.count("$home | nindent") == 2  # a ClusterRole, or the Role of that namespace
+
+
+def test_secrets_are_read_and_made_by_name_and_never_listed_or_written() -> None:
+    text = (CHART / "templates" / "_helpers.tpl").read_text(encoding="utf-8")
+    rule = text[text.index("resources: [secrets]") :]
+    verbs = re.search(r"verbs: \[(.*?)\]", rule)
+    assert verbs is not None
+    assert verbs[1].split(", ") == ["get", "create"]
+    assert text.count("secrets") == 1
+
+
+def test_the_operators_network_policy_names_its_port() -> None:
     text = (CHART / "templates" / "networkpolicy.yaml").read_text(encoding="utf-8")
-    written = {int(port) for port in re.findall(r"port: (\d+)", text)}
-    served = {port for _, port in (*controller.PORTS, *broker.PORTS)}
-    assert written == served | {names.OPERATOR_HTTP_PORT}
+    assert {int(port) for port in re.findall(r"port: (\d+)", text)} == {names.OPERATOR_HTTP_PORT}
+
+
+def test_the_operator_may_do_what_it_does_with_every_kind_it_keeps() -> None:
+    text = (CHART / "templates" / "_helpers.tpl").read_text(encoding="utf-8")
+    rules = re.findall(r"apiGroups: \[(.*)\]\n  resources: \[(.*?)\].*\n  verbs: \[(.*?)\]", text)
+    granted = {
+        (group.strip('"'), plural): set(verbs.split(", "))
+        for group, plurals, verbs in rules
+        for plural in plurals.split(", ")
+    }
+    for kind in OWNED:
+        needed = {"get", "list", "watch", "create", "patch"}
+        needed |= {"delete"} if kind.kind in OPTIONAL_KINDS else set()
+        assert needed <= granted[kind.group, kind.plural], kind.kind

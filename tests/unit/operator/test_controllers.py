@@ -281,7 +281,7 @@ TIER = {"state": "uploading", "epoch": 4, "committedOffset": 10, "lagMs": 0, "ve
 )
 async def test_what_is_news(trio: Trio, lines: list[bytes], expected: list[str]) -> None:
     heard: list[str] = []
-    watch = RoleWatch(trio.quorum(), heard.append)
+    watch = RoleWatch(trio.quorum(), heard.append, nothing)
     for one in lines:
         watch.take(one)
     assert heard == expected
@@ -298,6 +298,10 @@ def streams(trio: Trio, number: int, *lines: bytes, end: bool) -> None:
         return response
 
     trio.controllers[number].answer = answer
+
+
+def nothing() -> None:
+    """Nobody asks."""
 
 
 async def heard_within(watch: RoleWatch, heard: list[str], count: int) -> None:
@@ -327,7 +331,7 @@ async def test_the_stream_is_found_at_the_leader_and_opened_again(trio: Trio) ->
         heard.append(group)
         streams(trio, 1, line("b"), b'{"index": 9', end=True)  # cut in the middle of a line
 
-    await heard_within(RoleWatch(trio.quorum(), hear), heard, 2)
+    await heard_within(RoleWatch(trio.quorum(), hear, nothing), heard, 2)
     assert heard == ["a", "b"]
     assert trio.controllers[1].seen[0][1] == "/v1/watch?since=0"
 
@@ -342,7 +346,7 @@ async def test_a_silent_stream_is_a_dead_one(trio: Trio) -> None:
         trio.controllers[0].follows(None)
         streams(trio, 1, line("b"), end=False)
 
-    await heard_within(RoleWatch(trio.quorum(), hear), heard, 2)
+    await heard_within(RoleWatch(trio.quorum(), hear, nothing), heard, 2)
     assert heard == ["a", "b"]
 
 
@@ -352,7 +356,7 @@ async def test_an_endless_line_is_cut(trio: Trio, monkeypatch: pytest.MonkeyPatc
     streams(trio, 0, line("a" * 5000), end=False)
     trio.controllers[1].follows(None)
     heard: list[str] = []
-    task = asyncio.create_task(RoleWatch(trio.quorum(), heard.append).run())
+    task = asyncio.create_task(RoleWatch(trio.quorum(), heard.append, nothing).run())
     async with asyncio.timeout(10):
         while len(trio.controllers[0].seen) < 2:
             await asyncio.sleep(0.01)
@@ -365,3 +369,51 @@ async def test_nobody_streams(trio: Trio) -> None:
         controller.follows(None)
     with pytest.raises(QuorumUnreachableError):
         await trio.quorum().open_stream("/v1/watch?since=0")
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_lost_stream_is_told_once_and_so_is_its_return(trio: Trio) -> None:
+    """What a status says rests on it: what is settled is looked at for no other reason."""
+    streams(trio, 0, line("a"), end=False)
+    for other in trio.controllers[1:]:
+        other.follows(None)
+    told: list[str] = []
+    heard: list[str] = []
+
+    def doubt() -> None:
+        told.append("doubt")
+        if len(told) == 1:
+            trio.controllers[0].follows(None)
+
+    watch = RoleWatch(trio.quorum(), heard.append, doubt)
+    task = asyncio.create_task(watch.run())
+    async with asyncio.timeout(10):
+        while len(trio.controllers[1].seen) < 4:  # it goes on trying, and says no more
+            await asyncio.sleep(0.01)
+        assert told == ["doubt"]
+        streams(trio, 1, line("b"), end=False)
+        while len(told) < 2:
+            await asyncio.sleep(0.01)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_after_one_question_in_vain_the_next_ones_fail_at_once(
+    trio: Trio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of groups rest on the same controllers; each has its status at once."""
+    monkeypatch.setattr(quorum_module, "READ_DEADLINE_S", 0.2)
+    for controller in trio.controllers:
+        controller.hangs()
+    quorum = trio.quorum()
+    with pytest.raises(QuorumUnreachableError, match="No leader of gantry answered within"):
+        await quorum.ask_leader("GET", "/v1/groups/gantry/a")
+    asked = trio.asked()
+    for _ in range(1000):
+        with pytest.raises(QuorumUnreachableError, match="No leader of gantry answered within"):
+            await quorum.ask_leader("GET", "/v1/groups/gantry/b")
+    assert trio.asked() == asked
+    monkeypatch.setattr(quorum_module, "READ_DEADLINE_S", 30.0)
+    trio.controllers[0].says({})
+    await quorum.ask_leader("PUT", "/v1/groups/gantry/b", "{}")  # an order is always tried
+    await quorum.ask_leader("GET", "/v1/groups/gantry/b")

@@ -90,14 +90,17 @@ def test_plain_apply_can_install_them(name: str) -> None:
     assert len((ROOT / "crds" / name).read_bytes()) < MAX_BYTES
 
 
+DETAILS = ("Progressing", "Tier")
+
+
 @pytest.mark.parametrize(
     ("kind", "columns"),
     [
         (
             "BrokerGroup",
-            ["Master", "Epoch", "InSync", "Ready", "Available", "Progressing", "Tier", "Age"],
+            ["Master", "Epoch", "InSync", "Ready", "Available", "Accepted", *DETAILS, "Age"],
         ),
-        ("ControllerGroup", ["Leader", "Ready", "Available", "Progressing", "Age"]),
+        ("ControllerGroup", ["Leader", "Ready", "Available", "Accepted", "Progressing", "Age"]),
     ],
 )
 def test_kubectl_get_shows(kind: str, columns: list[str]) -> None:
@@ -110,6 +113,14 @@ def test_kubectl_get_shows(kind: str, columns: list[str]) -> None:
 def test_broker_groups_scale() -> None:
     version = CRDS["mq.gantry.dev_brokergroups.yaml"]["spec"]["versions"][0]
     assert version["subresources"]["scale"]["specReplicasPath"] == ".spec.replicas"
+
+
+def test_what_nobody_has_looked_at_is_not_current() -> None:
+    """By the rules of kstatus, which Flux waits by: another generation was observed."""
+    for kind in ("BrokerGroup", "ControllerGroup"):
+        status = open_api(kind)["properties"]["status"]
+        assert status["default"] == {"observedGeneration": -1}
+        jsonschema.validate(status["default"], status)
 
 
 def test_nothing_in_status_is_required() -> None:

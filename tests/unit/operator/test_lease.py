@@ -101,6 +101,23 @@ async def test_a_hanging_api_server_does_not_stretch_the_deadline(looptime: Any)
     assert looptime <= 10.5
 
 
+async def test_a_lease_counts_from_before_it_was_asked_for(looptime: Any) -> None:
+    """Nobody knows when within the request the API server wrote it; others count from there."""
+
+    class Slow(FakeApi):
+        async def create(self, kind: Any, body: Any) -> Any:
+            created = await super().create(kind, body)
+            await asyncio.sleep(8)
+            return created
+
+    election = LeaderElection(Slow(), "mq", "a")
+    await election.acquire()
+    assert election.held
+    await asyncio.sleep(3)
+    assert not election.held
+    assert looptime == 11
+
+
 async def test_a_short_outage_is_survived(looptime: Any) -> None:
     api = FakeApi()
     election = LeaderElection(api, "mq", "a")

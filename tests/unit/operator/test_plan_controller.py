@@ -31,6 +31,7 @@ from unit.operator.world import (
     with_status,
 )
 
+SECRETS = ("gantry-admin", "gantry-quorum-key")
 LOST = Unreachable("no controller answers")
 
 
@@ -114,7 +115,8 @@ def test_five_can_miss_one_and_still_roll() -> None:
 
 
 def test_a_paused_group_is_only_reported() -> None:
-    seen = controller_world(controllers(paused=True), pods=pods(OUT, OUT, OUT), has_secret=False)
+    group = controllers(paused=True)
+    seen = controller_world(group, pods=pods(OUT, OUT, OUT), missing_secrets=SECRETS)
     assert {type(a) for a in planned(changed(seen, objects={}))} <= {
         WriteStatus,
         CheckAgain,
@@ -123,11 +125,13 @@ def test_a_paused_group_is_only_reported() -> None:
 
 
 def test_a_new_group_gets_its_secret_before_its_pods() -> None:
-    seen = controller_world(pods=(), has_secret=False, quorum=LOST)
+    seen = controller_world(pods=(), missing_secrets=SECRETS, quorum=LOST)
     actions = planned(changed(seen, objects={}))
-    assert actions[0] == EnsureSecret(name="gantry-admin")
-    names_ = [a.manifest["kind"] for a in of_type(actions, ApplyObject)]
-    assert names_ == ["ConfigMap", "Service", "Service", "PodDisruptionBudget", "StatefulSet"]
+    assert actions[:2] == [EnsureSecret(name=name) for name in SECRETS]
+    kinds = [a.manifest["kind"] for a in of_type(actions, ApplyObject)]
+    assert kinds == [
+        *("ConfigMap", "Service", "Service", "PodDisruptionBudget", "NetworkPolicy", "StatefulSet")
+    ]
 
 
 def test_an_existing_secret_is_never_written() -> None:

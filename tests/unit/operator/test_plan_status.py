@@ -92,7 +92,7 @@ CONDITIONS = [
     pytest.param(
         broker_world(
             brokers(replication={"minInSyncReplicas": 3}),
-            known=view(member(1), member(2), member(3, in_sync=False)),
+            known=view(member(1), member(2), member(3, in_sync=False), min_in_sync_replicas=3),
         ),
         "InSync",
         "False",
@@ -134,6 +134,86 @@ def test_conditions(seen: Any, name: str, status: str, reason: str) -> None:
     assert row(seen, name) == (status, reason)
 
 
+LAGGING = view(member(1), member(2, in_sync=False), member(3), replicas=3)
+
+
+@pytest.mark.parametrize(
+    ("seen", "status", "reason"),
+    [
+        pytest.param(broker_world(), "True", "AsWished", id="well"),
+        pytest.param(controller_world(), "True", "AsWished", id="quorum"),
+        pytest.param(
+            broker_world(controllers=None), "False", "ControllerGroupNotFound", id="not-accepted"
+        ),
+        pytest.param(
+            broker_world(known=Unreachable("x")), "Unknown", "ControllerUnreachable", id="unseen"
+        ),
+        pytest.param(broker_world(known=GONE_MASTER), "False", "NoMaster", id="not-available"),
+        pytest.param(
+            changed(broker_world(), group=brokers(config={"lock_wait_s": "1"})),
+            "False",
+            "Applying",
+            id="on-its-way",
+        ),
+        pytest.param(
+            changed(broker_world(), group=brokers(config={"lock_wait": "1"})),
+            "False",
+            "InvalidSpec",
+            id="a-wrong-key",
+        ),
+        pytest.param(
+            changed(controller_world(), group=controllers(config={"read_lag_max": "-1"})),
+            "False",
+            "InvalidSpec",
+            id="a-wrong-value",
+        ),
+        pytest.param(
+            broker_world(brokers(replicas=2), replicas=3, known=LAGGING),
+            "False",
+            "UnsafeScaleDown",
+            id="kept-replica",
+        ),
+        pytest.param(broker_world(brokers(paused=True)), "False", "PausedBySpec", id="paused"),
+        pytest.param(
+            controller_world(controllers(paused=True)), "False", "PausedBySpec", id="paused-quorum"
+        ),
+    ],
+)
+def test_ready_sums_the_others_up(seen: Any, status: str, reason: str) -> None:
+    """The one that kubectl wait, Flux and their like ask for; of the generation they wait for."""
+    assert row(seen, "Ready") == (status, reason)
+
+
+GIB = 2**30
+
+
+def copying(behind_bytes: int) -> Any:
+    """A group that had one replica and is to have three: two copies are under way."""
+    known = view(
+        member(1, max_offset=3 * GIB),
+        member(2, max_offset=3 * GIB - behind_bytes, in_sync=False),
+        member(3, alive=False, in_sync=False),
+        replicas=3,
+        min_in_sync_replicas=1,
+    )
+    return broker_world(known=known)
+
+
+def test_a_minimum_that_is_not_reached_says_what_it_waits_for() -> None:
+    seen = copying(GIB * 3 // 2)
+    assert row(seen, "Progressing") == ("True", "RaisingMinimum")
+    assert row(seen, "InSync")[0] == "True", "sends are acknowledged by the minimum in force"
+    assert told(seen, "Progressing")[2] == (
+        "minInSyncReplicas stays 1 until 2 replicas are in sync; 1 is, "
+        "broker 2 is up to 2 GiB behind."
+    )
+
+
+def test_a_copy_under_way_changes_the_status_seldom() -> None:
+    texts = {told(copying(n * 2**20), "Progressing")[2] for n in range(3 * 1024, 1023, -1)}
+    assert len(texts) == 3
+
+
 def unseen(seen: Any) -> Any:
     """The same world before the StatefulSet's controller has seen the newest template."""
     objects = copy.deepcopy(seen.objects)
@@ -146,10 +226,13 @@ def unseen(seen: Any) -> Any:
 @pytest.mark.parametrize(
     "seen",
     [
-        pytest.param(changed(broker_world(), group=brokers(config={"x": "1"})), id="written-now"),
+        pytest.param(
+            changed(broker_world(), group=brokers(config={"lock_wait_s": "1"})), id="written-now"
+        ),
         pytest.param(unseen(broker_world()), id="not-seen-yet"),
         pytest.param(
-            changed(controller_world(), group=controllers(config={"x": "1"})), id="quorum"
+            changed(controller_world(), group=controllers(config={"read_lag_max": "1"})),
+            id="quorum",
         ),
         pytest.param(unseen(controller_world()), id="quorum-not-seen-yet"),
     ],

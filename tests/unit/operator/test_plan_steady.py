@@ -1,4 +1,4 @@
-"""Rules that may run at any time: objects, declaration, labels, evidence, finalizer, deletion."""
+"""Rules that may run at any time: objects, declaration, labels, traffic, evidence."""
 
 from __future__ import annotations
 
@@ -10,12 +10,9 @@ from gantry_operator.plan.actions import (
     ApplyObject,
     CheckAgain,
     Declare,
-    DeleteStatefulSet,
-    ForgetGroup,
     LabelPod,
     ReportGone,
     RouteTraffic,
-    SetFinalizer,
     WriteStatus,
 )
 from gantry_operator.plan.objects import drifted
@@ -26,7 +23,6 @@ from unit.operator.world import (
     broker_world,
     brokers,
     changed,
-    controllers,
     member,
     of_type,
     planned,
@@ -45,6 +41,17 @@ def applied(seen: Any) -> list[str]:
 # Objects
 
 
+def test_what_clients_wait_for_comes_before_every_object() -> None:
+    """An API server that is slow about an object, or refuses it, keeps no client waiting."""
+    known = view(member(1), member(2, alive=False), member(3), master_broker_id=3)
+    pods = (pod(0, role="replica"), pod(1, role="replica"), pod(2, role="replica"))
+    plan = planned(changed(broker_world(pods=pods, known=known), objects={}))
+    kinds = [type(action).__name__ for action in plan]
+    assert {"RouteTraffic", "LabelPod", "ApplyObject", "WriteStatus"} <= set(kinds)
+    last = max(kinds.index("RouteTraffic"), len(kinds) - 1 - kinds[::-1].index("LabelPod"))
+    assert last < kinds.index("ApplyObject")
+
+
 def test_a_new_group_gets_everything() -> None:
     seen = broker_world(pods=(), known=NotDeclared())
     assert applied(changed(seen, objects={})) == [
@@ -53,6 +60,7 @@ def test_a_new_group_gets_everything() -> None:
         "Service orders",
         "Service orders-master",
         "PodDisruptionBudget orders-broker",
+        "NetworkPolicy orders-broker",
         "StatefulSet orders-broker",
     ]
 
@@ -165,6 +173,10 @@ WISH = GroupDeclaration(
 )
 
 
+def test_a_retired_group_is_declared_again() -> None:
+    assert declared(broker_world(known=view(retired=True))) == WISH
+
+
 def test_what_is_declared_already_is_not_declared_again() -> None:
     assert declared(broker_world()) is None
 
@@ -217,6 +229,60 @@ def test_while_scaling_down_the_size_that_exists_is_declared_with_the_new_minimu
     declaration = declared(seen)
     assert declaration is not None
     assert (declaration.replicas, declaration.min_in_sync_replicas) == (3, 1)
+
+
+def grown(*in_sync: int, minimum: int | None = 1, **facts: Any) -> GroupView:
+    """A group that had one replica and is to have three; who is in sync by now."""
+    members = (member(n, in_sync=n in in_sync, max_offset=3000 // n) for n in (1, 2, 3))
+    return view(*members, min_in_sync_replicas=minimum, replicas=1, **facts)
+
+
+@pytest.mark.parametrize(
+    ("known", "minimum"),
+    [
+        pytest.param(grown(1), 1, id="not-reached"),
+        pytest.param(grown(1, 2), 2, id="reached"),
+        pytest.param(grown(1, 2, 3), 2, id="more-than-reached"),
+        pytest.param(grown(1, minimum=2), 2, id="fallen-back-after-it-rose"),
+        pytest.param(grown(1, minimum=None), 2, id="nobody-declared-one"),
+        pytest.param(grown(1, uid="older"), 1, id="declared-by-an-older-owner"),
+        pytest.param(grown(minimum=1, master_broker_id=None), 2, id="nothing-acknowledged-yet"),
+        pytest.param(NotDeclared(), 2, id="new"),
+        pytest.param(
+            view(
+                member(1),
+                member(2, alive=False),
+                member(3, in_sync=False),
+                min_in_sync_replicas=1,
+                replicas=1,
+            ),
+            1,
+            id="in-the-set-but-dead",
+        ),
+        pytest.param(
+            view(
+                member(1),
+                member(2, draining=True),
+                member(3, in_sync=False),
+                min_in_sync_replicas=1,
+                replicas=1,
+            ),
+            1,
+            id="in-the-set-but-leaving",
+        ),
+    ],
+)
+def test_a_minimum_rises_when_it_is_reached(known: GroupView | NotDeclared, minimum: int) -> None:
+    declaration = declared(broker_world(known=known))
+    assert declaration is not None
+    assert (declaration.replicas, declaration.min_in_sync_replicas) == (3, minimum)
+
+
+def test_a_minimum_raised_by_hand_counts_at_once_where_it_is_reached() -> None:
+    by_hand = brokers(replication={"minInSyncReplicas": 3})
+    declaration = declared(broker_world(by_hand))
+    assert declaration is not None
+    assert declaration.min_in_sync_replicas == 3
 
 
 def test_nothing_is_declared_to_controllers_that_do_not_answer() -> None:
@@ -335,6 +401,15 @@ def test_while_writes_are_possible_some_living_member_takes_connections(
     assert len(of_type(planned(seen), RouteTraffic)) < minimum
 
 
+def test_until_the_minimum_rises_the_old_one_says_who_may_be_kept_out() -> None:
+    """With the minimum at one, the only pod that is kept out might be the only one that serves."""
+    known = view(
+        member(1), member(2, alive=False, in_sync=False), replicas=2, min_in_sync_replicas=1
+    )
+    seen = broker_world(brokers(replicas=2), known=known)
+    assert of_type(planned(seen), RouteTraffic) == []
+
+
 def test_the_successor_of_a_lost_pod_is_left_alone() -> None:
     seen = broker_world(pods=(pod(0), pod(1, uid="fresh"), pod(2)), known=lost(2))
     assert of_type(planned(seen), RouteTraffic) == []
@@ -374,6 +449,7 @@ def body(**status: Any) -> dict[str, Any]:
 
 RUNNING = [{"name": "broker", "state": {"running": {}}}]
 ENDED = [{"name": "broker", "state": {"terminated": {"exitCode": 1}}}]
+SIDECAR = {"name": "metrics", "state": {"running": {}}}
 WAITING = [{"name": "broker", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
 
 
@@ -404,6 +480,18 @@ WAITING = [{"name": "broker", "state": {"waiting": {"reason": "CrashLoopBackOff"
             False,
             id="phase-set-for-a-lost-node",
         ),
+        pytest.param(
+            {"containerStatuses": [SIDECAR, *WAITING], "node": "n"},
+            False,
+            False,
+            id="sidecar-lives",
+        ),
+        pytest.param(
+            {"containerStatuses": [SIDECAR, *ENDED], "deleting": True, "node": "n"},
+            False,
+            True,
+            id="sidecar-outlives",
+        ),
         pytest.param({"phase": "Failed", "node": "n"}, True, False, id="phase-alone"),
         pytest.param({"node": "n"}, True, False, id="not-reported-yet"),
         pytest.param({"phase": "Pending"}, False, False, id="never-scheduled"),
@@ -420,71 +508,3 @@ def test_a_terminating_pod_is_not_ready() -> None:
     assert not pod_view(body(deleting=True, **ready)).ready
     assert not pod_view(body(conditions=[{"type": "Ready", "status": "False"}])).ready
     assert not pod_view({"metadata": {"name": "x-0"}}).ready
-
-
-# Finalizer and deletion
-
-DELETE = {"whenDeleted": "Delete"}
-MARKED = {"finalizers": (names.FINALIZER, "other/one"), "resourceVersion": "7"}
-GOING = MARKED | {"deletionTimestamp": "2026-11-21T12:00:00Z"}
-
-
-@pytest.mark.parametrize(
-    ("storage", "finalizers", "expected"),
-    [
-        pytest.param({}, (), None, id="retain-has-none"),
-        pytest.param(DELETE, (), (names.FINALIZER,), id="delete-has-one"),
-        pytest.param(DELETE, ("a/b", names.FINALIZER), None, id="set-once"),
-        pytest.param({}, ("a/b", names.FINALIZER), ("a/b",), id="retain-again"),
-    ],
-)
-def test_finalizer(storage: Any, finalizers: Any, expected: Any) -> None:
-    group = brokers({"finalizers": finalizers}, storage=storage)
-    found = of_type(planned(broker_world(group)), SetFinalizer)
-    assert [action.finalizers for action in found] == ([] if expected is None else [expected])
-    assert all(action.resource_version == "7" for action in found)
-
-
-def deletion(**facts: Any) -> list[Any]:
-    seen = broker_world(brokers(GOING, storage=DELETE))
-    return [a for a in planned(changed(seen, **facts)) if not isinstance(a, CheckAgain)]
-
-
-def test_without_the_finalizer_garbage_collection_does_everything() -> None:
-    group = brokers({"deletionTimestamp": "2026-11-21T12:00:00Z"})
-    assert planned(broker_world(group)) == []
-
-
-def test_deletion_stops_the_pods_first() -> None:
-    assert deletion() == [DeleteStatefulSet(name="orders-broker", uid="live")]
-
-
-def test_deletion_waits_for_the_pods() -> None:
-    assert deletion(objects={}) == []
-    seen = broker_world(brokers(GOING, storage=DELETE))
-    seen.objects["StatefulSet", "orders-broker"]["metadata"]["deletionTimestamp"] = "now"
-    assert of_type(planned(seen), CheckAgain) == planned(seen)
-
-
-def test_then_the_controllers_forget_the_group() -> None:
-    assert deletion(objects={}, pods=()) == [ForgetGroup(uid="bg-uid")]
-
-
-@pytest.mark.parametrize(
-    "facts",
-    [
-        pytest.param({"view": NotDeclared()}, id="forgotten"),
-        pytest.param({"view": view(uid="newer")}, id="taken-over"),
-        pytest.param(
-            {"view": LOST, "controllers": None, "controllers_exist": False}, id="controllers-gone"
-        ),
-    ],
-)
-def test_then_the_resource_goes(facts: dict[str, Any]) -> None:
-    (action,) = deletion(objects={}, pods=(), **facts)
-    assert action == SetFinalizer(present=False, finalizers=("other/one",), resource_version="7")
-
-
-@pytest.mark.parametrize("quorum", [controllers(), None], ids=["valid", "invalid"])
-def test_unreachable_controllers_hold_the_deletion(quorum: Any) -> None:
-    assert deletion(objects={}, pods=(), view=LOST, controllers=quorum) == []

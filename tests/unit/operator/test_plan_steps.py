@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gantry_operator.plan.actions import DeletePod, Elect, ScaleDown
+from gantry_operator.plan.actions import DeletePod, Elect, EmitEvent, ScaleDown
 from gantry_operator.plan.observed import NotDeclared, PodView, Refusal, Unreachable
 from gantry_protocol.admin import GroupView
 from unit.operator.world import (
@@ -15,6 +15,8 @@ from unit.operator.world import (
     changed,
     member,
     name_of,
+    of_type,
+    planned,
     pod,
     settled_status,
     step,
@@ -273,6 +275,15 @@ def test_scaling_down_goes_one_at_a_time() -> None:
     assert step(seen) is None
 
 
+def test_one_that_is_still_ending_is_waited_for_where_one_in_sync_is_enough() -> None:
+    """The minimum alone would let the next one go: two restarts at once."""
+    group = brokers(replication={"minInSyncReplicas": 1})
+    last = {"revision": OLD, "terminating": True, "ready": False}
+    ending = pods({"revision": OLD}, {"revision": OLD}, last)
+    known = view(member(1), member(2), member(3, alive=False), min_in_sync_replicas=1)
+    assert step(broker_world(group, pods=ending, known=known)) is None
+
+
 def test_scaling_down_to_one_needs_only_one() -> None:
     group = brokers(replicas=1)
     seen = broker_world(group, replicas=2, known=view(member(1), member(2), replicas=2))
@@ -364,6 +375,42 @@ def test_a_refused_switchover_does_not_come_true_later() -> None:
     lagging = view(member(1), member(2), member(3, in_sync=False))
     refused = with_status(broker_world(brokers(switchover={"id": "a", "to": 2}), known=lagging))
     assert step(changed(refused, view=view())) is None
+
+
+TWINS = [
+    pytest.param({"pod_uid": "uid-2"}, id="of-the-same-pod"),
+    pytest.param({"pod_uid": None, "address": "10.0.0.12:10911"}, id="at-the-same-address"),
+]
+
+
+@pytest.mark.parametrize("facts", TWINS)
+def test_a_wiped_replica_is_who_lives_in_the_pod(facts: dict[str, Any]) -> None:
+    """An empty volume gives the replica a new id; the old one stays in the record, dead."""
+    dead = member(3, alive=False, in_sync=False, **facts)
+    known = view(member(1), member(2), dead, member(4, pod_uid="uid-2"))
+    seen = broker_world(brokers(switchover={"id": "a", "to": 2}), known=known)
+    assert name_of(step(seen)) == "elect 4"
+    rows = {row["brokerId"]: row for row in settled_status(seen)["members"]}
+    assert (rows[4]["replica"], rows[4]["state"]) == (2, "InSync")
+    assert (rows[3].get("replica"), rows[3]["state"]) == (None, "Lost")
+
+
+def test_a_used_id_with_another_replica_is_refused_aloud() -> None:
+    done = with_status(broker_world(brokers(switchover={"id": "a", "to": 0})))
+    again = changed(done, group=brokers(switchover={"id": "a", "to": 1}))
+    assert step(again) is None
+    refused = with_status(again)
+    assert refused.live_status["switchover"]["state"] == "Refused"
+    assert "choose a new id" in refused.live_status["switchover"]["message"]
+    events = [e for e in of_type(planned(again), EmitEvent) if e.reason == "SwitchoverRefused"]
+    assert len(events) == 1
+    assert not of_type(planned(refused), EmitEvent), "told once"
+
+
+def test_a_used_id_without_a_replica_stays_done() -> None:
+    done = with_status(broker_world(brokers(switchover={"id": "a", "to": 0})))
+    seen = changed(done, group=brokers(switchover={"id": "a"}))
+    assert settled_status(seen)["switchover"]["state"] == "Completed"
 
 
 def test_a_new_id_is_a_new_request() -> None:

@@ -101,6 +101,20 @@ CONDITIONS = [
         id="halted in an earlier epoch",
     ),
     pytest.param(
+        world(says(state="unreadable", reason="1 of 9 packs cannot be read.")),
+        "False",
+        "Unreadable",
+        "uploads, and cannot read all that the tier should hold: 1 of 9 packs cannot be read.",
+        id="a hole",
+    ),
+    pytest.param(
+        world(says(state="shortened", reason="the oldest objects were removed")),
+        "False",
+        "HistoryRemoved",
+        "the oldest objects were removed.",
+        id="a rule of the bucket",
+    ),
+    pytest.param(
         world(says(state="fenced", committed_offset=None, reason="epoch 9")),
         "False",
         "Fenced",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import functools
 from typing import Any, cast
 
 import pytest
@@ -25,10 +26,15 @@ from gantry_operator.health import Health
 from gantry_operator.heard import Listener
 from gantry_operator.metrics import Metrics
 from gantry_operator.plan import plan as plain
+from gantry_operator.plan.actions import ApplyObject, WriteStatus
 from gantry_operator.plan.observed import BrokerObserved, ControllerObserved, Unreachable
+from gantry_operator.reconcile import repeats
 from gantry_operator.reconcile import worker as worker_module
 from gantry_operator.reconcile.apply import Applier
+from gantry_operator.reconcile.claims import Claims
+from gantry_operator.reconcile.fleet import Fleet
 from gantry_operator.reconcile.observe import Observer
+from gantry_operator.reconcile.quorum_secrets import Secrets
 from gantry_operator.reconcile.worker import Reconciler
 from gantry_operator.resync import Resync
 from gantry_operator.shell import kopf_settings
@@ -56,11 +62,13 @@ class World:
         self.metrics = Metrics(CollectorRegistry())
         self.listener = Listener(self.cache, self.queue)
         directory = cast("Any", self.directory)
-        self.observer = Observer(self.cache, directory, self.api, "gantry:1")
+        self.secrets = Secrets(self.api)
+        fleet = Fleet(self.cache, "gantry:1", 1, self.metrics)
+        self.observer = Observer(self.cache, directory, self.secrets, Claims(self.api), fleet)
         self.reconciler = Reconciler(
             self.queue,
             self.observer,
-            Applier(self.api, self.cache, directory),
+            Applier(self.api, self.cache, directory, self.secrets),
             directory,
             self.metrics,
             cast("Any", None),
@@ -96,6 +104,10 @@ class World:
             await self.reconciler.reconcile(key)
             self.queue.done(key)
         raise AssertionError("the operator does not come to rest")
+
+    def count(self, name: str, kind: str = "BrokerGroup") -> float:
+        value = self.metrics.registry.get_sample_value(f"gantry_operator_{name}", {"kind": kind})
+        return value or 0.0
 
     def result(self, kind: str, result: str) -> float:
         labels = {"kind": kind, "result": result}
@@ -147,11 +159,65 @@ async def test_a_controller_group_wakes_those_that_refer_to_it() -> None:
     assert set(await world.drain()) == {GANTRY, ORDERS}
 
 
+async def test_silent_controllers_wake_what_rests_on_their_word() -> None:
+    world = World()
+    world.have(CONTROLLER_GROUP, "gantry", spec={})
+    world.have(BROKER_GROUP, "orders", spec={})
+    world.have(BROKER_GROUP, "other", spec={"controllerRef": {"name": "elsewhere"}})
+    await world.drain()
+    world.listener.evidence_changed("mq", "gantry")
+    assert set(await world.drain()) == {GANTRY, ORDERS}
+
+
 async def test_changed_roles_are_urgent() -> None:
     world = World()
     world.have(CONTROLLER_GROUP, "gantry")
     world.listener.roles_changed("mq", "orders")
     assert await world.drain() == [ORDERS, GANTRY]
+
+
+@pytest.mark.parametrize("refers", ["gantry", "elsewhere"])
+async def test_a_quorum_keeps_its_finalizer_for_a_group_that_no_watch_has_brought(
+    refers: str,
+) -> None:
+    world = World()
+    meta = {"finalizers": [names.QUORUM_FINALIZER], "deletionTimestamp": "2026-11-21T11:59:00Z"}
+    world.have(CONTROLLER_GROUP, "gantry", metadata=meta | {"generation": 1}, spec={})
+    late = world.api.have(BROKER_GROUP, "late", spec={"controllerRef": {"name": refers}})
+    await world.settle()
+    body = world.api.find(CONTROLLER_GROUP, "gantry")
+    assert body is not None
+    assert bool(body["metadata"]["finalizers"]) == (refers == "gantry")
+    world.listener.hear(BROKER_GROUP, "ADDED", late)
+    await world.settle()
+    body = world.api.find(CONTROLLER_GROUP, "gantry")
+    assert body is not None
+    assert ("late" in str(body.get("status"))) == (refers == "gantry"), "it says what it waits for"
+
+
+async def test_what_a_deletion_has_cut_loose_is_not_taken_back() -> None:
+    """With --cascade=orphan; the watch of the pods' owner is late."""
+    world = World()
+    world.groups()
+    await world.settle()
+    group = world.api.find(BROKER_GROUP, "orders")
+    loose = world.api.find(STATEFULSET, "orders-broker")
+    assert group is not None
+    assert loose is not None
+    world.api._store(
+        BROKER_GROUP,
+        group
+        | {
+            "metadata": group["metadata"]
+            | {"finalizers": ["orphan"], "deletionTimestamp": "2026-11-21T11:59:00Z"}
+        },
+    )
+    meta = {key: value for key, value in loose["metadata"].items() if key != "ownerReferences"}
+    world.have(STATEFULSET, "orders-broker", metadata=meta, spec=loose["spec"])
+    await world.settle()
+    kept = world.api.find(STATEFULSET, "orders-broker")
+    assert kept is not None
+    assert not kept["metadata"].get("ownerReferences")
 
 
 # Observation
@@ -196,6 +262,22 @@ async def test_an_invalid_controller_group_exists_all_the_same(spec: Any, exists
     assert (seen.controllers is None) is (spec != {})
 
 
+@pytest.mark.parametrize("left", [None, STATEFULSET, POD], ids=["nothing", "set", "pod"])
+async def test_a_quorum_that_ends_exists_as_long_as_anything_of_it_may_answer(left: Any) -> None:
+    """Or the group of a namespace that is deleted waits for it, and it for the group."""
+    world = World()
+    world.groups()
+    leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [names.QUORUM_FINALIZER]}
+    world.have(CONTROLLER_GROUP, "gantry", metadata=leaving)
+    if left is not None:
+        labels = {"labels": names.labels(names.CONTROLLER, "gantry")}
+        name = "gantry-controller" if left is STATEFULSET else "gantry-controller-0"
+        world.have(left, name, metadata=labels)
+    seen = await world.observer.observe(ORDERS)
+    assert isinstance(seen, BrokerObserved)
+    assert seen.controllers_exist is (left is not None)
+
+
 async def test_without_controllers_nobody_is_asked() -> None:
     world = World()
     world.have(BROKER_GROUP, "orders", spec={})
@@ -232,13 +314,14 @@ async def test_a_controller_group_is_asked_once_it_has_pods_and_a_secret() -> No
     seen = await world.observer.observe(GANTRY)
     assert isinstance(seen, ControllerObserved)
     assert isinstance(seen.quorum, Unreachable)
-    assert not seen.has_secret
+    assert seen.missing_secrets == ("gantry-admin", "gantry-quorum-key")
     world.api.have(SECRET, "gantry-admin")
+    world.api.have(SECRET, "gantry-quorum-key")
     labels = {"labels": names.labels(names.CONTROLLER, "gantry")}
     world.have(POD, "gantry-controller-0", metadata=labels)
     seen = await world.observer.observe(GANTRY)
     assert isinstance(seen, ControllerObserved)
-    assert seen.has_secret
+    assert seen.missing_secrets == ()
     assert seen.quorum == world.admin.quorum
 
 
@@ -361,6 +444,93 @@ async def test_a_refusal_is_reported_and_tried_again_later_each_time() -> None:
     assert world.queue.failures(ORDERS) == 0
 
 
+async def test_a_plan_without_effect_is_slowed_down_and_told(
+    looptime: Any, repeated: list[str]
+) -> None:
+    """A program that takes a change back as soon as it is made, or an object that is not there."""
+    world = World()
+    world.groups()
+    await world.settle()
+    plain = world.api.apply
+
+    async def fought(kind: Any, body: Any) -> Any:
+        live = await plain(kind, body)
+        world.have(kind, body["metadata"]["name"], metadata=live["metadata"], spec={"x": "y"})
+        return live
+
+    world.api.apply = fought  # type: ignore[method-assign]
+    service = world.api.find(SERVICE, "orders")
+    assert service is not None
+    world.have(SERVICE, "orders", metadata=service["metadata"], spec={})
+    for _ in range(100):
+        key = await world.queue.get()
+        await world.reconciler.reconcile(key)
+        world.queue.done(key)
+        if looptime > 60:
+            break
+    applied = world.api.calls.count("apply Service orders") - 1
+    assert repeats.LIMIT < applied < repeats.LIMIT + 12, "later each time"
+    told = [body for (kind, _, _), body in world.api.objects.items() if kind == "Event"]
+    (warning,) = [body for body in told if body["reason"] == "Repeating"]
+    assert "ApplyObject Service/orders" in warning["message"]
+    assert world.count("repeated_reconciles_total") == len(repeated) > 0
+    repeated.clear()
+
+
+async def test_a_program_that_is_heard_to_take_every_change_back_is_not_fought_at_its_pace(
+    looptime: Any, repeated: list[str]
+) -> None:
+    """Each of its writes is news, which would bring the key back at once."""
+    world = World()
+    world.groups()
+    await world.settle()
+    service = world.api.find(SERVICE, "orders")
+    assert service is not None
+    plain, taken_back = (
+        world.api.apply,
+        functools.partial(
+            world.have, SERVICE, "orders", metadata=service["metadata"], spec={"x": "y"}
+        ),
+    )
+
+    async def fought(kind: Any, body: Any) -> Any:
+        live = await plain(kind, body)
+        if kind is SERVICE:
+            asyncio.get_running_loop().call_later(0.01, taken_back)
+        return live
+
+    world.api.apply = fought  # type: ignore[method-assign]
+    taken_back()
+    before = world.api.calls.count("apply Service orders")
+    for _ in range(300):
+        key = await world.queue.get()
+        await world.reconciler.reconcile(key)
+        world.queue.done(key)
+        if looptime > 60:
+            break
+    applied = world.api.calls.count("apply Service orders") - before
+    assert repeats.LIMIT < applied < repeats.LIMIT + 12, "later each time"
+    # What else is to be done waits for nothing.
+    world.have(BROKER_GROUP, "orders", metadata={"generation": 2}, spec={"replicas": 5})
+    await world.settle()
+    assert "apply StatefulSet orders-broker" in world.api.calls[-20:]
+    repeated.clear()
+
+
+async def test_a_status_between_two_rounds_is_no_end_of_the_row() -> None:
+    """A fight over a StatefulSet says so, and says that it is over, in each round."""
+    rows = repeats.Repeats()
+    meta = {"name": "orders-broker"}
+    apply = ApplyObject(manifest={"kind": "StatefulSet", "metadata": meta}, exists=True)
+    counts = []
+    for at_s in range(repeats.LIMIT + 1):
+        counts.append(rows.note(ORDERS, [apply, WriteStatus(status={"at": at_s})], at_s))
+        rows.note(ORDERS, [WriteStatus(status={"at": -at_s})], at_s)
+    assert counts == list(range(1, repeats.LIMIT + 2))
+    assert rows.held_s(ORDERS, [apply], repeats.LIMIT) > 0
+    assert rows.held_s(ORDERS, [WriteStatus(status={})], repeats.LIMIT) == 0
+
+
 async def test_a_new_refusal_is_reported_at_once(looptime: Any) -> None:
     world = World()
     world.groups()
@@ -436,6 +606,8 @@ async def test_health() -> None:
     health.stage = "standby"
     assert health.ready()[0]
     resync = Resync(world.api, world.cache, (), world.queue.add, world.metrics)
+    for kind in WATCHED:
+        resync.listed(kind, None)
     await resync.fill()
     health.queue, health.resync, health.stage = world.queue, resync, "acting"
     health.cache = world.cache

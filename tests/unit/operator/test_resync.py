@@ -29,6 +29,9 @@ class World:
         self.resync = Resync(self.api, self.cache, namespaces, self.keys.append, self.metrics)
         self.api.have(CONTROLLER_GROUP, "gantry")
         self.api.have(BROKER_GROUP, "orders")
+        for kind in WATCHED:
+            for scope in namespaces or (None,):
+                self.resync.listed(kind, scope)
 
     def count(self, name: str, kind: str) -> float:
         value = self.metrics.registry.get_sample_value(f"gantry_operator_{name}", {"kind": kind})
@@ -56,6 +59,40 @@ async def test_only_the_served_namespaces_are_listed() -> None:
     assert f"list {POD.kind} *" not in world.api.calls
 
 
+async def test_nothing_is_listed_before_every_watch_has_begun() -> None:
+    world = World()
+    late = Resync(world.api, world.cache, (), world.keys.append, world.metrics)
+    task = asyncio.create_task(late.fill())
+    for kind in WATCHED:
+        await asyncio.sleep(30)
+        assert world.api.calls == []
+        late.listed(kind, None)
+    await task
+    assert len(world.api.calls) == len(WATCHED)
+
+
+async def test_a_watch_that_begins_anew_is_followed_by_a_list() -> None:
+    """What was deleted before the list that the watch began with is reported by nobody."""
+    world = World()
+    for number in range(2):
+        world.api.have(POD, f"orders-broker-{number}", metadata=LABELS)
+    await world.resync.fill()
+    world.keys.clear()
+    closing = asyncio.create_task(world.resync.close_gaps())
+    await asyncio.sleep(1)
+    del world.api.objects["Pod", "mq", "orders-broker-0"]
+    world.api.refuse("list", POD, Unavailable(503, "ServerError", "down"), times=2)
+    world.resync.listed(POD, None)
+    await asyncio.sleep(30)
+    assert [pod["metadata"]["name"] for pod in world.cache.owned(ORDERS, POD)] == [
+        "orders-broker-1"
+    ]
+    assert world.keys == [ORDERS]
+    assert world.count("relists_total", "Pod") == 1
+    assert world.count("stalled_watches_total", "Pod") == 0
+    closing.cancel()
+
+
 async def test_a_deletion_in_a_gap_is_found() -> None:
     world = World()
     world.api.have(POD, "orders-broker-0", metadata=LABELS)
@@ -67,6 +104,15 @@ async def test_a_deletion_in_a_gap_is_found() -> None:
     assert ORDERS in world.keys
     assert world.count("pruned_objects_total", "Pod") == 1
     assert world.count("stalled_watches_total", "Pod") == 0
+
+
+async def test_everything_is_looked_at_after_a_comparison() -> None:
+    """Whatever was missed and left no difference behind, such as the controllers' word."""
+    world = World()
+    await world.resync.fill()
+    world.keys.clear()
+    await world.resync.compare()
+    assert {ORDERS, Key("ControllerGroup", "mq", "gantry")} <= set(world.keys)
 
 
 async def test_a_watch_that_catches_up_in_time_is_no_strike(looptime: Any) -> None:

@@ -187,7 +187,6 @@ def controller_world(group: ControllerGroup | None = None, **facts: Any) -> Cont
         "group": group,
         "objects": live(controller_objects(group, image=IMAGE)),
         "pods": tuple(controller_pod(n) for n in range(group.spec.replicas)),
-        "has_secret": True,
         "quorum": quorum(*(0 for _ in range(group.spec.replicas))),
         "image": IMAGE,
     }

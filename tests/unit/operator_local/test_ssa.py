@@ -313,3 +313,22 @@ def test_container_ports_are_keyed_by_port_and_protocol() -> None:
     schema = builtin("V1Container").child("ports")
     keys = typed.keyed_items([{"containerPort": 80}], schema, "")
     assert list(keys) == ['k:{"containerPort":80,"protocol":"TCP"}']
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        pytest.param({"inner": [1]}, ".spec.inner: expected map, got &{[1]}", id="map"),
+        pytest.param({"atomic": []}, ".spec.atomic: expected map", id="atomic"),
+        pytest.param({"plain": {"a": 1}}, ".spec.plain: expected list", id="list"),
+        pytest.param({"map": {"k": []}}, ".spec.map.k: expected map", id="inside"),
+    ],
+)
+def test_what_the_typed_converter_cannot_read_is_an_internal_error(
+    spec: dict[str, Any], words: str
+) -> None:
+    """As the real server has it, not the 422 of its validation, which comes later."""
+    with pytest.raises(StatusError) as refused:
+        apply({}, {"spec": spec})
+    assert refused.value.code == 500
+    assert words in str(refused.value)

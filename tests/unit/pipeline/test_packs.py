@@ -38,6 +38,7 @@ sent = st.builds(
     tags=st.sampled_from(["", "red", "blau", "größe"]),
     queue_offset=st.none() | st.integers(0, 50),  # a queue that begins anew has another run
     ipv6=st.booleans(),
+    keys=st.sampled_from(["", "order-7", "order-7 größe"]),
 )
 logs = st.lists(st.none() | sent, min_size=1, max_size=40)
 

@@ -47,6 +47,17 @@ def test_flag_over_variable_over_file_over_default(tmp_path: Path) -> None:
     assert settings.data_dir == Path("/var/lib/gantry")
 
 
+def test_a_fallback_gives_way_to_whatever_a_person_wrote(tmp_path: Path) -> None:
+    env = {"GANTRY_NAME": "n", "GANTRY_FALLBACK_RAFT_PORT": "3", "GANTRY_FALLBACK_NODE_ID": "7"}
+    assert load_settings(Sample, {}, env) == Sample(name="n", raft_port=3, node_id=7)
+    file = {"GANTRY_CONFIG": str(_file(tmp_path, "raft_port = 1\n"))}
+    assert load_settings(Sample, {}, env | file).raft_port == 1
+    assert load_settings(Sample, {}, env | {"GANTRY_RAFT_PORT": "2"}).raft_port == 2
+    assert load_settings(Sample, {"raft_port": 4}, env).raft_port == 4
+    with pytest.raises(ConfigError, match=r"^GANTRY_FALLBACK_RAFT_PORT='0': .* greater than"):
+        load_settings(Sample, {}, env | {"GANTRY_FALLBACK_RAFT_PORT": "0"})
+
+
 def test_texts_become_what_the_field_is() -> None:
     env = {
         "GANTRY_NAME": "n",

@@ -263,6 +263,14 @@ async def test_no_sentence_holds_a_secret(struck: Struck, strike: Strike) -> Non
         assert SECRET not in repr(outcome) + str(outcome)
 
 
+async def test_denied_without_keys_is_told_where_keys_are_given(server: int) -> None:
+    bucket = make_bucket(server)
+    await store_at(server, bucket).create(KEY, b"x", timeout_s=PATIENCE_S)
+    store = open_store(f"s3://{bucket}", endpoint=f"http://127.0.0.1:{server}")
+    with pytest.raises(StoreRefused, match=r"403 .*; the request was not signed: give keys in AWS"):
+        await store.get(KEY, max_bytes=10, timeout_s=PATIENCE_S)
+
+
 async def test_missing_bucket_is_not_an_empty_one(server: int) -> None:
     store = store_at(server, "bucket-that-nobody-made", "/tier")
     for call in (

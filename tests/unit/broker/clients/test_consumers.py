@@ -14,7 +14,8 @@ from gantry_broker.consumers import (
     Claim,
     Consumers,
 )
-from gantry_protocol.bodies import ConsumerData, HeartbeatData, SubscriptionData
+from gantry_protocol.bodies import ConsumerData, HeartbeatData, SubscriptionData, encode_body
+from gantry_protocol.bodies.consumers import ConsumerClient, ConsumerMembership, ConsumerTable
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import RequestTimeout
@@ -212,3 +213,46 @@ async def test_settings_are_read_when_there_is_a_newer_version() -> None:
     assert not book.config("g").consume_enable
     book.catch_up(3)
     assert len(controllers.asked) == 1
+
+
+async def test_what_an_earlier_mastership_asked_for_is_not_believed_in_this_one() -> None:
+    controllers = NoControllers()
+    consumers = Consumers("c", "g", controllers)
+    consumers.began(CLAIM)
+    consumers.began(NEXT)
+    (command, late), (_, own) = controllers.asked
+    client = ConsumerClient("gone", "JAVA", 1)
+    membership = ConsumerMembership(clients=[client])
+    late(reply(command, body=encode_body(ConsumerTable({"g": membership}))))
+    assert consumers.remembered("g") == []
+    own(reply(command, body=encode_body(ConsumerTable({"g": membership}))))
+    assert consumers.remembered("g") == ["gone"]
+
+
+@pytest.mark.looptime
+async def test_the_answer_to_a_report_of_an_earlier_mastership_is_not_heard() -> None:
+    """It says nothing of the report that is under way now, which may still be lost."""
+    controllers = NoControllers()
+    master = Master(controllers)  # type: ignore[arg-type]  # it answers when told to
+    empty = json.dumps({"groups": {}}).encode()
+    late = []
+    for claim in (CLAIM, NEXT):
+        master.book.began(claim)
+        master.book.serve(master.sessions)
+        command, done = controllers.asked[-1]
+        done(reply(command, body=empty))
+        master.book.changed("g")
+        master.beat("a")
+        await asyncio.sleep(2 * REPORT_GAP_S)
+        assert controllers.asked[-1][0].code == 31001
+        late.append(controllers.asked[-1])
+    (earlier, answered), (present, done) = late
+    answered(reply(earlier))
+    assert master.book.reports == 0
+    done(RequestTimeout("no quorum"))
+    await asyncio.sleep(2 * RETRY_S)
+    command, done = controllers.asked[-1]
+    assert json.loads(command.body) == json.loads(present.body), "it is said again"
+    done(reply(command))
+    assert master.book.reports == 1
+    master.book.end()

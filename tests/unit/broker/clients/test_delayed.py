@@ -17,6 +17,7 @@ from gantry_broker.store.contract import Limits, Refusal
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import request
+from gantry_protocol.errors import RecordError
 from gantry_protocol.records import MessageRecord, decode_properties, decode_record
 from gantry_protocol.records.schedule import SCHEDULE_TOPIC
 from support.group_view import FakeConnection, FakeGroup
@@ -277,3 +278,31 @@ async def test_what_passes_between_two_clocks_makes_nothing_early(group, monkeyp
         ClientProcessor(group, levels=LEVELS, clock=clock).close()
         began_ms, began_wall_ms = seen[-1]
         assert began_ms - steady_s * 1000 >= began_wall_ms - wall_s * 1000
+
+
+async def test_what_was_not_delivered_is_not_noted_as_delivered(
+    desk: Desk, group: FakeGroup
+) -> None:
+    """A state that is written meanwhile would say so, and a trim would take the message."""
+    assert desk.send(b"later", 1).code == 0
+    group.append_error = RecordError("no")
+    async with asyncio.timeout(5):
+        while not desk.processor.delivery.refused:
+            await asyncio.sleep(0.002)
+    assert desk.progress(1) in (None, 0)
+    group.append_error = None
+    await desk.until(1)
+
+
+async def test_a_delivery_that_ends_after_its_mastership_counts_nothing(
+    desk: Desk, group: FakeGroup
+) -> None:
+    """Its append is confirmed when another master has taken the level up."""
+    found = desk.processor.delivery
+    desk.send(b"x", 1)
+    group.holding = True
+    await desk.until(1)
+    desk.processor.close()
+    group.confirm()
+    assert found.delivered == 0
+    assert found.pending() == {1: 1}, "as it was when the mastership ended"

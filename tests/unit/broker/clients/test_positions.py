@@ -218,3 +218,12 @@ async def test_one_message_by_its_place(client, group) -> None:
         1,
         f"can not find message by the offset, {at.offset + 1}",
     )
+
+
+async def test_nothing_is_written_once_the_mastership_is_over(
+    client, processor, group: FakeGroup
+) -> None:
+    client.call(15, {**WHO, "commitOffset": 3})
+    processor.close()
+    await asyncio.sleep(0.02)
+    assert _written(group) == []

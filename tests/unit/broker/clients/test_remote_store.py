@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from gantry_broker.store import messages as wire
 from gantry_broker.store import remote
 from gantry_broker.store.contract import (
+    Appended,
     GetResult,
     Learned,
     Limits,
@@ -18,6 +21,8 @@ from gantry_broker.store.contract import (
     SendOutcome,
 )
 from gantry_broker.store.remote import RemoteStore
+from gantry_broker.tables.offsets import rows_record
+from gantry_broker.tables.topics import TopicChange, change_record
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import request
@@ -212,3 +217,102 @@ def test_a_store_that_says_what_it_may_not_ends_its_link(said, wrong: str) -> No
     store.received(wire.Confirmed(Offset(9), []))
     with pytest.raises(WireError, match=wrong):
         store.received(said)
+
+
+def offsets_of(group: RemoteGroup, topic: str) -> list[int]:
+    """What both sides of the link know of a topic: a broker, its store, and what is written."""
+    tables = (group.remote.committed, group.messages.offsets)
+    rows = [*tables[0].all(), *tables[1].all(), *tables[1].applied_rows()]
+    return [row[3] for row in rows if row[1] == topic]
+
+
+def commit(group: RemoteGroup, offset: int, outcomes: list[SendOutcome]) -> None:
+    """A consumer commits, and the broker writes it."""
+    group.remote.committed.commit("g", "TopicTest", 0, offset)
+    records, _ = group.remote.committed.take_records()
+    group.remote.append(records, outcomes.append)
+
+
+@pytest.mark.parametrize("life", ["over", "anew"])
+def test_a_commit_that_crosses_the_end_of_its_topic_does_not_bring_offsets_back(
+    behind: RemoteGroup, life: str
+) -> None:
+    """The broker has not heard of the deletion yet when it writes what was committed before."""
+    outcomes: list[SendOutcome] = []
+    behind.held_answers = []
+    behind.delete_topic("TopicTest", lambda refusal: None)
+    if life == "anew":
+        behind.add_topic(TopicConfig(topic_name="TopicTest", read_queue_nums=1))
+    commit(behind, 2, outcomes)
+    behind.release()
+    assert [one.code for one in outcomes] == [0]
+    assert offsets_of(behind, "TopicTest") == []
+    assert behind.session.stale_rows == 1
+
+
+def test_a_commit_behind_an_end_that_is_not_confirmed_is_left_out(behind: RemoteGroup) -> None:
+    outcomes: list[SendOutcome] = []
+    behind.messages.offsets.end_topic("TopicTest")
+    behind.messages.put([change_record(TopicChange(9, [], ["TopicTest"]))], now_ms=behind.now_ms)
+    behind.remote.committed.commit("g", "Other", 0, 7)
+    commit(behind, 2, outcomes)
+    assert [one.code for one in outcomes] == [0]
+    assert offsets_of(behind, "TopicTest") == []
+    assert offsets_of(behind, "Other") == [7, 7, 7]
+
+
+def test_a_commit_to_the_next_topic_of_a_name_counts(behind: RemoteGroup) -> None:
+    outcomes: list[SendOutcome] = []
+    behind.delete_topic("TopicTest", lambda refusal: None)
+    behind.add_topic(TopicConfig(topic_name="TopicTest", read_queue_nums=1))
+    commit(behind, 3, outcomes)
+    assert offsets_of(behind, "TopicTest") == [3, 3, 3]
+
+
+def test_a_refused_write_of_offsets_does_not_bring_back_what_ended_meanwhile(
+    behind: RemoteGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes: list[SendOutcome] = []
+    commit(behind, 1, outcomes)
+    waiting: list[Appended] = []
+    monkeypatch.setattr(behind.local, "append", lambda records, done: waiting.append(done))
+    commit(behind, 2, outcomes)
+    behind.delete_topic("TopicTest", lambda refusal: None)
+    waiting[0](SendOutcome(ResponseCode.SERVICE_NOT_AVAILABLE, "no longer the master"))
+    assert [one.code for one in outcomes] == [0, ResponseCode.SERVICE_NOT_AVAILABLE]
+    assert offsets_of(behind, "TopicTest") == []
+
+
+def test_what_changes_tables_is_told_though_memory_does_not_give_it_at_once(
+    behind: RemoteGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux may say of any page that it would have to wait; a change that is not told is lost."""
+    waiting: list[object] = []
+    behind.local.cold = cast("Any", SimpleNamespace(ask=lambda *asked: waiting.append(asked)))
+    monkeypatch.setattr(behind.messages.log, "read_cached", lambda *_: None)
+    behind.add_topic(TopicConfig(topic_name="Late", read_queue_nums=1))
+    assert behind.remote.topics.lookup("Late") is not None
+    outcomes: list[SendOutcome] = []
+    behind.store.append([rows_record([("g", "Late", 0, 5)])], outcomes.append)
+    assert behind.remote.committed.query("g", "Late", 0) == 5
+    assert behind.remote.topics.version == behind.messages.topics.version
+    assert waiting == []
+
+
+def test_nobody_is_told_anything_once_the_session_ended(behind: RemoteGroup) -> None:
+    outcomes: list[SendOutcome] = []
+    behind.holding = True
+    behind.store.append([message()], outcomes.append)
+    behind.held_answers = []
+    behind.session.end()
+    behind.confirm()
+    assert (outcomes, behind.held_answers) == ([], []), "the next session is another broker's"
+
+
+def test_an_offset_that_was_not_stored_is_not_known(behind: RemoteGroup) -> None:
+    behind.append_error = RecordError("no")
+    record = rows_record([("g", "TopicTest", 0, 5)])
+    outcomes: list[SendOutcome] = []
+    behind.store.append([record], outcomes.append)
+    assert [one.stored for one in outcomes] == [[]]
+    assert behind.local.committed.query("g", "TopicTest", 0) is None

@@ -263,3 +263,19 @@ async def test_a_group_may_be_deleted_and_keep_its_offsets(client, group) -> Non
 
 def _success(command):
     return reply(command, ext={"subscriptionsVersion": "1"})
+
+
+async def test_a_reset_of_a_topic_that_ends_meanwhile_writes_nothing(
+    client, group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store is asked for the queues, and answers behind the deletion."""
+    fill(group)
+    commit(client, 7)
+    ask, held = group.store.offsets, []
+    monkeypatch.setattr(group.store, "offsets", lambda *asked: held.append(asked))
+    asked, answer = client.ask(222, {**RESET, "queueId": 0, "offset": 3})
+    assert answer is None
+    group.delete_topic("TopicTest", lambda refusal: None)
+    ask(*held[0])
+    assert client.conn.answer_to(asked).code == 17
+    assert group.store.committed.all() == []

@@ -5,7 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from gantry_broker.store.contract import Limits, QueueQuestion, QueueRead, Refusal
+from gantry_broker.store.contract import (
+    Appended,
+    Limits,
+    QueueQuestion,
+    QueueRead,
+    Refusal,
+    SendOutcome,
+)
 from gantry_broker.store.trimming import LogTrim
 from gantry_broker.transactions.pin import pins
 from gantry_protocol.codes import ResponseCode
@@ -91,3 +98,29 @@ async def test_a_group_with_a_tier_is_trimmed_by_its_retention(group: FakeGroup)
     assert refusal is not None
     assert refusal.code == ResponseCode.SYSTEM_ERROR
     assert "tier" in refusal.remark
+
+
+@pytest.fixture
+def host(group: FakeGroup, monkeypatch: pytest.MonkeyPatch) -> list[Appended]:
+    """Whom to answer what becomes of the state; nobody is answered by itself."""
+    asked: list[Appended] = []
+    monkeypatch.setattr(group, "append", lambda records, done: asked.append(done))
+    return asked
+
+
+async def test_nothing_goes_before_the_state_behind_it_is_confirmed(
+    group: FakeGroup, host: list[Appended]
+) -> None:
+    fill(group)
+    said: list[Refusal | None] = []
+    trims = LogTrim(group.messages, group)
+    trims.trim(group.messages.log.starts[3], said.append)
+    await asyncio.sleep(0)
+    trims.trim(group.messages.log.starts[3], said.append)
+    assert [one and one.code for one in said] == [ResponseCode.SYSTEM_BUSY], "one at a time"
+    (answer,) = host
+    answer(SendOutcome(ResponseCode.FLUSH_SLAVE_TIMEOUT, "not confirmed"))
+    while len(said) < 2:
+        await asyncio.sleep(0)
+    assert said[1] == Refusal(ResponseCode.FLUSH_SLAVE_TIMEOUT, "not confirmed")
+    assert (group.trimmed, group.messages.log.log_start) == ([], 0)

@@ -122,3 +122,18 @@ async def test_a_look_makes_only_those_poll_that_changed(peers: Peers) -> None:
     peers.asked[1][1](RequestTimeout("no answer"))
     line._look()
     assert len(peers.asked) == 3, "a look without an answer does not end looking"
+
+
+async def test_a_controller_that_connects_hears_of_everybody_at_once(peers: Peers) -> None:
+    """It may have just started, and would think us dead until the next heartbeat."""
+    line, _ = made(peers, "a", "b")
+    line._connected()
+    assert said(peers) == [["a", "b"]]
+    assert len(peers.asked) == 1, "and it may know more"
+
+
+def test_nobody_speaks_for_a_group_that_left(peers: Peers) -> None:
+    line, (_, b, _) = made(peers, "a", "b", "c")
+    line.leave(b)
+    line._say(list(line._members.values()))
+    assert said(peers) == [["a", "c"]]

@@ -7,13 +7,24 @@ from typing import Any
 
 import pytest
 from gantry_broker.group_writes import GroupWrites, admission
+from gantry_broker.replica import events as ev
+from gantry_broker.replica.master import Mastership
 from gantry_broker.store.contract import SendOutcome
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
+from support.replicas import Group
 
 
-def mastership(*, in_sync: int = 2, draining: bool = False) -> Any:
-    return SimpleNamespace(in_sync=in_sync, min_in_sync=2, drain=object() if draining else None)
+def mastership(*, in_sync: int = 2, draining: bool = False, silent: bool = False) -> Mastership:
+    """Of two, of which two must have a record."""
+    group = Group(2)
+    group.elect(1, {1} if in_sync == 1 else None)
+    if draining:
+        group[1].step(ev.DrainRequested())
+    found = group[1].core.serving
+    assert found is not None
+    found.disk_is_silent = silent
+    return found
 
 
 @pytest.mark.parametrize(
@@ -25,12 +36,15 @@ def mastership(*, in_sync: int = 2, draining: bool = False) -> Any:
         pytest.param(
             mastership(draining=True), False, True, ResponseCode.SERVICE_NOT_AVAILABLE, id="drained"
         ),
+        pytest.param(
+            mastership(silent=True), False, True, ResponseCode.SERVICE_NOT_AVAILABLE, id="no disk"
+        ),
         pytest.param(mastership(in_sync=1), False, True, ResponseCode.SYSTEM_ERROR, id="too few"),
         pytest.param(mastership(), False, False, ResponseCode.SYSTEM_BUSY, id="half a table"),
     ],
 )
 def test_who_may_write(
-    master: Any, leaving: bool, is_whole: bool, code: ResponseCode | None
+    master: Mastership | None, leaving: bool, is_whole: bool, code: ResponseCode | None
 ) -> None:
     refusal = admission(master, leaving=leaving, is_whole=is_whole)
     assert (None if refusal is None else refusal.code) == code

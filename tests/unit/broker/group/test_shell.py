@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from gantry_broker.ha.feeding import BURST_BYTES, CATCH_UP_BYTES_PER_S, FEED_BYTES, Feeder
+from gantry_broker.log import DiskFullError
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.master import Batch
@@ -35,6 +36,9 @@ class World:
         self.tick: Callable[[], None] = lambda: None
         self.log = self
         self.cuts = self.confirm = 0
+        self.is_full = False
+        self.events: list[ev.Event] = []
+        self.flushed: Callable[[Offset], None] = pytest.fail
         self.master = None
         nobody = cast("Any", None)
         self.shell = ReplicaShell(
@@ -64,7 +68,8 @@ class World:
 
     # The core.
 
-    def step(self, _: ev.Event, __: int) -> list[fx.Effect]:
+    def step(self, event: ev.Event, _: int) -> list[fx.Effect]:
+        self.events.append(event)
         effects, self.effects = self.effects, []
         return effects
 
@@ -86,13 +91,17 @@ class World:
     # The store and its log.
 
     def append_raw(self, _: Offset, data: bytes) -> None:
+        if self.is_full:
+            self.is_full = False
+            raise DiskFullError("no room")
         self.end = Offset(self.end + len(data))
         self.calls.append("append")
 
     def read_units(self, offset: Offset, size: int, *, limit: Offset) -> bytes:
         return bytes(min(size, limit - offset))
 
-    def flush_soon(self, _: object) -> None:
+    def flush_soon(self, flushed: Callable[[Offset], None]) -> None:
+        self.flushed = flushed
         self.calls.append("flush")
 
     def dispatch(self, upto: Offset) -> None:
@@ -249,3 +258,23 @@ async def test_nothing_is_sent_after_the_end(tmp_path: Path) -> None:
     fed = world.fed[7]
     await asyncio.sleep(0.05)
     assert world.fed[7] == fed
+
+
+async def test_a_sync_that_ends_after_a_cut_speaks_of_the_log_before_it(tmp_path: Path) -> None:
+    """What it covered may be cut; the bytes in their place are not on the disk."""
+    world = World(tmp_path)
+    world.do(fx.AppendLog(Offset(0), b"abc"))
+    await turn()
+    world.cuts = 1  # the core's count, once the cut is durable
+    world.flushed(Offset(3))
+    assert world.events[-1] == ev.LogFlushed(Offset(3), cuts=0)
+
+
+async def test_what_follows_refused_bytes_is_not_written_in_their_place(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.is_full = True
+    world.do(fx.AppendLog(Offset(0), b"abc"), fx.AppendLog(Offset(3), b"def"))
+    assert (world.calls, world.end) == ([], 0)
+    assert [one for one in world.events if isinstance(one, ev.LogRefused)] == [
+        ev.LogRefused(Offset(0), "no room")
+    ]

@@ -74,6 +74,24 @@ def test_what_is_said_of_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "_dismiss", lambda link, reason: None)
     server._refuse(link, "too late")
     server.sessions += 1
-    server._session = type("Session", (), {"unanswered": 3})()  # type: ignore[assignment]
-    assert values() == {"served": 1, "requests": 3, "sessions": 1, "refused": 1}
+    server._session = type("Session", (), {"unanswered": 3, "stale_rows": 2})()  # type: ignore[assignment]
+    assert values() == {
+        "served": 1,
+        "requests": 3,
+        "sessions": 1,
+        "refused": 1,
+        "stale_offsets": 2,
+    }
     assert {one.samples[0].value for one in StoreCollector(lambda: None).collect()} == {0.0}
+
+
+async def test_the_session_of_a_broker_that_was_lost_ends() -> None:
+    told: list[str] = []
+    server = StoreServer(Host(), lambda: told.append("changed"))
+    link: Any = type("Link", (), {"peer": "p"})()
+    session: Any = type("Session", (), {"end": lambda _: told.append("end"), "stale_rows": 2})()
+    server._links.add(link)
+    server._served, server._session, server.address = link, session, "10.0.0.8:10911"
+    server._lost(link, "gone")
+    assert told == ["end", "changed"]
+    assert (server.is_serving, server.address, server.stale_rows) == (False, "", 2)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from gantry_broker import topic_sync
 from gantry_broker.asking import Outcome
 from gantry_broker.store.contract import Limits, Refusal, SendOutcome
 from gantry_broker.store.local import LocalStore
@@ -154,3 +155,16 @@ def test_commits_do_not_follow_the_end_of_a_topic(world: World) -> None:
     assert world.host.store.committed.take_records() == ([], [])
     world.host.confirm()
     assert world.host.store.committed.all() == []
+
+
+def test_changes_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_sync, "MAX_WAITING", 1)
+    controllers = Controllers()
+    host = Host(tmp_path)
+    sync = TopicSync(host, controllers, lambda: True)
+    refusals: list[Refusal | None] = []
+    sync.create(T, refusals.append, if_absent=True)
+    sync.create(TopicConfig("U", 1, 1), refusals.append, if_absent=True)
+    assert [one and one.code for one in refusals] == [ResponseCode.SYSTEM_BUSY]
+    sync.end()
+    host.messages.close()

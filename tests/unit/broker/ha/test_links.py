@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from gantry_broker.ha import link as link_module
 from gantry_broker.ha import links as links_module
 from gantry_broker.ha import listener as listener_module
 from gantry_broker.ha.links import ReplicationLinks, same_group
@@ -244,3 +245,27 @@ async def test_a_closed_link_is_gone_and_says_nothing() -> None:
     assert replica.links.is_congested(-1), "nothing may be fed to it"
     await replica.stop()
     await master.stop()
+
+
+async def test_a_link_whose_peer_does_not_read_ends_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(link_module, "_CLOSE_GRACE_S", 0.02)
+    master, replica = await Side().listen(), Side()
+    await replica.call(master)
+    try:
+        replica.links.send(-1, HELLO)
+        await until(lambda: bool(master.events))
+        (theirs,) = replica.links._sockets
+        assert theirs._transport is not None
+        theirs._transport.pause_reading()
+        entry = EpochEntry(Epoch(1), Offset(0))
+        for _ in range(16):
+            data = bytes(1 << 20)
+            master.links.send(1, Append(Epoch(1), entry, Offset(0), Offset(0), True, data))
+        master.links.close(1)
+        assert master.links._sockets, "what was sent is given a moment to leave"
+        await until(lambda: not master.links._sockets)
+    finally:
+        await replica.stop()
+        await master.stop()

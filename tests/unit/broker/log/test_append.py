@@ -316,3 +316,20 @@ def test_many_sealed_files_do_not_hold_many_descriptors(
     assert len(list(log._segments)) > 20
     assert len(held) <= 6
     log.close()
+
+
+def test_a_boundary_is_where_a_unit_begins_and_nowhere_else(log: CommitLog) -> None:
+    """Blanks and the ends of files included; the last records are gathered and not written yet."""
+    for number in range(20):
+        logs.append(log, number)
+    log.flush()
+    begins = {log.end}
+    logs.append(log, 20)
+    logs.append(log, 21)
+    at = Offset(0)
+    while at < log.end:
+        begins.add(at)
+        at = Offset(at + len(log.read_units(at, 1)))
+    begins.add(at)
+    assert len(log.starts) > 2
+    assert {at for at in range(log.end + 1) if log.is_boundary(Offset(at))} == begins

@@ -195,6 +195,23 @@ def test_reset_begins_an_empty_log_elsewhere_whatever_was_confirmed(
     again.close()
 
 
+def test_a_reset_forgets_what_was_not_flushed(tmp_path: Path) -> None:
+    """Else its sums would be written behind those of the new log, to files that are gone."""
+    log = logs.filled(tmp_path / "log", 4, segment_bytes=1 << 20)
+    logs.append(log, 9, 20_000)  # so large that it is written at once, and synced later
+    to = Offset(123_456)
+    log.reset(to)
+    _, data = logs.append(log, 0)
+    log.flush()
+    first = log.directory / f"{to:020d}"
+    assert sums.load(sums.sums_path(first), to).covered == log.end
+    log.close()
+    again = CommitLog.open(log.directory, 1 << 20)
+    assert (again.log_start, logs.contents(again)) == (to, data)
+    again.verify()
+    again.close()
+
+
 def test_a_damaged_marker_is_refused(tmp_path: Path) -> None:
     log = logs.filled(tmp_path / "log", 3)
     log.close()

@@ -9,6 +9,7 @@ from typing import Any
 import google_crc32c
 import msgspec
 import pytest
+from gantry_broker.log import CutRefusedError
 from gantry_broker.queues import MessageStore
 from gantry_broker.store.contract import Refusal, SendOutcome
 from gantry_broker.tier.keeper import LocalRetention
@@ -174,6 +175,11 @@ async def test_an_unconfirmed_state_is_written_again(bench: Bench) -> None:
     bench.host.outcome = ResponseCode.FLUSH_SLAVE_TIMEOUT
     await bench.retention.look()
     assert "because" in bench.retention.reason
+    bench.host.outcome = ResponseCode.SUCCESS
+    bench.retention._state_bytes = 0
+    bench.host.store._dispatcher.whole_from = None
+    await bench.retention.look()
+    assert bench.retention.states == 2
 
 
 async def test_a_fault_ends_the_process(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,3 +189,69 @@ async def test_a_fault_ends_the_process(bench: Bench, monkeypatch: pytest.Monkey
     bench.chain = None
     await bench.retention._run()
     assert isinstance(bench.failed[0], AttributeError)
+
+
+async def test_the_tail_is_compared_again_with_every_version(bench: Bench) -> None:
+    """That one version was ours does not say that the next is."""
+    await bench.retention.look()
+    tail = bench.chain.tail
+    assert tail is not None
+    bench.uploaded(tail=msgspec.structs.replace(tail, crc="00000000"))
+    await bench.retention.look()
+    assert "compare them" in bench.retention.reason
+    assert bench.host.trimmed == []
+
+
+async def test_a_tail_that_is_not_confirmed_here_is_no_evidence(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.retention.look()
+    bench.uploaded()
+    local = bench.host.local_log()
+    tail = bench.chain.tail
+    assert tail is not None
+    monkeypatch.setattr(
+        bench.host,
+        "local_log",
+        lambda: msgspec.structs.replace(local, confirm=Offset(tail.at + tail.size - 1)),
+    )
+    await bench.retention.look()
+    assert "is not in the confirmed part of this log" in bench.retention.reason
+    assert bench.host.trimmed == []
+
+
+async def test_what_changes_while_queues_are_gone_through_stops_the_trim(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica that was told meanwhile to read from the beginning finds it."""
+    await bench.retention.look()
+    bench.uploaded()
+    raise_minimums = bench.host.store.raise_minimums
+
+    def raising(start: Offset):
+        bench.host.pinned = (Offset(0),)
+        yield from raise_minimums(start)
+
+    monkeypatch.setattr(bench.host.store, "raise_minimums", raising)
+    await bench.retention.look()
+    assert (bench.host.trimmed, bench.host.store.log.log_start) == ([], 0)
+    assert bench.retention.trims == 0
+
+
+async def test_a_cut_that_is_refused_is_told_and_decided_anew(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gantry_broker.tier import keeper
+
+    async def refused() -> None:
+        if looks:
+            raise RuntimeError("the second look")
+        looks.append(1)
+        raise CutRefusedError("no file begins there")
+
+    looks: list[int] = []
+    monkeypatch.setattr(keeper, "LOOK_S", 0)
+    monkeypatch.setattr(bench.retention, "look", refused)
+    await bench.retention._run()
+    assert bench.retention.reason == "no file begins there"
+    assert [str(error) for error in bench.failed] == ["the second look"]

@@ -85,3 +85,32 @@ def test_every_answer_agrees_with_a_plain_list(gaps: list[tuple[int, int]], offs
             assert offset >= tier_end == max(places) + 1
         case None:
             pytest.fail("the queue is there")
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 4), st.sampled_from(["goes on", "jumps", "anew"])), max_size=8
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_a_pack_that_comes_late_takes_its_place(steps, chance) -> None:
+    """In whatever order packs can be read: the index is that of the chain's order."""
+    places: list[RunPlace] = []
+    at = 0
+    for number, (count, how) in enumerate(steps):
+        at = 0 if how == "anew" else at + 3 * (how == "jumps")
+        places.append(RunPlace(first=at, count=count, pack=f"pack-{number}", run=0))
+        at += count
+    in_order, late = RunIndex(), RunIndex()
+    for place in places:
+        in_order.add(ORDERS, place)
+    missing = {place.pack for place in places if chance.random() < 0.5}
+    for place in places:
+        if place.pack not in missing:
+            late.add(ORDERS, place)
+    waiting = [place for place in places if place.pack in missing]
+    chance.shuffle(waiting)
+    for place in waiting:
+        late.insert(ORDERS, place)
+    assert late._runs.get(ORDERS, []) == in_order._runs.get(ORDERS, [])
+    assert late.size == in_order.size

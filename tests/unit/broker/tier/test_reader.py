@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from gantry_broker.tier import reader
 from gantry_broker.tier.cache import Budget, SharedCache
 from gantry_broker.tier.locate import Gone, Queue
+from gantry_broker.tier.losses import Patience
 from gantry_broker.tier.reader import TierReader
 from gantry_broker.tier.reading import Answer, Local, Messages, Trouble, Wanted
 from gantry_broker.tier.stores import Fault, MemoryStore
@@ -19,6 +22,7 @@ from support.tier_directory import TierDirectory, messages
 from support.tier_logs import Sent
 
 ORDERS = Queue("orders", 0)
+PATIENCE = Patience(first_s=0.002, last_s=0.01, looks=4, over_s=0.02, removed_s=0.005)
 FAR = Local(Offset(0), 1_000_000)
 
 
@@ -41,6 +45,7 @@ class Tier:
             follow_s=0.1,
             moved=lambda chain: self.moved.append(chain.v),
             failed=self.failed.append,
+            patience=PATIENCE,
         )
 
     def name(self, pack: int) -> str:
@@ -54,6 +59,11 @@ class Tier:
         data = bytearray(self.store.objects[self.name(pack)])
         data[at] ^= 1
         self.store.objects[self.name(pack)] = bytes(data)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not holds():
+                await asyncio.sleep(0.001)
 
     async def caught_up(self) -> None:
         self.reader.start()
@@ -143,13 +153,198 @@ async def test_a_flipped_byte_is_named_and_never_served(tier: Tier, place: str) 
     assert (tier.reader.stats.refused, tier.reader.cache.misses) == (4, 3)
 
 
-async def test_a_missing_pack_is_named(tier: Tier) -> None:
+async def test_a_pack_that_goes_missing_is_named_and_asked_for_again(tier: Tier) -> None:
     await tier.caught_up()
-    del tier.store.objects[tier.name(0)]
+    data = tier.store.objects.pop(tier.name(1))
+    for _ in range(2):
+        answer = await tier.read(4)
+        assert isinstance(answer, Trouble)
+        assert (answer.lasting, tier.name(1) in answer.reason) == (False, True)
+        assert tier.reader.readable.complaint.startswith("1 of 3 packs cannot be read")
+    assert isinstance(await tier.read(0), Messages)
+    assert isinstance(await tier.read(8), Messages)
+    tier.store.objects[tier.name(1)] = data
+    await tier.until(lambda: not tier.reader.readable.complaint)
+    assert isinstance(await tier.read(4), Messages)
+
+
+@pytest.mark.parametrize("trouble", ["missing", "damaged", "cut short", "refused"])
+async def test_a_footer_that_cannot_be_read_at_first_is_read_later(
+    tier: Tier, trouble: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it holds is refused meanwhile, never skipped; the rest is served."""
+    monkeypatch.setattr(reader, "TROUBLE_S", 0.01)
+    sound = tier.store.objects[tier.name(1)]
+    if trouble == "refused":
+        name = tier.name(1)
+        tier.store.fault = lambda _, key: Fault.DENIED if key == name else None
+    elif trouble == "missing":
+        del tier.store.objects[tier.name(1)]
+    elif trouble == "damaged":
+        tier.flip(1, len(sound) - 40)
+    else:
+        tier.store.objects[tier.name(1)] = sound[:-50]
+    await tier.caught_up()
+    for offset in (0, 3, 8, 11):
+        assert isinstance(await tier.read(offset), Messages), offset
+    for offset in (4, 7):
+        answer = await tier.read(offset)
+        assert isinstance(answer, Trouble)
+        assert answer.lasting == (trouble in ("damaged", "cut short"))
+        assert tier.name(1) in answer.reason
+    assert tier.name(1) in tier.reader.readable.complaint
+    assert not tier.reader.readable.is_shortened
+    tier.store.objects[tier.name(1)], tier.store.fault = sound, None
+    await tier.until(lambda: not tier.reader.readable.complaint)
+    for offset in range(12):
+        answer = await tier.read(offset)
+        assert isinstance(answer, Messages)
+        assert decode_records(answer.body)[0].queue_offset == offset
+    assert tier.reader.index.readable_end == tier.files.state.end
+
+
+async def test_a_hole_in_the_middle_is_never_skipped(tier: Tier) -> None:
+    """However long it lasts: only the oldest objects can be removed by a rule of the bucket."""
+    del tier.store.objects[tier.name(1)]
+    await tier.caught_up()
+    await tier.until(lambda: tier.reader.index.losses.asked_again >= 3 * PATIENCE.looks)
+    answer = await tier.read(5)
+    assert isinstance(answer, Trouble)
+    assert tier.reader.index.readable_from == 0
+    assert tier.reader.index.readable_end == tier.packs[1].key.lo, "nothing from it on is trimmed"
+
+
+@pytest.mark.parametrize("when", ["before the start", "while it runs"])
+async def test_when_the_oldest_packs_were_removed_the_rest_is_served(tier: Tier, when: str) -> None:
+    """First nobody is sent on; once it is sure, readers go on at the next offset that exists."""
+    if when == "while it runs":
+        await tier.caught_up()
+    sound = {tier.name(pack): tier.store.objects.pop(tier.name(pack)) for pack in (0, 1)}
+    if when == "before the start":
+        await tier.caught_up()
+    first = await tier.read(0)
+    assert isinstance(first, Trouble)
+    assert not first.lasting
+    assert isinstance(await tier.read(8), Messages)
+    await tier.until(lambda: tier.reader.readable.is_shortened)
+    assert [await tier.read(offset) for offset in (0, 3, 7)] == [Gone(8)] * 3
+    assert isinstance(await tier.read(8), Messages)
+    index = tier.reader.index
+    assert index.readable_from == tier.packs[2].key.lo
+    assert index.readable_end == tier.files.state.end
+    assert tier.reader.since(ORDERS, 0, FAR) == 8
+    tier.store.objects.update(sound)
+    await tier.until(lambda: not tier.reader.readable.complaint)
+    await tier.until(lambda: tier.reader.index.covered == tier.files.state.end)
+    assert isinstance(await tier.read(0), Messages)
+
+
+async def test_an_empty_listing_proves_nothing(tier: Tier) -> None:
+    """A mount that vanished, or rights that were taken away, are not a rule of the bucket."""
+    await tier.caught_up()
+    for pack in range(3):
+        del tier.store.objects[tier.name(pack)]
     answer = await tier.read(0)
-    assert answer == Trouble(
-        f"{tier.name(0)} is missing, though the manifest lists it.", lasting=True
-    )
+    await tier.until(lambda: tier.reader.index.losses.asked_again >= 3 * PATIENCE.looks)
+    answer = await tier.read(0)
+    assert isinstance(answer, Trouble)
+    assert tier.reader.index.readable_from == 0
+
+
+async def test_when_the_oldest_versions_were_removed_the_rest_is_served(tier: Tier) -> None:
+    names = [tier.files.place.key(f"man/{v:020d}") for v in (1, 2, 3)]
+    sound = {name: tier.store.objects.pop(name) for name in [*names, tier.name(0), tier.name(1)]}
+    await tier.caught_up()
+    assert isinstance(await tier.read(8), Messages), "of the versions that are there"
+    answer = await tier.read(5)
+    assert isinstance(answer, Trouble)
+    assert "versions up to 3 are missing" in answer.reason
+    assert tier.reader.index.readable_end == 0, "nothing is trimmed while it is not sure"
+    await tier.until(lambda: tier.reader.readable.is_shortened)
+    assert await tier.read(5) == Gone(8)
+    assert tier.reader.index.readable_end == tier.files.state.end
+    tier.store.objects.update(sound)
+    await tier.until(lambda: not tier.reader.readable.complaint)
+    await tier.until(lambda: tier.reader.index.covered == tier.files.state.end)
+    assert isinstance(await tier.read(0), Messages)
+
+
+async def test_an_empty_listing_proves_nothing_where_the_oldest_versions_are_gone(
+    tier: Tier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a claim is left, so no pack is known; it says what was removed while it is listed."""
+    tier.files.claim(2)
+    name = tier.files.place.key(f"man/{5:020d}")
+    tier.store.objects = {name: (tier.files.root / name).read_bytes()}
+    looks = 0
+
+    async def shows_nothing(*_: object) -> None:
+        nonlocal looks
+        looks += 1
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reader, "first_version", shows_nothing)
+        await tier.caught_up()
+        await tier.until(lambda: looks >= 3 * PATIENCE.looks)
+        assert isinstance(await tier.read(5), Trouble)
+        assert tier.reader.index.readable_from == 0
+    await tier.until(lambda: tier.reader.readable.is_shortened)
+
+
+@pytest.mark.parametrize("meanwhile", ["read anew", "removed"])
+async def test_a_pack_that_is_not_there_any_more_when_its_index_is_not_either(
+    tier: Tier, meanwhile: str
+) -> None:
+    """A read outlasts the index that it began with; what it finds is no news of the next one."""
+    await tier.caught_up()
+    held, honest = asyncio.Event(), tier.store.get_range
+
+    async def slow(*args: object, **options: object) -> bytes | None:
+        await held.wait()
+        return await honest(*args, **options)
+
+    tier.store.get_range = slow
+    reading = asyncio.create_task(tier.read(0))
+    await asyncio.sleep(0.01)
+    del tier.store.objects[tier.name(0)]
+    if meanwhile == "read anew":
+        tier.reader._begin_again(removed_below=0)
+    else:
+        index = tier.reader.index
+        index.losses.removed_below = tier.packs[1].key.lo
+        index.remove_below(tier.packs[1].key.lo)
+    held.set()
+    answer = await reading
+    assert isinstance(answer, Trouble)
+    assert tier.name(0) in answer.reason
+    assert tier.reader.index.losses.packs == {}
+
+
+async def test_a_version_that_is_missing_in_the_middle_hides_what_is_behind_it_only(
+    tier: Tier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "TROUBLE_S", 0.01)
+    monkeypatch.setattr(reader, "SILENT_S", 0.0)
+    name = tier.files.place.key(f"man/{3:020d}")
+    sound = tier.store.objects.pop(name)
+    tier.reader.start()
+    await tier.until(lambda: "version 4" in tier.reader.readable.complaint)
+    await tier.until(lambda: not tier.reader.index.waiting)
+    assert isinstance(await tier.read(0), Messages)
+    behind = Local(Offset(tier.files.state.end), 12)
+    answer = await tier.reader.read(ORDERS, Wanted(5, 32, 1 << 20, None), behind)
+    assert isinstance(answer, Trouble)
+    assert not answer.lasting
+    tier.store.objects[name] = sound
+    await tier.until(lambda: tier.reader.index.covered == tier.files.state.end)
+    assert tier.reader.readable.complaint == ""
+
+
+async def test_packs_without_any_version_are_not_an_empty_tier(tier: Tier) -> None:
+    for name in [one for one in tier.store.objects if "/man/" in one]:
+        del tier.store.objects[name]
+    tier.reader.start()
+    await tier.until(lambda: "holds no manifest version, though" in tier.reader.reason)
 
 
 async def test_a_damaged_footer_hides_its_own_records_only(tier: Tier) -> None:
@@ -192,6 +387,23 @@ async def test_what_is_nowhere_is_answered_with_the_next_offset_that_is(tier: Ti
     local = Local(Offset(0), 40)
     for queue, offset in ((ORDERS, 12), (ORDERS, 39), (Queue("other", 0), 0)):
         assert await tier.reader.read(queue, Wanted(offset, 1, 1, None), local) == Gone(40)
+
+
+async def test_nothing_is_deleted_by_what_is_remembered_of_a_store_that_shows_nothing(
+    tier: Tier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its directory was unmounted while it was followed."""
+    monkeypatch.setattr(reader, "TROUBLE_S", 0.01)
+    await tier.caught_up()
+    await tier.until(lambda: tier.reader.readable_end == tier.files.state.end)
+    tier.reader._seen = lambda: "this broker has read versions there"
+    objects, tier.store.objects = tier.store.objects, {}
+    tier.reader.poke()
+    await tier.until(lambda: "shows no version from 4 on" in tier.reader.reason)
+    assert tier.reader.readable_end == 0
+    assert isinstance(await tier.read(0), Trouble)
+    tier.store.objects = objects
+    await tier.until(lambda: tier.reader.readable_end == tier.files.state.end)
 
 
 async def test_new_packs_are_followed(tier: Tier) -> None:

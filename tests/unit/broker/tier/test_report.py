@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 from gantry_broker.tier import effects as fx
-from gantry_broker.tier.report import REASON_MAX_CHARS, TierReport, store_time_at, tier_report
+from gantry_broker.tier import events as ev
+from gantry_broker.tier.report import (
+    REASON_MAX_CHARS,
+    Readable,
+    TierReport,
+    store_time_at,
+    tier_report,
+)
 from gantry_protocol.tier.keys import Pair
 from gantry_protocol.types import Offset
 from hypothesis import given
@@ -37,6 +44,28 @@ def test_a_replica_says_that_it_stands_by() -> None:
 
 def test_a_master_that_has_caught_up() -> None:
     assert told(uploading(), 100) == TierReport("uploading", 3, 100, 0, "", 2)
+
+
+@pytest.mark.parametrize(
+    ("readable", "state"),
+    [(Readable("a pack is missing"), "unreadable"), (Readable("removed", True), "shortened")],
+)
+def test_a_tier_that_cannot_be_read_is_told_though_uploads_go_well(
+    readable: Readable, state: str
+) -> None:
+    report = tier_report(uploading().role, Offset(100), lambda _: STORED_MS, NOW_MS, readable)
+    assert report == TierReport(state, 3, 100, 0, readable.complaint, 2)
+    replica = tier_report(Desk().role, Offset(0), lambda _: STORED_MS, NOW_MS, readable)
+    assert replica.state == "standby"
+
+
+def test_who_is_master_no_more_reports_no_lag() -> None:
+    """It knows where the tier ended, and nothing of what the next one has uploaded since."""
+    desk = uploading()
+    desk.step(ev.Demoted())
+    report = told(desk, 150)
+    assert desk.role.chain.v, "of its own time"
+    assert (report.state, report.lag_ms) == ("standby", None)
 
 
 def test_the_lag_is_the_age_of_the_oldest_record_that_waits() -> None:

@@ -381,15 +381,53 @@ def test_halted_is_for_a_person(event: ev.Event) -> None:
     assert new.call is None
 
 
-def test_a_hole_in_the_chain_halts() -> None:
+def test_a_version_that_is_missing_in_between_is_waited_for() -> None:
+    """A claim above it would make the hole last; an answer that was wrong once would end it all."""
     desk = Desk()
     for epoch in (1, 2, 3):
         desk.claimed_by(epoch)
-    del desk.bucket.versions[2]
+    sound = desk.bucket.versions.pop(2)
     desk.promote(4, local(0))
+    for _ in range(3):
+        desk.run()
+        assert desk.role.state is State.BACKOFF
+        assert "version 2 of the manifest is missing" in desk.role.status.reason
+        desk.wait(100_000)
+    assert desk.role.status.stalled
+    assert 4 not in desk.bucket.versions
+    desk.bucket.versions[2] = sound
     desk.run()
-    assert desk.role.state is State.HALTED
-    assert "version 3" in desk.role.status.reason
+    desk.wait(100_000)
+    desk.run()
+    assert desk.role.state is State.UPLOADING
+    assert desk.bucket.state().pair == Pair(4, 1)
+
+
+@pytest.mark.parametrize("kept", [1, 2, 3])
+def test_a_chain_whose_oldest_versions_were_removed_is_gone_on_with(kept: int) -> None:
+    """Claim, append, append: any of them may be the oldest one that is left."""
+    old = with_tier(120)
+    for v in range(1, old.role.chain.v + 1 - kept):
+        del old.bucket.versions[v]
+    new = successor(old)
+    new.promote(2, local(150, log_start=20, who=lineage((1, 0), (2, 120))))
+    new.run()
+    new.wait(1_000)
+    new.run()
+    assert new.role.state is State.UPLOADING, new.role.status.reason
+    assert new.role.committed_end == 150
+    assert new.role.chain.lineage[-1].start_offset == 120
+
+
+def test_another_history_is_seen_also_without_the_oldest_versions() -> None:
+    old = with_tier(120)
+    for v in (1, 2):
+        del old.bucket.versions[v]
+    new = successor(old)
+    new.promote(3, local(150, who=lineage((2, 0), (3, 120))))
+    new.run()
+    assert new.role.state is State.HALTED
+    assert "different histories" in new.role.status.reason
 
 
 # ---- packs

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 from gantry_broker.tier import effects as fx
 from gantry_broker.tier import events as ev
-from gantry_broker.tier.uploader import Uploader
+from gantry_broker.tier.role import UploadRole
+from gantry_broker.tier.uploader import SystemEntropy, Uploader
+from gantry_broker.tier.values import State
+from gantry_protocol.tier.chain import empty
 from gantry_protocol.tier.keys import Pair
-from support.tier_desk import local
+from support.tier_desk import LIMITS, PLACE, local
 
 PAIR = Pair(3, 1)
 
@@ -82,3 +87,68 @@ async def test_an_event_from_within_an_effect_waits_for_the_effects_before_it() 
     assert [type(event) for event in role.seen] == [ev.Promoted, ev.MetaChecked, ev.Demoted]
     await made.stop()
     assert failed == []
+
+
+class Hanging:
+    """Calls that end only when they are cancelled."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.cancelled: list[int] = []
+
+    async def run(self, call: fx.Call) -> ev.Result:
+        self.begun.append(call.ticket)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled.append(call.ticket)
+            raise
+        raise AssertionError
+
+
+def hanging() -> tuple[Uploader, Hanging, list[BaseException]]:
+    """The real role, promoted under epoch 3, whose first call hangs."""
+    role = UploadRole(shard=PLACE.uid, writer="w", entropy=SystemEntropy(), limits=LIMITS)
+    calls, failed = Hanging(), list[BaseException]()
+    made = uploader(cast("Any", role), cast("Any", calls), Observer(), failed)
+    made.promoted(PAIR)
+    return made, calls, failed
+
+
+async def test_a_call_of_an_earlier_mastership_is_cancelled_before_the_next_begins() -> None:
+    made, calls, failed = hanging()
+    await asyncio.sleep(0)
+    made.promoted(Pair(4, 1))
+    await asyncio.sleep(0.01)
+    assert (len(calls.begun), calls.cancelled) == (2, calls.begun[:1])
+    assert made.role.state is State.CLAIMING, "the end of a cancelled call says nothing"
+    await made.stop()
+    assert failed == []
+
+
+async def test_nothing_is_left_of_an_uploader_that_was_stopped() -> None:
+    made, calls, failed = hanging()
+    await asyncio.sleep(0)
+    await made.stop()
+    assert calls.cancelled == calls.begun
+    assert made._running == set()
+    made.promoted(Pair(4, 1))
+    made.advanced()
+    await asyncio.sleep(0.01)
+    assert (len(calls.begun), failed) == (1, [])
+
+
+async def test_who_fenced_it_is_asked_about() -> None:
+    """A hint of a higher pair: the controllers know who is the master."""
+    told: list[tuple[Pair, Pair | None]] = []
+    made, calls, _ = hanging()
+    made._observer = cast(
+        "Any", SimpleNamespace(tier_fenced=lambda own, by: told.append((own, by)))
+    )
+    await asyncio.sleep(0)
+    made.chain_seen(msgspec.structs.replace(empty(PLACE), v=9, pair=Pair(7, 2)))
+    assert told == [(PAIR, Pair(7, 2))]
+    assert made.role.state is State.FENCED
+    await asyncio.sleep(0.01)
+    assert calls.cancelled == calls.begun
+    await made.stop()

@@ -1,12 +1,15 @@
 """The admin API over HTTP on loopback, on a quorum of one voice."""
 
+import asyncio
 import io
 import json
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import pytest
+from gantry_controller.admin import api, pages
 from gantry_controller.admin.api import AdminApi
 from gantry_controller.admin.metrics import Metrics, RaftFigures
 from gantry_controller.admin.watch import WatchHub
@@ -15,19 +18,30 @@ from gantry_controller.remoting.notifier import Notifier
 from gantry_protocol.admin import PeerView, QuorumView
 from gantry_protocol.process.probes import HttpServer
 from support.controller_desk import CLUSTER, NAME, Office, address
+from support.turns import Turns
 
 GROUP = f"/v1/groups/{CLUSTER}/{NAME}"
 WISH = {"uid": "u1", "replicas": 3, "minInSyncReplicas": 2, "routeAddress": "10.96.0.7:10911"}
 LEADER = "http://other:9880"
 
 
+class DeafReader:
+    """A response whose reader takes nothing, so that a write waits."""
+
+    async def write(self, _data: bytes) -> None:
+        await asyncio.Event().wait()
+
+
 class Admin:
     """The API of one office and a client that holds the token."""
 
-    def __init__(self, office: Office, session: aiohttp.ClientSession, hub: WatchHub) -> None:
+    def __init__(
+        self, office: Office, session: aiohttp.ClientSession, hub: WatchHub, api: AdminApi
+    ) -> None:
         self.office = office
         self.session = session
         self.hub = hub
+        self.api = api
 
     async def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -59,7 +73,7 @@ async def admin(office: Office) -> AsyncIterator[Admin]:
         applied_index=1,
         peers=[PeerView(id=1, name="n", address="h:9879")],
     )
-    api = AdminApi(
+    served = AdminApi(
         office.quorum,
         office.machine,
         office.watchman,
@@ -81,12 +95,12 @@ async def admin(office: Office) -> AsyncIterator[Admin]:
         hub,
     )
     server.registry.register(metrics)
-    api.add_to(server)
+    served.add_to(server)
     port = await server.start("127.0.0.1", 0)
     headers = {"Authorization": "Bearer secret"}
     base = f"http://127.0.0.1:{port}"
     async with aiohttp.ClientSession(base, headers=headers) as session:
-        yield Admin(office, session, hub)
+        yield Admin(office, session, hub, served)
     hub.stop()
     await server.stop()
     await notifier.close()
@@ -148,11 +162,97 @@ class TestGroups:
         assert view["members"][0]["tier"] is None
 
     async def test_list(self, admin: Admin) -> None:
-        assert await admin.call("GET", "/v1/groups") == (200, {"index": 0, "groups": []})
+        nothing = {"index": 0, "groups": [], "continue": None}
+        assert await admin.call("GET", "/v1/groups") == (200, nothing)
         await admin.call("PUT", GROUP, WISH)
         _, body = await admin.call("GET", "/v1/groups")
-        assert body["index"] == 1
+        assert (body["index"], body["continue"]) == (1, None)
         assert [group["name"] for group in body["groups"]] == [NAME]
+
+    async def test_pages_show_each_group_once_while_others_come_and_go(self, admin: Admin) -> None:
+        """Nothing is held for whoever pages: a page begins behind a key, not at a place."""
+        path = "/v1/groups/{}/{}"
+        for cluster, name in [("b", "1"), ("a", "3"), ("a", "1"), ("b", "2")]:
+            await admin.call("PUT", path.format(cluster, name), WISH)
+        seen: list[tuple[str, str]] = []
+        token = ""
+        for _ in range(9):
+            _, body = await admin.call("GET", f"/v1/groups?limit=1{token}")
+            seen += [(one["cluster"], one["name"]) for one in body["groups"]]
+            if body["continue"] is None:
+                break
+            token = "&continue=" + quote(body["continue"])
+            await admin.call("PUT", path.format("a", "0"), WISH)  # behind the reader
+            await admin.call("DELETE", path.format("a", "1") + "?uid=u1")  # has been shown
+        assert seen == [("a", "1"), ("a", "3"), ("b", "1"), ("b", "2")]
+
+    async def test_a_page_of_tombstones_is_empty_and_not_the_last(self, admin: Admin) -> None:
+        for name in ("a", "b"):
+            await admin.call("PUT", f"/v1/groups/{CLUSTER}/{name}", WISH)
+        await admin.call("DELETE", f"/v1/groups/{CLUSTER}/a?uid=u1")
+        _, first = await admin.call("GET", "/v1/groups?limit=1")
+        assert first["groups"] == []
+        _, second = await admin.call("GET", "/v1/groups?limit=1&continue=" + first["continue"])
+        assert [one["name"] for one in second["groups"]] == ["b"]
+        assert second["continue"] is None
+
+    @pytest.mark.parametrize("query", ["limit=0", "limit=x", "limit=-1", "continue=x", "continue="])
+    async def test_a_place_that_is_none_is_refused(self, admin: Admin, query: str) -> None:
+        status, error = await admin.call("GET", "/v1/groups?" + query)
+        assert (status, error["error"]) == (400, "INVALID_REQUEST")
+
+    async def test_no_limit_lifts_the_bound_of_a_page(
+        self, admin: Admin, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(pages, "LIMIT_MAX", 2)
+        for name in "abc":
+            await admin.call("PUT", f"/v1/groups/{CLUSTER}/{name}", WISH)
+        for query in ("", "?limit=99999999999999999999"):
+            _, body = await admin.call("GET", "/v1/groups" + query)
+            assert len(body["groups"]) == 2
+            assert body["continue"]
+
+    async def test_many_lists_at_once_do_one_bit_of_work_in_a_turn_of_the_loop(
+        self, admin: Admin, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A read-only question must not stop the loop: a leader that is silent is deposed."""
+        for number in range(4):
+            await admin.call("PUT", f"/v1/groups/{CLUSTER}/g{number}", WISH)
+        monkeypatch.setattr(api, "GROUPS_PER_TURN", 2)
+        turns = Turns()
+        monkeypatch.setattr(api, "group_view", turns.noting(api.group_view))
+        asked = [admin.call("GET", "/v1/groups") for _ in range(8)]
+        answers = await asyncio.gather(*asked)
+        turns.stop()
+        assert [len(body["groups"]) for _, body in answers] == [4] * 8
+        assert max(turns.calls.values()) <= 2
+
+    async def test_a_quorum_that_keeps_silent_is_waited_for_in_vain_only_so_long(
+        self, admin: Admin, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(api, "ANSWER_WITHIN_S", 0.01)
+        admin.office.quorum.holding = True
+        for method, path, body in (("GET", GROUP, None), ("PUT", GROUP, WISH)):
+            async with asyncio.timeout(10):
+                status, error = await admin.call(method, path, body)
+            assert (status, error["error"]) == (503, "NO_QUORUM")
+        assert admin.api.expired == 2
+
+    async def test_a_watcher_that_takes_nothing_is_dropped(
+        self, admin: Admin, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(api, "WRITE_WITHIN_S", 0.01)
+        await admin.call("PUT", GROUP, WISH)
+        async with asyncio.timeout(10):
+            await admin.api._stream(admin.hub.open(0), DeafReader())  # type: ignore[arg-type]
+        assert admin.hub.dropped == 1
+
+    async def test_too_many_lists_at_once_are_refused(
+        self, admin: Admin, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(api, "WAITING_MAX", 0)
+        status, error = await admin.call("GET", "/v1/groups")
+        assert (status, error["error"]) == (429, "OVERLOADED")
 
     async def test_removal(self, admin: Admin) -> None:
         await admin.call("PUT", GROUP, WISH)
@@ -164,6 +264,52 @@ class TestGroups:
         assert (await admin.call("GET", GROUP))[0] == 404
         status, error = await admin.call("PUT", GROUP, WISH)
         assert (status, error["error"]) == (409, "INVALID_REQUEST")
+
+    async def test_retirement_and_return(self, admin: Admin) -> None:
+        await admin.three_in_sync()
+        status, error = await admin.call("POST", GROUP + "/retire", {"uid": "other"})
+        assert (status, error["error"]) == (409, "INVALID_REQUEST")
+        for _ in range(2):
+            status, view = await admin.call("POST", GROUP + "/retire", {"uid": "u1"})
+            assert (status, view["retired"]) == (200, True)
+        assert (await admin.call("GET", GROUP))[1]["retired"]
+        status, view = await admin.call("PUT", GROUP, WISH)
+        assert (status, view["retired"], view["syncStateSet"]) == (200, False, [1, 2, 3])
+
+    async def test_only_who_is_proved_to_be_gone_is_forgotten(self, admin: Admin) -> None:
+        await admin.three_in_sync()
+        admin.office.alter(1, 1, b'{"syncStateSet":[1,2],"syncStateSetEpoch":2}')
+        third = {"brokerId": 3, "incarnation": "i3"}
+        status, error = await admin.call("POST", GROUP + "/forget", third)
+        assert (status, error["error"]) == (409, "INVALID_CLEAN_BROKER_METADATA")
+        await admin.call("POST", GROUP + "/evidence", {"podUid": "p3", "gone": True})
+        status, view = await admin.call("POST", GROUP + "/forget", third)
+        assert (status, [one["brokerId"] for one in view["members"]]) == (200, [1, 2])
+        assert (await admin.call("POST", GROUP + "/forget", third))[0] == 200
+
+    async def test_a_leader_that_has_heard_nobody_forgets_nobody(self, admin: Admin) -> None:
+        """Silence counts from when it began to listen; the member may well be alive."""
+        await admin.three_in_sync()
+        admin.office.alter(1, 1, b'{"syncStateSet":[1,2],"syncStateSetEpoch":2}')
+        admin.office.watchman.table.keep_only((CLUSTER, NAME), ())
+        view = (await admin.call("GET", GROUP))[1]
+        assert [one["alive"] for one in view["members"]] == [False, False, False]
+        third = {"brokerId": 3, "incarnation": "i3"}
+        assert (await admin.call("POST", GROUP + "/forget", third))[0] == 409
+
+    async def test_nobody_is_forgotten_before_somebody_in_the_set_was_heard(
+        self, admin: Admin
+    ) -> None:
+        """That nothing speaks against them yet is no proof that they hold their copies."""
+        await admin.three_in_sync()
+        admin.office.alter(1, 1, b'{"syncStateSet":[1,2],"syncStateSetEpoch":2}')
+        admin.office.watchman.table.keep_only((CLUSTER, NAME), ())
+        await admin.call("POST", GROUP + "/evidence", {"podUid": "p3", "gone": True})
+        third = {"brokerId": 3, "incarnation": "i3"}
+        status, error = await admin.call("POST", GROUP + "/forget", third)
+        assert (status, "only copy" in error["message"]) == (409, True)
+        admin.office.heartbeat(2, incarnation="i2")
+        assert (await admin.call("POST", GROUP + "/forget", third))[0] == 200
 
     @pytest.mark.parametrize(
         "body",

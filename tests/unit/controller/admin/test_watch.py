@@ -138,3 +138,29 @@ async def test_deposed_leader_ends_its_streams(office: Office) -> None:
     assert not watcher.ended
     hub.role_changed(leading=False)
     assert watcher.ended
+
+
+@pytest.mark.looptime
+async def test_an_error_instead_of_a_confirmation_ends_the_streams() -> None:
+    """Another leads by now, and its changes do not come here."""
+    office = Office()
+    hub = hub_of(office)
+    hub.start()
+    watcher = hub.open(0)
+    await read(watcher)
+    office.quorum.follow(2)
+    await asyncio.sleep(HEARTBEAT_S + 0.1)
+    assert watcher.ended
+    assert hub.watchers == set()
+    hub.stop()
+    await office.close()
+
+
+async def test_a_state_from_a_snapshot_ends_the_streams(office: Office) -> None:
+    """Which groups have gone meanwhile no event has told."""
+    hub = hub_of(office)
+    watcher = hub.open(0)
+    declare(office)
+    office.machine.restore(office.machine.assemble(list(office.machine.snapshot())))
+    assert watcher.ended
+    assert hub.watchers == set()

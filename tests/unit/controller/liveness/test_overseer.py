@@ -2,6 +2,7 @@
 
 import pytest
 from gantry_controller.liveness.overseer import FIRST_WAIT_S, RETRY_S, Overseer, Trigger
+from gantry_controller.liveness.rules import UNHEARD_S
 from gantry_controller.liveness.table import Heartbeat, HeartbeatTable
 from gantry_controller.metadata.events import Event, RemoveGroup
 from gantry_controller.metadata.results import Result
@@ -159,6 +160,14 @@ def test_one_proposal_at_a_time_and_a_pause_after_failure(watched: Watched) -> N
     assert len(watched.take()) == 1
 
 
+def test_a_leader_remembers_no_proposal_of_an_earlier_reign(watched: Watched) -> None:
+    watched.die(1)
+    assert len(watched.take()) == 1
+    watched.overseer.follow()
+    watched.overseer.lead(watched.now_s)
+    assert len(watched.take()) == 1
+
+
 def test_proposal_is_bound_to_the_epoch_it_was_made_in(watched: Watched) -> None:
     watched.die(1)
     (trigger,) = watched.take()
@@ -167,13 +176,17 @@ def test_proposal_is_bound_to_the_epoch_it_was_made_in(watched: Watched) -> None
     assert watched.world.group.master_id == 3
 
 
-def test_new_leader_gives_everybody_a_time_out_of_grace() -> None:
+@pytest.mark.parametrize(
+    ("heard", "grace_s"), [([1, 2, 3], TIMEOUT_S), ([], UNHEARD_S)], ids=["heard before", "unheard"]
+)
+def test_new_leader_gives_everybody_a_grace(heard: list[int], grace_s: float) -> None:
     watched = Watched(three_in_sync(), lead=False)
-    watched.wait(1000)
+    watched.beat(*heard)
+    watched.wait(100)
     assert watched.overseer.next_due() is None
     watched.overseer.lead(watched.now_s)
     assert watched.elect() is None
-    watched.wait(TIMEOUT_S - 0.1)
+    watched.wait(grace_s - 0.1)
     watched.beat(2, 3)
     assert watched.elect() is None
     watched.wait(0.2)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from gantry_controller.liveness.rules import (
+    UNHEARD_S,
     Clock,
     Suspicion,
     alive_of,
@@ -101,8 +102,14 @@ CASES = [
     pytest.param(
         lambda t: beat(t, 10.0), 13.6, 11.0, Suspicion.SILENT, False, id="silent to a new leader"
     ),
-    pytest.param(nothing, 10.0, 8.0, None, False, id="never heard, in the grace"),
-    pytest.param(nothing, 10.6, 8.0, Suspicion.SILENT, False, id="never heard, after the grace"),
+    pytest.param(nothing, 18.0, 8.0, None, False, id="never heard, in the grace"),
+    pytest.param(nothing, 18.1, 8.0, Suspicion.SILENT, False, id="never heard, after the grace"),
+    pytest.param(
+        just_registered, 21.0, 11.0, None, False, id="registered before, to a leader that is new"
+    ),
+    pytest.param(
+        just_registered, 21.1, 11.0, Suspicion.SILENT, False, id="registered before, then silent"
+    ),
     pytest.param(close, 10.4, 0.0, None, True, id="a closed connection alone proves nothing"),
     pytest.param(
         close_and_refuse, 10.1, 0.0, Suspicion.REFUSED, False, id="closed and refused twice"
@@ -189,16 +196,16 @@ def test_evidence_carries_what_was_heard() -> None:
 def test_asking_member_is_alive_and_a_stranger_is_not() -> None:
     table = HeartbeatTable()
     group = group_of(MEMBER)
-    assert [one.broker_id for one in live_members(table, group, clock(10.0), asking=ONE)] == [1]
-    assert live_members(table, group, clock(10.0), asking=BrokerId(2)) == ()
+    assert [one.broker_id for one in live_members(table, group, clock(11.0), asking=ONE)] == [1]
+    assert live_members(table, group, clock(11.0), asking=BrokerId(2)) == ()
     unregistered = group_of(Member(ONE, "h:1", "h:1;1"))
-    assert live_members(table, unregistered, clock(10.0), asking=ONE) == ()
+    assert live_members(table, unregistered, clock(11.0), asking=ONE) == ()
 
 
 def test_master_that_was_not_heard_yet_is_alive_until_something_speaks_against_it() -> None:
     table = HeartbeatTable()
     group = group_of(MEMBER)
-    within, after = clock(10.0, 9.0), clock(10.0 + TIMEOUT_S, 9.0)
+    within, after = clock(19.0, 9.0), clock(9.1 + UNHEARD_S, 9.0)
     assert [one.broker_id for one in live_members(table, group, within)] == [1]
     assert [one.broker_id for one in alive_of(table, group, [ONE], within)] == [1]
     assert live_members(table, group, after) == ()

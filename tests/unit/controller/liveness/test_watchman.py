@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from gantry_controller.liveness import watchman
 from gantry_controller.liveness.probes import GAP_S, Knock
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.events import DeclareGroup
@@ -127,9 +128,42 @@ async def test_stalled_process_blames_itself(monkeypatch: pytest.MonkeyPatch) ->
         await go_on(office, 1.0, 1, 2, 3)
         stopped_s = 30.0  # SIGSTOP, and now SIGCONT: time has passed and nothing has run
         await go_on(office, 2.0, 2, 3)
+        await asyncio.sleep(0.4)  # more than was left of its time-out when the process stopped
         assert office.group.master_id == 1
-        await go_on(office, 1.0, 2, 3)
+        await go_on(office, 0.5, 2, 3)
         assert office.group.master_id == 2
+
+
+async def test_watchers_hear_of_a_replica_that_fell_silent() -> None:
+    """It calls for no election, so nothing in the log tells of it."""
+    async with three_in_sync() as office:
+        await go_on(office, 1.0, 1, 2, 3)
+        office.watchman.liveness_changes()
+        await go_on(office, 3.0, 1, 2)
+        assert office.watchman.liveness_changes() == {(CLUSTER, NAME)}
+        assert office.watchman.brokers_heard() == 2
+        assert office.group.master_id == 1
+
+
+async def test_knocks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that is being opened costs a descriptor, and a thousand may close at once."""
+    monkeypatch.setattr(watchman, "KNOCKS_MAX", 1)
+    async with three_in_sync() as office:
+        answer = asyncio.Event()
+
+        async def knocker(address: str) -> Knock:
+            office.knocks.append(address)
+            await answer.wait()
+            return Knock.OTHER
+
+        monkeypatch.setattr(office.watchman, "_knocker", knocker)
+        for broker_id in (1, 2, 3):
+            office.watchman.connection_closed(broker_id)
+        await asyncio.sleep(1.0)
+        assert len(office.knocks) == 1
+        answer.set()
+        await asyncio.sleep(GAP_S)
+        assert len(set(office.knocks)) > 1
 
 
 async def test_failed_proposals_are_repeated_with_a_pause() -> None:
@@ -152,13 +186,13 @@ async def test_stop_leaves_nothing_behind() -> None:
         await hang.wait()
         return Knock.OTHER
 
-    watchman = Watchman(
+    stopped = Watchman(
         office.machine, office.quorum.propose, default_timeout_s=2.5, knocker=knocker
     )
-    office.watchman = watchman
-    watchman.role_changed(leading=True)
-    watchman.start()
-    await watchman.stop()
+    office.watchman = stopped
+    stopped.role_changed(leading=True)
+    stopped.start()
+    await stopped.stop()
     await office.close()
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
 

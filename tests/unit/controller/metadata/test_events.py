@@ -27,6 +27,8 @@ TOPIC = Topic(4, 4, 6, 0, True)
 SAMPLES: list[Event] = [
     DeclareGroup(**GROUP, uid="u", replicas=3, min_in_sync_replicas=2, route_address="r:1"),
     events.RemoveGroup(**GROUP, uid="u"),
+    events.RetireGroup(**GROUP, uid="u"),
+    events.ForgetMember(**GROUP, broker_id=BrokerId(3), incarnation="3-1", live=LIVE),
     events.ApplyBrokerId(**GROUP, broker_id=BrokerId(1), check_code="h:1;2"),
     events.RegisterBroker(**GROUP, broker_id=BrokerId(1), address="h:1", ha_port=10912),
     ElectMaster(**GROUP, requester=BrokerId(1), designate=True, live=LIVE, first_wait_over=True),

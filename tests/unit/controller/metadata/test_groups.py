@@ -1,9 +1,12 @@
 """Ids, registrations, declarations and removals."""
 
 import pytest
-from gantry_controller.metadata.events import RemoveGroup
+from gantry_controller.metadata.events import CreateTopic, DeleteTopic, ForgetMember, RemoveGroup
 from gantry_controller.metadata.groups import MEMBERS_MAX
+from gantry_controller.metadata.state import Topic
 from gantry_protocol.codes import ResponseCode
+from gantry_protocol.types import BrokerId
+from msgspec.structs import replace
 from support.metadata_world import CLUSTER, NAME, World, address, incarnation, three_in_sync
 
 
@@ -186,6 +189,102 @@ class TestRemove:
         assert world.apply_id(1, "x;1").code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
         assert world.apply_id(4, "x;1").ok
         assert world.group.base_epoch == 1
+
+
+class TestRetire:
+    def test_keeps_everything_as_it_was(self) -> None:
+        world = three_in_sync()
+        before = world.group
+        assert world.retire().changed
+        assert world.group.retired
+        assert replace(world.group, retired=False, changed_index=before.changed_index) == before
+
+    def test_is_idempotent_and_for_the_owner_only(self) -> None:
+        world = three_in_sync()
+        assert world.retire("u2").code == ResponseCode.CONTROLLER_INVALID_REQUEST
+        assert not world.group.retired
+        world.retire()
+        assert not world.retire().changed
+
+    @pytest.mark.parametrize("uid", ["u1", "u2"])
+    def test_a_declaration_brings_it_back(self, uid: str) -> None:
+        """Also the same owner's: somebody may have taken it for gone by mistake."""
+        world = three_in_sync()
+        before = world.group
+        world.retire()
+        assert world.declare(uid=uid).changed
+        assert not world.group.retired
+        assert world.group.members == before.members
+        assert world.group.sync_state_set == before.sync_state_set
+        assert world.group.master_epoch == before.master_epoch
+
+    def test_its_brokers_may_still_end_in_order(self) -> None:
+        world = three_in_sync()
+        world.retire()
+        assert world.elect(2, live=[2, 3], designate=True).ok
+        assert world.alter([2, 3], live=[2, 3]).ok or world.group.sync_state_set == (2, 3)
+
+    def test_a_removal_ends_it(self) -> None:
+        world = three_in_sync()
+        world.retire()
+        assert remove(world) == ResponseCode.SUCCESS
+        assert world.group.removed
+        assert not world.group.retired
+
+    def test_topics_for_all_groups_pass_it_by_and_deletions_do_not(self) -> None:
+        world = three_in_sync()
+        config = Topic(4, 4, 6)
+        create = CreateTopic(cluster=CLUSTER, name=NAME, topic="old", config=config)
+        assert world.apply(create).ok
+        world.retire()
+        refused = world.apply(CreateTopic(cluster=CLUSTER, name="", topic="new", config=config))
+        assert refused.code == ResponseCode.SYSTEM_ERROR
+        assert not world.state.is_served("old")
+        world.apply(DeleteTopic(cluster="", name="", topic="old"))
+        assert not world.state.topic_table((CLUSTER, NAME)).topics
+
+
+class TestForget:
+    def world(self) -> World:
+        """Brokers 1 and 2 are in sync; 3 is not."""
+        world = three_in_sync()
+        assert world.alter([1, 2], live=[1, 2]).ok
+        return world
+
+    def test_the_dead_outside_the_set_goes_and_nobody_else_gets_its_id(self) -> None:
+        world = self.world()
+        assert world.forget(3, live=[1, 2]).changed
+        assert [one.broker_id for one in world.group.members] == [1, 2]
+        assert world.group.sync_state_set == (1, 2)
+        assert world.apply_id(3, "new;1").code == ResponseCode.CONTROLLER_BROKER_ID_INVALID
+        assert not world.forget(3, live=[1, 2]).changed, "asked again"
+
+    @pytest.mark.parametrize(
+        ("broker_id", "live", "words"),
+        [
+            pytest.param(3, [1, 2, 3], "is alive", id="alive"),
+            pytest.param(2, [1], "sync-state set", id="in-the-set"),
+            pytest.param(1, [2], "sync-state set", id="master"),
+            pytest.param(3, [], "only copy", id="nobody-of-the-set-lives"),
+        ],
+    )
+    def test_who_is_kept(self, broker_id: int, live: list[int], words: str) -> None:
+        world = self.world()
+        refused = world.forget(broker_id, live=live)
+        assert refused.code == ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
+        assert words in (refused.remark or "")
+        assert len(world.group.members) == 3
+
+    def test_a_process_that_came_since_is_kept(self) -> None:
+        world = self.world()
+        world.register(3, start=2)
+        assert "registered since" in (world.forget(3, live=[1, 2]).remark or "")
+
+    def test_nobody_is_struck_from_an_unknown_group(self) -> None:
+        code = ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
+        world = World()
+        event = ForgetMember(cluster=CLUSTER, name=NAME, broker_id=BrokerId(1))
+        assert world.apply(event).code == code
 
 
 class TestClean:

@@ -1,13 +1,15 @@
 """Whatever happens in whatever order: the rules of mastership hold after every event.
 
 A random world of one declared group: brokers join, restart, are elected, widen and narrow the set,
-are cleaned; requests arrive late, with stale epochs and with stale evidence. Checked after every
-event, by looking at the outcome only:
+are cleaned or forgotten, the group is retired and comes back; requests arrive late, with stale
+epochs and with stale evidence. Checked after every event, by looking at the outcome only:
 
 * master epochs never fall, and one epoch has one master (and one process of it);
 * the set changes only by an election, by a change with the right epochs, or by a cleaning;
 * who is elected was in the set (after the first election), and the new set is part of the old one;
 * ids are never issued twice, not even across removals;
+* who is forgotten was dead, as far as the evidence went, and outside the set, of which one lived;
+* a retired group is as it was but for that, and only its owner retires it;
 * a refusal changes nothing at all.
 """
 
@@ -21,9 +23,11 @@ from gantry_controller.metadata.events import (
     DeclareGroup,
     ElectMaster,
     Event,
+    ForgetMember,
     LiveMember,
     RegisterBroker,
     RemoveGroup,
+    RetireGroup,
 )
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import BrokerGroup
@@ -32,6 +36,7 @@ from gantry_protocol.types import BrokerId, Epoch, Offset
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from msgspec.structs import replace
 from support.metadata_world import CLUSTER, NAME, World
 
 GROUP: dict[str, Any] = {"cluster": CLUSTER, "name": NAME}
@@ -85,6 +90,33 @@ class Mastership(RuleBasedStateMachine):
             assert before.master_epoch == event.master_epoch
             assert before.sync_state_set_epoch == event.expected_set_epoch
             assert after.sync_state_set_epoch == before.sync_state_set_epoch + 1
+        gone = {one.broker_id for one in before.members} - {one.broker_id for one in after.members}
+        assert not gone or isinstance(event, CleanBrokerData | RemoveGroup | ForgetMember)
+        if isinstance(event, ForgetMember) and after != before:
+            self.judge_forgotten(event, before, after)
+        if after.retired != before.retired:
+            assert isinstance(event, RetireGroup | DeclareGroup | RemoveGroup)
+            assert after.retired == isinstance(event, RetireGroup)
+        if isinstance(event, RetireGroup) and after != before:
+            assert before.declaration is not None
+            assert before.declaration.uid == event.uid
+            assert after == replace(before, retired=True, changed_index=after.changed_index)
+
+    def judge_forgotten(self, event: ForgetMember, before: BrokerGroup, after: BrokerGroup) -> None:
+        kept = tuple(one for one in before.members if one.broker_id != event.broker_id)
+        assert after == replace(before, members=kept, changed_index=after.changed_index)
+        assert event.broker_id not in before.sync_state_set
+        alive = {
+            one.broker_id
+            for one in event.live
+            for member in before.members
+            if (member.broker_id, member.incarnation) == (one.broker_id, one.incarnation)
+        }
+        assert event.broker_id not in alive
+        assert not before.had_master or alive & set(before.sync_state_set)
+        registered = before.member(event.broker_id)
+        assert registered is not None
+        assert registered.incarnation in ("", event.incarnation)
 
     @initialize(declared=st.booleans(), first_set=st.sets(st.integers(1, 3)))
     def found(self, declared: bool, first_set: set[int]) -> None:
@@ -104,7 +136,8 @@ class Mastership(RuleBasedStateMachine):
         event = DeclareGroup(
             **GROUP, uid=f"u{self.lives}", replicas=replicas, min_in_sync_replicas=1
         )
-        self.apply(event)
+        if self.apply(event).ok:
+            assert not self.group().retired
 
     @rule(offset=st.integers(-1, 1))
     def take_an_id(self, offset: int) -> None:
@@ -218,10 +251,42 @@ class Mastership(RuleBasedStateMachine):
                 )
             )
 
+    @rule(
+        broker_id=IDS,
+        alive=st.lists(IDS, unique=True),
+        stale=st.lists(IDS, max_size=1),
+        late=st.booleans(),
+    )
+    def forget(
+        self, broker_id: BrokerId, alive: list[BrokerId], stale: list[BrokerId], late: bool
+    ) -> None:
+        start = self.starts.get(broker_id, 1) - late
+        self.apply(
+            ForgetMember(
+                **GROUP,
+                broker_id=broker_id,
+                incarnation=f"{broker_id}-{start}",
+                live=self.evidence(alive, stale=stale),
+            )
+        )
+
+    @rule(life=st.integers(-1, 0))
+    def retire(self, life: int) -> None:
+        self.apply(RetireGroup(**GROUP, uid=f"u{self.lives + life}"))
+
     @rule(rare=SELDOM)
     def remove(self, rare: int) -> None:
         if rare == 0:
             self.apply(RemoveGroup(**GROUP, uid=f"u{self.lives}"))
+
+    @invariant()
+    def what_is_counted_as_it_changes_is_what_there_is(self) -> None:
+        state = self.world.state
+        living = list(state.living())
+        assert state.living_count == len(living)
+        assert state.retired_count == sum(one.retired for one in living)
+        assert state.headless_count == sum(one.master_id is None for one in living)
+        assert state.all_keys() == sorted(state.groups)
 
     @invariant()
     def recorded_master_is_the_one_of_its_epoch(self) -> None:

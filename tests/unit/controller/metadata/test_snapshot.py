@@ -14,7 +14,7 @@ from gantry_controller.metadata.events import (
     RemoveGroup,
 )
 from gantry_controller.metadata.machine import MetadataStateMachine
-from gantry_controller.metadata.state import MetadataState, Topic
+from gantry_controller.metadata.state import BrokerGroup, Declaration, MetadataState, Topic
 from gantry_protocol.errors import DataDirError
 from support.metadata_world import World, consumers, three_in_sync, told_by_tools
 
@@ -90,6 +90,14 @@ def test_slices_follow_the_size_of_what_they_hold() -> None:
     sizes = [len(data) for data in snapshot.take(state)]
     assert max(sizes[2:]) < 2 * snapshot.SLICE_BYTES
     assert len(sizes) > 10
+
+
+def test_a_group_of_an_older_snapshot_is_read() -> None:
+    group = BrokerGroup("c", "n", Declaration("u", 1, 1))
+    fields = msgspec.msgpack.decode(msgspec.msgpack.encode(group))
+    assert fields.pop() is False, "the last field is the newest"
+    older = msgspec.msgpack.encode(("groups", [(("c", "n"), fields)]))
+    assert snapshot.decode(older).content == [(("c", "n"), group)]
 
 
 def test_a_restore_replaces_what_was_there_and_tells_it() -> None:

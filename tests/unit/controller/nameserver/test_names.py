@@ -4,7 +4,9 @@ import asyncio
 import json
 
 import pytest
-from gantry_controller.metadata.events import DeclareGroup
+from gantry_controller.metadata.events import DeclareGroup, RetireGroup
+from gantry_controller.nameserver import imports
+from gantry_controller.nameserver.imports import Imports
 from gantry_protocol.bodies import (
     DataVersion,
     RegisterBrokerBody,
@@ -111,6 +113,18 @@ class TestRoute:
         start(office)
         (queue,) = json.loads(route(office, "TBW102").body)["queueDatas"]
         assert (queue["perm"], queue["readQueueNums"], queue["writeQueueNums"]) == (7, 8, 8)
+
+    async def test_a_retired_group_is_in_no_route_and_no_list(self, office: Office) -> None:
+        start(office)
+        office.apply(RetireGroup(cluster=CLUSTER, name=NAME, uid="u1"))
+        for topic in ("Orders", "TBW102"):
+            assert route(office, topic).code == ResponseCode.TOPIC_NOT_EXIST
+        info = json.loads(office.call(106).body)
+        assert info == {"brokerAddrTable": {}, "clusterAddrTable": {}}
+        assert json.loads(office.call(206).body)["topicList"] == []
+        assert json.loads(office.call(224, {"cluster": CLUSTER}).body)["topicList"] == []
+        declare(office, uid="u2")
+        assert route(office, "Orders").code == 0
 
     async def test_is_a_linearizable_read(self, office: Office) -> None:
         start(office)
@@ -291,6 +305,25 @@ class TestImport:
             await asyncio.sleep(8)
             assert office.call(904, beat).code == 0
         assert list(office.machine.state.imports) == [("C", "old")]
+
+    async def test_a_follower_forgets_nobody(self, office: Office) -> None:
+        """Its own connection to the broker says nothing about the leader's."""
+        report(office, 0, "h", registration("t", "u"))
+        proposed: list[bytes] = []
+        following = Imports(office.machine, lambda event, _: proposed.append(event), lambda: False)
+        following.reported(("C", "old"), "h:10911", None, 7)
+        following.connection_closed(7)
+        assert (following.heard, proposed) == (0, [])
+
+    async def test_brokers_beyond_the_bound_are_refused(
+        self, office: Office, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(imports, "IMPORTS_MAX", 1)
+        assert report(office, 0, "h", registration("t", "u")).code == 0
+        answer = report(office, 0, "x", registration("t", "u"), brokerName="beyond")
+        assert (answer.code, answer.remark) == (1, "register broker failed")
+        assert report(office, 0, "h", registration("t", "u")).code == 0
+        assert (office.imports.refused, office.imports.heard) == (1, 1)
 
     @pytest.mark.looptime
     async def test_new_leader_gives_everybody_the_whole_time(self, office: Office) -> None:

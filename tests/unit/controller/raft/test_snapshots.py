@@ -9,7 +9,7 @@ import pytest
 from gantry_controller.raft.config import RaftConfig
 from gantry_controller.raft.core import RaftCore
 from gantry_controller.raft.log import RaftLog
-from gantry_controller.raft.members import Membership
+from gantry_controller.raft.members import Membership, encode_members
 from gantry_controller.raft.messages import (
     Append,
     AppendReply,
@@ -60,6 +60,12 @@ def lead(node: RaftCore) -> RaftCore:
     node.persisted(node.ready().batch)
     assert node.role is Role.LEADER
     return node
+
+
+def store(node: RaftCore) -> None:
+    ready = node.ready()
+    if ready.must_persist:
+        node.persisted(ready.batch)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -127,24 +133,79 @@ def test_an_older_snapshot_changes_nothing() -> None:
     [
         pytest.param((1, 1, 1), 3, (2, 1), id="behind-commit"),
         pytest.param((1, 1, 1), 3, (3, 1), id="at-commit"),
-        pytest.param((1, 1, 1, 2, 2), 3, (4, 2), id="an-entry-it-holds"),
+        pytest.param((1, 1, 1, 2, 2), 4, (4, 2), id="an-entry-it-holds"),
     ],
 )
 def test_a_snapshot_never_takes_the_log_back(
     terms: tuple[int, ...], commit: int, snapshot: tuple[int, int]
 ) -> None:
     node = core(*terms, commit=commit)
-    assert not node.wants_snapshot(Index(snapshot[0]), Term(snapshot[1]))
+    assert not node.snapshot_offered(Index(snapshot[0]), Term(snapshot[1]))
     assert node.install(meta(*snapshot)) is None
     assert (node.last_index, node.commit_index) == (len(terms), commit)
     assert node.ready().markers == []
+
+
+@pytest.mark.parametrize("role", [Role.PRE_CANDIDATE, Role.CANDIDATE])
+def test_a_candidate_that_learns_of_its_removal_does_not_win(role: Role) -> None:
+    """It would lead for ever, and nobody could change the members any more."""
+    removal = make_entry(
+        EntryKind.MEMBERS, Term(1), Index(2), encode_members(Membership((A, B, NodeId(4))))
+    )
+    hard = HardState(Term(1), None, Index(1), True)
+    config = RaftConfig(node_id=ME, voters=(*ALL, NodeId(4)))
+    node = RaftCore(config, Random(1), hard_state=hard, entries=[*entries(1, 1), removal])
+    while node.role is Role.FOLLOWER:
+        node.tick()
+    if role is Role.CANDIDATE:
+        for voter in (A, B):
+            node.step(VoteReply(voter, ME, Term(2), True, True))
+    assert node.role is role
+    store(node)
+    assert not node.snapshot_offered(Index(2), Term(1))
+    for pre in (True, False):
+        for voter in (A, B):
+            node.step(VoteReply(voter, ME, Term(2), True, pre))
+        store(node)
+    assert (node.role, node.commit_index) == (Role.FOLLOWER, 2)
+
+
+def test_a_snapshot_that_ends_at_an_entry_of_this_log_says_that_it_is_committed() -> None:
+    """What stands behind that entry stays, and is no more committed than it was (etcd: restore)."""
+    node = core(1, 1, 1, 2, 2, commit=2)
+    assert not node.snapshot_offered(Index(4), Term(2))
+    assert (node.last_index, node.commit_index) == (5, 4)
+    ready = node.ready()
+    assert [entry.index for entry in ready.committed] == [3, 4]
+    assert (ready.markers, ready.must_persist) == ([], False)
+
+
+def test_entries_that_came_while_a_snapshot_was_on_its_way_are_committed_by_it() -> None:
+    node = core(1, 1, commit=1)
+    assert node.snapshot_offered(Index(4), Term(2))
+    node.step(Append(A, ME, Term(2), Index(2), Term(1), Index(0), 0, 0, tuple(entries(3, 2, 2))))
+    assert node.commit_index == 1
+    assert node.install(meta(4, 2)) is None
+    assert (node.last_index, node.commit_index) == (4, 4)
+
+
+def test_a_leader_commits_by_counting_alone() -> None:
+    node = lead(core(1, 1, commit=1))
+    assert not node.snapshot_offered(Index(2), Term(1))
+    assert node.commit_index == 1
+
+
+def test_an_entry_of_another_term_at_a_snapshots_end_is_not_committed_by_it() -> None:
+    node = core(1, 1, 2, commit=2)
+    assert node.snapshot_offered(Index(3), Term(3))
+    assert node.commit_index == 2
 
 
 def test_a_snapshot_from_before_the_log_begins_brings_nothing() -> None:
     """Of what was compacted the log knows no term any more, but it was committed."""
     node = core(1, 1, 1, commit=3)
     node.compact(meta(3, 1), 0)
-    assert not node.wants_snapshot(Index(2), Term(1))
+    assert not node.snapshot_offered(Index(2), Term(1))
     assert node.install(meta(2, 1)) is None
     assert (node.last_index, node.commit_index) == (3, 3)
 

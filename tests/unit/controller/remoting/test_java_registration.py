@@ -152,5 +152,6 @@ async def test_lost_identity_gets_another_id(office: Office) -> None:
 async def test_registering_what_was_cleaned_is_refused(office: Office) -> None:
     broker = JavaBroker(office, address(1))
     broker.start()
-    assert office.call(1011, {**GROUP, "brokerControllerIdsToClean": "1"}).code == 0
+    struck = {**GROUP, "brokerControllerIdsToClean": "1", "gantryLiving": "1=#1"}
+    assert office.call(1011, struck).code == 0
     assert broker.start().code == ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED

@@ -421,8 +421,41 @@ class TestAdmin:
         assert garbled.code == ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
         assert garbled.remark is not None
         assert "brokerControllerIdsToClean" in garbled.remark
-        assert office.call(1011, {**golden, "isCleanLivingBroker": "true"}).code == 0
+        every = {**golden, "brokerControllerIdsToClean": "", "isCleanLivingBroker": "true"}
+        for living in ("", "1", "1=another;2=another;3=another", "1=#1;2=#1"):
+            answer = office.call(1011, {**every, "gantryLiving": living})
+            assert answer.code == ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
+            assert "is still alive" in (answer.remark or "")
+        named = ";".join(f"{one.broker_id}={one.incarnation}" for one in office.group.members)
+        assert office.call(1011, {**every, "gantryLiving": named}).code == 0
         assert office.group.removed
+
+    async def test_who_lives_without_a_master_is_not_struck_with_the_whole_group(
+        self, office: Office
+    ) -> None:
+        """A group may be asked to be cleaned as a whole while nobody leads it."""
+        for number in (1, 2):
+            office.join(number)
+            office.heartbeat(number)
+        before = office.group
+        assert before.master_id is None
+        for living in ("false", "true"):
+            answer = office.call(1011, {**GROUP, "isCleanLivingBroker": living})
+            assert answer.code == ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
+        assert office.group == before
+
+    async def test_a_new_leader_does_not_strike_whom_it_has_not_heard_yet(
+        self, office: Office
+    ) -> None:
+        await three_in_sync(office)
+        office.watchman.table.pass_time(float("inf"), 100)
+        office.watchman.role_changed(leading=False)
+        office.watchman.role_changed(leading=True)
+        before = office.group
+        for ids in ("1", "2", "1;2;3"):
+            answer = office.call(1011, {**GROUP, "brokerControllerIdsToClean": ids})
+            assert answer.code == ResponseCode.CONTROLLER_INVALID_CLEAN_BROKER_METADATA
+        assert office.group == before
 
     @pytest.mark.parametrize("code", [1007, 1008, 1014, 1015, 1016, 1018, 9999])
     async def test_other_codes(self, office: Office, code: int) -> None:

@@ -4,7 +4,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from gantry_protocol.tier.chain import ChainState, advance, append, apply, claim, empty, fold
+from gantry_protocol.tier.chain import (
+    ChainState,
+    advance,
+    append,
+    apply,
+    before,
+    claim,
+    empty,
+    fold,
+)
 from gantry_protocol.tier.damage import ChainError
 from gantry_protocol.tier.keys import Pair
 from gantry_protocol.tier.manifests import Append, PackEntry, Tail, Version, seal
@@ -54,6 +63,47 @@ FIRST = claimed(empty(PLACE), Pair(5, 1), 100)
 S1 = apply(empty(PLACE), FIRST)
 SECOND = appended(S1, [entry(100, 200, Pair(5, 1)), entry(200, 300, Pair(5, 1))], LOG)
 S2 = apply(S1, SECOND)
+
+
+def three_masters() -> list[Version]:
+    """Two claims and appends of one master, the second after a restart, then another's."""
+    versions: list[Version] = [FIRST, SECOND, claimed(S2, Pair(5, 2))]
+    state = fold(PLACE, versions)
+    versions.append(appended(state, [entry(300, 400, Pair(5, 2))], LOG))
+    state = fold(PLACE, versions)
+    versions.append(claimed(state, Pair(8, 1)))
+    log = [*LOG, *lineage((8, 450))]
+    state = fold(PLACE, versions)
+    versions.append(appended(state, [entry(400, 500, Pair(8, 1), (5, 8))], log))
+    return versions
+
+
+@pytest.mark.parametrize("gone", [1, 2, 3, 4, 5])
+def test_a_chain_goes_on_behind_versions_that_are_gone(gone: int) -> None:
+    versions = three_masters()
+    whole, left = fold(PLACE, versions), versions[gone:]
+    state = advance(before(empty(PLACE), left[0]), left)
+    assert (state.v, state.crc, state.pair) == (whole.v, whole.crc, whole.pair)
+    assert (state.start, state.end, state.tail) == (whole.start, whole.end, whole.tail)
+    assert state.base == gone
+    assert state.packs == tuple(pack for pack in whole.packs if pack.lo >= state.first)
+    assert state.pack_at(state.first - 1) is None
+    assert state.pack_at(state.first) == state.packs[0]
+    assert state.lineage[-1] == whole.lineage[-1]
+    assert state.lineage[0].start_offset == (0 if gone == 1 else state.first)
+    log = [*LOG, *lineage((8, 450))]
+    added = [appended(one, [entry(500, 600, Pair(8, 1))], log) for one in (whole, state)]
+    assert added[0] == added[1], "whoever has the whole chain can go on with it"
+    assert apply(state, added[1]).end == 600
+
+
+def test_a_claim_alone_is_a_beginning() -> None:
+    third = claimed(S2, Pair(5, 2))
+    state = advance(before(empty(PLACE), third), [third])
+    assert (state.first, state.end, state.packs, state.lineage) == (300, 300, (), ())
+    fourth = appended(state, [entry(300, 400, Pair(5, 2))], LOG)
+    assert fourth == appended(apply(S2, third), [entry(300, 400, Pair(5, 2))], LOG)
+    assert apply(state, fourth).lineage == (EpochEntry(Epoch(5), Offset(300)),)
 
 
 def test_a_chain_of_three_masters() -> None:

@@ -66,6 +66,18 @@ def test_nothing_is_believed_behind_a_gap(tier: TierDirectory, size: int) -> Non
     assert len(judgement.packs) == 1
 
 
+def test_the_rest_is_judged_where_the_oldest_versions_are_gone(tier: TierDirectory) -> None:
+    judgement, found = Judgement(tier.place), versions(tier)
+    judgement.versions(found[2:])
+    judgement.objects(listing(tier))
+    fault, note = judgement.findings
+    assert fault.reason == "version 1 is missing; the next one that is there is 3"
+    assert "the version that named it is gone, with all up to version 2" in note.reason
+    assert judgement.faults == [fault]
+    assert judgement.state.v == tier.state.v
+    assert [pack.entry for pack in judgement.there] == list(tier.state.packs[1:])
+
+
 def test_an_object_that_is_too_large_is_not_read(tier: TierDirectory) -> None:
     judgement = Judgement(tier.place)
     judgement.versions(versions(tier))

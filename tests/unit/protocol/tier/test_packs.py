@@ -57,6 +57,7 @@ messages = st.one_of(
         st.sampled_from(["", "red", "ä"]),
         st.none() | st.integers(0, 5),
         st.booleans(),
+        st.sampled_from(["", "order-7", "order-7 ä"]),
     ),
 )
 

@@ -1,0 +1,212 @@
+"""One broker's standing with the controllers: what it makes of their answers, and when it asks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gantry_broker.asking import Outcome
+from gantry_broker.control import identity as identities
+from gantry_broker.control.agent import NOTICE_GAP_S, REFRESH_GAP_S, ControlAgent
+from gantry_broker.control.requests import Report, Speaker
+from gantry_broker.replica import ControllerView
+from gantry_broker.replica import effects as fx
+from gantry_broker.replica import events as ev
+from gantry_protocol.bodies import encode_body
+from gantry_protocol.bodies.controller import SyncStateSetBody
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.command import RemotingCommand, reply, request
+from gantry_protocol.errors import RequestTimeout
+from gantry_protocol.headers.codec import to_ext
+from gantry_protocol.headers.controller import GetReplicaInfoResponseHeader
+from gantry_protocol.types import BrokerId, Epoch, Offset
+from support.broker_cluster import eventually
+from support.lone_member import Line
+
+FORGOTTEN = ResponseCode.CONTROLLER_BROKER_METADATA_NOT_EXIST
+HAND_OVER = fx.HandOver(BrokerId(2), Epoch(5))
+PROPOSAL = fx.Propose(7, Epoch(5), frozenset({BrokerId(1)}), 3)
+
+
+class Desk(Line):
+    """Controllers that answer when a test says so."""
+
+    def of(self, code: RequestCode) -> list[tuple[RemotingCommand, Callable[[Outcome], None]]]:
+        return [one for one in self.asked if one[0].code == code]
+
+    def answer(self, code: RequestCode, how: ResponseCode | Exception, **reply_with: Any) -> None:
+        """The oldest open question with this code."""
+        command, done = self.of(code)[0]
+        self.asked.remove((command, done))
+        done(how if isinstance(how, RequestTimeout) else reply(command, how, **reply_with))
+
+
+class World:
+    """One registered agent."""
+
+    def __init__(self, directory: Path) -> None:
+        identities.save(directory, identities.Identity("c", "g", "code", BrokerId(1)))
+        self.desk = Desk()
+        self.views: list[ControllerView] = []
+        self.beats = 0
+        line: Any = self.desk
+        self.desk.beat = self._beat  # type: ignore[method-assign]
+        self.agent = ControlAgent(
+            Speaker(
+                cluster="c", group="g", address="h:1", ha_port=2, incarnation="i", pod_uid=None
+            ),
+            directory,
+            line,
+            report=lambda: Report(Epoch(5), Offset(0), Offset(0), Offset(0), draining=False),
+            learned=self.views.append,
+            failed=pytest.fail,
+        )
+
+    def _beat(self, _: object) -> None:
+        self.beats += 1
+
+    async def start(self) -> None:
+        assert await self.agent.join() == 1
+        self.agent.start()
+        await self.registering()
+        self.desk.answer(RequestCode.CONTROLLER_REGISTER_BROKER, ResponseCode.SUCCESS)
+        await eventually(lambda: self.agent.registered, "it is registered")
+        await self.looking()
+
+    async def registering(self) -> None:
+        wanted = RequestCode.CONTROLLER_REGISTER_BROKER
+        await eventually(lambda: bool(self.desk.of(wanted)), "it registers")
+
+    async def looking(self) -> None:
+        wanted = RequestCode.CONTROLLER_GET_REPLICA_INFO
+        await eventually(lambda: bool(self.desk.of(wanted)), "it looks")
+
+    def told(self, epoch: int) -> dict[str, Any]:
+        """What an answer to a look says."""
+        header = GetReplicaInfoResponseHeader(master_broker_id=BrokerId(1), master_epoch=epoch)
+        body = SyncStateSetBody([BrokerId(1)], Epoch(1))
+        return {"ext": to_ext(header), "body": encode_body(body)}
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    made = World(tmp_path)
+    await made.start()
+    yield made
+    await made.agent.stop()
+
+
+async def test_who_is_registered_says_so_at_once(world: World) -> None:
+    assert world.beats == 1
+
+
+async def test_an_answer_is_learned_and_the_next_look_asks_anew(world: World) -> None:
+    look = RequestCode.CONTROLLER_GET_REPLICA_INFO
+    world.desk.answer(look, ResponseCode.SUCCESS, **world.told(5))
+    assert [view.master_epoch for view in world.views] == [5]
+    world.agent.refresh()
+    world.agent.refresh()
+    await world.looking()
+    await asyncio.sleep(2 * REFRESH_GAP_S)
+    assert len(world.desk.of(look)) == 1, "many wishes make one request"
+    world.desk.answer(look, RequestTimeout("no answer"))
+    world.agent.refresh()
+    await world.looking()
+
+
+async def test_notices_without_end_do_not_put_a_look_off(world: World) -> None:
+    """Everybody may give them, and whoever does so all the time must not keep it from asking."""
+    look = RequestCode.CONTROLLER_GET_REPLICA_INFO
+    world.desk.answer(look, ResponseCode.SUCCESS, **world.told(5))
+    notice = request(
+        RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
+        {"brokerName": "g", "masterEpoch": "9", "syncStateSetEpoch": "9"},
+        encode_body(SyncStateSetBody([BrokerId(1)], Epoch(1))),
+    )
+    await asyncio.sleep(2 * NOTICE_GAP_S)
+    for _ in range(100):  # in each turn of the loop
+        world.agent.notice(notice)
+        await asyncio.sleep(0)
+    assert len(world.desk.of(look)) == 1, "and it asks once, however many there are"
+
+
+async def test_a_notice_is_worth_asking_sooner(world: World) -> None:
+    look = RequestCode.CONTROLLER_GET_REPLICA_INFO
+    world.desk.answer(look, ResponseCode.SUCCESS, **world.told(5))
+    world.agent._refreshed_s = asyncio.get_running_loop().time() + 60  # no stall matters
+    world.agent.refresh()
+    timer = world.agent._refresh_timer
+    assert timer is not None
+    world.agent.notice(
+        request(
+            RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
+            {"brokerName": "g", "masterEpoch": "9", "syncStateSetEpoch": "9"},
+            encode_body(SyncStateSetBody([BrokerId(1)], Epoch(1))),
+        )
+    )
+    assert timer.cancelled()
+    assert world.agent._refresh_timer is not None
+    assert world.agent._refresh_timer.when() < timer.when()
+
+
+async def test_after_the_stop_nothing_is_learned(world: World) -> None:
+    await world.agent.stop()
+    world.desk.answer(
+        RequestCode.CONTROLLER_GET_REPLICA_INFO, ResponseCode.SUCCESS, **world.told(6)
+    )
+    assert world.views == []
+
+
+async def test_who_was_forgotten_registers_again(world: World) -> None:
+    world.desk.answer(RequestCode.CONTROLLER_GET_REPLICA_INFO, FORGOTTEN)
+    await world.registering()
+
+
+async def test_elections_are_asked_for_one_at_a_time_and_again(world: World) -> None:
+    elect = RequestCode.CONTROLLER_ELECT_MASTER
+    world.agent.elect()
+    world.agent.elect()
+    assert len(world.desk.of(elect)) == 1
+    world.desk.answer(elect, RequestTimeout("no answer"))
+    world.agent.elect()
+    assert len(world.desk.of(elect)) == 1
+    world.desk.answer(elect, FORGOTTEN)
+    await world.registering()
+
+
+@pytest.mark.parametrize(
+    ("how", "accepted"),
+    [
+        (ResponseCode.SUCCESS, True),
+        (ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, False),
+        (RequestTimeout("no answer"), False),
+    ],
+)
+async def test_the_end_of_a_hand_over_is_told_once_and_truly(
+    world: World, how: ResponseCode | Exception, accepted: bool
+) -> None:
+    told: list[bool] = []
+    world.agent.hand_over(HAND_OVER, told.append)
+    world.desk.answer(RequestCode.CONTROLLER_ELECT_MASTER, how)
+    assert told == [accepted]
+
+
+@pytest.mark.parametrize(
+    ("how", "kind"),
+    [
+        (RequestTimeout("no answer"), ev.Unknown),
+        (ResponseCode.CONTROLLER_FENCED_SYNC_STATE_SET_EPOCH, ev.Unknown),
+        (ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH, ev.Refused),
+    ],
+)
+async def test_the_end_of_a_proposal_is_what_is_known_of_it(
+    world: World, how: ResponseCode | Exception, kind: type
+) -> None:
+    ends: list[ev.ProposalFinished] = []
+    world.agent.propose(PROPOSAL, ends.append)
+    world.desk.answer(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, how)
+    ((attempt, outcome),) = [(one.attempt, one.outcome) for one in ends]
+    assert (attempt, type(outcome)) == (7, kind)
