@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from harness import installation, operators, soak
+from harness.quiet import Watch
 from harness.report import Report
 from harness.trial import Trial
 
@@ -34,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def report() -> Iterator[Report]:
     """Where figures are entered."""
-    found = Report()
+    found = Report(Watch().lap)
     yield found
     if found.rows:
         path = found.write(REPORT_DIR)

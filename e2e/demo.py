@@ -12,7 +12,8 @@ import time
 
 from gantry_operator import names
 from harness import faults, installation, soak, store
-from harness.kube import Kube
+from harness.kube import Kube, Object
+from harness.quiet import Watch
 from harness.report import Report
 from harness.trial import Figure, Trial
 
@@ -48,7 +49,7 @@ def main() -> int:
         group=installation.GROUP,
         node=installation.workers(kube)[0],
     )
-    report = Report()
+    report = Report(Watch().lap)
     trial = Trial(kube, installation.GROUP, installation.CONTROLLERS, [client], report)
     trial.settle()
     time.sleep(STEADY_S)
@@ -67,12 +68,10 @@ def main() -> int:
     )
     show(kube, "get", "brokergroup")
     show_tier(kube)
+    trial.settle()  # the pod that was deleted is back
     kube.delete("pod", CLIENT)
     say("Each master has uploaded in its turn, and the tier is whole")
-    pod = names.pod(names.controller_statefulset(installation.CONTROLLERS), 0)
-    for verb in ("show", "verify"):
-        command = ("gantry", "tier", verb, tier["url"], "--endpoint", tier["endpoint"])
-        show(kube, "exec", pod, "--", *command)
+    judge_tier(kube, tier)
     say("The account")
     print(report.markdown())
     print(
@@ -82,6 +81,17 @@ def main() -> int:
         "and remove it with make cluster-down."
     )
     return 0
+
+
+def judge_tier(kube: Kube, tier: Object) -> None:
+    """What lies in the tier, and whether every byte of it is right.
+
+    In a broker's pod: it has the tier's keys mounted, and a controller's has none.
+    """
+    pod = names.pod(names.broker_statefulset(installation.GROUP), 0)
+    for verb in ("show", "verify"):
+        command = ("gantry", "tier", verb, tier["url"], "--endpoint", tier["endpoint"])
+        show(kube, "exec", pod, "--", *command)
 
 
 def show_tier(kube: Kube) -> None:

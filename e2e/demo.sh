@@ -4,6 +4,7 @@ source "$(dirname "$0")/cluster/lib.sh"
 cd "$ROOT_DIR"
 export CLUSTER_NAME GANTRY_E2E_IMAGE=$IMAGE
 
+begin_steps "$IMAGE" "$STORE_IMAGE"
 "$CLUSTER_DIR/up.sh"
 "$CLUSTER_DIR/image.sh"
 GANTRY_E2E_STORE_IMAGE=$("$CLUSTER_DIR/store-image.sh")

@@ -4,6 +4,7 @@
 source "$(dirname "$0")/cluster/lib.sh"
 cd "$ROOT_DIR"
 
+begin_steps "$IMAGE" "$PIPELINE_IMAGE" "$STORE_IMAGE"
 "$CLUSTER_DIR/up.sh"
 
 # The contract needs the API server alone, so it runs while images are built and loaded.

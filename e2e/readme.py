@@ -9,7 +9,7 @@ import json
 import sys
 
 from harness import installation
-from harness.report import Account, Row, summary, table
+from harness.report import Account, Row, quietness, summary, table
 
 REPORT = installation.ROOT / "build" / "e2e" / "report.json"
 README = installation.ROOT / "README.md"
@@ -29,7 +29,7 @@ def main() -> int:
 
 def read(entry: dict[str, object]) -> Row:
     """One row of report.json."""
-    fields = {name: entry[name] for name in Row._fields}
+    fields = {name: entry[name] for name in Row._fields if name in entry}
     values, account = fields["values"], fields["account"]
     assert isinstance(values, list)
     assert isinstance(account, list)
@@ -47,7 +47,8 @@ def replaced(text: str, rows: list[Row]) -> str:
     if not (begin and end):
         raise ValueError(f"the README lacks {BEGIN} and {END}")
     shown = table([row for row in rows if row.limit is not None])
-    return f"{before}{BEGIN}\n{shown}\n{summary(rows)}\n{END}{after}"
+    words = f"{summary(rows)}\n\n{quietness(rows)}"
+    return f"{before}{BEGIN}\n{shown}\n{words}\n{END}{after}"
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ FORBIDDEN = [
     ("create", "jobs.batch"),
     ("create", "brokergroups.mq.gantry.dev"),
     ("delete", "brokergroups.mq.gantry.dev"),
-    ("patch", "controllergroups.mq.gantry.dev"),
+    ("create", "controllergroups.mq.gantry.dev"),
     ("delete", "controllergroups.mq.gantry.dev"),
     ("list", "nodes"),
     ("list", "namespaces"),

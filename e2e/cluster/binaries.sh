@@ -88,7 +88,7 @@ once() {
 wanted=${1:-all}
 if [[ $wanted == all || $wanted == node ]]; then
     [[ -f $CACHE_DIR/kubernetes-module/ready-$KUBERNETES_VERSION ]] || step "resolve k8s.io/kubernetes $KUBERNETES_VERSION" kubernetes_module
-    for binary in kubelet kubeadm kubectl kube-apiserver kube-controller-manager kube-scheduler kube-proxy; do
+    for binary in $KUBERNETES_BINARIES; do
         once "$binary" "$KUBERNETES_VERSION" kubernetes_binary "$binary"
     done
     once etcd "$ETCD_VERSION" etcd_binary

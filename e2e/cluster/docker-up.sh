@@ -19,14 +19,4 @@ if (( (bounding >> CAP_SYS_RESOURCE & 1) == 0 )) && [[ ! -e /etc/docker/daemon.j
     printf '{"default-runtime": "within-host-caps", "runtimes": {"within-host-caps": {"path": "/usr/local/libexec/gantry-runc"}}}\n' >/etc/docker/daemon.json
 fi
 
-start_docker() {
-    setsid dockerd >"$LOG_DIR/dockerd.log" 2>&1 </dev/null &
-    echo $! >"$DOCKERD_PID" # down.sh ends what was started here
-    for _ in $(seq 60); do
-        docker info >/dev/null 2>&1 && return
-        sleep 0.5
-    done
-    tail -n 20 "$LOG_DIR/dockerd.log"
-    return 1
-}
 step "start Docker" start_docker

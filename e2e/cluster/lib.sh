@@ -1,4 +1,4 @@
-# Shared by the cluster scripts: where things are kept, and steps that say how long they took.
+# Shared by the cluster scripts: where things are kept, steps that say how far they are, daemons.
 # shellcheck shell=bash
 set -euo pipefail
 
@@ -21,22 +21,9 @@ FREE_GIB_MIN=12 # node image, its build cache and three nodes take about 8
 say() { printf '%s\n' "$*" >&2; }
 die() { say "error: $*"; exit 1; }
 
-# step NAME COMMAND...: runs it quietly, prints its time; on failure shows the end of its log.
-step() {
-    local name=$1 log started
-    shift
-    log=$LOG_DIR/$(printf '%s' "$name" | tr -c 'a-zA-Z0-9.-' '_').log
-    started=$SECONDS
-    printf '  %-46s ' "$name" >&2
-    # In the background, because `set -e` is switched off inside a condition.
-    "$@" >"$log" 2>&1 &
-    if wait $!; then
-        printf '%4d s\n' $((SECONDS - started)) >&2
-    else
-        printf 'failed after %d s; last lines of %s:\n' $((SECONDS - started)) "$log" >&2
-        tail -n 25 "$log" >&2
-        exit 1
-    fi
-}
+# shellcheck source=daemons.sh
+source "$CLUSTER_DIR/daemons.sh"
+# shellcheck source=progress.sh
+source "$CLUSTER_DIR/progress.sh"
 
 have_image() { docker image inspect "$1" >/dev/null 2>&1; }

@@ -7,7 +7,7 @@ if ((free_gib < FREE_GIB_MIN)); then
     printf '%s has %d GiB of free disk, the test cluster needs %d\n' "$CACHE_DIR" "$free_gib" "$FREE_GIB_MIN"
     exit 1
 fi
-if ! said=$("$CLUSTER_DIR/docker-up.sh" 2>&1); then
+if ! said=$("$CLUSTER_DIR/docker-up.sh" 2>&1 | tee >(cat >&2)); then
     printf 'Docker does not start: %s\n' "$(tail -n 1 <<<"$said")"
     exit 1
 fi

@@ -3,7 +3,7 @@
 source "$(dirname "$0")/lib.sh"
 
 say "test cluster $CLUSTER_NAME:"
-reason=$("$CLUSTER_DIR/possible.sh") || die "$reason"
+begin_steps
 "$CLUSTER_DIR/binaries.sh" tools
 "$CLUSTER_DIR/node-image.sh"
 if ! command -v kubectl >/dev/null; then "$CLUSTER_DIR/binaries.sh" node; fi

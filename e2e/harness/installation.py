@@ -10,7 +10,7 @@ from pathlib import Path
 from gantry_operator import names
 from harness.kube import Kube
 from harness.node import process_of, rss_bytes, thaw
-from harness.shell import run
+from harness.shell import CommandError, run
 from harness.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,12 +89,19 @@ def idle_rss_mb(kube: Kube, component: str) -> list[float]:
 
 
 def remove(kube: Kube) -> None:
-    """Remove release, groups, volumes and definitions, whatever an earlier run left."""
-    run(
-        *("helm", "uninstall", RELEASE, f"--kubeconfig={kube.kubeconfig}"),
-        *("--namespace", NAMESPACE, "--ignore-not-found"),
-    )
-    kube.ctl(*("delete", "namespace", NAMESPACE, "--ignore-not-found"), timeout_s=DELETE_PATIENCE_S)
+    """Remove release, groups, volumes and definitions, whatever an earlier run left.
+
+    The namespace goes as a whole, and the operator, which is in it, lets everything go at its end.
+    """
+    delete = ("delete", "namespace", NAMESPACE, "--ignore-not-found")
+    try:
+        kube.ctl(*delete, timeout_s=DELETE_PATIENCE_S)
+    except CommandError as error:
+        print(f"no operator was there to let the namespace go: {error}", flush=True)
+        _take_finalizers_off(kube)
+        kube.ctl(*delete, timeout_s=DELETE_PATIENCE_S)
+    for kind in ("clusterrole", "clusterrolebinding"):  # what a release has outside its namespace
+        kube.delete(kind, f"{NAMESPACE}-{RELEASE}-operator")
     for definition in CRDS:
         kube.delete("crd", definition)
     wait_until(
@@ -102,3 +109,12 @@ def remove(kube: Kube) -> None:
         DELETE_PATIENCE_S,
         lambda: not any(kube.get("crd", definition) for definition in CRDS),
     )
+
+
+def _take_finalizers_off(kube: Kube) -> None:
+    """For an operator that had crashed, or was of a version that let nothing go at its end."""
+    for definition in CRDS:
+        if kube.get("crd", definition) is None:
+            continue
+        for found in kube.list(definition):
+            kube.patch(definition, found["metadata"]["name"], {"metadata": {"finalizers": None}})
