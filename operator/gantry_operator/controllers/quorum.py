@@ -81,6 +81,8 @@ class Quorum:
         self, name: str, endpoints: Endpoints, token: Token, session: aiohttp.ClientSession
     ) -> None:
         self.name = name
+        self.answers = 0
+        """Requests that a leader answered and streams that it opened, since the start."""
         self._endpoints = endpoints
         self._token = token
         self._session = session
@@ -133,6 +135,7 @@ class Quorum:
                 continue
             if response.status == 200:
                 self._leader = endpoint.pod
+                self.answers += 1
                 return response
             response.close()
             if response.status == 401:
@@ -158,6 +161,7 @@ class Quorum:
                 last = _refusal(answer).message
             else:
                 self._leader = endpoint.pod
+                self.answers += 1
                 return _unwrap(answer)
         raise QuorumUnreachableError(f"{self.name} cannot be asked: {last}.")
 

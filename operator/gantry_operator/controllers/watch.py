@@ -6,9 +6,11 @@ epoch than the last one are dropped. A silent stream is a dead one: the leader s
 line every second.
 
 What the status says of a settled group rests on the last look at it, and on this stream for what
-came later. So when the stream is lost, and when it is back, everything that rests on it is looked
-at again: at most `EVIDENCE_MAX_S` after the controllers were last heard, the status says Unknown.
-A stream that is merely late costs a look and changes nothing.
+came later. So everything that rests on the controllers is looked at again when there is no stream
+although they have answered since the last time, and when there is one after an attempt in vain: at
+most `EVIDENCE_MAX_S` after a stream was last heard, the status says Unknown, and a group that was
+applied before its controllers ran is looked at when they do. A stream that is merely late costs a
+look and changes nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ SILENCE_S = 2.5
 EVIDENCE_MAX_S = SILENCE_S + READ_DEADLINE_S
 """How old the evidence of a status may become while the controllers do not answer."""
 RETRY_S = 0.5
-MAX_RETRY_S = 2.0
+MAX_RETRY_S = 1.0
 MAX_LINE_BYTES = 256 * 1024
 MAX_GROUPS = 100_000
 _log = log.get("watch")
@@ -50,14 +52,16 @@ class RoleWatch:
     Args:
         quorum: whose changes.
         on_change: called with the name of a group whose roles, set or members changed.
-        on_doubt: called when the stream was lost, and when it is back.
+        on_doubt: called when there is no stream, once per answer that may be believed until then,
+            and when there is one again.
     """
 
     def __init__(self, quorum: Quorum, on_change: OnChange, on_doubt: OnDoubt) -> None:
         self._quorum = quorum
         self._on_change = on_change
         self._on_doubt = on_doubt
-        self._lost: bool | None = None  # None before the first stream
+        self._missed = False  # the last attempt was in vain, or its stream ended
+        self._answers_doubted = 0
         self._known: dict[tuple[str | None, str], tuple[int, Fingerprint]] = {}
         self._delay_s = RETRY_S
 
@@ -73,17 +77,20 @@ class RoleWatch:
                 await self._follow()
             except (AdminError, aiohttp.ClientError, HttpProcessingError, OSError) as error:
                 _log.debug("stream ended", quorum=self._quorum.name, error=error)
-            if self._lost is False:
-                self._lost = True
+            self._missed = True
+            # Also without a stream before: a look between two attempts may have been answered, and
+            # nobody would be told that the controllers fell silent after it.
+            if self._quorum.answers != self._answers_doubted:
+                self._answers_doubted = self._quorum.answers
                 self._on_doubt()
             await asyncio.sleep(self._delay_s * random.uniform(0.5, 1.0))  # noqa: S311 -- no secret
             self._delay_s = min(self._delay_s * 2, MAX_RETRY_S)
 
     async def _follow(self) -> None:
         response = await self._quorum.open_stream("/v1/watch?since=0")
-        if self._lost:
+        if self._missed:
+            self._missed = False
             self._on_doubt()
-        self._lost = False
         try:
             while True:
                 async with asyncio.timeout(SILENCE_S):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from gantry_operator.controllers.errors import AdminRefusedError, QuorumUnreacha
 from gantry_operator.controllers.watch import RoleWatch
 from gantry_operator.plan.observed import NotDeclared, Unreachable
 from gantry_protocol.admin import GroupDeclaration, GroupView, QuorumView
+from support.patience import PATIENCE_S
 from unit.operator.controllers_double import Trio
 from unit.operator.world import quorum as quorum_view
 from unit.operator.world import view
@@ -300,6 +301,15 @@ def streams(trio: Trio, number: int, *lines: bytes, end: bool) -> None:
     trio.controllers[number].answer = answer
 
 
+def answers_all_but_streams(trio: Trio, number: int, status: int) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.path == "/v1/watch":
+            return web.json_response({"error": "NOT_LEADER", "message": "not now"}, status=421)
+        return web.json_response(GROUP if status == 200 else {}, status=status)
+
+    trio.controllers[number].answer = answer
+
+
 def nothing() -> None:
     """Nobody asks."""
 
@@ -371,31 +381,86 @@ async def test_nobody_streams(trio: Trio) -> None:
         await trio.quorum().open_stream("/v1/watch?since=0")
 
 
+class Watching:
+    """A stream that is followed, and how often it raised doubt."""
+
+    def __init__(self, trio: Trio) -> None:
+        self.trio = trio
+        self.quorum = trio.quorum()
+        self.doubts = 0
+        self.opened: list[int] = []  # attempts at the first controller before each doubt
+        self.told: Callable[[], None] = nothing
+        self._watch = RoleWatch(self.quorum, lambda _: None, self._doubt)
+
+    def _doubt(self) -> None:
+        self.doubts += 1
+        self.opened.append(len(self.trio.controllers[0].seen))
+        self.told()
+
+    async def attempts(self, count: int) -> None:
+        """Waits for so many more, at a controller that does not lead."""
+        until = len(self.trio.controllers[2].seen) + count
+        await self.until(lambda: len(self.trio.controllers[2].seen) >= until)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Waits while the stream is followed."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not holds():
+                await asyncio.sleep(0.01)
+
+    async def __aenter__(self) -> Watching:
+        self._task = asyncio.create_task(self._watch.run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
 @pytest.mark.usefixtures("quick")
 async def test_a_lost_stream_is_told_once_and_so_is_its_return(trio: Trio) -> None:
     """What a status says rests on it: what is settled is looked at for no other reason."""
     streams(trio, 0, line("a"), end=False)
     for other in trio.controllers[1:]:
         other.follows(None)
-    told: list[str] = []
-    heard: list[str] = []
-
-    def doubt() -> None:
-        told.append("doubt")
-        if len(told) == 1:
-            trio.controllers[0].follows(None)
-
-    watch = RoleWatch(trio.quorum(), heard.append, doubt)
-    task = asyncio.create_task(watch.run())
-    async with asyncio.timeout(10):
-        while len(trio.controllers[1].seen) < 4:  # it goes on trying, and says no more
-            await asyncio.sleep(0.01)
-        assert told == ["doubt"]
+    async with Watching(trio) as watching:
+        watching.told = lambda: trio.controllers[0].follows(None)
+        await watching.until(lambda: watching.doubts == 1)
+        assert watching.opened == [1], "the loss was told, and not before the next attempt"
+        await watching.attempts(4)  # it goes on trying, and says no more
+        assert watching.doubts == 1
         streams(trio, 1, line("b"), end=False)
-        while len(told) < 2:
-            await asyncio.sleep(0.01)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+        await watching.until(lambda: watching.doubts == 2)
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_first_stream_after_attempts_in_vain_is_told(
+    trio: Trio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group that was applied together with its controllers was looked at before they ran."""
+    monkeypatch.setattr(watch_module, "SILENCE_S", PATIENCE_S)  # nothing ends the stream
+    for controller in trio.controllers:
+        controller.follows(None)
+    async with Watching(trio) as watching:
+        await watching.attempts(2)
+        assert watching.doubts == 0  # nobody was believed
+        streams(trio, 1, end=False)
+        await watching.until(lambda: watching.doubts == 1)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("status", [200, 404])
+async def test_an_answer_without_a_stream_is_doubted_once(trio: Trio, status: int) -> None:
+    """The controllers may fall silent between a look and the first attempt after it."""
+    for controller in trio.controllers:
+        controller.follows(None)
+    async with Watching(trio) as watching:
+        await watching.attempts(2)
+        answers_all_but_streams(trio, 0, status)
+        await Admin(watching.quorum, "gantry").group("orders")
+        await watching.until(lambda: watching.doubts == 1)
+        await watching.attempts(3)
+        assert watching.doubts == 1
 
 
 async def test_after_one_question_in_vain_the_next_ones_fail_at_once(
