@@ -158,6 +158,18 @@ async def test_majority_lost_and_back(brokers: Brokers) -> None:
     await brokers.until_info(("2", "2", [2]))
 
 
+async def test_a_master_that_finds_new_controllers_late_stays(brokers: Brokers) -> None:
+    """Of all controllers that come back under new addresses, replicas hear seconds earlier."""
+    await founded(brokers)
+    brokers.beating = set()
+    await brokers.quorum.stop(1, 2, 3)
+    await brokers.quorum.start(1, 2, 3)
+    brokers.beating = {2}
+    await brokers.call(1002, brokerId=2)  # somebody leads, and has heard the replica alone
+    await asyncio.sleep(3 * TIMEOUT_MS / 1000)  # of what was heard, that would be the end
+    assert await brokers.info() == ("1", "1", [1, 2])
+
+
 async def test_all_replicas_shut_down_and_restart(brokers: Brokers) -> None:
     """``DLedgerControllerTest.testAllReplicasShutdownAndRestartWithUnEnableElectUnCleanMaster``.
 
