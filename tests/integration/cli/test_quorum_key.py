@@ -19,6 +19,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import pytest_asyncio
 from gantry_broker.ha import wire as ha
 from gantry_broker.replica import messages as replication
 from gantry_broker.store import messages as store
@@ -34,6 +35,8 @@ from gantry_protocol.quorum_key import KeyFile, write_key
 from gantry_protocol.remoting.client import RemotingClient
 from gantry_protocol.remoting.key_requests import show_key
 from gantry_protocol.types import BrokerId, Epoch, Index, NodeId, Offset, Term
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PATIENCE_S = 300  # five processes start, on a machine that may be busy
 CLUSTER, GROUP, TOKEN = "c", "orders", "the admin token"
@@ -210,9 +213,9 @@ async def ask(port: int, command: RemotingCommand) -> RemotingCommand:
                 client.close()
 
 
-@pytest.fixture
-async def processes(tmp_path: Path) -> AsyncIterator[Processes]:
-    async with Processes(tmp_path).run() as made:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def processes(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Processes]:
+    async with Processes(tmp_path_factory.mktemp("processes")).run() as made:
         yield made
 
 

@@ -343,6 +343,7 @@ async def test_watched_group_is_told_and_two_masters_in_one_epoch_fail(
         }
         assert state["quorum"] == {"leaderName": "gantry-controller-0", "whole": True}
         assert state["reigns"] == [{"epoch": 3, "brokerId": 1}]
+        await soak.more(1)
         controllers.tell(2, 2)
         controllers.tell(3, 2)
         state = await soak.until(lambda state: state["conflicts"] != [])
