@@ -26,7 +26,7 @@ SECONDS = 12
 
 
 def dies(since: int = 0) -> str:
-    """The first violation of any seed; `since` leaves out those that live with a bug seldom seen."""
+    """The first violation of any seed; those before `since` live with a bug that is seldom seen."""
     for seed in range(since, since + SEEDS_MAX):
         world = TierWorld(seed)
         world.boot()
