@@ -72,7 +72,14 @@ class Quorum:
             await controller.start()
 
     async def stop(self, *numbers: int) -> None:
-        """Ends nodes; to the others it looks like a kill, since nothing is handed over."""
+        """Ends nodes; to the others it looks like a kill, since nothing is handed over.
+
+        A founder that came late does not vote before it is admitted (``raft.admission``). Those who
+        stay wait for that, or one that is stopped then would leave a quorum of one.
+        """
+        if numbers:
+            staying = [one for number, one in self.running.items() if number not in numbers]
+            await until(lambda: all(one.node.is_voter for one in staying))
         stopping = [self.running.pop(number) for number in numbers or tuple(self.running)]
         await asyncio.gather(*(controller.stop() for controller in stopping))
 
