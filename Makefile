@@ -8,9 +8,9 @@ PYTHON ?=
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest -q
 # Tests that compute get a worker per core; a worker whose tests start processes mostly waits for them,
-# so there are three times as many of those (tests/integration/conftest.py tells who gets which test).
+# so there are twice as many of those (tests/integration/conftest.py tells who gets which test).
 COMPUTE := -n $(shell nproc) --dist worksteal
-WAIT := -n $(shell echo $$((3 * $$(nproc)))) --dist loadscope
+WAIT := -n $(shell echo $$((2 * $$(nproc)))) --dist loadscope
 RUNS ?= 20
 
 .PHONY: help

@@ -95,11 +95,13 @@ class Quorum:
 
 @asynccontextmanager
 async def running(root: Path, members: int = 3, **options: Any) -> AsyncIterator[Quorum]:
-    """A quorum that is stopped in the end."""
+    """A quorum all of whose founders may vote; it is stopped in the end."""
     quorum = Quorum(root, members, **options)
     try:
         for node_id in quorum.peers:
             await quorum.start(node_id)
+        # Without them, whoever is stopped leaves too few (``raft.admission``).
+        await until(lambda: all(node.is_voter for node in quorum.nodes.values()))
         yield quorum
     finally:
         for node_id in list(quorum.nodes):
