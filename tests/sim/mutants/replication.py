@@ -157,7 +157,7 @@ MUTANTS = (
                 "pass",
             ),
         ),
-        Seeds("whole", 40),
+        Seeds("whole", 200),
     ),
     Mutant(
         "acknowledged-before-the-flush",
