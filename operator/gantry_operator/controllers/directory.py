@@ -36,8 +36,8 @@ class Directory:
         api: where the tokens are read.
         session: shared by all clients.
         on_change: called with namespace and name of a broker group whose roles changed.
-        on_doubt: called with namespace and name of a ControllerGroup whose stream was lost, or is
-            back.
+        on_doubt: called with namespace and name of a ControllerGroup that has no stream although it
+            answered, or has one again (``RoleWatch``).
     """
 
     def __init__(
