@@ -1,0 +1,304 @@
+"""A foreign client that sends without a pause, while masters are killed at random phases.
+
+The client is a program that prints a line of JSON per send (``interop/go``). It reaches the group
+through one address, as through a Service; ``through`` says which members that leads to. What is
+found is the gap that the client saw after each kill, what it lost, and what is stored twice.
+
+``python -m support.client_kills --kills 50 --through replica PROGRAM …`` prints the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import random
+import signal
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from gantry_controller.metadata.events import DeclareGroup, encode_event
+from gantry_protocol.records import decode_record
+from gantry_protocol.remoting.client import RemotingClient
+from support.broker_cluster import eventually, pull_command
+from support.broker_processes import Group
+from support.go import producer
+from support.loopback_controller import CLUSTER, GROUP
+from support.patience import PATIENCE_S
+
+Through = Literal["replica", "master", "any"]
+TOPIC = "kills"
+QUEUES = 16  # more than any client makes
+READ_BYTES = 1 << 18
+PERIOD_S = (1.0, 2.5)  # between a group at rest and the next kill
+
+
+class Sent(msgspec.Struct):
+    """One send, as the client saw it; times in ms since the epoch."""
+
+    key: str
+    begin: int
+    end: int
+    result: str
+    msgId: str = ""  # noqa: N815 - as all programs print it
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether it was acknowledged."""
+        return self.result == "SEND_OK"
+
+
+class Kill(msgspec.Struct):
+    """One signal to a master."""
+
+    at_ms: int
+    signal: str
+    direct: bool  # the client was connected to this very process
+    gap_ms: int = 0
+
+
+class Service:
+    """One address that leads to some member of the group, for as long as a connection lasts."""
+
+    def __init__(self, group: Group, through: Through) -> None:
+        self.through = through
+        self.address = ""
+        self.targets: dict[asyncio.Task[None], str] = {}
+        self._group = group
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, self._group.network + ".250", 0)
+        host, port = self._server.sockets[0].getsockname()[:2]
+        self.address = f"{host}:{port}"
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in list(self.targets):
+            task.cancel()
+
+    def _choices(self) -> list[str]:
+        alive = [
+            ip for ip, one in sorted(self._group.processes.items()) if one.process.poll() is None
+        ]
+        master = self._group.master_ip if self._group.controller.group.master else ""
+        if self.through == "master":
+            return [master] if master in alive else []
+        return [ip for ip in alive if ip != master] if self.through == "replica" else alive
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        with contextlib.suppress(OSError, asyncio.CancelledError):
+            choices = self._choices()
+            if choices:
+                self.targets[task] = target = random.choice(choices)
+                inner, outer = await asyncio.open_connection(target, 10911)
+                copies = [asyncio.create_task(_copy(reader, outer))]
+                copies.append(asyncio.create_task(_copy(inner, writer)))
+                await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
+                for one in copies:
+                    one.cancel()
+                outer.close()
+        self.targets.pop(task, None)
+        writer.close()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(READ_BYTES):
+            writer.write(data)
+            await writer.drain()
+
+
+class Found(msgspec.Struct):
+    """What a run has shown."""
+
+    kills: list[Kill]
+    sent: int
+    acknowledged: int
+    lost: list[str]
+    duplicated: list[str]
+    results: dict[str, int]
+
+    def figures(self) -> str:
+        """A line per kind of kill."""
+        lines = []
+        for name in sorted({one.signal for one in self.kills}):
+            for direct in (False, True):
+                gaps = [
+                    one.gap_ms for one in self.kills if (one.signal, one.direct) == (name, direct)
+                ]
+                if gaps:
+                    lines.append(
+                        f"{name} {'direct' if direct else 'through a replica'}: {len(gaps)} kills,"
+                        f" gap median {statistics.median(gaps):.0f} ms, max {max(gaps)} ms,"
+                        f" over 1 s {sum(gap > 1000 for gap in gaps)}"
+                    )
+        lines.append(
+            f"{self.sent} sent, {self.acknowledged} acknowledged, {len(self.lost)} lost,"
+            f" {len(self.duplicated)} duplicated; {json.dumps(self.results)}"
+        )
+        return "\n".join(lines)
+
+
+@contextlib.asynccontextmanager
+async def group_behind(directory: Path, through: Through) -> AsyncIterator[tuple[Group, Service]]:
+    """Three members, and the address that routes name."""
+    group = Group(directory)
+    service = Service(group, through)
+    await service.start()
+    group.controller.quorum._apply(
+        encode_event(
+            DeclareGroup(
+                cluster=CLUSTER,
+                name=GROUP,
+                uid="u",
+                replicas=3,
+                min_in_sync_replicas=2,
+                route_address=service.address,
+            )
+        )
+    )
+    group.controller.declare = lambda *_: None  # type: ignore[method-assign]
+    try:
+        await group.start()
+        yield group, service
+    finally:
+        await service.stop()
+        await group.stop()
+
+
+async def strike(group: Group, service: Service, name: str) -> Kill:
+    """Send a master the signal, and start it again once it is gone."""
+    victim = group.master_ip
+    process = group.processes[victim].process
+    kill = Kill(int(time.time() * 1000), name, victim in service.targets.values())
+    process.send_signal(getattr(signal, name))
+    await eventually(lambda: process.poll() is not None, "it ends")
+    master = group.controller.group
+    await eventually(
+        lambda: master is not None and group.master_ip != victim, "somebody else is the master"
+    )
+    group.boot(victim)
+    return kill
+
+
+async def run(
+    directory: Path, command: Sequence[str], signals: Sequence[str], through: Through
+) -> Found:
+    """One signal after the other to whoever is the master; then everything is read back."""
+    async with group_behind(directory, through) as (group, service):
+        client = await asyncio.create_subprocess_exec(
+            *command,
+            group.controller.address,
+            TOPIC,
+            "100000",
+            stdout=asyncio.subprocess.PIPE,
+        )
+        sent: list[Sent] = []
+        reading = asyncio.create_task(_read(client.stdout, sent))
+        kills = []
+        try:
+            await eventually(lambda: any(one.is_ok for one in sent), "it sends")
+            for name in signals:
+                await group.settled()
+                await asyncio.sleep(random.uniform(*PERIOD_S))
+                kills.append(await strike(group, service, name))
+                acknowledged = sum(one.is_ok for one in sent)
+                await eventually(
+                    lambda least=acknowledged: sum(one.is_ok for one in sent) > least + 5,
+                    "it sends again",
+                )
+            await asyncio.sleep(1)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                client.kill()
+            await client.wait()
+            await reading
+        await group.settled()
+        stored = await stored_keys(f"{group.master_ip}:10911")
+    return judge(sent, kills, stored)
+
+
+async def _read(stream: asyncio.StreamReader | None, sent: list[Sent]) -> None:
+    assert stream is not None
+    while line := await stream.readline():
+        if line.endswith(b"\n") and line.startswith(b"{"):
+            sent.append(msgspec.json.decode(line, type=Sent))
+
+
+async def stored_keys(master: str) -> Counter[str]:
+    """The bodies of all records of the topic."""
+    client = await RemotingClient().connect(master)
+    found: Counter[str] = Counter()
+    try:
+        for queue in range(QUEUES):
+            offset = 0
+            while True:
+                command = pull_command(offset, TOPIC)
+                assert command.ext is not None
+                command.ext["queueId"] = str(queue)
+                answer = await client.call(command, PATIENCE_S)
+                if answer.code != 0:
+                    break
+                position = 0
+                while position < len(answer.body):
+                    record = decode_record(answer.body, position)
+                    found[record.body.decode()] += 1
+                    position += record.size
+                    offset = record.queue_offset + 1
+    finally:
+        client.close()
+    return found
+
+
+def judge(sent: Sequence[Sent], kills: list[Kill], stored: Counter[str]) -> Found:
+    """The gap of each kill, and what became of the messages."""
+    ends = [one.end for one in sent if one.is_ok]
+    for number, kill in enumerate(kills):
+        until_ms = kills[number + 1].at_ms if number + 1 < len(kills) else ends[-1] + 1
+        pairs = itertools.pairwise(ends)
+        gaps = [after - at for at, after in pairs if after > kill.at_ms and at < until_ms]
+        kill.gap_ms = max(gaps, default=0)
+    results = Counter(one.result.split(":")[0] for one in sent)
+    return Found(
+        kills=kills,
+        sent=len(sent),
+        acknowledged=len(ends),
+        lost=[one.key for one in sent if one.is_ok and not stored[one.key]],
+        duplicated=[key for key, count in stored.items() if count > 1],
+        results=dict(results),
+    )
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--signal", default="SIGKILL", choices=("SIGKILL", "SIGTERM", "both"))
+    parser.add_argument("--through", default="any", choices=("any", "replica", "master"))
+    parser.add_argument("program", nargs="*", help="default: the Go producer")
+    args = parser.parse_args()
+    names = ("SIGKILL", "SIGTERM") if args.signal == "both" else (args.signal,)
+    signals = [names[number % len(names)] for number in range(args.kills)]
+    command = args.program or [str(producer())]
+    os.environ.setdefault("GANTRY_ALLOW_UNAUTHENTICATED", "true")
+    with tempfile.TemporaryDirectory() as directory:
+        found = asyncio.run(run(Path(directory), command, signals, args.through))
+    print(found.figures())
+    print("gaps", [(one.signal, one.direct, one.gap_ms) for one in found.kills])
+
+
+if __name__ == "__main__":
+    main()
