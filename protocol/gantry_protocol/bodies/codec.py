@@ -2,8 +2,8 @@
 
 Out: no blanks (Go clients split route text by hand), string keys, no nulls; a field with a default
 of None is left out while it is None. In: the fast way is a prebuilt decoder per class; what it
-refuses is read again with Java's bare keys, nulls as absent, and numbers in strings. Both ways
-validate.
+refuses is read again with Java's bare keys, nulls as absent, numbers in strings, and enums by their
+ordinals. Both ways validate.
 """
 
 from collections.abc import Mapping
@@ -18,6 +18,21 @@ from gantry_protocol.errors import BodyError
 BodyT = TypeVar("BodyT")
 
 _MAX_BARE_KEY_BYTES = 1024 * 1024  # re-reading takes about a second per MiB at worst
+
+_ENUMS = {
+    "consumeType": ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP"),
+    "messageModel": ("BROADCASTING", "CLUSTERING"),
+    "consumeFromWhere": (
+        "CONSUME_FROM_LAST_OFFSET",
+        "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST",
+        "CONSUME_FROM_MIN_OFFSET",
+        "CONSUME_FROM_MAX_OFFSET",
+        "CONSUME_FROM_FIRST_OFFSET",
+        "CONSUME_FROM_TIMESTAMP",
+    ),
+}
+"""Upstream's enums in what clients send, by field. The C++ client and all that is built on it write
+the ordinal, which fastjson reads like the name."""
 
 _encoder = msgspec.json.Encoder()
 _any_decoder = msgspec.json.Decoder()
@@ -56,7 +71,7 @@ def _decode_tolerantly(kind: type[BodyT], data: bytes) -> BodyT:
         raise BodyError(f"The request needs a {name} as its body, which is empty.")
     try:
         value = _decode_any(data)
-        return msgspec.convert(_without_nulls(value), kind, strict=False)
+        return msgspec.convert(_as_standard(value), kind, strict=False)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise BodyError(f"The body is no {name}: {str(error).removesuffix('.')}.") from error
 
@@ -70,9 +85,19 @@ def _decode_any(data: bytes) -> Any:
         return _any_decoder.decode(quote_keys(data))
 
 
-def _without_nulls(value: Any) -> Any:
+def _as_standard(value: Any) -> Any:
+    """``value`` without nulls, and with the names of enums for their ordinals."""
     if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+        return {
+            key: _enum_name(key, item) if type(item) is int else _as_standard(item)
+            for key, item in value.items()
+            if item is not None
+        }
     if isinstance(value, list):
-        return [_without_nulls(item) for item in value if item is not None]
+        return [_as_standard(item) for item in value if item is not None]
     return value
+
+
+def _enum_name(field: str, value: int) -> int | str:
+    names = _ENUMS.get(field, ())
+    return names[value] if 0 <= value < len(names) else value

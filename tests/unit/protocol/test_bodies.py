@@ -58,6 +58,29 @@ READ: dict[str, tuple[type, bytes, Any]] = {
             "c", [], [b.ConsumerData("g", subscription_data_set=[b.SubscriptionData("T")])]
         ),
     ),
+    "heartbeat of a C++ client": (  # enums by ordinal, blanks and a newline of jsoncpp
+        b.HeartbeatData,
+        (
+            b'{"clientID":"c","consumerDataSet":[{"consumeFromWhere":4,"consumeType":1,'
+            b'"groupName":"g","messageModel":0,"subscriptionDataSet":[{"codeSet":["1"],'
+            b'"subString":"*","subVersion":"17","tagsSet":["a"],"topic":"T"}]}],'
+            b'"producerDataSet":[]}\n'
+        ),
+        b.HeartbeatData(
+            "c",
+            consumer_data_set=[
+                b.ConsumerData(
+                    "g",
+                    consume_type="CONSUME_PASSIVELY",
+                    message_model="BROADCASTING",
+                    consume_from_where="CONSUME_FROM_FIRST_OFFSET",
+                    subscription_data_set=[
+                        b.SubscriptionData("T", tags_set=["a"], code_set=[1], sub_version=17)
+                    ],
+                )
+            ],
+        ),
+    ),
     "version as text": (
         b.SubscriptionData,
         b'{"topic":"T","subVersion":"17"}',
@@ -159,6 +182,12 @@ def test_other_bodies_are_refused_with_a_reason(data: bytes, words: str) -> None
     with pytest.raises(BodyError) as refusal:
         b.decode_body(b.SyncStateSetBody, data)
     assert words in str(refusal.value)
+
+
+@pytest.mark.parametrize("ordinal", [-1, 6])
+def test_an_ordinal_that_no_name_has_is_refused(ordinal: int) -> None:
+    with pytest.raises(BodyError, match="consumeFromWhere"):
+        b.decode_body(b.ConsumerData, b'{"groupName":"g","consumeFromWhere":%d}' % ordinal)
 
 
 def test_large_bodies_are_not_read_the_slow_way(monkeypatch: pytest.MonkeyPatch) -> None:
