@@ -92,6 +92,7 @@ class TopicSync:
             topic_filter_type=topic.topic_filter_type,
             topic_sys_flag=topic.topic_sys_flag,
             order=topic.order,
+            attributes=_modification(topic.attributes),
             broker_name=self._host.broker_name,
             cluster_name=self._host.cluster,
             if_absent=if_absent,
@@ -245,6 +246,12 @@ def _table(outcome: Outcome) -> TopicConfigTable:
     if outcome.code != ResponseCode.SUCCESS:
         raise BodyError(f"The controllers refused the topics: {outcome.remark}.")
     return decode_body(TopicConfigTable, outcome.body)
+
+
+def _modification(attributes: dict[str, str]) -> str | None:
+    """Attributes with ``+`` or ``-`` before their names, as 17 takes them."""
+    parts = [f"{name}={value}" if value else name for name, value in attributes.items()]
+    return ",".join(parts) or None
 
 
 def _known_code(code: int) -> ResponseCode:

@@ -49,6 +49,7 @@ class Statistics:
             topic_filter_type=header.topic_filter_type,
             topic_sys_flag=header.topic_sys_flag,
             order=header.order,
+            attributes=_modification(header.attributes),
         )
         refusal = self._view.accepting_writes() or topic_rules.check_creatable(topic)
         if refusal is not None:
@@ -122,3 +123,9 @@ class Statistics:
 
     def _queue(self, topic: str, queue_id: int) -> MessageQueue:
         return MessageQueue(broker_name=self._view.broker_name, queue_id=queue_id, topic=topic)
+
+
+def _modification(text: str | None) -> dict[str, str]:
+    """What becomes of a topic's attributes, by their names with ``+`` or ``-`` before them."""
+    parts = [item.partition("=") for item in (text or "").split(",") if item]
+    return {name: value for name, _, value in parts}

@@ -18,6 +18,7 @@ from gantry_broker.tables.topics import is_topic_name
 
 DEFAULT_TOPIC = "TBW102"
 DEFAULT_TOPIC_QUEUES = 8  # TBW102 has so many on every group
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"  # in every route; TopicValidator
 MAX_QUEUES = 1024
 
 _SYSTEM_GROUPS = ("CID_RMQ_SYS_", "GANTRY_SYS_")  # upstream's prefix, and ours
@@ -128,7 +129,7 @@ def internal_topic(name: str, queues: int = 1) -> TopicConfig:
 
 def topic_on_demand(name: str, default_topic: str, wanted_queues: int) -> TopicConfig | None:
     """The topic that a send to an unknown name creates; None when it may not."""
-    if is_retry(name):
+    if is_retry(name) or name == TRACE_TOPIC:
         return internal_topic(name)
     if default_topic != DEFAULT_TOPIC:
         return None

@@ -72,8 +72,10 @@ class GroupView(Protocol):
     def create_topic(self, topic: TopicConfig, done: Created, *, if_absent: bool) -> None:
         """Create or change a topic: by the controller first, then by a record in the log.
 
-        With ``if_absent`` the controller leaves a topic that exists as it is, also one that this
-        broker does not know yet. ``done(None)`` means that the topic can be looked up in the store.
+        Names of the attributes begin with ``+`` or ``-``, as they do in upstream's: that one is
+        given this value, or taken away; the controller decides what may be. With ``if_absent`` the
+        controller leaves a topic that exists as it is, also one that this broker does not know yet.
+        ``done(None)`` means that the topic can be looked up in the store.
         """
 
     def delete_topic(self, topic: str, done: Created) -> None:

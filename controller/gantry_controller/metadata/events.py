@@ -159,12 +159,14 @@ class CleanBrokerData(_Event, frozen=True, tag="CleanBrokerData/1"):
 class CreateTopic(_Event, frozen=True, tag="CreateTopic/1"):
     """Creates or changes a topic (code 17); an empty ``name`` means every group of the cluster.
 
-    With ``if_absent`` a group that has the topic keeps it as it is.
+    With ``if_absent`` a group that has the topic keeps it as it is. ``attributes`` is what becomes
+    of the topic's attributes, as ``metadata.attributes`` reads it; ``config`` has none.
     """
 
     topic: str
     config: Topic
     if_absent: bool = False
+    attributes: str = ""
 
 
 class DeleteTopic(_Event, frozen=True, tag="DeleteTopic/1"):

@@ -28,7 +28,7 @@ GroupKey = tuple[str, str]
 """(cluster name, broker name): the identity of a broker group."""
 
 DEFAULT_TOPIC = "TBW102"
-"""The template that clients ask for before a topic exists; every group has it without saying so."""
+"""The template that clients ask for before a topic exists."""
 
 FIRST_BROKER_ID = BrokerId(1)  # MixAll.FIRST_SLAVE_ID
 
@@ -40,6 +40,7 @@ class Topic(msgspec.Struct, frozen=True, gc=False):
         since: the version of the group's table at which the topic was created; 0 in events, and of
             topics that are older than this field. It tells a topic that was deleted and created
             again from the one that it looks like.
+        attributes: upstream's names to values, as ``metadata.attributes`` lets them in.
     """
 
     read_queue_nums: int
@@ -48,9 +49,18 @@ class Topic(msgspec.Struct, frozen=True, gc=False):
     topic_sys_flag: int = 0
     order: bool = False
     since: int = 0
+    attributes: dict[str, str] = {}
 
 
-DEFAULT_TOPIC_CONFIG = Topic(read_queue_nums=8, write_queue_nums=8, perm=7)
+BUILT_IN_TOPICS = {
+    DEFAULT_TOPIC: Topic(read_queue_nums=8, write_queue_nums=8, perm=7),
+    "RMQ_SYS_TRACE_TOPIC": Topic(read_queue_nums=1, write_queue_nums=1, perm=6),
+}
+"""Topics that every group has without saying so.
+
+Clients that trace their messages send to the second; of those, only Java creates what it misses.
+A group makes it with the first send.
+"""
 
 
 class TopicTable(Parted, frozen=True, array_like=True):

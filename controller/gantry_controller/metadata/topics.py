@@ -8,6 +8,7 @@ be an increment (upstream's ``deleteTopicWithBrokerRegistration`` is false).
 from gantry_protocol.codes import ResponseCode
 from msgspec.structs import replace
 
+from gantry_controller.metadata.attributes import AttributesError, altered
 from gantry_controller.metadata.events import (
     CreateTopic,
     DeleteTopic,
@@ -48,13 +49,19 @@ def create_topic(state: MetadataState, event: CreateTopic) -> Result:
             ResponseCode.SYSTEM_ERROR,
             f"Group {full[0][1]} has {TOPICS_PER_GROUP_MAX} topics, the most it may have",
         )
-    changed = False
+    wanted: dict[GroupKey, Topic] = {}
     for key in keys:
-        if event.if_absent and event.topic in state.topic_table(key).topics:
+        known = state.topic_table(key).topics.get(event.topic)
+        if event.if_absent and known is not None:
             continue
-        changed |= _merge_topics(state, key, {event.topic: event.config})
+        try:
+            attributes = altered(None if known is None else known.attributes, event.attributes)
+        except AttributesError as refusal:
+            return refuse(ResponseCode.INVALID_PARAMETER, str(refusal))
+        wanted[key] = replace(event.config, attributes=attributes)
+    changes = [_merge_topics(state, key, {event.topic: topic}) for key, topic in wanted.items()]
     version = state.topic_table(keys[0]).version if len(keys) == 1 else None
-    return Result(topics_version=version, changed=changed)
+    return Result(topics_version=version, changed=any(changes))
 
 
 def delete_topic(state: MetadataState, event: DeleteTopic) -> Result:

@@ -19,8 +19,7 @@ from gantry_protocol.bodies.route import MASTER_ID, PERM_WRITE
 
 from gantry_controller.metadata.names import ordered_queues
 from gantry_controller.metadata.state import (
-    DEFAULT_TOPIC,
-    DEFAULT_TOPIC_CONFIG,
+    BUILT_IN_TOPICS,
     BrokerGroup,
     GroupKey,
     MetadataState,
@@ -81,12 +80,12 @@ def is_short(state: MetadataState, topic: str) -> bool:
     Clients ask for routes all the time, and those of most topics are short. They do not wait, or
     find no room, behind a list of all groups.
     """
-    return topic != DEFAULT_TOPIC and len(state.having(topic)) <= min(SHORT, BITS - 1)
+    return topic not in BUILT_IN_TOPICS and len(state.having(topic)) <= min(SHORT, BITS - 1)
 
 
 def _keys_with(state: MetadataState, topic: str) -> Work[list[GroupKey]]:
     """The groups that may have ``topic``, in order."""
-    if topic == DEFAULT_TOPIC:  # every group of ours creates topics on request
+    if topic in BUILT_IN_TOPICS:  # every group of ours has it
         imported = [key for key in state.imports if key not in state.groups]
         return (yield from sorted_in_turns([*state.all_keys(), *imported]))
     return (yield from sorted_in_turns(state.having(topic)))
@@ -112,8 +111,8 @@ def _part_in_route(
 
 def _config(state: MetadataState, key: GroupKey, topic: str) -> Topic | None:
     config = state.topic_table(key).topics.get(topic)
-    if config is None and topic == DEFAULT_TOPIC and state.find(*key) is not None:
-        return DEFAULT_TOPIC_CONFIG
+    if config is None and state.find(*key) is not None:
+        return BUILT_IN_TOPICS.get(topic)
     return config
 
 
@@ -197,7 +196,7 @@ def topics_of_cluster(state: MetadataState, cluster: str) -> Work[list[str]]:
 
 
 def all_topics(state: MetadataState) -> Work[list[str]]:
-    """Every topic, the template included once there is a group."""
+    """Every topic, the built-in ones included once there is a group."""
     names = set[str]()
     for place, topic in enumerate(state.topic_names(), start=1):
         if place % (16 * BITS) == 0:
@@ -205,7 +204,7 @@ def all_topics(state: MetadataState) -> Work[list[str]]:
         if state.is_served(topic):
             names.add(topic)
     if state.living_count > state.retired_count:
-        names.add(DEFAULT_TOPIC)
+        names.update(BUILT_IN_TOPICS)
     return (yield from sorted_in_turns(names))
 
 

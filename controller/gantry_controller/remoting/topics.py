@@ -55,6 +55,7 @@ class TopicRequests:
             topic=header.topic,
             config=config,
             if_absent=header.if_absent,
+            attributes=header.attributes or "",
         )
         self._desk.write(exchange, event, partial(_topics_changed, exchange.request))
 
@@ -102,4 +103,5 @@ def _topic_config(name: str, topic: Topic) -> TopicConfig:
         perm=topic.perm,
         topic_sys_flag=topic.topic_sys_flag,
         order=topic.order,
+        attributes=topic.attributes,
     )

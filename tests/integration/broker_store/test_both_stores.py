@@ -473,10 +473,12 @@ def create_ext(topic: str, queues: int) -> dict[str, object]:
 
 async def test_a_topic_is_created_shown_and_changed(user: User, topic: str) -> None:
     for queues in (2, 3):
-        ext = create_ext(topic, queues)
+        ext = {**create_ext(topic, queues), "attributes": f"+reserve.time={queues}"}
         assert (await user.call(RequestCode.UPDATE_AND_CREATE_TOPIC, ext)).code == 0
         answer = await user.call(RequestCode.GET_TOPIC_CONFIG, {"topic": topic})
-        assert json.loads(answer.body)["writeQueueNums"] == queues
+        shown = json.loads(answer.body)
+        assert shown["writeQueueNums"] == queues
+        assert shown["attributes"] == {"reserve.time": f"{queues}"}
     await user.send(b"x", topic, 2)
     table = json.loads((await user.call(RequestCode.GET_ALL_TOPIC_CONFIG)).body)
     assert table["topicConfigTable"][topic]["readQueueNums"] == 3
@@ -484,6 +486,9 @@ async def test_a_topic_is_created_shown_and_changed(user: User, topic: str) -> N
     assert answer.body.count(b'"maxOffset":1') == 1
     illegal = create_ext("a b", 1)
     assert (await user.call(RequestCode.UPDATE_AND_CREATE_TOPIC, illegal)).code == 29
+    unknown = {**create_ext(topic, 1), "attributes": "+colour=red"}
+    answer = await user.call(RequestCode.UPDATE_AND_CREATE_TOPIC, unknown)
+    assert (answer.code, "'colour' is no attribute" in str(answer.remark)) == (29, True)
 
 
 async def test_a_deleted_topic_is_gone_with_its_offsets_and_begins_anew(

@@ -241,6 +241,13 @@ def test_an_unknown_topic_is_created_with_what_the_default_topic_allows(
     assert _stored(group, answer).topic == "New"
 
 
+def test_the_first_trace_makes_the_topic_of_traces(client, group) -> None:
+    assert client.call(310, _v2(b="RMQ_SYS_TRACE_TOPIC", c="", d=4, e=0), b"x").code == 0
+    (topic,) = group.created
+    assert (topic.topic_name, topic.perm) == ("RMQ_SYS_TRACE_TOPIC", 6)
+    assert (topic.read_queue_nums, topic.write_queue_nums) == (1, 1), "as routes say"
+
+
 def test_a_topic_made_elsewhere_a_moment_ago_stays_what_it_was_made(client, group) -> None:
     made = TopicConfig(topic_name="Made", read_queue_nums=3, write_queue_nums=3, perm=6)
     group.controllers_know["Made"] = made

@@ -37,6 +37,13 @@ def test_a_topic_is_created_by_the_group(client, group) -> None:
     assert decode_body(TopicConfig, config.body) == topic
 
 
+def test_what_shall_become_of_attributes_is_passed_on(client, group) -> None:
+    change = "+message.type=FIFO,-reserve.time"
+    assert client.call(17, {**CREATE, "attributes": change}).code == 0
+    (topic,) = group.created
+    assert topic.attributes == {"+message.type": "FIFO", "-reserve.time": ""}
+
+
 def test_an_administrator_changes_a_topic_that_exists(client, group) -> None:
     made = TopicConfig(topic_name=CREATE["topic"], read_queue_nums=3, write_queue_nums=3, perm=6)
     group.controllers_know[CREATE["topic"]] = made

@@ -15,6 +15,7 @@ from gantry_protocol.bodies import TopicConfig, TopicConfigTable, encode_body
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import ConnectError
+from msgspec.structs import replace
 from support import stores
 
 T = TopicConfig("T", 1, 1)
@@ -168,3 +169,14 @@ def test_changes_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.Monke
     assert [one and one.code for one in refusals] == [ResponseCode.SYSTEM_BUSY]
     sync.end()
     host.messages.close()
+
+
+def test_controllers_are_told_what_shall_become_of_attributes(world: World) -> None:
+    asked: list[RemotingCommand] = []
+    world.controllers.ask = lambda command, done, _: asked.append(command)  # type: ignore[method-assign]
+    change = {"+message.type": "FIFO", "-reserve.time": ""}
+    world.sync.create(replace(T, attributes=change), world.heard.append, if_absent=False)
+    world.create()
+    with_change, without = asked
+    assert with_change.ext["attributes"] == "+message.type=FIFO,-reserve.time"
+    assert "attributes" not in without.ext

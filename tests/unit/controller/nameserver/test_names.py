@@ -114,6 +114,13 @@ class TestRoute:
         (queue,) = json.loads(route(office, "TBW102").body)["queueDatas"]
         assert (queue["perm"], queue["readQueueNums"], queue["writeQueueNums"]) == (7, 8, 8)
 
+    async def test_traced_messages_have_a_topic_before_the_first(self, office: Office) -> None:
+        start(office)
+        data = json.loads(route(office, "RMQ_SYS_TRACE_TOPIC").body)
+        assert data["brokerDatas"][0]["brokerName"] == NAME
+        (queue,) = data["queueDatas"]
+        assert (queue["perm"], queue["readQueueNums"], queue["writeQueueNums"]) == (6, 1, 1)
+
     async def test_a_retired_group_is_in_no_route_and_no_list(self, office: Office) -> None:
         start(office)
         office.apply(RetireGroup(cluster=CLUSTER, name=NAME, uid="u1"))
@@ -161,7 +168,9 @@ class TestLists:
     async def test_topics(self, office: Office) -> None:
         assert json.loads(office.call(206).body) == {"topicList": []}
         start(office)
-        assert json.loads(office.call(206).body) == {"topicList": ["Orders", "TBW102"]}
+        assert json.loads(office.call(206).body) == {
+            "topicList": ["Orders", "RMQ_SYS_TRACE_TOPIC", "TBW102"]
+        }
         assert json.loads(office.call(224, {"cluster": CLUSTER}).body) == {"topicList": ["Orders"]}
         assert json.loads(office.call(224, {"cluster": "x"}).body) == {"topicList": []}
 
