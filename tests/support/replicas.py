@@ -118,6 +118,13 @@ class Node:
         if self.flushing:
             self.flush()
 
+    def trim(self, start: int) -> None:
+        """The log begins at ``start`` from now on."""
+        del self.disk.log[: start - self.disk.start]
+        self.disk.start = start
+        self.step(ev.LogTrimmed(Offset(start)))
+        self.group.run()
+
     def flush(self) -> None:
         self.disk.flushed = self.disk.start + len(self.disk.log)
         self.step(ev.LogFlushed(Offset(self.disk.flushed), self.core.log.cuts))

@@ -145,8 +145,7 @@ class ReplicaCore:
             case ev.LinkRefused(link=link, reason=reason):
                 return self._forget_link(link, reason)
             case ev.LogTrimmed(start=start):
-                self.log.trimmed(start)
-                return []
+                return self._trimmed(start)
             case ev.DrainRequested():
                 return self._begin_drain()
             case ev.ProposalFinished():
@@ -159,6 +158,13 @@ class ReplicaCore:
                 return []
             case _:
                 raise AssertionError(f"unknown event {event!r}")
+
+    def _trimmed(self, start: Offset) -> list[fx.Effect]:
+        """The log begins later now; who still needs what is gone has to call again, and reset."""
+        self.log.trimmed(start)
+        below = [] if self.master is None else self.master.links_below(start)
+        reason = f"the log begins at {start} now, and this replica has not come that far"
+        return [effect for link in below for effect in self._forget_link(link, reason)]
 
     # ---- links
 

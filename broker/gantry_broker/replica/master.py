@@ -112,6 +112,19 @@ class Mastership:
         """From where on replicas that are connected still read the log."""
         return tuple(one.sent for one in self.members.values() if one.link is not None)
 
+    def copying_from(self, *, counted: bool) -> list[tuple[Offset, BrokerId]]:
+        """From where on replicas read the log that confirm waits for, or does not."""
+        waited_for = self.counted
+        return [
+            (one.sent, one.broker_id)
+            for one in self.members.values()
+            if one.link is not None and (one.broker_id in waited_for) is counted
+        ]
+
+    def links_below(self, start: Offset) -> list[int]:
+        """Links of replicas that go on from bytes below ``start``."""
+        return [link for link, member in self._by_link.items() if member.sent < start]
+
     def heirs(self) -> list[BrokerId]:
         """Who could go on at once while our own disk does not answer, the best first.
 
