@@ -19,10 +19,11 @@ from pathlib import Path
 
 from gantry_broker.queues import MessageStore
 from gantry_broker.store.contract import GetStatus, Limits
+from gantry_broker.store.retention import Trim, WriteState
 from gantry_broker.tables.topics import TopicChange, change_record
 from gantry_broker.tier.locate import Found, Queue
 from gantry_broker.tier.reading import LoadedRun, Local, Messages, TierIndex, Wanted, pick
-from gantry_broker.tier.retention import Facts, Trim, WriteState, decide
+from gantry_broker.tier.retention import Facts, decide
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.tier import chain
 from gantry_protocol.tier.footer import Footer

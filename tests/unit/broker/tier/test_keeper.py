@@ -183,7 +183,7 @@ async def test_an_unconfirmed_state_is_written_again(bench: Bench) -> None:
 
 
 async def test_a_fault_ends_the_process(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gantry_broker.tier import keeper
+    from gantry_broker.store import keeper
 
     monkeypatch.setattr(keeper, "LOOK_S", 0)
     bench.chain = None
@@ -241,7 +241,7 @@ async def test_what_changes_while_queues_are_gone_through_stops_the_trim(
 async def test_a_cut_that_is_refused_is_told_and_decided_anew(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gantry_broker.tier import keeper
+    from gantry_broker.store import keeper
 
     async def refused() -> None:
         if looks:

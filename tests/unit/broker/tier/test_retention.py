@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from gantry_broker.tier.retention import Facts, Keep, Trim, WriteState, decide
+from gantry_broker.store.retention import Keep, Trim, WriteState
+from gantry_broker.tier.retention import Facts, decide
 from gantry_protocol.types import Offset
 
 STARTS = tuple(Offset(start) for start in (0, 100, 200, 300, 400))
