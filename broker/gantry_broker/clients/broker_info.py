@@ -1,5 +1,7 @@
 """What a broker says of itself: 28 (runtime), 26 and 25 (settings), 401 (how queues are consumed).
 
+27, 306 and 329 find nothing left to clean.
+
 Names and formats are upstream's, since tools look for them; a number is only shown where there is
 one. Nothing changes while brokers run: settings are the BrokerGroup's, so that all replicas have
 the same, and whoever becomes master keeps to them. A change is refused by name (16) rather than
@@ -115,6 +117,13 @@ class BrokerInfo:
             " for all replicas"
         )
         return reply(request, ResponseCode.NO_PERMISSION, remark)
+
+    def clean(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+        """27, 329, 306: delete old files, and rows of queues that point below the log's start.
+
+        The retention looks each second, and rows go with their files, so that is done already.
+        """
+        return reply(request)
 
     def request_mode(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
         """401: queues are pulled, as every client does by itself."""

@@ -291,3 +291,9 @@ async def test_metrics_of_what_is_under_way(client, connect) -> None:
 async def _turns() -> None:
     for _ in range(3):
         await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("code", [27, 306, 329])
+async def test_nothing_is_left_to_clean(client, code: int) -> None:
+    """``mqadmin cleanExpiredCQ``, ``deleteExpiredCommitLog``: the retention does it by itself."""
+    assert client.call(code, None).code == ResponseCode.SUCCESS
