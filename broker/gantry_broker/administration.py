@@ -136,7 +136,26 @@ def status(group: ReplicationGroup, router: ClientRouter) -> dict[str, Any]:
         "pendingSends": len(group.writes.pending),
         "spliced": router.spliced,
         "held": router.held,
+        "retention": _retention(group),
         "tier": _tier(group),
+    }
+
+
+def _retention(group: ReplicationGroup) -> dict[str, Any] | None:
+    """How much of the log is kept without a tier, what holds more of it, and what comes next."""
+    retention = group.tier.retention
+    if retention is None:
+        return None
+    return {
+        "hours": retention.kept.hours,
+        "bytes": retention.kept.bytes,
+        "whenFull": "delete" if retention.kept.gives_way else "refuse",
+        "keptReason": retention.reason,
+        "stuck": retention.is_stuck,
+        "nextCutMs": retention.next_cut_ms,
+        "cuts": retention.trims,
+        "cutBytes": retention.trimmed_bytes,
+        "states": retention.states,
     }
 
 
@@ -214,6 +233,7 @@ class BrokerCollector:
         """The metrics as of now."""
         yield from self._role()
         yield from self._log()
+        yield from self._retention()
         yield from self._links()
         yield from self._clients()
 
@@ -263,6 +283,34 @@ class BrokerCollector:
             "gantry_broker_topics_version",
             "Version of the controllers' topic table in the confirmed log.",
             self._group.store.topics.version,
+        )
+
+    def _retention(self) -> Iterable[Metric]:
+        retention = self._group.tier.retention  # None with a tier
+        yield counter(
+            "gantry_broker_retention_cuts",
+            "How often the beginning of the log was deleted, in a group without a tier.",
+            0 if retention is None else retention.trims,
+        )
+        yield counter(
+            "gantry_broker_retention_cut_bytes",
+            "Bytes of the log deleted by retention.",
+            0 if retention is None else retention.trimmed_bytes,
+        )
+        yield counter(
+            "gantry_broker_retention_states",
+            "How often the whole state was written so that the log before it may go.",
+            0 if retention is None else retention.states,
+        )
+        yield gauge(
+            "gantry_broker_retention_held",
+            "1 while more of the log is kept than the retention asks for.",
+            retention is not None and bool(retention.reason),
+        )
+        yield gauge(
+            "gantry_broker_retention_stuck",
+            "1 while the disk is nearly full and nothing of the log may be deleted.",
+            retention is not None and retention.is_stuck,
         )
 
     def _links(self) -> Iterable[Metric]:

@@ -151,7 +151,7 @@ class ReplicationGroup:
         self.shell = ReplicaShell(
             self.core, self._store, options.directory, agent, self, commons, self._fail
         )
-        self.tier.start(options, self._fail)
+        self.tier.start(options, commons.disk_space, self._fail)
         self.shell.start(self.links)
         agent.start()
         self._store.verify_soon(self._fail)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from gantry_protocol.headers.controller import LOWEST_ELECTION_PRIORITY
 
 from gantry_broker.replica import DEFAULT_LIMITS, Limits
+from gantry_broker.store.retention import Kept
 from gantry_broker.tier.options import TierOptions
 
 
@@ -18,6 +19,7 @@ class GroupOptions(NamedTuple):
         name: of this broker, for people who read the tier.
         priority: see ``Speaker``.
         tier: where the group's tier is; None without one.
+        kept: how much of the log is kept where there is no tier.
         clients_elsewhere: a broker in another process serves clients from this store.
     """
 
@@ -32,6 +34,7 @@ class GroupOptions(NamedTuple):
     name: str = ""
     priority: int = LOWEST_ELECTION_PRIORITY
     tier: TierOptions | None = None
+    kept: Kept = Kept()
     clients_elsewhere: bool = False
 
 

@@ -1,13 +1,14 @@
 """One member and its group's tier: what is uploaded, and from where on the log is still needed.
 
-Joins the tier's parts with a member's store, role and writes. Trimming asks here, too, for groups
-without a tier: what must stay does not depend on one.
+Joins the tier's parts with a member's store, role and writes. Without a tier the log has a
+retention of its own (``store.log_retention``), which asks here, too: what must stay does not depend
+on one.
 
 Rule protected: the log is kept from the oldest byte on that a replica, a parked message or an open
-transaction needs. What it refuses: to decide what goes; retention and ``store.trimming`` do.
+transaction needs. What it refuses: to decide what goes; the retentions and ``store.trimming`` do.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import time
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,11 +17,14 @@ from gantry_protocol.tier.keys import Pair
 from gantry_protocol.types import Epoch, Offset
 
 from gantry_broker.delay.pin import oldest_parked
+from gantry_broker.disk_space import DiskSpace
 from gantry_broker.group_options import GroupOptions
 from gantry_broker.queues import MessageStore
 from gantry_broker.replica import ReplicaCore
 from gantry_broker.replica import events as ev
 from gantry_broker.store.contract import Appended, Refusal
+from gantry_broker.store.log_retention import LogRetention
+from gantry_broker.store.retention import Need
 from gantry_broker.tier.boots import next_boot
 from gantry_broker.tier.report import TierReport, store_time_at, tier_report
 from gantry_broker.tier.seen import Seen
@@ -66,24 +70,30 @@ class TieredMember(Protocol):
 class GroupTier:
     """See the module.
 
-    Implements ``UploadObserver``, ``RetentionHost`` and ``TrimHost``.
+    Implements ``UploadObserver``, both kinds of ``RetentionHost`` and ``TrimHost``.
 
     Args:
         member: whose tier this is.
 
     Attributes:
         service: everything that is done with the tier; None without one, and before ``start``.
+        retention: of the log of a group without a tier; None with one, and before ``start``.
     """
 
     def __init__(self, member: TieredMember) -> None:
         """Nothing is uploaded or read before ``start``."""
         self.service: TierService | None = None
+        self.retention: LogRetention | None = None
         self._member = member
         self._boots = 0
 
-    def start(self, options: GroupOptions, failed: Callable[[BaseException], None]) -> None:
-        """Begin to follow the tier, if the group has one."""
+    def start(
+        self, options: GroupOptions, disk: DiskSpace, failed: Callable[[BaseException], None]
+    ) -> None:
+        """Begin to follow the tier, or to keep the log within its bounds without one."""
         if options.tier is None:
+            self.retention = LogRetention(self, options.kept, disk, failed)
+            self.retention.start()
             return
         self._boots = next_boot(options.directory)
         self.service = TierService(
@@ -99,6 +109,8 @@ class GroupTier:
 
     async def stop(self) -> None:
         """End everything; what is under way at the store may be applied all the same."""
+        if self.retention is not None:
+            await self.retention.stop()
         if self.service is not None:
             await self.service.stop()
 
@@ -179,6 +191,19 @@ class GroupTier:
         master = None if core is None else core.master
         return pins if master is None else (*pins, *master.needed_from)
 
+    def needs(self) -> Sequence[Need]:
+        """From where on the log is needed, whatever becomes of the disk."""
+        core, store = self._member.core, self._member.store
+        found = [Need(at, "an open transaction") for at in transaction_pins(store)]
+        parked = oldest_parked(store)
+        if parked is not None:
+            found.append(Need(parked, "a delayed message"))
+        return [*found, *_copies(core, counted=True)]
+
+    def copies(self) -> Sequence[Need]:
+        """From where on replicas outside the set copy it."""
+        return _copies(self._member.core, counted=False)
+
     def log_trimmed(self, start: Offset) -> None:
         """The log begins at ``start`` now."""
         self._member.step(ev.LogTrimmed(start))
@@ -195,3 +220,13 @@ class GroupTier:
             confirm=min(facts.confirm, facts.flushed),
             lineage=facts.lineage,
         )
+
+
+def _copies(core: ReplicaCore | None, *, counted: bool) -> list[Need]:
+    if core is None or core.master is None:
+        return []
+    kind = "member" if counted else "replica outside the set,"
+    return [
+        Need(at, f"{kind} {broker_id}")
+        for at, broker_id in core.master.copying_from(counted=counted)
+    ]

@@ -36,7 +36,8 @@ from gantry_broker.group_options import GroupOptions
 from gantry_broker.hosting import HostedGroup
 from gantry_broker.places import election_priority
 from gantry_broker.replica import DEFAULT_LIMITS, Limits
-from gantry_broker.settings import BrokerSettings
+from gantry_broker.settings import FILE_BYTES_MIN, BrokerSettings
+from gantry_broker.store.retention import bounded_file_bytes
 from gantry_broker.tier.options import TierOptions, tier_place
 from gantry_broker.tier.stores.credentials import CredentialFiles, Credentials
 from gantry_broker.tier.values import Limits as TierLimits
@@ -167,7 +168,7 @@ class BrokerServer:
             advertise=settings.advertised,
             remoting_port=hosted.port,
             pod_uid=settings.pod_uid,
-            log_segment_bytes=settings.log_segment_bytes,
+            log_segment_bytes=file_bytes(settings, directory),
             limits=limits_for(len(self.hosted)),
             name=settings.name,
             priority=(
@@ -176,6 +177,7 @@ class BrokerServer:
                 else LOWEST_ELECTION_PRIORITY
             ),
             tier=_tier(settings),
+            kept=settings.kept,
             clients_elsewhere=settings.store_port is not None,
         )
 
@@ -221,6 +223,18 @@ def limits_for(groups: int) -> Limits:
     if groups < MANY_GROUPS:
         return DEFAULT_LIMITS
     return msgspec.structs.replace(DEFAULT_LIMITS, heartbeat_ms=MANY_HEARTBEAT_MS)
+
+
+def file_bytes(settings: BrokerSettings, directory: Path) -> int:
+    """When a file of the log ends; on a small disk, or in a small log, before it is as set."""
+    try:
+        disk = os.statvfs(directory)
+    except OSError:
+        return settings.log_segment_bytes
+    kept_bytes = settings.kept.bytes if settings.tier_url is None else None
+    return bounded_file_bytes(
+        settings.log_segment_bytes, disk.f_blocks * disk.f_frsize, kept_bytes, FILE_BYTES_MIN
+    )
 
 
 def _tier(settings: BrokerSettings) -> TierOptions | None:

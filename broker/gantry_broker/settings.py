@@ -2,7 +2,7 @@
 
 import ipaddress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from gantry_protocol.errors import ConfigError, ResolveError
 from gantry_protocol.hosts import join_address, split_address
@@ -14,12 +14,14 @@ from gantry_broker.clients.quotas import Quotas, parse_quotas
 from gantry_broker.delay.levels import DEFAULT_LEVELS, DelayLevels
 from gantry_broker.disk_space import Watermarks
 from gantry_broker.places import Place, places
+from gantry_broker.store.retention import Kept
 from gantry_broker.transactions import Policy
 
 REMOTING_PORT = 10911
 HA_PORT = 10912
 HTTP_PORT = 10913
 CONTROLLER_PORT = 9878
+FILE_BYTES_MIN = 64 * 1024  # of the commit log
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 
@@ -98,9 +100,10 @@ class BrokerSettings(Settings):
     )
     log_segment_bytes: int = Field(
         default=1024 * 1024 * 1024,
-        ge=64 * 1024,
+        ge=FILE_BYTES_MIN,
         le=2**31,
-        description="Size of one file of the commit log.",
+        description="Size of one file of the commit log, at most a sixteenth of the disk and a "
+        "quarter of retention_bytes: only whole files go.",
     )
 
     delay_levels: str = Field(
@@ -150,6 +153,26 @@ class BrokerSettings(Settings):
         default=8 * 1024**3,
         ge=0,
         description="While so much is free nothing is refused, whatever share of the disk it is.",
+    )
+
+    retention_hours: float = Field(
+        default=72.0,
+        ge=0,
+        le=1_000_000,
+        description="Without a tier, files of the log go once all of their messages are older, "
+        "consumed or not; RocketMQ's fileReservedTime. 0 keeps them whatever their age.",
+    )
+    retention_bytes: int = Field(
+        default=0,
+        ge=0,
+        description="Without a tier, how much of the confirmed log is kept; what is older goes, "
+        "consumed or not. 0 sets no bound.",
+    )
+    retention_when_full: Literal["delete", "refuse"] = Field(
+        default="delete",
+        description="Without a tier, what becomes of the oldest messages when disk_take_percent of "
+        "the disk is in use. delete: they go before their time, a file at a time, and new ones are "
+        "taken; RocketMQ's cleanFileForciblyEnable. refuse: they stay, and new ones are refused.",
     )
 
     tier_url: str | None = Field(
@@ -289,6 +312,15 @@ class BrokerSettings(Settings):
     def parsed_quotas(self) -> Quotas | None:
         """The quotas; None where nobody has one."""
         return None if self.quotas is None else parse_quotas(self.quotas)
+
+    @property
+    def kept(self) -> Kept:
+        """How much of the log is kept where there is no tier."""
+        return Kept(
+            self.retention_hours or None,
+            self.retention_bytes or None,
+            gives_way=self.retention_when_full == "delete",
+        )
 
     @property
     def watermarks(self) -> Watermarks:

@@ -16,6 +16,7 @@ from typing import Any
 from gantry_broker.asking import Outcome
 from gantry_broker.commons import Commons
 from gantry_broker.control import identity as identities
+from gantry_broker.disk_space import DiskSpace, Usage, Watermarks
 from gantry_broker.group import ReplicationGroup
 from gantry_broker.group_options import GroupOptions, Watcher
 from gantry_broker.replica import ControllerView
@@ -228,9 +229,8 @@ async def lone_member(
     """A member with an empty volume and the id 1, which knows nothing of its group yet."""
     identities.save(directory, identities.Identity(CLUSTER, GROUP, "c", ME))
     line, links = Line(), Links()
-    unused: Any = None
     any_line: Any = line
-    commons = Commons(any_line, unused)
+    commons = Commons(any_line, DiskSpace(directory, Watermarks(), lambda _: Usage(10.0, 1)))
     options = GroupOptions(
         cluster=CLUSTER,
         group=GROUP,

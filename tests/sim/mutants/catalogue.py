@@ -13,6 +13,7 @@ from sim.mutants import (
     raft,
     reads,
     replication,
+    retention,
     shipments,
     snapshots,
 )
@@ -30,4 +31,5 @@ MUTANTS = (
     *replication.MUTANTS,
     *broker_log.MUTANTS,
     *broker_shell.MUTANTS,
+    *retention.MUTANTS,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from gantry_broker.clients.quotas import Quota
 from gantry_broker.settings import BrokerSettings
+from gantry_broker.store.retention import Kept
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.process.config import load_settings
 
@@ -35,3 +36,15 @@ def test_nobody_has_a_quota_unless_somebody_says_so() -> None:
 def test_what_cannot_be_meant_is_refused(env: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         _settings(**env)
+
+
+@pytest.mark.parametrize(
+    ("env", "kept"),
+    [
+        ({}, Kept(72.0, None, gives_way=True)),
+        ({"GANTRY_RETENTION_HOURS": "0", "GANTRY_RETENTION_BYTES": "7"}, Kept(None, 7)),
+        ({"GANTRY_RETENTION_WHEN_FULL": "refuse"}, Kept(72.0, gives_way=False)),
+    ],
+)
+def test_how_much_of_a_log_is_kept(env: dict[str, str], kept: Kept) -> None:
+    assert _settings(**env).kept == kept
