@@ -247,6 +247,16 @@ class BrokerCollector:
         yield gauge("gantry_broker_epoch", "Newest epoch acted in.", group.epoch)
         yield gauge("gantry_broker_ready", "1 while clients may be sent here.", group.ready()[0])
         yield gauge(
+            "gantry_broker_cut_off",
+            "1 while this master takes nothing, as another one may have been elected.",
+            bool(group.alone),
+        )
+        yield counter(
+            "gantry_broker_cut_offs",
+            "Times that this master heard neither controllers nor members, and stepped back.",
+            0 if group.shell is None else group.shell.cut_offs,
+        )
+        yield gauge(
             "gantry_broker_in_sync_replicas",
             "Members of the sync-state set, as the serving master knows it; 0 elsewhere.",
             0 if master is None else master.in_sync,

@@ -1,9 +1,10 @@
 """Sends that wait for their records to be confirmed, and what they are answered.
 
 Rule protected: the answer is 0 only when confirm covers the last record *and* the sync-state set
-has the minimum of members at that moment. Everything else that was stored is answered 12: after
-``REPLICATION_TIMEOUT_S``, and at once when the mastership ends, because from then on nobody here
-knows whether the records stay. Each send is answered exactly once.
+has the minimum of members at that moment. Everything else that was stored ends in 12: after
+``REPLICATION_TIMEOUT_S``, with the places of its records, and at once when the mastership ends or
+is in doubt, without them, because from then on nobody here knows whether the records stay. Each
+send is answered exactly once.
 
 Sends wait in the order of their records, so confirming and expiring both look at the front only.
 """
@@ -70,10 +71,12 @@ class PendingAppends:
         while self._waiting and self._waiting[0][1] <= now_s:
             self._give_up(self._waiting.popleft(), _NOT_REPLICATED)
 
-    def end(self) -> None:
-        """The mastership is over."""
+    def end(self, remark: str = _MASTERSHIP_LOST) -> None:
+        """The mastership is over, or nobody here knows whether it is; ``remark`` says which."""
         while self._waiting:
-            self._give_up(self._waiting.popleft(), _MASTERSHIP_LOST)
+            _, _, _, done = self._waiting.popleft()
+            self.unconfirmed += 1
+            done(SendOutcome(ResponseCode.FLUSH_SLAVE_TIMEOUT, remark))
 
     def _give_up(self, waiting: _Waiting, remark: str) -> None:
         _, _, stored, done = waiting

@@ -18,7 +18,7 @@ from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import GantryError
 from gantry_protocol.hosts import join_address
 from gantry_protocol.process import log
-from gantry_protocol.types import Epoch, Offset
+from gantry_protocol.types import BrokerId, Epoch, Offset
 
 from gantry_broker.asking import Outcome
 from gantry_broker.commons import Commons
@@ -83,6 +83,7 @@ class ReplicationGroup:
         self._key = GroupKey(options.cluster, options.group)
         self._serving_epoch: Epoch | None = None
         self._leaving = False
+        self._silent: tuple[BrokerId, ...] = ()  # whom it did not hear when it was last cut off
         self._master_seen = ""
         self._readiness = Readiness()
         self._agent: ControlAgent | None = None
@@ -129,6 +130,7 @@ class ReplicationGroup:
             commons.line,
             report=self._report,
             learned=self._learned,
+            answered=self._controllers_answered,
             failed=self._fail,
         )
         self.writes.topics = TopicSync(self.view, agent.peers, lambda: self.serving)
@@ -219,6 +221,21 @@ class ReplicationGroup:
         return None if core is None or self._serving_epoch is None else core.serving
 
     @property
+    def takes_requests(self) -> bool:
+        """Whether clients are served here: by the serving master, unless it is cut off."""
+        master = self.mastership
+        return master is not None and not master.cut_off
+
+    @property
+    def alone(self) -> str:
+        """Why this master takes no requests; empty when it does, or is none."""
+        master = self.mastership
+        if master is None or not master.cut_off:
+            return ""
+        silent = ", ".join(map(str, self._silent))
+        return f"cut off: it hears neither the controllers nor broker {silent} of its set"
+
+    @property
     def leaving(self) -> bool:
         """Whether it has been asked to leave."""
         return self._leaving
@@ -249,6 +266,7 @@ class ReplicationGroup:
             following=core is not None and core.role is Role.FOLLOWING and core.streaming,
             epoch=self.epoch,
             disk="" if core is None else core.disk_says,
+            alone=self.alone,
         )
         return self._readiness.look(standing, asyncio.get_running_loop().time())
 
@@ -344,6 +362,16 @@ class ReplicationGroup:
         _log.info("drained", reason=reason)
         self.left.set()
 
+    def cut_off(self, effect: fx.CutOff) -> None:
+        """Take nothing more, and let clients look for another master."""
+        self._silent = effect.silent
+        self.writes.cut_off()
+        self.watcher.cut_off()
+
+    def in_touch(self) -> None:
+        """Go on; clients that wait are served."""
+        self._changed()
+
     def stuck_at(self, effect: fx.Stuck) -> None:
         """A person must look."""
         self.stuck = f"{effect.code}: {effect.sentence}"
@@ -398,6 +426,9 @@ class ReplicationGroup:
             self._consumers.catch_up(self._agent.known.subscriptions_version)
         if (self.epoch, self.master_address) != before:
             self._changed()
+
+    def _controllers_answered(self, asked_s: float) -> None:
+        self.step(ev.ControllersAnswered(int(asked_s * 1000)))
 
     def _catch_up_topics(self) -> None:
         if self._agent is not None:

@@ -47,5 +47,11 @@ class Watcher:
     def serving_began(self) -> None:
         """This broker is the serving master now."""
 
+    def cut_off(self) -> None:
+        """It is, as far as it knows; but it takes nothing, and its clients should look elsewhere.
+
+        ``role_changed`` follows when it goes on.
+        """
+
     def serving_ends(self) -> None:
         """It is not any more; the store is still as it was."""

@@ -5,7 +5,7 @@ in-sync members, *before* it is appended (H11); the answer 0 follows confirm (``
 that is known in part only is neither compared with the controllers' nor written to.
 
 What it refuses: a send while the mastership is being handed over, or not there at all, and while
-the disk does not answer.
+the disk does not answer; anything, while another master may have been elected.
 """
 
 import asyncio
@@ -41,6 +41,10 @@ _NO_DISK = Refusal(
     ResponseCode.SERVICE_NOT_AVAILABLE,
     "service not available now. this broker's disk does not answer",
 )
+_CUT_OFF = Refusal(
+    ResponseCode.SERVICE_NOT_AVAILABLE,
+    "service not available now. this broker is cut off, and may be the master no more",
+)
 _TOO_FEW = Refusal(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
 
 
@@ -71,6 +75,8 @@ def admission(mastership: Mastership | None, *, leaving: bool, is_whole: bool) -
         return _NOT_MASTER
     if leaving or mastership.drain is not None:
         return _LEAVING
+    if mastership.cut_off:
+        return _CUT_OFF
     if mastership.disk_is_silent:
         return _NO_DISK
     if not mastership.has_enough:
@@ -137,6 +143,8 @@ class GroupWrites:
     def _topics_refused(self) -> Refusal | None:
         if self._member.mastership is None or self.topics is None:
             return _NOT_MASTER
+        if self._member.mastership.cut_off:
+            return _CUT_OFF
         return None if self._store.is_whole else _NOT_WHOLE
 
     # ---- what becomes of them
@@ -161,6 +169,10 @@ class GroupWrites:
     def topics_due(self) -> bool:
         """Whether ``catch_up_topics`` is to be called again when more is confirmed."""
         return self._topics_due
+
+    def cut_off(self) -> None:
+        """Another master may have been elected: who waits is to ask that one."""
+        self.pending.end("stored, and this broker was cut off before it was confirmed")
 
     def end(self) -> None:
         """The mastership is over: nobody waits for an answer any longer."""

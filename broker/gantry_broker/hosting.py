@@ -78,7 +78,9 @@ class HostedGroup(Watcher):
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.group: ReplicationGroup | None = None
         self.router = ClientRouter(
-            serving=lambda: store_port is None and self.group is not None and self.group.serving,
+            serving=lambda: (
+                store_port is None and self.group is not None and self.group.takes_requests
+            ),
             leaving=lambda: self.group is not None and self.group.leaving,
             master_address=self._where_clients_are_served,
             ask=self._ask,
@@ -214,6 +216,12 @@ class HostedGroup(Watcher):
             return  # a broker comes by itself
         self.processor = self._client_options.processor(self.group.view, self._disk_is_full)
         self.router.processor = self.processor
+
+    def cut_off(self) -> None:
+        """Let clients look elsewhere; who comes here all the same is held, and then let go, too."""
+        if self.store_server is not None:
+            self.store_server.end("this broker is cut off, and may be the master no more")
+        self.router.end_sessions(list(self.remoting.connections.values()))
 
     def serving_ends(self) -> None:
         """Serve clients here no more; whoever waits for a record is sent on to ask again."""

@@ -22,6 +22,7 @@ class Standing(NamedTuple):
         following: it receives the master's log.
         epoch: the newest it acted in.
         disk: what is done about a disk that does not answer; empty while it does.
+        alone: why this master takes no requests, since another one may have been elected.
     """
 
     leaving: bool
@@ -32,6 +33,7 @@ class Standing(NamedTuple):
     following: bool
     epoch: int
     disk: str = ""
+    alone: str = ""
 
 
 class Readiness:
@@ -51,6 +53,8 @@ class Readiness:
             return False, now.stuck
         if not now.registered:
             return False, "not registered with the controllers"
+        if now.alone:
+            return False, now.alone
         disk = f"; its disk does not answer: {now.disk}" if now.disk else ""
         if now.serving or now.following:
             self._in_place_s = now_s

@@ -170,7 +170,8 @@ class ClientRouter:
             if conn.held and as_master:
                 self._try(conn)
             return held
-        held = self._hold(conn, request, HOLD_S)
+        # A master that serves nobody is cut off: there may be another one elsewhere, not here.
+        held = self._hold(conn, request, HOLD_S if processor is None else PROXIED_HOLD_S)
         if conn.held:
             self._try(conn)
         return held
@@ -323,6 +324,7 @@ class ClientRouter:
             conn.release()
         finally:
             self._refusing = False
+        conn.close()  # or it would come back here with its next request, and not look elsewhere
 
     @staticmethod
     def _now_s() -> float:

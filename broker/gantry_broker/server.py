@@ -169,7 +169,7 @@ class BrokerServer:
             remoting_port=hosted.port,
             pod_uid=settings.pod_uid,
             log_segment_bytes=file_bytes(settings, directory),
-            limits=limits_for(len(self.hosted)),
+            limits=limits_for(len(self.hosted), settings.heartbeat_timeout_ms),
             name=settings.name,
             priority=(
                 election_priority(hosted.name, settings.name)
@@ -218,11 +218,12 @@ async def serve(settings: BrokerSettings, stop: asyncio.Event) -> None:
         await BrokerServer(settings).run(stop)
 
 
-def limits_for(groups: int) -> Limits:
+def limits_for(groups: int, heartbeat_timeout_ms: int) -> Limits:
     """What a member of one of so many groups in a process waits for."""
+    limits = msgspec.structs.replace(DEFAULT_LIMITS, cut_off_ms=heartbeat_timeout_ms)
     if groups < MANY_GROUPS:
-        return DEFAULT_LIMITS
-    return msgspec.structs.replace(DEFAULT_LIMITS, heartbeat_ms=MANY_HEARTBEAT_MS)
+        return limits
+    return msgspec.structs.replace(limits, heartbeat_ms=MANY_HEARTBEAT_MS)
 
 
 def file_bytes(settings: BrokerSettings, directory: Path) -> int:

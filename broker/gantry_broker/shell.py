@@ -62,6 +62,12 @@ class RoleObserver(Protocol):
     def stuck_at(self, effect: fx.Stuck) -> None:
         """A person must look."""
 
+    def cut_off(self, effect: fx.CutOff) -> None:
+        """Another master may have been elected: take nothing from clients, and let them go."""
+
+    def in_touch(self) -> None:
+        """That is over, and this is the master still."""
+
     def ticked(self) -> None:
         """Time has passed."""
 
@@ -93,6 +99,7 @@ class ReplicaShell:
         self.core = core
         self.links: ReplicationLinks | None = None
         self.saves = 0
+        self.cut_offs = 0
         self.disk_silences = 0
         self._store = store
         self._directory = directory
@@ -242,6 +249,8 @@ class ReplicaShell:
                 self._observer.drained(reason)
             case fx.DiskSilent() | fx.DiskAnswers():
                 self._note_disk(effect)
+            case fx.CutOff() | fx.InTouch():
+                self._note_contact(effect)
             case fx.Stuck():
                 _log.error(effect.code, reason=effect.sentence)
                 self._observer.stuck_at(effect)
@@ -256,6 +265,21 @@ class ReplicaShell:
         _log.error("the disk does not answer", waited_ms=effect.waited_ms, reason=effect.sentence)
         self.disk_silences += not self._disk_is_silent
         self._disk_is_silent = True
+
+    def _note_contact(self, effect: fx.CutOff | fx.InTouch) -> None:
+        epoch = self.core.epoch
+        if isinstance(effect, fx.InTouch):
+            _log.info("in touch again, and the master still", epoch=epoch)
+            self._observer.in_touch()
+            return
+        self.cut_offs += 1
+        _log.error(
+            "cut off, so another master may have been elected: taking nothing from clients",
+            epoch=epoch,
+            silent=list(effect.silent),
+            controllers_ms=effect.controllers_ms,
+        )
+        self._observer.cut_off(effect)
 
     def _handed_over(self, accepted: bool) -> None:
         self.step(ev.HandOverFinished(accepted=accepted))

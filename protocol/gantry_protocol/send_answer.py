@@ -12,6 +12,9 @@ from gantry_protocol.command import FLAG_RESPONSE, RemotingCommand
 from gantry_protocol.frame import encode, json_frame
 from gantry_protocol.records import offset_msg_id, offset_msg_ids
 
+# In a refusal of a send: the record may be in the log all the same. A client that sends it again,
+# as RocketMQ's do after the code that stands with it, may store it twice.
+MAY_BE_STORED = "MAY_BE_STORED"
 OFFSETS_MAX = 65_536  # 33 bytes each: their frame stays far below the largest
 
 

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from sim.replica_tables import Tables
 
 SCAN_US = 400 * MS
+REPLACED_US = 5 * SECOND  # a pause, a delay and the silence of members or controllers
 TABLES_CHECKED = 0.1  # share of the times that tables change; each check folds the whole log
 
 
@@ -89,6 +90,7 @@ class ReplicaWorld:
         self.acknowledgements = 0
         self._numbers = 0
         self._serving: dict[int, str] = {}
+        self._serving_us: dict[int, int] = {}  # since when
         self._acted: dict[str, int] = {}
         names = [f"broker-{number}" for number in range(replicas)]
         self.brokers = [self._machine(name, rng if swarm else None) for name in names]
@@ -240,6 +242,7 @@ class ReplicaWorld:
 
     def promoted(self, name: str, core: ReplicaCore, effect: fx.Promoted) -> None:
         owner = self._serving.setdefault(effect.epoch, core.incarnation)
+        self._serving_us.setdefault(effect.epoch, self.world.now_us)
         if owner != core.incarnation:
             raise Violation(f"H1: {owner} and {core.incarnation} both serve epoch {effect.epoch}")
         log = self.network.machines[name].disk.file("log").data
@@ -255,6 +258,9 @@ class ReplicaWorld:
             raise Violation(f"H4: {name} wrote a record of another epoch")
         if core.view.master_incarnation != core.incarnation:
             raise Violation(f"H1: {core.incarnation} writes in the epoch of another start")
+        later = [us for epoch, us in self._serving_us.items() if epoch > core.epoch]
+        if later and self.world.now_us - min(later) > REPLACED_US:
+            raise Violation(f"contact: {name} takes writes, long after another one was promoted")
 
     def confirmed(self, name: str, core: ReplicaCore, old: Offset, log: bytearray) -> None:
         self.ghost.in_set(name, core)

@@ -231,8 +231,15 @@ class Broker:
         self.step(ev.ViewLearned(view))
 
     def _poll(self) -> None:
+        asked_ms = self.now_ms
+
+        def answered(reply: Reply | None) -> None:
+            self._learned(reply)
+            if reply is not None and reply.view is not None:
+                self.step(ev.ControllersAnswered(asked_ms))
+
         if self.core is not None:
-            self._call(None, self._learned)
+            self._call(None, answered)
 
     def _learned(self, reply: Reply | None) -> None:
         if reply is not None and reply.code == UNREGISTERED:

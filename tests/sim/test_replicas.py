@@ -121,6 +121,52 @@ def test_a_master_whose_disk_hangs_is_relieved(seed: int) -> None:
     world.require_progress()
 
 
+def cut_off(world: ReplicaWorld, *names: str) -> None:
+    """Nothing passes between these machines and the others."""
+    for machine in (*world.brokers, *world.controllers):
+        for name in names:
+            if machine.name not in names:
+                world.network.block(name, machine.name)
+                world.network.block(machine.name, name)
+
+
+@pytest.mark.parametrize("with_a_replica", [False, True], ids=["alone", "with a replica"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_master_that_is_cut_off_takes_nothing_while_another_one_serves(
+    seed: int, with_a_replica: bool
+) -> None:
+    """The world complains of writes that a master takes long after another one was promoted."""
+    world = calm(seed)
+    master = world.master()
+    assert master is not None
+    beside = next(one.name for one in world.brokers if one.name != master.host.name)
+    cut_off(world, master.host.name, *([beside] if with_a_replica else []))
+    world.run(4)
+    assert not master.accepts_writes()
+    if not with_a_replica:  # or nobody has two copies
+        acknowledged_again(world, 2_000)
+    world.run(6)
+    world.network.heal()
+    world.require_progress()
+    assert master.core is not None
+    assert master.core.serving is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_master_goes_on_without_controllers_as_long_as_its_members_answer(seed: int) -> None:
+    world = calm(seed)
+    epoch = world.durable.group.master_epoch
+    for machine in world.controllers:
+        machine.kill()
+    for _ in range(5):
+        world.run(2)
+        acknowledged_again(world, 500)
+    for machine in world.controllers:
+        machine.boot()
+    world.require_progress()
+    assert world.durable.group.master_epoch == epoch
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_disks_that_all_hang_depose_nobody(seed: int) -> None:
     world = calm(seed)

@@ -15,6 +15,7 @@ from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import ConnectError, ConnectionClosed, RequestTimeout
 from gantry_protocol.records import MessageRecord, encode_record
+from gantry_protocol.send_answer import MAY_BE_STORED
 
 ADDRESS = "10.0.0.1:10911"
 NAME_SERVER = "10.0.0.9:9876"
@@ -175,6 +176,14 @@ def stored_only(group: FakeGroup, command: RemotingCommand) -> RemotingCommand:
     """Stored on the master, not replicated in time: code 12."""
     answer = group.store(command)
     answer.code = ResponseCode.FLUSH_SLAVE_TIMEOUT
+    return answer
+
+
+def stored_in_doubt(group: FakeGroup, command: RemotingCommand) -> RemotingCommand:
+    """Stored on a master that may be none any more: code 14, and the mark."""
+    group.store(command)
+    answer = reply(command, ResponseCode.SERVICE_NOT_AVAILABLE, "cut off")
+    answer.ext = {MAY_BE_STORED: "true"}
     return answer
 
 

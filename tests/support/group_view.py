@@ -76,7 +76,7 @@ class FakeGroup:
         self._held_topics: list[tuple[TopicConfig, Created]] = []
         self._version = 0
 
-    serving = True
+    serving = takes_requests = True
 
     def pins(self) -> tuple[Offset, ...]:
         return self.needed
@@ -108,6 +108,12 @@ class FakeGroup:
     def give_up(self) -> None:
         """Everything that waits is stored and nobody knows whether it stays."""
         self._end(SendOutcome(ResponseCode.FLUSH_SLAVE_TIMEOUT, "not confirmed in time"))
+
+    def doubt(self) -> None:
+        """The mastership is in doubt: nobody knows, and who sent it should ask the next master."""
+        held, self._held = self._held, []
+        for _, done in held:
+            done(SendOutcome(ResponseCode.FLUSH_SLAVE_TIMEOUT, "cut off"))
 
     def _end(self, outcome: SendOutcome) -> None:
         held, self._held = self._held, []

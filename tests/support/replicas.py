@@ -9,7 +9,8 @@ The smallest vocabulary for a story::
 
 Everything happens at once and in order unless a test switches an automatism off
 (``node.flushing``, ``node.saving``, ``node.cutting``), holds what a node is sent
-(``group.held``), or stops a node altogether (``group.stopped``).
+(``group.held``), stops a node altogether (``group.stopped``), or lets it hear nothing from the
+controllers (``group.deaf``).
 """
 
 from __future__ import annotations
@@ -194,6 +195,7 @@ class Group:
         self.unreachable: set[int] = set()
         self.held: set[int] = set()
         self.stopped: set[int] = set()
+        self.deaf: set[int] = set()  # to the controllers
         self.said: list[tuple[int, Message]] = []
         self._peers: dict[tuple[int, int], tuple[int, int]] = {}
         self._queue: deque[tuple[int, int, Message | None]] = deque()
@@ -253,8 +255,11 @@ class Group:
         for _ in range(ms // 20):
             self.now_ms += 20
             for node in list(self.nodes.values()):
-                if node.id not in self.stopped:
-                    node.step(ev.Tick())
+                if node.id in self.stopped:
+                    continue
+                if node.id not in self.deaf:
+                    node.step(ev.ControllersAnswered(self.now_ms))
+                node.step(ev.Tick())
             self.run()
 
     def run(self) -> None:

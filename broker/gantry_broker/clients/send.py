@@ -56,7 +56,7 @@ from gantry_protocol.records.properties import (
 )
 from gantry_protocol.records.properties import TRANSACTION_PREPARED as TRAN_MSG
 from gantry_protocol.remoting.connection import Connection
-from gantry_protocol.send_answer import OFFSETS_MAX, SendAnswers
+from gantry_protocol.send_answer import MAY_BE_STORED, OFFSETS_MAX, SendAnswers
 from msgspec.structs import replace
 
 from gantry_broker.clients import topic_rules
@@ -347,9 +347,15 @@ class Sender:
         unique_key: str | None,
     ) -> RemotingCommand:
         if outcome.code not in _STORED or not outcome.stored:
-            # The codes that mean "stored" without positions would break Java clients.
-            code = ResponseCode.SYSTEM_ERROR if outcome.code in _STORED else outcome.code
-            return _refuse(request, Refusal(code, outcome.remark or "the message was not stored"))
+            # The codes that mean "stored" without positions would break Java clients. And Java's
+            # and Go's take them for a result, where they should ask the next master.
+            is_unknown = outcome.code in _STORED
+            code = ResponseCode.SERVICE_NOT_AVAILABLE if is_unknown else outcome.code
+            refusal = Refusal(code, outcome.remark or "the message was not stored")
+            answer = _refuse(request, refusal)
+            if is_unknown and answer.ext is not None:
+                answer.ext[MAY_BE_STORED] = "true"
+            return answer
         ext = {
             "msgId": offset_msg_ids(*self._store_host, offsets_of(outcome.stored)),
             "queueId": str(queue_id),

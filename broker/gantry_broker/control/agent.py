@@ -65,6 +65,7 @@ class ControlAgent:
         line: to the controllers, shared with the process's other groups.
         report: the state of our log, for heartbeats.
         learned: takes every view of the group.
+        answered: told, after that, when the question was asked that their leader has answered.
         failed: called with what ends this broker: its id is not its own.
 
     Attributes:
@@ -82,6 +83,7 @@ class ControlAgent:
         *,
         report: Callable[[], Report],
         learned: Callable[[ControllerView], None],
+        answered: Callable[[float], None],
         failed: Callable[[BaseException], None],
     ) -> None:
         """Nothing is said before ``join``."""
@@ -96,6 +98,7 @@ class ControlAgent:
         self._joining = Joining(me, directory, self._call)
         self._report = report
         self._learned = learned
+        self._answered = answered
         self._failed = failed
         self._task: asyncio.Task[None] | None = None
         self._register_now = asyncio.Event()
@@ -241,6 +244,12 @@ class ControlAgent:
             self._digest = answer_digest(outcome)
             with suppress(WireError):
                 self._take(requests.read_replica_info(outcome, self.known))
+                self.heard(self._refreshed_s)
+
+    def heard(self, asked_s: float) -> None:
+        """The controllers' leader answered what was asked about this group then."""
+        if not self._stopped:
+            self._answered(asked_s)
 
     def notice(self, notice: RemotingCommand) -> bool:
         """Take 1008 for a reason to ask; False if it is about another group.

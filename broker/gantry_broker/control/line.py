@@ -6,7 +6,7 @@ says; with more it says the same in rows (31003, 31004). What a group wants said
 promoted, it leaves) is said at the end of this turn of the loop, with whatever others want said.
 
 Rules protected: no group's heartbeat waits for another's; a group that is not registered is silent;
-and a look only ever leads to the group's own poll, so nothing is believed that 1004 did not say.
+and a look only ever leads to the group's own poll, or says that what 1004 said last is so still.
 """
 
 import asyncio
@@ -48,6 +48,9 @@ class Member(Protocol):
 
     def refresh(self) -> None:
         """Poll the controllers soon."""
+
+    def heard(self, asked_s: float) -> None:
+        """The controllers' leader answered what was asked about the group then."""
 
 
 class ControllerLine:
@@ -162,17 +165,24 @@ class ControllerLine:
         for some in _batched(rows):
             self._looks += 1
             command = requests.looks(self._cluster, some)
-            self.peers.ask(command, self._looked, CALL_TIMEOUT_S)
+            names = [row.broker_name for row in some]
+            asked = partial(self._looked, names, self._looked_s)
+            self.peers.ask(command, asked, CALL_TIMEOUT_S)
 
-    def _looked(self, outcome: Outcome) -> None:
+    def _looked(self, names: list[str], asked_s: float, outcome: Outcome) -> None:
         self._looks -= 1
         if not isinstance(outcome, RemotingCommand) or outcome.code != ResponseCode.SUCCESS:
             return
         with suppress(WireError):
-            for name in decode_body(ChangedBody, outcome.body).changed:
+            changed = set(decode_body(ChangedBody, outcome.body).changed)
+            for name in names:
                 member = self._members.get(name)
-                if member is not None:
+                if member is None:
+                    continue
+                if name in changed:
                     member.refresh()
+                else:
+                    member.heard(asked_s)
 
 
 def _batched(items: Sequence[ItemT]) -> Iterator[Sequence[ItemT]]:

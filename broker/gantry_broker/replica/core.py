@@ -25,6 +25,7 @@ from gantry_protocol.types import BrokerId, Epoch, EpochEntry, Offset
 
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
+from gantry_broker.replica.contact import is_cut_off
 from gantry_broker.replica.drain import Departure
 from gantry_broker.replica.facts import LogFacts
 from gantry_broker.replica.following import Following, Stage
@@ -69,6 +70,7 @@ class ReplicaCore:
         self._waiting: dict[int, Hello] = {}
         self._links_opened = 0
         self._now_ms = now_ms
+        self._controllers_ms = now_ms  # when they were last known to speak to us
         self._ask_election_at_ms = now_ms
         self._departure = Departure(limits)
         self.disk = DiskWatch(limits, now_ms)
@@ -142,6 +144,9 @@ class ReplicaCore:
 
     def _other_event(self, event: ev.Event) -> list[fx.Effect]:
         match event:
+            case ev.ControllersAnswered(asked_ms=asked_ms):
+                self._controllers_ms = max(self._controllers_ms, min(asked_ms, self._now_ms))
+                return self._look_around()
             case ev.LinkRefused(link=link, reason=reason):
                 return self._forget_link(link, reason)
             case ev.LogTrimmed(start=start):
@@ -392,17 +397,30 @@ class ReplicaCore:
         """Ticks come every few milliseconds: so long a gap means that this process stood still."""
         self.disk.excuse(pause_ms)
         if self.master is not None:
-            self.master.excuse(pause_ms)
+            self.master.excuse(pause_ms, self._now_ms)
         if self.following is not None:
             self.following.excuse(pause_ms)
 
     def _tick(self) -> list[fx.Effect]:
-        effects = self._look_at_disk()
+        effects = self._look_at_disk() + self._look_around()
         if self.serving is not None:
             effects += self.serving.tick(self._now_ms)
         if self.following is not None:
             effects += self.following.tick(self._now_ms)
         return effects + self._reopen() + self._ask_election() + self._replica_drain()
+
+    def _look_around(self) -> list[fx.Effect]:
+        """Step back while another master may have been elected, and say so once."""
+        master = self.serving
+        if master is None:
+            return []
+        controllers_ms = self._now_ms - self._controllers_ms
+        silent = master.silent(self._now_ms)
+        cut_off = is_cut_off(controllers_ms, silent, self._limits)
+        if cut_off == master.cut_off:
+            return []
+        master.cut_off = cut_off
+        return [fx.CutOff(silent, controllers_ms) if cut_off else fx.InTouch()]
 
     def _look_at_disk(self) -> list[fx.Effect]:
         """Say once what is done about a disk that does not answer, and do it."""

@@ -147,6 +147,22 @@ class DiskAnswers(msgspec.Struct, frozen=True):
     """The disk that was silent has made something durable."""
 
 
+class CutOff(msgspec.Struct, frozen=True):
+    """This master may have been replaced without hearing of it: it takes nothing any more.
+
+    Attributes:
+        silent: members of the set that it does not hear.
+        controllers_ms: how long the controllers have answered nothing.
+    """
+
+    silent: tuple[BrokerId, ...]
+    controllers_ms: int
+
+
+class InTouch(msgspec.Struct, frozen=True):
+    """The master that was cut off is the master still, and goes on."""
+
+
 class Stuck(msgspec.Struct, frozen=True):
     """This replica refuses to go on, because going on would lose records; a person must look.
 
@@ -177,5 +193,7 @@ Effect = (
     | DrainEnded
     | DiskSilent
     | DiskAnswers
+    | CutOff
+    | InTouch
     | Stuck
 )

@@ -17,6 +17,17 @@ class ViewLearned(msgspec.Struct, frozen=True):
     view: ControllerView
 
 
+class ControllersAnswered(msgspec.Struct, frozen=True):
+    """Their leader answered a question about this group; what it said was told before this.
+
+    Attributes:
+        asked_ms: when the question was asked. At that moment or later they spoke to us: an answer
+            that was long on its way says nothing of the present.
+    """
+
+    asked_ms: int
+
+
 class LinkOpened(msgspec.Struct, frozen=True):
     """The link that ``OpenLink`` asked for is connected."""
 
@@ -128,6 +139,7 @@ class Tick(msgspec.Struct, frozen=True):
 
 Event = (
     ViewLearned
+    | ControllersAnswered
     | LinkOpened
     | LinkClosed
     | Received

@@ -57,6 +57,7 @@ class Mastership:
 
     Attributes:
         disk_is_silent: its own disk does not answer, so it takes no write.
+        cut_off: another one may have been elected (``contact``), so it takes nothing at all.
     """
 
     def __init__(
@@ -76,6 +77,8 @@ class Mastership:
         self.members: dict[BrokerId, Member] = {}
         self.drain: Drain | None = None
         self.disk_is_silent = False
+        self.cut_off = False
+        self._woke_ms: int | None = None
         self._incarnation = incarnation
         self._view = view
         self._log = log
@@ -124,6 +127,13 @@ class Mastership:
     def links_below(self, start: Offset) -> list[int]:
         """Links of replicas that go on from bytes below ``start``."""
         return [link for link, member in self._by_link.items() if member.sent < start]
+
+    def silent(self, now_ms: int) -> tuple[BrokerId, ...]:
+        """Those who may be in the controllers' set and are not heard; see ``contact``."""
+        others = sorted(self.set.counted - {self.me})
+        if self._woke_ms is not None and now_ms - self._woke_ms < 2 * self._limits.link_closed_ms:
+            return tuple(others)  # what arrives now may have been said before we stood still
+        return tuple(one for one in others if self.members[one].is_silent(now_ms, self._limits))
 
     def heirs(self) -> list[BrokerId]:
         """Who could go on at once while our own disk does not answer, the best first.
@@ -339,8 +349,10 @@ class Mastership:
             self.drain = Drain(now_ms, self._limits)
         return self.review(now_ms)
 
-    def excuse(self, pause_ms: int) -> None:
+    def excuse(self, pause_ms: int, now_ms: int) -> None:
         """This process stood still for so long; that is no silence of the members."""
+        if pause_ms >= self._limits.silence_ms:
+            self._woke_ms = now_ms
         for member in self.members.values():
             member.excuse(pause_ms)
 

@@ -26,6 +26,8 @@ class Member:
         caught_up_ms: the newest moment at which it is known to have held the whole log of that
             moment.
         draining: it said that it is about to leave.
+        heard_ms: when it last acknowledged anything in this epoch, or the epoch began. By that
+            it says, too, that it has not left for a newer one.
         owes: 0, or what was confirmed when it came back with less: see ``has_lost``.
     """
 
@@ -38,6 +40,7 @@ class Member:
         "caught_up_ms",
         "connected_once",
         "draining",
+        "heard_ms",
         "link",
         "owes",
         "sent",
@@ -54,7 +57,7 @@ class Member:
         self.sent_ms = now_ms
         self.absent_since_ms = now_ms
         self.connected_once = False
-        self.caught_up_ms = now_ms
+        self.caught_up_ms = self.heard_ms = now_ms
         self.draining = False
         self.owes = Offset(0)
         self._mark_end: Offset | None = None
@@ -101,6 +104,7 @@ class Member:
             return f"it acknowledges {flushed_end}, expected {self.acked} to {self.sent}"
         self.streaming = True
         self.acked = flushed_end
+        self.heard_ms = now_ms
         if flushed_end >= end:
             self.caught_up_ms = now_ms
         elif self._mark_end is not None and flushed_end >= self._mark_end:
@@ -117,6 +121,16 @@ class Member:
     def fell_behind(self, now_ms: int, limits: Limits) -> bool:
         """Whether waiting for this member any longer would hold up everybody."""
         if self.link is None:
-            patience = limits.link_closed_ms if self.connected_once else limits.connect_grace_ms
-            return now_ms - self.absent_since_ms >= patience
+            return self._is_gone(now_ms, limits)
         return now_ms - self.caught_up_ms >= limits.lag_ms
+
+    def is_silent(self, now_ms: int, limits: Limits) -> bool:
+        """Whether nothing says that it still follows this epoch."""
+        if self.link is None:
+            return self._is_gone(now_ms, limits)
+        return now_ms - self.heard_ms >= limits.silence_ms
+
+    def _is_gone(self, now_ms: int, limits: Limits) -> bool:
+        """Whether it has been without a link for too long."""
+        patience = limits.link_closed_ms if self.connected_once else limits.connect_grace_ms
+        return now_ms - self.absent_since_ms >= patience

@@ -72,6 +72,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         drain_settle_ms: how long it waits, once a member holds everything, for the slower ones,
             so that every send in flight is acknowledged before the switch.
         drain_give_up_ms: how long it tries to hand over at all.
+        cut_off_ms: controllers that have answered nothing for this long may have elected another
+            master: it is the silence after which they do.
         disk_wait_ms: a disk that has made nothing durable for this long, while something waits,
             does not answer: a master with such a disk hands over. As long as a send waits to be
             confirmed; longer than ``lag_ms``, so that a member whose disk stands still as well has
@@ -98,6 +100,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     drain_wait_ms: int = 1_000
     drain_settle_ms: int = 200
     drain_give_up_ms: int = 3_000
+    cut_off_ms: int = 2_500
     disk_wait_ms: int = 3_000
     heartbeat_ms: int = 200
     silence_ms: int = 2_000

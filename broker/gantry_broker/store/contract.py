@@ -60,7 +60,8 @@ class SendOutcome(msgspec.Struct, frozen=True):
             whether they stay; anything else when they were not stored.
         remark: text for people, None on 0.
         stored: where the records are, in the order given; empty when they were not stored, or
-            nobody knows where.
+            with 12 when the master that has them may be none any more: who sent them should do so
+            again, to whoever is.
     """
 
     code: ResponseCode

@@ -35,6 +35,10 @@ class ServingHost(StoreHost, Protocol):
     def serving(self) -> bool:
         """Whether it is the serving master."""
 
+    @property
+    def takes_requests(self) -> bool:
+        """Whether it is, and not cut off."""
+
 
 class StoreServer:
     """See the module.
@@ -152,6 +156,8 @@ class StoreServer:
             )
         if not self._host.serving:
             return "this is not the master of its group"
+        if not self._host.takes_requests:
+            return "this broker is cut off, and may be the master no more"
         if hello.newest_epoch > self._host.claim.epoch:
             return (
                 f"epoch {self._host.claim.epoch} is served here,"

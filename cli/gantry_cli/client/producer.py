@@ -29,6 +29,7 @@ from gantry_protocol.headers.client import (
 from gantry_protocol.headers.codec import from_ext, to_ext
 from gantry_protocol.records import UniqueKeys, encode_properties
 from gantry_protocol.records.properties import KEYS, TAGS, UNIQ_KEY, WAIT_STORE_MSG_OK
+from gantry_protocol.send_answer import MAY_BE_STORED
 
 from gantry_cli.client.ledger import Position
 from gantry_cli.client.routes import NameServiceError, Queue, Routes
@@ -239,6 +240,8 @@ class Producer:
         except (RemotingError, ResolveError, NameServiceError) as error:
             return queue, Outcome.REFUSED, None, str(error)
         outcome = outcome_of(answer.code)
+        if MAY_BE_STORED in (answer.ext or {}):
+            outcome = Outcome.UNKNOWN
         return queue, outcome, answer, f"{answer.remark or 'no reason given'} (code {answer.code})."
 
     def _next_queue(self, queues: tuple[Queue, ...], avoid: str | None) -> Queue | None:

@@ -42,12 +42,14 @@ class Caller:
             heartbeat_interval_ms=50,
             heartbeat_timeout_ms=2_500,
         )
+        self.answered: list[float] = []
         self.agent = ControlAgent(
             Speaker(CLUSTER, GROUP, "127.0.0.1:1", 2, incarnation, "pod"),
             directory,
             self.line,
             report=lambda: self.report,
             learned=self.views.append,
+            answered=self.answered.append,
             failed=self.failures.append,
         )
 

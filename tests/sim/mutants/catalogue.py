@@ -6,6 +6,7 @@ from sim.mutants import (
     admission,
     broker_log,
     broker_shell,
+    contact,
     disk,
     members,
     metadata,
@@ -32,4 +33,5 @@ MUTANTS = (
     *broker_log.MUTANTS,
     *broker_shell.MUTANTS,
     *retention.MUTANTS,
+    *contact.MUTANTS,
 )

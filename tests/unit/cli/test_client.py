@@ -22,6 +22,7 @@ from support.fake_group import (
     lose_request,
     nobody_listens,
     refuse,
+    stored_in_doubt,
     stored_only,
     time_out,
 )
@@ -98,6 +99,7 @@ async def until(condition: Callable[[], bool]) -> None:
         pytest.param(lose_answer, 2, 1, id="answer lost"),
         pytest.param(time_out, 1, 1, id="time-out"),
         pytest.param(stored_only, 2, 1, id="12 stored, not acknowledged"),
+        pytest.param(stored_in_doubt, 2, 1, id="14 stored, by a master in doubt"),
     ],
 )
 async def test_send_is_retried_until_acknowledged(

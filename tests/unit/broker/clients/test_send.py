@@ -17,6 +17,7 @@ from gantry_protocol.records import (
     offset_msg_id,
 )
 from gantry_protocol.records.schedule import SCHEDULE_TOPIC
+from gantry_protocol.send_answer import MAY_BE_STORED
 from support.group_view import FakeGroup
 
 # The header of a captured 310 (Java 5.3.3).
@@ -142,6 +143,17 @@ def test_stored_but_not_confirmed_is_12_with_all_positions(client, group) -> Non
     assert answer.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
     assert (answer.ext["queueId"], answer.ext["queueOffset"]) == ("1", "0")
     assert answer.ext["msgId"]
+
+
+def test_a_send_in_doubt_is_answered_by_a_code_that_every_client_tries_again(client, group) -> None:
+    """12 is a result to Java and Go, which then never ask the next master."""
+    group.holding = True
+    asked, _ = client.ask(310, V2, b"x")
+    group.doubt()
+    answer = client.conn.answer_to(asked)
+    assert (answer.code, answer.remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, "cut off")
+    assert answer.ext[MAY_BE_STORED] == "true"
+    assert "msgId" not in answer.ext
 
 
 def test_a_oneway_send_is_stored_and_not_answered(client, group) -> None:

@@ -51,6 +51,7 @@ class World:
         identities.save(directory, identities.Identity("c", "g", "code", BrokerId(1)))
         self.desk = Desk()
         self.views: list[ControllerView] = []
+        self.answered: list[float] = []
         self.beats = 0
         line: Any = self.desk
         self.desk.beat = self._beat  # type: ignore[method-assign]
@@ -62,6 +63,7 @@ class World:
             line,
             report=lambda: Report(Epoch(5), Offset(0), Offset(0), Offset(0), draining=False),
             learned=self.views.append,
+            answered=self.answered.append,
             failed=pytest.fail,
         )
 
@@ -112,7 +114,14 @@ async def test_an_answer_is_learned_and_the_next_look_asks_anew(world: World) ->
     await world.looking()
     await asyncio.sleep(2 * REFRESH_GAP_S)
     assert len(world.desk.of(look)) == 1, "many wishes make one request"
+    heard = len(world.answered)
     world.desk.answer(look, RequestTimeout("no answer"))
+    assert len(world.answered) == heard
+    world.agent.refresh()
+    await world.looking()
+    asked_s = world.agent._refreshed_s
+    world.desk.answer(look, ResponseCode.SUCCESS, **world.told(5))
+    assert world.answered[heard:] == [asked_s], "when it was asked, however late the answer"
     world.agent.refresh()
     await world.looking()
 

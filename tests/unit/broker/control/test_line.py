@@ -39,6 +39,7 @@ class Agent:
         self.registered = True
         self.digest = 7
         self.refreshed = 0
+        self.heard_s: list[float] = []
 
     def heartbeat(self) -> BrokerHeartbeatRequestHeader | None:
         if not self.registered:
@@ -50,6 +51,9 @@ class Agent:
 
     def refresh(self) -> None:
         self.refreshed += 1
+
+    def heard(self, asked_s: float) -> None:
+        self.heard_s.append(asked_s)
 
 
 @pytest.fixture
@@ -118,6 +122,7 @@ async def test_a_look_makes_only_those_poll_that_changed(peers: Peers) -> None:
     assert [(row.broker_name, row.digest) for row in rows] == [("a", 7), ("b", 7)]
     done(reply(command, body=encode_body(ChangedBody(["b", "gone"]))))
     assert (a.refreshed, b.refreshed, c.refreshed) == (0, 1, 0)
+    assert (a.heard_s, b.heard_s, c.heard_s) == ([line._looked_s], [], []), "what is so still"
     line._look()
     peers.asked[1][1](RequestTimeout("no answer"))
     line._look()

@@ -53,6 +53,17 @@ def test_nobody_waits_longer_than_the_time_out() -> None:
     assert sends.codes() == {10: [12], 20: [0]}, "an expired send is not answered again"
 
 
+def test_who_waits_when_the_mastership_is_in_doubt_is_told_no_place() -> None:
+    """Without one it is answered by a code after which clients ask the next master."""
+    sends = Sends()
+    sends.add(10)
+    sends.pending.end("cut off")
+    (outcome,) = sends.outcomes[10]
+    assert (outcome.code, outcome.remark, len(outcome.stored)) == (12, "cut off", 0)
+    sends.pending.confirm(Offset(10), enough_in_sync=True)
+    assert len(sends.outcomes[10]) == 1, "answered once"
+
+
 def test_the_end_of_the_mastership_answers_everybody_at_once() -> None:
     sends = Sends()
     sends.add(10)

@@ -15,7 +15,9 @@ from gantry_protocol.codes import ResponseCode
 from support.replicas import Group
 
 
-def mastership(*, in_sync: int = 2, draining: bool = False, silent: bool = False) -> Mastership:
+def mastership(
+    *, in_sync: int = 2, draining: bool = False, silent: bool = False, cut_off: bool = False
+) -> Mastership:
     """Of two, of which two must have a record."""
     group = Group(2)
     group.elect(1, {1} if in_sync == 1 else None)
@@ -24,6 +26,7 @@ def mastership(*, in_sync: int = 2, draining: bool = False, silent: bool = False
     found = group[1].core.serving
     assert found is not None
     found.disk_is_silent = silent
+    found.cut_off = cut_off
     return found
 
 
@@ -38,6 +41,9 @@ def mastership(*, in_sync: int = 2, draining: bool = False, silent: bool = False
         ),
         pytest.param(
             mastership(silent=True), False, True, ResponseCode.SERVICE_NOT_AVAILABLE, id="no disk"
+        ),
+        pytest.param(
+            mastership(cut_off=True), False, True, ResponseCode.SERVICE_NOT_AVAILABLE, id="cut off"
         ),
         pytest.param(mastership(in_sync=1), False, True, ResponseCode.SYSTEM_ERROR, id="too few"),
         pytest.param(mastership(), False, False, ResponseCode.SYSTEM_BUSY, id="half a table"),

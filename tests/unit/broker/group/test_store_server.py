@@ -22,7 +22,7 @@ class Host:
     claim = Claim(BrokerId(1), Epoch(5), "i")
 
     def __init__(self) -> None:
-        self.serving = True
+        self.serving = self.takes_requests = True
         self.view = type("View", (), {"cluster": "c", "broker_name": "g"})()
 
 
