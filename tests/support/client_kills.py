@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-from gantry_controller.metadata.events import DeclareGroup, encode_event
+from gantry_controller.metadata.events import CreateTopic, DeclareGroup, encode_event
+from gantry_controller.metadata.state import Topic
 from gantry_protocol.records import decode_record
 from gantry_protocol.remoting.client import RemotingClient
 from support.broker_cluster import eventually, pull_command
@@ -173,6 +174,10 @@ async def group_behind(directory: Path, through: Through) -> AsyncIterator[tuple
     group.controller.declare = lambda *_: None  # type: ignore[method-assign]
     try:
         await group.start()
+        topic = Topic(read_queue_nums=4, write_queue_nums=4, perm=6)  # Node's client makes none
+        group.controller.quorum._apply(
+            encode_event(CreateTopic(cluster=CLUSTER, name=GROUP, topic=TOPIC, config=topic))
+        )
         yield group, service
     finally:
         await service.stop()

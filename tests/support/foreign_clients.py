@@ -1,0 +1,95 @@
+"""Clients of RocketMQ in other languages than Java: fetched and built once, outside the sources.
+
+All that is built lies under ``build/interop``. Each program prints what its module says; producers
+print alike, and so do consumers.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+INTEROP = ROOT / "tests/interop"
+BUILT = ROOT / "build/interop"
+
+
+@dataclass(frozen=True)
+class Programs:
+    """How to start the programs of one client.
+
+    Attributes:
+        producer: takes name servers, topic, seconds.
+        consumer: takes name servers, topic, consumer group.
+    """
+
+    producer: list[str]
+    consumer: list[str]
+
+
+def go() -> Programs:
+    """rocketmq-client-go; Go itself fetches it, and knows what is built."""
+    into = BUILT / "go"
+    into.mkdir(parents=True, exist_ok=True)
+    for name, package in (("producer", "."), ("consumer", "./consumer")):
+        build = ["go", "build", "-o", str(into / name), package]
+        subprocess.run(build, cwd=INTEROP / "go", check=True)
+    return Programs([str(into / "producer")], [str(into / "consumer")])
+
+
+def cpp() -> Programs:
+    """rocketmq-client-cpp, as the wheel ``rocketmq`` brings it; an environment of its own."""
+    wanted = INTEROP / "cpp/requirements.txt"
+    into = BUILT / "cpp"
+    python = into / "bin/python"
+    with _once(into, wanted) as missing:
+        if missing:
+            subprocess.run([sys.executable, "-m", "venv", str(into)], check=True)
+            pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            subprocess.run([*pip, "--requirement", str(wanted)], check=True)
+    return Programs(
+        [str(python), str(INTEROP / "cpp/producer.py")],
+        [str(python), str(INTEROP / "cpp/consumer.py")],
+    )
+
+
+def node() -> Programs:
+    """ali-ons; npm leaves its modules beside copies of the programs."""
+    wanted = INTEROP / "node/package.json"
+    into = BUILT / "node"
+    with _once(into, wanted) as missing:
+        if missing:
+            shutil.copy(wanted, into)
+            command = ["npm", "install", "--silent", "--no-package-lock", "--no-audit", "--no-fund"]
+            subprocess.run(command, cwd=into, check=True)
+    for program in (INTEROP / "node").glob("*.js"):
+        shutil.copy(program, into)
+    return Programs(
+        ["node", str(into / "producer.js")],
+        ["node", str(into / "consumer.js")],
+    )
+
+
+CLIENTS: dict[str, Callable[[], Programs]] = {"go": go, "cpp": cpp, "node": node}
+TOOLS = {"go": "go", "cpp": "python3", "node": "npm"}
+"""What builds the programs of each; without it they are not there."""
+
+
+@contextmanager
+def _once(into: Path, wanted: Path) -> Iterator[bool]:
+    """Whether ``into`` has yet to be made for this content of ``wanted``; one process at a time."""
+    into.mkdir(parents=True, exist_ok=True)
+    stamp = into / ".made-for"
+    with (into / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        text = wanted.read_text()
+        missing = not stamp.exists() or stamp.read_text() != text
+        yield missing
+        if missing:
+            stamp.write_text(text)
