@@ -86,6 +86,7 @@ def _workload(group: BrokerGroup, controllers: ControllerGroup, image: str) -> p
             pods.value("GANTRY_CONTROLLERS", addresses),
             pods.QUORUM_KEY_FILE,
             *tier_env(group),
+            *_retention_env(group),
         ),
         ports=PORTS,
         http_port=names.BROKER_HTTP_PORT,
@@ -93,3 +94,14 @@ def _workload(group: BrokerGroup, controllers: ControllerGroup, image: str) -> p
         secrets=(pods.quorum_key(controllers.metadata.name), *((keys,) if keys else ())),
         grace_period_s=GRACE_PERIOD_S,
     )
+
+
+def _retention_env(group: BrokerGroup) -> tuple[Manifest, ...]:
+    """How much of the log is kept; what is not set is the broker's own default."""
+    kept = group.spec.retention
+    settings = {
+        "GANTRY_RETENTION_HOURS": kept.hours,
+        "GANTRY_RETENTION_BYTES": kept.bytes,
+        "GANTRY_RETENTION_WHEN_FULL": kept.when_full and kept.when_full.lower(),
+    }
+    return tuple(pods.value(name, str(text)) for name, text in settings.items() if text is not None)

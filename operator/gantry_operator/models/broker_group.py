@@ -22,6 +22,7 @@ from gantry_operator.models.parts import (
     config_rules,
 )
 from gantry_operator.models.pipeline import NEEDS_A_BUCKET, Pipeline
+from gantry_operator.models.retention import Retention
 from gantry_operator.models.tier import URL_IS_FIXED, Tier, TierStatus
 
 
@@ -154,6 +155,14 @@ class BrokerGroupSpec(Model):
         ),
         json_schema_extra=NOT_NULLABLE,
     )
+    retention: Retention = Field(
+        default_factory=Retention,
+        description=(
+            "How long messages stay on the replicas' volumes, consumed or not, in a group without "
+            "a tier. A change restarts the replicas one by one. Default: 72 hours, and the oldest "
+            "go earlier when a volume is nearly full."
+        ),
+    )
     pipeline: Pipeline | None = Field(
         default=None,
         description=(
@@ -190,6 +199,13 @@ class BrokerGroupSpec(Model):
             "storage.type EmptyDir is allowed with one replica only, since a replaced pod loses "
             "its data: set replicas to 1 or storage.type to PersistentVolumeClaim",
             lambda spec: spec.storage.type != "EmptyDir" or spec.replicas == 1,
+        ),
+        Rule(
+            "!has(self.tier) || !has(self.retention) || !has(self.retention.hours)"
+            " && !has(self.retention.bytes) && !has(self.retention.whenFull)",
+            "retention is for groups without a tier, which keeps every message: remove it, and set "
+            "tier.localBytes for what stays on the volumes",
+            lambda spec: spec.tier is None or spec.retention == Retention(),
         ),
         NEEDS_A_BUCKET,
         *config_rules(),

@@ -65,6 +65,9 @@ RESERVED_SETTINGS = (
     "raft_port",
     "rejoin",
     "remoting_port",
+    "retention_bytes",
+    "retention_hours",
+    "retention_when_full",
     "store",
     "store_port",
     "tier_credentials_dir",
@@ -77,9 +80,9 @@ RESERVED_SETTINGS = (
     "tier_shard",
     "tier_url",
 )
-"""Settings that are no matter of taste: identity, addresses and paths are the operator's, the tier
-has fields of its own in the spec, and the others (groups, store, join, rejoin) would make another
-process of it than the one that the operator looks after."""
+"""Settings that are no matter of taste: identity, addresses and paths are the operator's, tier and
+retention have fields of their own in the spec, and the others (groups, store, join, rejoin) would
+make another process of it than the one that the operator looks after."""
 
 
 class Storage(Model):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from gantry_broker.settings import BrokerSettings
+from gantry_broker.store.retention import Kept
 from gantry_controller.settings import ControllerSettings
 from gantry_operator import names
 from gantry_operator.builders import broker_objects, controller_objects, quorum_secret
@@ -16,6 +17,7 @@ from gantry_operator.builders.config import toml
 from gantry_operator.models import BrokerGroup, ControllerGroup
 from gantry_operator.models.controller_group import ControllerGroupSpec
 from gantry_operator.models.parts import RESERVED_SETTINGS
+from gantry_protocol.process.config import load_settings
 from gantry_protocol.quorum_key import ALLOW_HELP
 
 Objects = dict[tuple[str, str], dict[str, Any]]
@@ -428,6 +430,24 @@ def test_environment_of_a_broker_with_a_tier() -> None:
         "GANTRY_TIER_LINGER_MS": "30000",
         "GANTRY_TIER_RETRY_MAX_MS": "30000",
     }
+
+
+def test_environment_of_a_broker_that_keeps_its_log_within_bounds() -> None:
+    """What is not set is not told, so that an older image starts as before."""
+    settings = env(statefulset())
+    assert [name for name in settings if "RETENTION" in name] == []
+    kept = {"hours": 0, "bytes": 1048576, "whenFull": "Refuse"}
+    settings = env(statefulset(brokers(retention=kept)))
+    given = {name: text for name, text in settings.items() if "RETENTION" in name}
+    assert given == {
+        "GANTRY_RETENTION_HOURS": "0",
+        "GANTRY_RETENTION_BYTES": "1048576",
+        "GANTRY_RETENTION_WHEN_FULL": "refuse",
+    }
+    base = {"GANTRY_GROUP": "orders", "GANTRY_CONTROLLERS": "127.0.0.1:1"}
+    assert load_settings(BrokerSettings, env={**base, **given}).kept == Kept(
+        None, 1048576, gives_way=False
+    )
 
 
 def test_brokers_take_every_setting_of_a_tier() -> None:

@@ -54,6 +54,16 @@ def test_effective_minimum(replicas: int, minimum: int | None, effective: int) -
         pytest.param(
             broker_group(config={"tier_url": "s3://b-1"}), "tier_url", id="reserved-for-the-tier"
         ),
+        pytest.param(
+            broker_group(tier={"url": "s3://b-1"}, retention={"hours": 1}),
+            "set tier.localBytes for what stays on the volumes",
+            id="retention-with-a-tier",
+        ),
+        pytest.param(broker_group(retention={"hours": -1}), "retention.hours: ", id="hours"),
+        pytest.param(broker_group(retention={"bytes": 1}), "retention.bytes: ", id="bytes"),
+        pytest.param(
+            broker_group(config={"retention_hours": "1"}), "retention_hours", id="has-a-field"
+        ),
         pytest.param(broker_group(config={"Log-Size": "1"}), "rename the keys", id="setting-name"),
         pytest.param(broker_group(name="9lives"), "choose another name", id="name"),
         pytest.param(broker_group(name="a" * 46), "at most 45 characters", id="long-name"),
