@@ -366,10 +366,7 @@ class RetentionWorld:
             raise Violation(f"whole: {name} has offsets {offsets[0]}, the witness {offsets[1]}")
         for topic in ("x", "y", "z"):
             for queue_id in (0, 1):
-                numbers = [
-                    (s.min_offset(topic, queue_id), s.max_offset(topic, queue_id))
-                    for s in (mine, theirs)
-                ]
+                numbers = [self.numbers(s, topic, queue_id) for s in (mine, theirs)]
                 if numbers[0] != numbers[1]:
                     raise Violation(
                         f"whole: {name} has queue {topic}/{queue_id} as {numbers[0]}, the witness "
@@ -377,3 +374,7 @@ class RetentionWorld:
                     )
                 for offset in range(*numbers[0]):
                     self.check_offset(store, topic, queue_id, offset)
+
+    def numbers(self, store: MessageStore, topic: str, queue_id: int) -> tuple[int, int]:
+        """The first offset of a queue, and the next."""
+        return store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
