@@ -4,8 +4,9 @@ A replica that copies a log takes processor, disk and network from everybody els
 for it. So it gets its bytes after the members that ``confirm`` waits for got theirs and after the
 sync was asked for, a share in each turn of the event loop, and at a bounded pace.
 
-Rule protected: the pace is no reason never to come closer; it is above what the log grows. The
-window, the replica's disk and the share of a turn bound a copy as well.
+Rules protected: what differs from what was flushed is not sent (``log/checked``). The pace is no
+reason never to come closer; it is above what the log grows. The window, the replica's disk and the
+share of a turn bound a copy as well.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from gantry_protocol.types import Offset
 
+from gantry_broker.log.checked import DamagedError
 from gantry_broker.queues import MessageStore
 from gantry_broker.replica import ReplicaCore
 
@@ -128,7 +130,10 @@ class Feeder:
             if sent >= share:
                 self._again()
                 break
-            data = self._store.log.read_units(batch.offset, batch.size_hint, limit=batch.limit)
+            try:
+                data = self._store.log.read_units(batch.offset, batch.size_hint, limit=batch.limit)
+            except DamagedError:
+                break  # the link lives on, and the replica gets what follows once it is repaired
             links.send(link, self._core.sent(link, batch, data))
             sent += len(data)
         return sent

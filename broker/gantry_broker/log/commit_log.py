@@ -23,6 +23,7 @@ from gantry_protocol.records import BLANK_HEADER_BYTES, MAX_RECORD_BYTES
 from gantry_protocol.types import Offset
 
 from gantry_broker.log import checkpoint, cutting, recovery, sums
+from gantry_broker.log.checked import Checks, DamagedError
 from gantry_broker.log.disk import Disks, DiskWriter
 from gantry_broker.log.errors import CutRefusedError, DiskFullError, LogFailedError
 from gantry_broker.log.group_commit import GroupCommit, OnFlushed
@@ -66,7 +67,10 @@ class CommitLog:
         self._log_start = saved.current.log_start
         last = segments.last
         self._end = self._log_start if last is None else last.end
-        self._commit = GroupCommit(self._writer, self._end, self._write_gathered, self._failed)
+        self.checks = Checks()
+        self._commit = GroupCommit(
+            self._writer, self._end, self._write_gathered, self._failed, self.checks.flushed
+        )
         self._floor = saved.current.confirm_floor
         self._verified_from = self._end
         self._failure: OSError | None = None
@@ -226,6 +230,7 @@ class CommitLog:
 
         Raises:
             ValueError: ``offset`` is not inside the log.
+            DamagedError: they are not what was flushed.
         """
         if not self._log_start <= offset <= self._end:
             raise ValueError(f"offset {offset} is outside the log [{self._log_start}, {self._end}]")
@@ -235,7 +240,13 @@ class CommitLog:
         count = min(max_bytes, segment.end - offset)
         if offset + count > self._commit.written:
             self._write_gathered()
-        return os.pread(segment.descriptor, count, offset - segment.start)
+        begin = min(max(offset, self.flushed), offset + count)  # of what has no sums yet
+        fresh = os.pread(segment.descriptor, offset + count - begin, begin - segment.start)
+        if begin == offset:
+            return fresh
+        sound = self.checks.read(segment, offset, begin, self.flushed)
+        assert sound is not None, "it waits"
+        return sound + fresh if fresh else sound
 
     def read_cached(self, offset: Offset, max_bytes: int) -> bytes | None:
         """Like ``read``, without waiting for the disk; None where not all of it is in memory.
@@ -244,20 +255,23 @@ class CommitLog:
 
         Raises:
             ValueError: ``offset`` is not inside the log.
+            DamagedError: they are not what was flushed.
         """
         if _NO_WAIT is None or offset + max_bytes > self.flushed or offset < self._log_start:
             return self.read(offset, max_bytes)
         segment = self._segments.at(offset, flushed=self.flushed)
-        data = bytearray(min(max_bytes, segment.end - offset))
-        try:
-            count = os.preadv(segment.descriptor, (data,), offset - segment.start, _NO_WAIT)
-        except BlockingIOError:
-            return None
-        except OSError as error:
-            if error.errno != errno.EOPNOTSUPP:
-                raise
-            return self.read(offset, max_bytes)
-        return bytes(data) if count == len(data) else None
+        size = min(max_bytes, segment.end - offset)
+        return self.checks.read(segment, offset, offset + size, self.flushed, _read_now)
+
+    def compare(self, start: int, end: int) -> None:
+        """Look again at a range of one file that somebody found damaged.
+
+        Raises:
+            DamagedError: it is; ``checks`` has it now.
+        """
+        if self._log_start <= start < end <= self.flushed:
+            segment = self._segments.at(start, flushed=self.flushed)
+            self.checks.compare(segment, start, min(end, segment.end))
 
     def read_units(self, offset: Offset, max_bytes: int, *, limit: Offset | None = None) -> bytes:
         """Whole units from ``offset`` on, which is where one begins.
@@ -268,10 +282,16 @@ class CommitLog:
             limit: a boundary of units not to read beyond; None is the end.
 
         Raises:
-            CorruptionError: what stands there is no unit.
+            CorruptionError: what stands there is no unit, or not what was flushed.
         """
         stop = self._end if limit is None else min(limit, self._end)
-        data = self.read(offset, min(max(max_bytes, BLANK_HEADER_BYTES), stop - offset))
+        size = min(max(max_bytes, BLANK_HEADER_BYTES), stop - offset)
+        try:
+            data = self.read(offset, size)
+        except DamagedError as error:
+            if error.damage.start <= offset:
+                raise
+            data = self.read(offset, error.damage.start - offset)
         try:
             whole = whole_units(data)
             if whole == 0 and data:
@@ -395,6 +415,7 @@ class CommitLog:
                 f" {self._floor}, and its files begin at {self.starts}."
             )
         with self._writer.paused():
+            self.checks.forget(0, to)
             removed = self._segments.drop_below(to)
             for segment in removed:
                 self._writer.forget(segment)
@@ -497,8 +518,11 @@ class CommitLog:
         if to == self._end:
             return
         try:
-            data = self.read(to, MAX_RECORD_BYTES)
-            parse_unit(data, 0, to)
+            size = unit_size(self.read(to, BLANK_HEADER_BYTES), 0)
+            parse_unit(self.read(to, min(size, MAX_RECORD_BYTES)), 0, to)
+        except DamagedError as error:
+            if error.damage.start != to:  # ranges begin where units do
+                raise
         except RecordError as error:
             raise CutRefusedError(
                 f"The commit log in {self.directory} is not cut at {to}: {error}."
@@ -506,6 +530,7 @@ class CommitLog:
 
     def _forget_from(self, to: Offset) -> None:
         """Make memory agree with what a cut left on the disk."""
+        self.checks.forget(to, self._end)
         while (last := self._segments.last) is not None and last.start >= to:
             self._writer.forget(self._segments.pop())
             last.close()
@@ -535,3 +560,19 @@ class CommitLog:
             f"The disk under {self.directory} failed ({error.strerror}): what is flushed is kept,"
             " check the volume and start again."
         )
+
+
+def _read_now(segment: Segment, start: int, size: int) -> bytes | None:
+    """What is in memory; None where not all of it is. Where the system cannot tell, it waits."""
+    assert _NO_WAIT is not None
+    data = bytearray(size)
+    position = start - segment.start
+    try:
+        count = os.preadv(segment.descriptor, (data,), position, _NO_WAIT)
+    except BlockingIOError:
+        return None
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:
+            raise
+        return os.pread(segment.descriptor, size, position)
+    return bytes(data) if count == size else None

@@ -6,7 +6,7 @@ taken from the bytes that were appended, not from the file.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import google_crc32c
 from gantry_protocol.types import Offset
@@ -29,6 +29,7 @@ class GroupCommit:
         flushed: everything below is on the disk already.
         write: writes what was only gathered yet, and tells of it by ``wrote``; before each sync.
         failed: notes that the disk failed and makes the error that ends the process.
+        covered: told of ranges that are flushed now.
 
     Attributes:
         flushed: everything below is on the disk; falls only in a cut.
@@ -41,11 +42,13 @@ class GroupCommit:
         flushed: Offset,
         write: Callable[[], None],
         failed: Callable[[OSError], LogFailedError],
+        covered: Callable[[Iterable[RangeSum]], None] = lambda _: None,
     ) -> None:
         self.flushed = self.written = flushed
         self._writer = writer
         self._write = write
         self._failed = failed
+        self._covered = covered
         self._ranges: list[FlushRange] = []  # adjacent, behind what the job under way covers
         self._job: FlushJob | None = None
         self._waiting: list[OnFlushed] = []
@@ -133,6 +136,7 @@ class GroupCommit:
             self._job = None
         if job.error is not None:
             raise self._failed(job.error) from job.error
+        self._covered(covered for _, covered in job.ranges)
         self.flushed = max(self.flushed, job.target)
 
     def _run(self, callbacks: list[OnFlushed]) -> None:

@@ -243,6 +243,11 @@ def segment_path(directory: Path, start: Offset) -> Path:
     return directory / f"{start:0{_NAME_DIGITS}d}"
 
 
+def segment_start(path: Path) -> Offset:
+    """Where the segment in this file begins; the inverse of ``segment_path``."""
+    return Offset(int(path.name))
+
+
 def list_segments(directory: Path) -> list[Segment]:
     """All segments in ``directory``, oldest first.
 

@@ -13,6 +13,7 @@ cut takes away are made again from the records, whose own checks apply there.
 
 import os
 import struct
+from bisect import bisect_right
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -26,9 +27,11 @@ _CRC = struct.Struct(">I")
 _MAGIC = b"GSUM"
 _VERSION = 1
 _READ_BYTES = 4 * 1024 * 1024
+_STEP_ENTRIES = 64  # of a search, read at once
 
 HEADER_BYTES = _HEADER.size + _CRC.size
 ENTRY_BYTES = _ENTRY.size + _CRC.size
+_STEP_BYTES = _STEP_ENTRIES * ENTRY_BYTES
 SUFFIX = ".sums"
 
 
@@ -106,6 +109,48 @@ def load(path: Path, start: int) -> LoadedSums:
             covered = entry.end
     chain_bytes = HEADER_BYTES + len(chain) * ENTRY_BYTES
     return LoadedSums(chain, chain_bytes, durable, is_clean=chain_bytes == len(data))
+
+
+def covering(path: Path, start: int, end: int, count: int = 0) -> list[RangeSum]:
+    """The ranges that [start, end) lies in, in order, without reading the whole file.
+
+    With ``count``, so many are returned if there are. They end early, or there is none, where a sum
+    is missing or damaged.
+    """
+    found: list[RangeSum] = []
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return found
+    try:
+        index = _index_of(descriptor, start)
+        while data := os.pread(descriptor, _STEP_BYTES, HEADER_BYTES + index * ENTRY_BYTES):
+            for at in range(0, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
+                entry = _decode_entry(data, at)
+                if entry is None or entry.start > (found[-1].end if found else start):
+                    return found
+                if entry.end > start:
+                    found.append(entry)
+                if entry.end >= end and len(found) >= count:
+                    return found
+            index += _STEP_ENTRIES
+    finally:
+        os.close(descriptor)
+    return found
+
+
+def _index_of(descriptor: int, start: int) -> int:
+    """The last entry that begins at or before ``start``; most that is read is near the end."""
+
+    def start_of(index: int) -> int:
+        at = HEADER_BYTES + index * ENTRY_BYTES
+        return int.from_bytes(os.pread(descriptor, 8, at), "big")
+
+    count = max(0, os.fstat(descriptor).st_size - HEADER_BYTES) // ENTRY_BYTES
+    low = max(0, count - _STEP_ENTRIES)
+    if low and start_of(low) > start:
+        low = 0
+    return max(0, bisect_right(range(count), start, low, count, key=start_of) - 1)
 
 
 def _decode_entry(data: bytes, at: int) -> RangeSum | None:

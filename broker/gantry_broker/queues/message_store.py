@@ -16,6 +16,7 @@ from gantry_protocol.errors import CorruptionError, RecordError
 from gantry_protocol.process import log as logs
 from gantry_protocol.process.files import make_directory
 from gantry_protocol.records import (
+    BLANK_HEADER_BYTES,
     MAX_RECORD_BYTES,
     MessageRecord,
     RecordPeek,
@@ -26,7 +27,7 @@ from gantry_protocol.types import Offset
 from gantry_broker.log import CommitLog, CutRefusedError, LogFailedError
 from gantry_broker.log.disk import Disks
 from gantry_broker.log.segments import Segment
-from gantry_broker.log.units import parse_unit
+from gantry_broker.log.units import parse_unit, unit_size
 from gantry_broker.queues import derived, lookups, reads
 from gantry_broker.queues.dispatcher import Dispatcher
 from gantry_broker.queues.kv import KeyValue
@@ -399,8 +400,9 @@ class MessageStore:
         """The confirmed record at a log offset; None when no record begins there."""
         if not self.log.log_start <= offset < self.dispatched:
             return None
-        data = self.log.read(Offset(offset), MAX_RECORD_BYTES)
         try:
+            size = unit_size(self.log.read(Offset(offset), BLANK_HEADER_BYTES), 0)
+            data = self.log.read(Offset(offset), min(size, MAX_RECORD_BYTES))
             unit = parse_unit(data, 0, offset)
         except RecordError:
             return None

@@ -6,6 +6,7 @@ fail and never deliver a wrong record.
 
 import struct
 from collections.abc import Callable
+from itertools import takewhile
 from typing import TypeAlias
 
 from gantry_protocol.errors import CorruptionError
@@ -13,6 +14,7 @@ from gantry_protocol.records.layout import BORN_HOST_OFFSET, BORN_HOST_V6, SYS_F
 from gantry_protocol.types import Offset
 
 from gantry_broker.log import CommitLog
+from gantry_broker.log.checked import Damage, DamagedError
 from gantry_broker.queues.consume_queue import ConsumeQueue
 from gantry_broker.queues.rows import ENTRY, ENTRY_BYTES
 from gantry_broker.store.contract import GetResult, GetStatus, Limits
@@ -65,7 +67,7 @@ def get(
 
     Raises:
         ColdError: ``fetch`` gave None.
-        CorruptionError: the queue does not fit the log.
+        CorruptionError: the queue does not fit the log, or the next record is damaged.
     """
     low, high = (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
     first = queue.first if queue is not None and tiered else low
@@ -91,7 +93,14 @@ def get(
             at += 1
         is_full = is_full or len(wanted) >= limits.max_count > 0
     status = GetStatus.FOUND if wanted else GetStatus.NO_MATCHED_MESSAGE
-    body = _records(log, queue, wanted, fetch or log.read)
+    try:
+        body = _records(log, queue, wanted, fetch or log.read)
+    except DamagedError as error:
+        sound = _before(error.damage, wanted)
+        if not sound:
+            raise
+        at, wanted = wanted[len(sound)][0], sound
+        body = _records(log, queue, wanted, fetch or log.read)
     return GetResult(status, at, first, high, body, len(wanted))
 
 
@@ -195,6 +204,13 @@ def _records(log: CommitLog, queue: ConsumeQueue, wanted: Wanted, fetch: Fetch) 
     if cold:
         raise ColdError(cold)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _before(damage: Damage, wanted: Wanted) -> Wanted:
+    """Those before the first that stands in the damaged range."""
+    return list(
+        takewhile(lambda one: one[1] >= damage.end or one[1] + one[2] <= damage.start, wanted)
+    )
 
 
 def _extent(log: CommitLog, queue: ConsumeQueue, run: Wanted) -> tuple[Offset, int]:

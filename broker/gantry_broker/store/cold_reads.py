@@ -22,6 +22,7 @@ from gantry_protocol.codes import ResponseCode
 from gantry_protocol.types import Offset
 
 from gantry_broker.log import CommitLog
+from gantry_broker.log.checked import DamagedError, read_checked
 from gantry_broker.log.segments import Stretch
 from gantry_broker.store.contract import Refusal
 
@@ -42,6 +43,7 @@ def read_stretches(stretches: Sequence[Stretch]) -> list[bytes]:
     The disk is asked once for all that lies between them, and a while beyond.
 
     Raises:
+        DamagedError: they are not what was flushed.
         OSError: the disk failed, or the file is gone.
     """
     first, last = stretches[0], stretches[-1]
@@ -50,9 +52,9 @@ def read_stretches(stretches: Sequence[Stretch]) -> list[bytes]:
     try:
         if ahead <= _ASKED_MAX_BYTES:
             os.posix_fadvise(descriptor, first.position, ahead, os.POSIX_FADV_WILLNEED)
-        return [os.pread(descriptor, one.size, one.position) for one in stretches]
     finally:
         os.close(descriptor)
+    return read_checked(first.path, [(one.position, one.size) for one in stretches])
 
 
 class ColdReads:
@@ -112,9 +114,11 @@ class ColdReads:
         self, loop: asyncio.AbstractEventLoop, number: int, stretches: dict[Place, Stretch]
     ) -> None:
         """In a thread."""
-        found: Held | Refusal
+        found: Held | Refusal | DamagedError
         try:
             found = self._read_all(number, stretches)
+        except DamagedError as error:
+            found = error
         except OSError as error:
             found = Refusal(ResponseCode.SYSTEM_ERROR, f"the disk failed: {error.strerror}")
         with suppress(RuntimeError):  # the loop was closed: nobody waits any more
@@ -130,7 +134,17 @@ class ColdReads:
                 held.update(zip(places, self._read(parts), strict=True))
         return held
 
-    def _finished(self, number: int, found: Held | Refusal) -> None:
+    def _finished(self, number: int, found: Held | Refusal | DamagedError) -> None:
+        if isinstance(found, DamagedError):
+            found = self._looked_at_again(found)
         done = self._waiting.pop(number, None)
         if done is not None:
             done(found)
+
+    def _looked_at_again(self, error: DamagedError) -> Held | Refusal:
+        """What a thread saw may have been cut or repaired meanwhile; the log notes what is not."""
+        try:
+            self._log.compare(error.damage.start, error.damage.end)
+        except DamagedError as again:
+            return Refusal(ResponseCode.SYSTEM_ERROR, str(again))
+        return {}

@@ -24,6 +24,7 @@ from gantry_protocol.tier.manifests import PackEntry, Tail
 from gantry_protocol.tier.packs import BuiltPack, encode_pack
 from gantry_protocol.types import EpochEntry, Offset
 
+from gantry_broker.log.checked import read_checked
 from gantry_broker.log.segments import Stretch
 from gantry_broker.log.units import unit_size
 
@@ -83,8 +84,7 @@ def key_of(order: Order, hi: int) -> PackKey:
 
 
 def _read(stretch: Stretch) -> bytes:
-    with Path(stretch.path).open("rb", buffering=0) as file:
-        return os.pread(file.fileno(), stretch.size, stretch.position)
+    return read_checked(stretch.path, [(stretch.position, stretch.size)])[0]
 
 
 def _whole(log: bytes, order: Order) -> int:

@@ -8,6 +8,7 @@ from sim.mutants.planting import Edit
 LOG = "gantry_broker.log"
 POWER = "unit/broker/log/test_power.py"
 RECOVERY = "unit/broker/log/test_recovery.py"
+CHECKED = "unit/broker/log/test_checked.py"
 CUTTING = "unit/broker/log/test_cutting.py"
 STORE = "unit/broker/queues/test_message_store.py"
 
@@ -49,6 +50,13 @@ MUTANTS = (
         "a damaged record below what was flushed is cut off, and acknowledged ones with it",
         (Edit(f"{LOG}.recovery:_tail_units", "if offset < durable:", "if False:"),),
         UnitTests(f"{RECOVERY}::test_damage_that_only_the_callers_floor_speaks_for_is_explained"),
+    ),
+    Mutant(
+        "damage-given-out",
+        "log",
+        "a byte that is not what was flushed is served, copied and sealed anew",
+        (Edit(f"{LOG}.checked:Checks._look", "!= one.crc", "is None"),),
+        UnitTests(f"{CHECKED}::test_any_flipped_bit_is_found_by_whoever_reads_it"),
     ),
     Mutant(
         "cut-without-its-marker",

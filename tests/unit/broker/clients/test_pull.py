@@ -11,7 +11,7 @@ from gantry_protocol.bodies.client import ConsumerData, HeartbeatData, Subscript
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.errors import CorruptionError
 from gantry_protocol.records import decode_records, tags_code
-from support import stores
+from support import logs, stores
 from support.group_view import FakeGroup
 
 # The header of a captured push pull; a subscription rides along (sysFlag 4) where nothing else is
@@ -369,3 +369,29 @@ async def test_damage_under_a_waiting_pull_answers_it_and_spares_the_others(
     answer = client.conn.answer_to(asked)
     assert (answer.code, "byte 7" in answer.remark) == (1, True)
     assert client.conn.answer_to(healthy).code == 0
+
+
+@pytest.mark.parametrize("needle", [b"fifth", b"blue"], ids=["body", "property"])
+async def test_a_byte_that_rotted_is_refused_and_what_stands_before_and_beside_it_served(
+    client, group, needle: bytes
+) -> None:
+    for number, body in enumerate([b"third", b"fourth", b"fifth", b"sixth"]):
+        tag = "blue" if body == b"fifth" else "red"
+        for record in (
+            stores.message("TopicTest", 0, body, tag=tag),
+            stores.message("TopicTest", 1, b"beside %d" % number),
+        ):
+            stores.put(group.messages, record)
+            stores.confirm(group.messages)  # one range of checksums each
+    (path,) = group.messages.log.directory.glob("*0")
+    logs.flip(path, path.read_bytes().index(needle))
+    group.messages.log.checks.forget(0, group.messages.log.end)
+
+    before = client.call(11, PULL)
+    assert _bodies(before) == [b"third", b"fourth"]
+    refused = client.call(11, {**PULL, "queueOffset": before.ext["nextBeginOffset"]})
+    assert refused.code == 1
+    assert f"{path} is damaged" in refused.remark
+    behind = client.call(11, {**PULL, "queueOffset": int(before.ext["nextBeginOffset"]) + 1})
+    assert _bodies(behind) == [b"sixth"]
+    assert len(_bodies(client.call(11, {**PULL, "queueId": 1}))) == 4

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from gantry_broker.ha.feeding import BURST_BYTES, CATCH_UP_BYTES_PER_S, FEED_BYTES, Feeder
 from gantry_broker.log import DiskFullError
+from gantry_broker.log.checked import Damage, DamagedError
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.master import Batch
@@ -37,6 +38,7 @@ class World:
         self.log = self
         self.cuts = self.confirm = 0
         self.is_full = False
+        self.damaged: list[Damage] = []
         self.events: list[ev.Event] = []
         self.flushed: Callable[[Offset], None] = pytest.fail
         self.master = None
@@ -98,6 +100,9 @@ class World:
         self.calls.append("append")
 
     def read_units(self, offset: Offset, size: int, *, limit: Offset) -> bytes:
+        for one in self.damaged:
+            if one.start <= offset < one.end:
+                raise DamagedError(one)
         return bytes(min(size, limit - offset))
 
     def flush_soon(self, flushed: Callable[[Offset], None]) -> None:
@@ -246,6 +251,21 @@ async def test_who_is_no_master_any_more_feeds_nobody(tmp_path: Path) -> None:
     for _ in range(5):
         await turn()
     assert world.fed == {1: FEED_BYTES, 7: FEED_BYTES}
+
+
+async def test_a_damaged_range_is_not_copied_and_holds_up_nobody_else(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.stream(links=2, size=2 * BATCH_BYTES)
+    world.fed[1] = BATCH_BYTES  # it has the damaged range already
+    world.damaged = [Damage(tmp_path / "0", 0, 0, 100, 1, "it is not what it was")]
+    world.shell.feed()
+    await turn()
+    assert world.fed == {1: 2 * BATCH_BYTES, 2: 0}
+    world.damaged = []
+    for _ in range(2):
+        world.shell.feed()
+        await turn()
+    assert world.fed[2] == 2 * BATCH_BYTES, "its link was kept"
 
 
 async def test_nothing_is_sent_after_the_end(tmp_path: Path) -> None:

@@ -1,0 +1,323 @@
+"""Is what is read still what was flushed? Every read of the log is compared before it is used.
+
+What a reader wants lies in one or more ranges that have a sum (``sums``); these are read whole and
+compared, with those that follow them up to ``LOOK_BYTES``. The bytes that were compared last are
+kept and given out again, since readers go on where they were; they are the compared ones, and a log
+does not change. Nothing is remembered of other bytes: they are read and compared again.
+
+Rules protected: the bytes that are given out are the very ones that were compared, so one that
+differs from what was flushed is neither served nor copied; and ranges beside a damaged one are
+served. Bytes that are not flushed have no sum yet: this process wrote them a moment ago. What it
+refuses: a range that differs from its sum, cannot be read, or has no sum.
+"""
+
+import errno
+import os
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import google_crc32c
+from gantry_protocol.errors import CorruptionError
+
+from gantry_broker.log import sums
+from gantry_broker.log.recovery import locate_damage
+from gantry_broker.log.segments import Segment, segment_start
+from gantry_broker.log.sums import RangeSum
+
+LOOK_BYTES = 64 * 1024  # compared at once where ranges are small: the next pulls of a reader
+KEPT_BYTES = 2 * 1024 * 1024  # of all logs of a process; more would not fit a processor's cache
+DAMAGE_MAX = 1024  # ranges that are named; what else there is, is found when it is read
+_TAIL = 64  # newest sums kept in memory: readers at the end need no file
+
+Read = Callable[[Segment, int, int], bytes | None]  # of log offset and size; None: not in memory
+
+
+class Damage(NamedTuple):
+    """A range of a log that is not what was flushed.
+
+    Attributes:
+        path: the segment's file.
+        position: of the record in it that is not whole, or of the range.
+        start, length: of the range, in the log.
+        crc: what the bytes must match; None where their sum is gone.
+        reason: what is wrong.
+    """
+
+    path: Path
+    position: int
+    start: int
+    length: int
+    crc: int | None
+    reason: str
+
+    @property
+    def end(self) -> int:
+        """One past its last byte."""
+        return self.start + self.length
+
+
+class DamagedError(CorruptionError):
+    """Somebody asked for bytes of a range that is not what was flushed."""
+
+    def __init__(self, damage: Damage) -> None:
+        reason = f"{damage.reason} (log offsets {damage.start} to {damage.end})"
+        super().__init__(damage.path, damage.position, reason)
+        self.damage = damage
+
+
+class Kept:
+    """How many bytes all logs of a process keep.
+
+    Args:
+        most: bytes; the newest piece is kept anyway.
+    """
+
+    def __init__(self, most: int = KEPT_BYTES) -> None:
+        self._most = most
+        self._bytes = 0
+        self._pieces: deque[tuple[Checks, int, int]] = deque()
+
+    def add(self, owner: "Checks", start: int, size: int) -> None:
+        """``owner`` keeps another piece; the oldest ones go."""
+        self._pieces.append((owner, start, size))
+        self._bytes += size
+        while self._bytes > self._most and len(self._pieces) > 1:
+            oldest, at, left = self._pieces.popleft()
+            self._bytes -= left
+            oldest.drop(at)
+
+
+_KEPT = Kept()
+
+
+class Checks:
+    """What is known of the flushed bytes of one log; for the event loop's thread.
+
+    Args:
+        kept: bounds what is kept.
+
+    Attributes:
+        damage: the damaged ranges that were found and not repaired, by where they start.
+        found: how many, ever.
+        on_damage: called with each when it is found.
+    """
+
+    def __init__(self, kept: Kept = _KEPT) -> None:
+        self.damage: dict[int, Damage] = {}
+        self.found = 0
+        self.on_damage: Callable[[Damage], None] = lambda _: None
+        self._kept = kept
+        self._starts: list[int] = []  # of what is kept, in order
+        self._pieces: dict[int, bytes] = {}
+        self._sums: list[RangeSum] = []  # a few from the file that was looked at last, in order
+        self._tail: deque[RangeSum] = deque(maxlen=_TAIL)
+
+    def flushed(self, ranges: Iterable[RangeSum]) -> None:
+        """These were flushed, in order, behind all others."""
+        self._tail.extend(ranges)
+
+    def forget(self, start: int, end: int) -> None:
+        """The log's bytes there have changed, or are no part of it any more."""
+        self._tail.clear()
+        self._sums.clear()
+        for at in [at for at in self._starts if at < end and start < at + len(self._pieces[at])]:
+            self.drop(at)
+        for one in [one for one in self.damage.values() if start <= one.start < end]:
+            del self.damage[one.start]
+
+    def drop(self, start: int) -> None:
+        """Keep what begins there no longer."""
+        if self._pieces.pop(start, None) is not None:
+            del self._starts[bisect_left(self._starts, start)]
+
+    def read(
+        self, segment: Segment, start: int, end: int, flushed: int, read: Read | None = None
+    ) -> bytes | None:
+        """The bytes [start, end), which lie in ``segment`` and are flushed.
+
+        Args:
+            segment: holds them.
+            start: log offset.
+            end: log offset.
+            flushed: end of what has sums.
+            read: reads without waiting for the disk; None waits.
+
+        Returns:
+            None where ``read`` did not find in memory what has to be compared.
+
+        Raises:
+            DamagedError: they are not what was flushed.
+        """
+        parts: list[bytes] = []
+        at = start
+        while at < end:
+            index = bisect_right(self._starts, at) - 1
+            first = self._starts[index] if index >= 0 else at
+            piece = self._pieces[first] if index >= 0 else b""
+            if at - first >= len(piece):
+                found = self._look(segment, at, end, min(segment.end, flushed), read or _read)
+                if found is None:
+                    return None
+                first, piece = found
+            parts.append(piece[at - first : end - first])
+            at = min(first + len(piece), end)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _look(
+        self, segment: Segment, start: int, end: int, limit: int, read: Read
+    ) -> tuple[int, bytes] | None:
+        """Compare the range that ``start`` lies in, and those that follow; where it begins, and it.
+
+        None where it is not in memory.
+
+        Raises:
+            DamagedError: the first of them is not what was flushed.
+        """
+        wanted = self._wanted(segment, start, end, limit)
+        if not wanted or wanted[0].start in self.damage:
+            self.compare(segment, start, start + 1)
+        first = wanted[0].start
+        data = _tried(read, segment, first, wanted[-1].end - first)
+        if data is None:
+            return None
+        sound = first
+        for one in wanted:
+            if google_crc32c.value(data[one.start - first : one.end - first]) != one.crc:
+                self._look_at(segment, one)
+                break
+            sound = one.end
+        if sound == first:  # or a read that failed once
+            self.compare(segment, start, start + 1)
+            data, sound = _read(segment, first, wanted[0].length), wanted[0].end
+        return first, self._keep(first, data[: sound - first])
+
+    def _wanted(self, segment: Segment, start: int, end: int, limit: int) -> list[RangeSum]:
+        """The ranges from ``start`` on that are compared together."""
+        stop = min(max(end, start + LOOK_BYTES), limit)
+        found: list[RangeSum] = []
+        for one in self._entries(segment, start, stop):
+            is_more = found and one.end - found[0].start > LOOK_BYTES
+            if (is_more and one.start >= end) or (one.start in self.damage and found):
+                break
+            found.append(one)
+        return found
+
+    def _keep(self, first: int, data: bytes) -> bytes:
+        if first not in self._pieces:
+            insort(self._starts, first)
+        self._pieces[first] = data
+        self._kept.add(self, first, len(data))
+        return data
+
+    def _entries(self, segment: Segment, start: int, end: int) -> list[RangeSum]:
+        """The ranges that [start, end) lies in, as far as they have sums."""
+        for known in (self._tail, self._sums):
+            if known and known[0].start <= start and end <= known[-1].end:
+                break
+        else:
+            known = self._sums = sums.covering(sums.sums_path(segment.path), start, end, _TAIL)
+        begin = bisect_right(known, start, key=_start_of) - 1
+        return [known[at] for at in range(max(begin, 0), bisect_left(known, end, key=_start_of))]
+
+    def compare(self, segment: Segment, start: int, end: int) -> None:
+        """Compare the ranges that [start, end) lies in, whatever was found before.
+
+        Raises:
+            DamagedError: one is not what was flushed.
+        """
+        found = list(find_damage(segment, start, end, self._entries(segment, start, end)))
+        for one in found:
+            self._note(one)
+        if found:
+            raise DamagedError(found[0])
+
+    def _look_at(self, segment: Segment, entry: RangeSum) -> None:
+        for one in find_damage(segment, entry.start, entry.end, [entry]):
+            self._note(one)
+
+    def _note(self, damage: Damage) -> None:
+        if damage.start not in self.damage and len(self.damage) < DAMAGE_MAX:
+            self.damage[damage.start] = damage
+            self.found += 1
+            self.on_damage(damage)
+
+
+def find_damage(
+    segment: Segment, start: int, end: int, entries: Iterable[RangeSum]
+) -> Iterable[Damage]:
+    """The ranges among ``entries`` that are not as flushed, and what of [start, end) has none."""
+    covered = start
+    for entry in entries:
+        try:
+            crc = sums.range_crc(segment.descriptor, entry.start - segment.start, entry.length)
+            if crc != entry.crc:
+                yield _damage(segment, entry, *locate_damage(segment, entry))
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            reason = f"the {entry.length} bytes from here on cannot be read"
+            yield _damage(segment, entry, entry.start, reason)
+        covered = entry.end
+    if covered < end:
+        reason = f"the checksums of {end - covered} bytes from here on are gone"
+        position = covered - segment.start
+        yield Damage(segment.path, position, covered, end - covered, None, reason)
+
+
+def _damage(segment: Segment, entry: RangeSum, offset: int, reason: str) -> Damage:
+    start, length, crc = entry
+    return Damage(segment.path, offset - segment.start, start, length, crc, reason)
+
+
+def read_checked(path: str, parts: Iterable[tuple[int, int]]) -> list[bytes]:
+    """Flushed parts of one segment (position and size), for other threads and processes.
+
+    Raises:
+        DamagedError: one is not what was flushed.
+        OSError: the disk failed, or the file is gone.
+    """
+    segment = Segment(Path(path), segment_start(Path(path)), 0)
+    try:
+        return [_part(segment, segment.start + position, size) for position, size in parts]
+    finally:
+        segment.close()
+
+
+def _part(segment: Segment, start: int, size: int) -> bytes:
+    end = start + size
+    entries = sums.covering(sums.sums_path(segment.path), start, end)
+    if entries and entries[-1].end >= end:
+        first = entries[0].start
+        data = _tried(_read, segment, first, entries[-1].end - first)
+        if data is not None and _is_match(data, first, entries):
+            return data[start - first : end - first]
+    for damage in find_damage(segment, start, end, entries):
+        raise DamagedError(damage)
+    return os.pread(segment.descriptor, size, start - segment.start)  # a look that failed once
+
+
+def _start_of(entry: RangeSum) -> int:
+    return entry.start
+
+
+def _is_match(data: bytes, first: int, entries: Iterable[RangeSum]) -> bool:
+    return all(
+        google_crc32c.value(data[one.start - first : one.end - first]) == one.crc for one in entries
+    )
+
+
+def _tried(read: Read, segment: Segment, start: int, size: int) -> bytes | None:
+    """What ``read`` finds; nothing where the disk cannot read it, which is looked at closer."""
+    try:
+        return read(segment, start, size)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return b""
+
+
+def _read(segment: Segment, start: int, size: int) -> bytes:
+    return os.pread(segment.descriptor, size, start - segment.start)
