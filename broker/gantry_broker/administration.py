@@ -357,9 +357,29 @@ class BrokerCollector:
             len(group.writes.pending),
         )
         yield gauge("gantry_broker_held_connections", "Waiting for a master.", router.held)
-        yield gauge("gantry_broker_spliced_connections", "Piped to the master.", router.spliced)
+        yield gauge("gantry_broker_spliced_connections", "Passed on to the master.", router.spliced)
         yield counter(
-            "gantry_broker_splices", "Connections handed to the master.", router.spliced_total
+            "gantry_broker_splices", "Connections handed to a master.", router.spliced_total
+        )
+        yield counter(
+            "gantry_broker_splice_moves",
+            "Of these, to the next master after another.",
+            router.moved_total,
+        )
+        yield gauge(
+            "gantry_broker_splice_kept_bytes",
+            "Requests without an answer, kept for the next master.",
+            router.budget.kept_bytes,
+        )
+        yield counter(
+            "gantry_broker_splice_sends_given_again",
+            "Sends that a master had not answered and the next one was given.",
+            router.budget.given_again,
+        )
+        yield counter(
+            "gantry_broker_splice_refused_again",
+            "Requests that a master had not answered and the next one must not carry out.",
+            router.budget.refused_again,
         )
         yield counter(
             "gantry_broker_refused_requests",

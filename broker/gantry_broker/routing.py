@@ -1,45 +1,52 @@
-"""Where a client's request goes: served here, handed on to the master, or held for a moment.
+"""Where a client's request goes: served here, passed on to the master, or held for a moment.
 
 Clients reach the group through one address over all its members, so a request may arrive at any of
-them. The serving master serves it. Another member hands the *connection* over to the master it
-knows, from this request on, as a pipe of bytes (``splice``); while none is known the connection is
-held, for at most ``HOLD_S``. A master that is leaving holds connections that want to write, and
-hands them on once its successor is known, so that a planned switch costs clients a short wait and
-no error.
+them. The serving master serves it. Another member takes the *connection* over and passes its frames
+on to the master it knows, from this request on (``splice``); while none is known the client waits,
+for at most ``HOLD_S``. When the master dies or the epoch changes, the connection stays, and the
+next master is given what is unanswered; when that is this very broker, it serves the connection
+itself. A master that is leaving holds connections that want to write, and one that has been deposed
+passes its clients on, so that a switch costs them a short wait and no error.
 
 Rules protected:
 
 * A client never goes on talking to a master that is none: when the epoch or the master changes,
-  every pipe to another address is cut. It is cut between two requests where that is possible
-  (the answer has come back), and after ``CUT_WITHIN_S`` in any case.
-* A client with sessions (it has sent heartbeats) must introduce itself to the next master, and does
-  so when it connects; handed on in silence it would be unknown there until its next heartbeat, up
-  to 30 s later. So its pipe serves only what was held, and ends.
+  nothing more is passed to another address. What that one has in hand it may answer, for at most
+  ``MOVE_WITHIN_S``; the next one is given the rest, once.
+* A client with sessions (it has sent heartbeats) is introduced to the next master by its last
+  heartbeat. One that was too long to be kept is cut, so that the client introduces itself.
 * No loops: a connection that was handed over once (it has a PROXY preamble) is not handed on; it
   waits for this broker to become the master, or ends. The one exception is a master that leaves,
   before and after its successor's election: what is said to it meanwhile goes on to the successor,
   whose epoch is newer than its own, so epochs rise along any such chain and it ends.
+* Only a process that ends cuts connections: each with an answer, or when its client is idle. A
+  client whose request meets the cut would wait for its time-out.
 
-Everything is bounded: connections held, how long, and the bytes in each pipe.
+Everything is bounded: connections held, how long, and the bytes kept for each and for all.
 """
 
 import asyncio
+import struct
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
-from typing import NamedTuple
 
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.frame import encode
 from gantry_protocol.process import log
 from gantry_protocol.remoting.connection import Connection
-from gantry_protocol.remoting.splice import CONNECT_TIMEOUT_S, EndCallback, Splice
+from gantry_protocol.remoting.splice import Budget, Splice, Upstream
+from gantry_protocol.remoting.unanswered import MAX_HEARTBEAT_BYTES, PULLS
+
+from gantry_broker.clients.resent import RESENT
 
 HOLD_S = 2.5  # clients give a request 3 s
 PROXIED_HOLD_S = 1.0  # somebody handed it over because we are, or are about to be, the master
 HELD_MAX = 4_096
 RETRY_S = 0.05  # before a known master that could not be reached is tried again
+MOVE_WITHIN_S = 0.1  # for the answers of a master that is none any more
 CUT_WITHIN_S = 0.3
+IDLE_S = 0.05  # a client that waits for nothing, and has said nothing for so long, may be cut
 _SWEEP_S = 0.02
 
 WRITING_CODES = frozenset(
@@ -53,7 +60,8 @@ WRITING_CODES = frozenset(
     }
 )
 _HEART_BEAT = RequestCode.HEART_BEAT  # to look a member up costs a tenth of a microsecond
-HEARTBEATS = "heartbeats"  # in a connection's attrs: this client has sent some
+_RESENT = RequestCode.GANTRY_RESENT
+HEARTBEATS = "heartbeats"  # in a connection's attrs: the client's last one, None if it is too long
 _NO_MASTER = "service not available now. the group has no master at the moment"
 
 Handler = Callable[[Connection, RemotingCommand], RemotingCommand | None]
@@ -62,41 +70,36 @@ _log = log.get("routing")
 
 
 class Pipe(Splice):
-    """A splice that knows whether an answer is due.
+    """A splice with its times.
 
     Attributes:
-        waiting: the client has said something since the master last did.
-        cut_at_s: when it is to be cut whatever happens; None while it is wanted.
+        as_master: its client came here while this broker was the master and left, or was deposed.
+        hold_s: how long it may wait for a master.
+        until_s: when its waiting ends; None while nothing waits.
+        waited_until_s: when it would have ended, had no master been reached.
+        not_before_s: when the master it knows may be tried again.
+        leave_at_s: when it gives up hope for answers of a former master; None with the right one.
+        has_led: to some master before.
     """
 
-    def __init__(self, connection: Connection, address: str, on_end: EndCallback) -> None:
-        """Connect; a connection that cannot be handed over is left held."""
-        self.waiting = True
-        self.cut_at_s: float | None = None
-        super().__init__(connection, address, on_end, True, CONNECT_TIMEOUT_S)
+    def __init__(
+        self, connection: Connection, router: "ClientRouter", hold_s: float, as_master: bool
+    ) -> None:
+        """Waits from now on."""
+        self.as_master = as_master
+        self.hold_s = hold_s
+        self.until_s: float | None = None
+        self.waited_until_s = 0.0
+        self.not_before_s = 0.0
+        self.leave_at_s: float | None = None
+        self.has_led = False
+        super().__init__(connection, router, router.budget)
 
-    def from_client(self, data: bytes) -> None:
-        """Bytes of the client."""
-        self.waiting = True
-        super().from_client(data)
-
-    def from_upstream(self, data: bytes) -> None:
-        """Bytes of the master."""
-        self.waiting = False
-        super().from_upstream(data)
-
-
-class _Held(NamedTuple):
-    """A connection that waits.
-
-    Attributes:
-        as_master: it was held here while this broker left as the master.
-    """
-
-    conn: Connection
-    until_s: float
-    not_before_s: float
-    as_master: bool
+    def connected(self, upstream: Upstream) -> None:
+        """The master was reached: nothing waits any more."""
+        if self.until_s is not None:
+            self.waited_until_s, self.until_s = self.until_s, None
+        super().connected(upstream)
 
 
 class ClientRouter:
@@ -110,7 +113,8 @@ class ClientRouter:
 
     Attributes:
         processor: serves clients; None while this is not the serving master.
-        held_total, spliced_total, refused_total: counted for ever.
+        budget: what is kept for clients of all pipes.
+        held_total, spliced_total, moved_total, refused_total: counted for ever.
     """
 
     def __init__(
@@ -123,80 +127,93 @@ class ClientRouter:
     ) -> None:
         """Nothing is held or piped."""
         self.processor: Handler | None = None
+        self.budget = Budget()
         self.held_total = 0
         self.spliced_total = 0
+        self.moved_total = 0
         self.refused_total = 0
         self._serving = serving
         self._leaving = leaving
         self._master_address = master_address
         self._ask = ask
-        self._held: dict[int, _Held] = {}
-        self._pipes: dict[int, tuple[Connection, Pipe]] = {}
-        self._refusing = False
+        self._pipes: dict[int, Pipe] = {}
         self._was_master = False  # served when it last stayed: once it leaves, it left as master
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
+        self._cut_at_s: float | None = None  # this broker ends: when all pipes must be gone
         self._no_pipes = asyncio.Event()
         self._no_pipes.set()
 
     @property
     def held(self) -> int:
         """Connections that wait for a master."""
-        return len(self._held)
+        return sum(pipe.until_s is not None for pipe in self._pipes.values())
 
     @property
     def spliced(self) -> int:
-        """Connections that are piped to the master."""
-        return len(self._pipes)
+        """Connections that are passed on to a master."""
+        return sum(bool(pipe.address) for pipe in self._pipes.values())
 
     # ---- requests
 
     def handle(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """Serve, hold or hand on; a ``Handler``."""
-        if self._refusing:
-            self.refused_total += 1
-            return reply(request, ResponseCode.SERVICE_NOT_AVAILABLE, _NO_MASTER)
         if request.code == _HEART_BEAT:
-            conn.attrs[HEARTBEATS] = True
+            is_short = len(request.body) < MAX_HEARTBEAT_BYTES // 2  # its header is short, too
+            conn.attrs[HEARTBEATS] = request if is_short else None
+        elif request.code == _RESENT:
+            _note_resent(conn, request)
+            return None
         processor = self.processor
         if processor is not None and self._serving():
             if self._leaving() and request.code in WRITING_CODES:
-                return self._hold(conn, request, HOLD_S, as_master=True)
+                return self._pass_on(conn, request, HOLD_S, as_master=True)
             return processor(conn, request)
         if conn.proxied:
             self._ask()
             as_master = self._was_master and self._leaving()
-            held = self._hold(conn, request, PROXIED_HOLD_S, as_master=as_master)
-            if conn.held and as_master:
-                self._try(conn)
-            return held
+            return self._pass_on(conn, request, PROXIED_HOLD_S, as_master=as_master)
         # A master that serves nobody is cut off: there may be another one elsewhere, not here.
-        held = self._hold(conn, request, HOLD_S if processor is None else PROXIED_HOLD_S)
-        if conn.held:
-            self._try(conn)
-        return held
+        return self._pass_on(conn, request, HOLD_S if processor is None else PROXIED_HOLD_S)
 
-    def _hold(
+    def refusal(self, asked: RemotingCommand) -> RemotingCommand:
+        """The answer to a request that no master will get: ask again."""
+        self.refused_total += 1
+        if asked.code in PULLS:
+            return _pull_again(asked)
+        return reply(asked, ResponseCode.SERVICE_NOT_AVAILABLE, _NO_MASTER)
+
+    def _pass_on(
         self,
         conn: Connection,
         request: RemotingCommand,
-        wait_s: float,
+        hold_s: float,
         *,
         as_master: bool = False,
     ) -> RemotingCommand | None:
-        if len(self._held) >= HELD_MAX or self._closed:
-            self.refused_total += 1
-            return reply(request, ResponseCode.SERVICE_NOT_AVAILABLE, _NO_MASTER)
-        self.held_total += 1
+        if self._closed or (len(self._pipes) >= HELD_MAX and self.held >= HELD_MAX):
+            return self.refusal(request)
         conn.hold(request)
-        now_s = self._now_s()
-        self._held[conn.id] = _Held(conn, now_s + wait_s, now_s, as_master)
-        self._wake()
+        self._adopt(conn, hold_s, as_master=as_master)
         return None
 
-    def connection_closed(self, conn: Connection) -> None:
-        """A client left."""
-        self._held.pop(conn.id, None)
+    def _adopt(self, conn: Connection, hold_s: float, *, as_master: bool) -> None:
+        """Pass on what a held connection says."""
+        self.held_total += 1
+        pipe = Pipe(conn, self, hold_s, as_master)
+        if pipe.ended:
+            return
+        self._pipes[conn.id] = pipe
+        self._no_pipes.clear()
+        pipe.claim(conn.attrs.pop(RESENT, ()))
+        heartbeat = conn.attrs.get(HEARTBEATS)
+        if heartbeat is not None:
+            pipe.remember(encode(heartbeat))
+        pipe.until_s = self._now_s() + hold_s
+        if self._cut_at_s is not None:
+            pipe.end_with_answer()
+        self._try(pipe)
+        self._wake()
 
     # ---- the master changes
 
@@ -205,26 +222,33 @@ class ClientRouter:
         if self._serving() or not self._leaving():
             self._was_master = self._serving()
         target = "" if self._serving() else self._master_address()
-        deadline_s = self._now_s() + CUT_WITHIN_S
-        for _, pipe in self._pipes.values():
-            if pipe.address != target and pipe.cut_at_s is None:
-                pipe.cut_at_s = deadline_s
-        for held in list(self._held.values()):
-            self._try(held.conn)
+        deadline_s = self._now_s() + MOVE_WITHIN_S
+        for pipe in list(self._pipes.values()):
+            if pipe.address and pipe.address != target:
+                if pipe.leave_at_s is None:
+                    pipe.leave_at_s = deadline_s
+                    pipe.move()
+            elif not pipe.address:
+                pipe.not_before_s = 0.0
+                self._try(pipe)
         self._wake()
 
     def end_sessions(self, connections: Iterable[Connection]) -> None:
-        """This broker serves no more: clients with sessions here connect anew, to whoever does."""
+        """This broker serves no more: its clients are passed on to whoever does."""
         for conn in connections:
-            if HEARTBEATS in conn.attrs and not conn.held and conn.id not in self._pipes:
+            if HEARTBEATS not in conn.attrs or conn.id in self._pipes:
+                continue
+            if conn.attrs[HEARTBEATS] is None:
                 conn.close()
+            elif conn.can_be_held and not conn.proxied:
+                conn.hold_here()
+                self._adopt(conn, HOLD_S, as_master=True)
 
     async def cut_all(self) -> None:
-        """This broker ends: cut every pipe, between two requests where possible."""
-        deadline_s = self._now_s() + CUT_WITHIN_S
-        for _, pipe in self._pipes.values():
-            if pipe.cut_at_s is None:
-                pipe.cut_at_s = deadline_s
+        """This broker ends: cut every pipe, with its last answer where possible."""
+        self._cut_at_s = self._now_s() + CUT_WITHIN_S
+        for pipe in list(self._pipes.values()):
+            pipe.end_with_answer()
         self._wake()
         with suppress(TimeoutError):
             async with asyncio.timeout(2 * CUT_WITHIN_S):
@@ -235,97 +259,115 @@ class ClientRouter:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
-        for held in list(self._held.values()):
-            held.conn.close()
-        self._held.clear()
-        for _, pipe in list(self._pipes.values()):
+        for pipe in list(self._pipes.values()):
             pipe.close()
+
+    def connection_closed(self, conn: Connection) -> None:
+        """A client left; its pipe has heard of it."""
+
+    # ---- Owner of the pipes
+
+    def freed(self, splice: Splice) -> None:
+        """A pipe leads nowhere (any more): find a master for what its client says."""
+        assert isinstance(splice, Pipe)
+        now_s = self._now_s()
+        was_moved, splice.leave_at_s = splice.leave_at_s is not None, None
+        if splice.until_s is None:
+            # A master that ends the connection without a word was none, and is waited for as one.
+            is_new = splice.heard or splice.waited_until_s < now_s - splice.hold_s
+            splice.until_s = now_s + splice.hold_s if is_new else splice.waited_until_s
+            splice.heard = False
+        if not was_moved:
+            # The master was not there: it may be starting, or dead and about to be replaced.
+            splice.not_before_s = now_s + RETRY_S
+            self._ask()
+        self._try(splice)
+        self._wake()
+
+    def ended(self, splice: Splice) -> None:
+        """A pipe is over."""
+        self._pipes.pop(splice.connection.id, None)
+        if not self._pipes:
+            self._no_pipes.set()
 
     # ---- inside
 
-    def _try(self, conn: Connection) -> None:
-        """Serve a held connection, or hand it on, if either is possible now."""
-        held = self._held.get(conn.id)
-        if held is None or held.not_before_s > self._now_s():
+    def _try(self, pipe: Pipe) -> None:
+        """Serve the client of a pipe that leads nowhere, or lead it on, if possible now."""
+        if pipe.ended or pipe.address:
             return
         if self._serving():
             if not self._leaving() and self.processor is not None:
-                asyncio.get_running_loop().call_soon(self._release, conn)
+                asyncio.get_running_loop().call_soon(self._serve_here, pipe)
             return
         target = self._master_address()
-        if not target or (conn.proxied and not held.as_master):
+        if not target or pipe.not_before_s > self._now_s():
             return
-        del self._held[conn.id]
-        self._splice(held, target)
-
-    def _release(self, conn: Connection) -> None:
-        if self._held.pop(conn.id, None) is not None and conn.held:
-            conn.release()
-
-    def _splice(self, held: _Held, target: str) -> None:
+        if pipe.connection.proxied and not pipe.as_master:
+            return
         self.spliced_total += 1
-        conn = held.conn
-        ended = partial(self._pipe_ended, held)
-        pipe = Pipe(conn, target, ended)
-        if held.as_master and HEARTBEATS in conn.attrs:
-            pipe.cut_at_s = self._now_s() + CUT_WITHIN_S
-        self._pipes[conn.id] = (conn, pipe)
-        self._no_pipes.clear()
+        self.moved_total += pipe.has_led
+        pipe.has_led = True
+        pipe.lead_to(target)
 
-    def _pipe_ended(self, held: _Held, pipe: Splice) -> None:
-        conn = held.conn
-        self._pipes.pop(conn.id, None)
-        if not self._pipes:
-            self._no_pipes.set()
-        if pipe.error is None or conn.closed or not conn.held:
+    def _serve_here(self, pipe: Pipe) -> None:
+        if pipe.ended or pipe.address or self.processor is None or self._leaving():
             return
-        # The master was not there: it may be starting, or dead and about to be replaced.
-        self._ask()
-        if self._closed:
-            conn.close()
-            return
-        self._held[conn.id] = held._replace(not_before_s=self._now_s() + RETRY_S)
-        self._wake()
+        conn = pipe.connection
+        marked, data = pipe.serve_here()
+        if marked:
+            conn.attrs[RESENT] = set(marked)
+        conn.detach(data)
 
     def _wake(self) -> None:
-        if self._timer is None and not self._closed and (self._held or self._pipes):
+        if self._timer is None and not self._closed and self._pipes:
             self._timer = asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep)
 
     def _sweep(self) -> None:
         """Give up on what has waited too long, try the rest, cut what is to be cut."""
         self._timer = None
         now_s = self._now_s()
-        for held in list(self._held.values()):
-            if held.until_s <= now_s:
-                self._give_up(held.conn)
-            else:
-                self._try(held.conn)
-        cutting = False
-        for conn, pipe in list(self._pipes.values()):
-            if pipe.cut_at_s is None:
-                continue
-            if pipe.cut_at_s <= now_s or not pipe.waiting:
-                _log.debug("pipe cut", client=conn.peer, master=pipe.address)
-                pipe.close()
-            else:
-                cutting = True
-        if self._held or cutting:
+        again = False
+        for pipe in list(self._pipes.values()):
+            is_idle = now_s - pipe.connection.last_active_s > IDLE_S and not pipe.waiting
+            if self._cut_at_s is not None and (is_idle or self._cut_at_s <= now_s):
+                _log.debug("pipe cut", client=pipe.connection.peer, master=pipe.address)
+                pipe.end()
+            elif pipe.leave_at_s is not None and pipe.leave_at_s <= now_s:
+                pipe.leave()
+            elif pipe.until_s is not None:
+                self._wait_on(pipe, now_s)
+            again = again or pipe.until_s is not None or pipe.leave_at_s is not None
+        if again or self._cut_at_s is not None:
             self._wake()
 
-    def _give_up(self, conn: Connection) -> None:
-        """Answer everything that was held, so that the client can try elsewhere at once."""
-        if self._held.pop(conn.id, None) is None or not conn.held:
-            return
-        if conn.proxied:
-            conn.close()
-            return
-        self._refusing = True
-        try:
-            conn.release()
-        finally:
-            self._refusing = False
-        conn.close()  # or it would come back here with its next request, and not look elsewhere
+    def _wait_on(self, pipe: Pipe, now_s: float) -> None:
+        """Look at a pipe that waits for a master."""
+        if pipe.until_s is not None and pipe.until_s > now_s:
+            self._try(pipe)
+        elif pipe.connection.proxied:
+            pipe.close()
+        elif pipe.address:
+            pipe.leave()  # it does not accept; the next look comes here
+        elif pipe.waiting:
+            pipe.end()  # or its client would come back here, and not look elsewhere
+        else:
+            pipe.until_s = None
+            pipe.refuse()
 
     @staticmethod
     def _now_s() -> float:
         return asyncio.get_running_loop().time()
+
+
+def _note_resent(conn: Connection, request: RemotingCommand) -> None:
+    """What follows was given to another master before; harmless if a client says it of its own."""
+    body = request.body[: len(request.body) // 4 * 4]
+    conn.attrs[RESENT] = {one for (one,) in struct.iter_unpack(">i", body)}
+
+
+def _pull_again(asked: RemotingCommand) -> RemotingCommand:
+    """The answer to a pull that nobody serves: nothing was found, go on from the same place."""
+    at = (asked.ext or {}).get("queueOffset", "0")
+    ext = {"suggestWhichBrokerId": "0", "nextBeginOffset": at, "minOffset": "0", "maxOffset": at}
+    return reply(asked, ResponseCode.PULL_RETRY_IMMEDIATELY, _NO_MASTER, ext)

@@ -203,6 +203,13 @@ class FrameDecoder:
         self.forget()
         return raw
 
+    def take_rest(self) -> bytes:
+        """The start of an incomplete frame; the decoder is empty afterwards."""
+        rest = bytes(self._pending)
+        self._pending.clear()
+        self._needed = _PREFIX.size
+        return rest
+
     def forget(self) -> None:
         """Let go of the bytes kept for :meth:`take_back`."""
         self._chunk = b""

@@ -17,6 +17,7 @@ import json
 import os
 import random
 import signal
+import socket
 import statistics
 import tempfile
 import time
@@ -68,25 +69,38 @@ class Kill(msgspec.Struct):
 
 
 class Service:
-    """One address that leads to some member of the group, for as long as a connection lasts."""
+    """One address that leads to some member of the group, for as long as a connection lasts.
+
+    A cluster's Service is no process: an end that comes with the last bytes goes on with them.
+    """
 
     def __init__(self, group: Group, through: Through) -> None:
         self.through = through
-        self.address = ""
         self.targets: dict[asyncio.Task[None], str] = {}
         self._group = group
-        self._server: asyncio.Server | None = None
-
-    async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, self._group.network + ".250", 0)
-        host, port = self._server.sockets[0].getsockname()[:2]
+        self._listener = socket.create_server((group.network + ".250", 0))
+        self._listener.setblocking(False)
+        host, port = self._listener.getsockname()[:2]
         self.address = f"{host}:{port}"
+        self._accepting = asyncio.create_task(self._accept())
 
-    async def stop(self) -> None:
-        assert self._server is not None
-        self._server.close()
+    def stop(self) -> None:
+        self._accepting.cancel()
+        self._listener.close()
         for task in list(self.targets):
             task.cancel()
+
+    async def _accept(self) -> None:
+        while True:
+            client, _ = await asyncio.get_running_loop().sock_accept(self._listener)
+            choices = self._choices()
+            if not choices:
+                client.close()
+                continue
+            target = random.choice(choices)
+            task = asyncio.create_task(_join(client, target))
+            self.targets[task] = target
+            task.add_done_callback(self.targets.pop)
 
     def _choices(self) -> list[str]:
         alive = [
@@ -97,29 +111,37 @@ class Service:
             return [master] if master in alive else []
         return [ip for ip in alive if ip != master] if self.through == "replica" else alive
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        with contextlib.suppress(OSError, asyncio.CancelledError):
-            choices = self._choices()
-            if choices:
-                self.targets[task] = target = random.choice(choices)
-                inner, outer = await asyncio.open_connection(target, 10911)
-                copies = [asyncio.create_task(_copy(reader, outer))]
-                copies.append(asyncio.create_task(_copy(inner, writer)))
+
+async def _join(client: socket.socket, target: str) -> None:
+    loop = asyncio.get_running_loop()
+    with client, socket.socket() as member:
+        for one in (client, member):
+            one.setblocking(False)
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with contextlib.suppress(OSError):
+            await loop.sock_connect(member, (target, 10911))
+            copies = [
+                asyncio.create_task(_copy(one, other))
+                for one, other in ((client, member), (member, client))
+            ]
+            try:
                 await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
-                for one in copies:
-                    one.cancel()
-                outer.close()
-        self.targets.pop(task, None)
-        writer.close()
+            finally:
+                for copy in copies:
+                    copy.cancel()
+                await asyncio.gather(*copies, return_exceptions=True)
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _copy(source: socket.socket, target: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
     with contextlib.suppress(OSError):
-        while data := await reader.read(READ_BYTES):
-            writer.write(data)
-            await writer.drain()
+        while data := await loop.sock_recv(source, READ_BYTES):
+            is_last = False
+            with contextlib.suppress(BlockingIOError):
+                is_last = not source.recv(1, socket.MSG_PEEK)
+            if is_last:
+                target.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+            await loop.sock_sendall(target, data)
 
 
 class Found(msgspec.Struct):
@@ -158,7 +180,6 @@ async def group_behind(directory: Path, through: Through) -> AsyncIterator[tuple
     """Three members, and the address that routes name."""
     group = Group(directory)
     service = Service(group, through)
-    await service.start()
     group.controller.quorum._apply(
         encode_event(
             DeclareGroup(
@@ -180,7 +201,7 @@ async def group_behind(directory: Path, through: Through) -> AsyncIterator[tuple
         )
         yield group, service
     finally:
-        await service.stop()
+        service.stop()
         await group.stop()
 
 

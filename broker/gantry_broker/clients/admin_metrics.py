@@ -8,6 +8,7 @@ from prometheus_client.registry import Collector
 
 from gantry_broker.clients.passing import Passing
 from gantry_broker.clients.pulled import PulledOffsets
+from gantry_broker.clients.resent import ResentSends
 from gantry_broker.clients.resets import OffsetResets
 
 
@@ -16,6 +17,7 @@ class Administered(Protocol):
 
     resets: OffsetResets
     passing: Passing
+    resent: ResentSends
 
     @property
     def pulled(self) -> PulledOffsets:
@@ -59,3 +61,11 @@ class AdminCollector(Collector):
         failed.add_metric(["too_many"], 0 if served is None else served.passing.refused)
         failed.add_metric(["no_answer"], 0 if served is None else served.passing.expired)
         yield failed
+        resent = CounterMetricFamily(
+            "gantry_broker_resent_sends",
+            "Sends that an earlier master may have stored, by whether it had, in this mastership.",
+            labels=["outcome"],
+        )
+        resent.add_metric(["found"], 0 if served is None else served.resent.found)
+        resent.add_metric(["appended"], 0 if served is None else served.resent.appended)
+        yield resent

@@ -27,6 +27,7 @@ from gantry_broker.clients.progress import Progress
 from gantry_broker.clients.pull import Puller
 from gantry_broker.clients.pulled import PulledOffsets
 from gantry_broker.clients.queries import Queries
+from gantry_broker.clients.resent import ResentSends
 from gantry_broker.clients.resets import OffsetResets
 from gantry_broker.clients.send import Sender
 from gantry_broker.clients.send_back import SendBack
@@ -69,6 +70,7 @@ class ClientProcessor:
     Attributes:
         delivery: brings parked messages to their queues.
         transactions: those that are open, and what became of the others.
+        resent: sends that an earlier master may have stored.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class ClientProcessor:
         sender = Sender(
             view, self._creation, locks, levels, self.transactions, self._traffic, clock
         )
+        self.resent = ResentSends(view, sender, clock)
         returns = SendBack(view, self._creation, levels)
         members = Membership(view, self._sessions, locks)
         statistics = Statistics(view, self._sessions, self._creation, self._traffic)
@@ -114,9 +117,9 @@ class ClientProcessor:
         info = BrokerInfo(view, self._traffic, clock)
         self.passing = Passing(view, self._sessions)
         self._handlers: dict[int, Handler] = {
-            RequestCode.SEND_MESSAGE: sender.send,
-            RequestCode.SEND_MESSAGE_V2: sender.send,
-            RequestCode.SEND_BATCH_MESSAGE: sender.send,
+            RequestCode.SEND_MESSAGE: self.resent.send,
+            RequestCode.SEND_MESSAGE_V2: self.resent.send,
+            RequestCode.SEND_BATCH_MESSAGE: self.resent.send,
             RequestCode.CONSUMER_SEND_MSG_BACK: returns.send_back,
             RequestCode.END_TRANSACTION: self.transactions.end,
             RequestCode.PULL_MESSAGE: self._puller.pull,
@@ -198,6 +201,7 @@ class ClientProcessor:
         """Forget a connection: its sessions, its parked pulls, what it was asked."""
         self.passing.connection_closed(conn)
         self._puller.parking.drop(conn)
+        self.resent.connection_closed(conn)
         self._sessions.connection_closed(conn)
 
     def flush_offsets(self, done: Callable[[], None]) -> None:
@@ -217,6 +221,7 @@ class ClientProcessor:
         self.transactions.close()
         self._writer.close()
         self._puller.close()
+        self.resent.close()
         self.passing.close()
 
     def _expire(self) -> None:

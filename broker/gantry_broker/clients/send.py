@@ -16,7 +16,7 @@ second (5.x).
 """
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from gantry_protocol.bodies import TopicConfig
@@ -73,7 +73,7 @@ from gantry_broker.delay.retries import (
     RETRY_PREFIX,
     is_spent,
 )
-from gantry_broker.store.contract import Records, Refusal, SendOutcome
+from gantry_broker.store.contract import Records, Refusal, SendOutcome, StoredAt
 from gantry_broker.store.stored import offsets_of
 from gantry_broker.transactions.records import half_record
 
@@ -128,11 +128,7 @@ class Sender:
 
     def send(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """Serve 10, 310 or 320."""
-        header: SendHeader
-        if request.code == _LONG_NAMES:
-            header = from_ext(SendMessageRequestHeader, request.ext)
-        else:
-            header = from_ext(SendMessageRequestHeaderV2, request.ext)
+        header = _header(request)
         refusal = self._view.accepting_writes() or topic_rules.check_target(header.topic)
         if refusal is not None:
             return _refuse(request, refusal)
@@ -190,13 +186,13 @@ class Sender:
         elif queue_id < 0:
             queue_id = next(self._turn) % topic.write_queue_nums
         unique_key = asked.get(UNIQ_KEY)
+        if unique_key is None and not header.batch:
+            unique_key = self._unique_keys.next(int(self._clock() * 1000))
+            properties = append_properties(properties, {UNIQ_KEY: unique_key})
         try:
             if header.batch:
                 records = self._batch(conn, request, header, queue_id, asked)
             else:
-                if unique_key is None:
-                    unique_key = self._unique_keys.next(int(self._clock() * 1000))
-                    properties = append_properties(properties, {UNIQ_KEY: unique_key})
                 record = self._record(conn, header, topic, queue_id, request.body, properties)
                 if is_half or DELAY_TIME_LEVEL in asked:
                     record = self._waiting(record, asked, unique_key if is_half else None)
@@ -206,6 +202,39 @@ class Sender:
         except RecordError as error:
             return _refuse(request, _illegal(str(error)))
         return None
+
+    def sought(self, conn: Connection, request: RemotingCommand) -> list[MessageRecord]:
+        """The records that a send with unique keys would store; none if it would be refused.
+
+        Their queue is -1 where the sender leaves it to the broker.
+        """
+        header = _header(request)
+        topic = self._view.store.topics.lookup(self._target_topic(header))
+        if topic is None or self._view.accepting_writes() is not None:
+            return []
+        properties = header.properties or ""
+        asked = decode_properties(properties)
+        queue_id = header.queue_id if topic.topic_name == header.topic else 0
+        try:
+            if header.batch:
+                return list(self._batch(conn, request, header, queue_id, asked))
+            record = self._record(conn, header, topic, queue_id, request.body, properties)
+            is_half = _is_half(header, asked)
+            if is_half or DELAY_TIME_LEVEL in asked:
+                record = self._waiting(record, asked, asked.get(UNIQ_KEY) if is_half else None)
+        except RecordError:
+            return []
+        return [record]
+
+    def answer_found(
+        self, conn: Connection, request: RemotingCommand, stored: Sequence[StoredAt]
+    ) -> None:
+        """Answer a send whose records were in the log before it came."""
+        header = _header(request)
+        queue_id = stored[0].queue_id if header.queue_id < 0 else header.queue_id
+        unique_key = decode_properties(header.properties or "").get(UNIQ_KEY)
+        outcome = SendOutcome(_CONFIRMED, None, stored)
+        self._ended(conn, request, self._target_topic(header), queue_id, unique_key, outcome)
 
     def _waiting(
         self, record: MessageRecord, asked: Mapping[str, str], half_of: str | None
@@ -365,6 +394,12 @@ class Sender:
         if unique_key is not None:
             ext["transactionId"] = unique_key
         return reply(request, outcome.code, outcome.remark, ext)
+
+
+def _header(request: RemotingCommand) -> SendHeader:
+    if request.code == _LONG_NAMES:
+        return from_ext(SendMessageRequestHeader, request.ext)
+    return from_ext(SendMessageRequestHeaderV2, request.ext)
 
 
 def _refuse(request: RemotingCommand, refusal: Refusal) -> RemotingCommand:

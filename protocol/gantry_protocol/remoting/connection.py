@@ -8,12 +8,15 @@ one whose unread answers pile up is cut off at once.
 
 A connection can be *held* at a request: the bytes from that request on are kept undecoded until the
 holder lets the server serve them after all (:meth:`Connection.release`) or hands the connection
-over to another process (:mod:`gantry_protocol.remoting.splice`).
+over to another process (:mod:`gantry_protocol.remoting.splice`), which may give it back
+(:meth:`Connection.detach`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from gantry_protocol.codes import ResponseCode
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 
 HIGH_WATER_BYTES = 1024 * 1024  # unsent bytes from which on a peer is no longer read from
 _CLOSE_GRACE_S = 1.0  # how long a closing connection may take to deliver what was written
+
+_TCP_CORK: int | None = getattr(socket, "TCP_CORK", None)  # Linux
 
 _log = log.get("remoting")
 
@@ -112,9 +117,7 @@ class Connection(asyncio.Protocol):
 
     def reply_frame(self, request: RemotingCommand, frame: bytes) -> None:
         """Answer ``request`` with a whole frame, which has its opaque; otherwise like ``reply``."""
-        if self._is_due(request) and not (
-            request.flag & FLAG_ONEWAY or self.closed or self._pipe is not None
-        ):
+        if self._is_due(request) and not (request.flag & FLAG_ONEWAY or self.closed):
             self._stats.replies += 1
             self._enqueue(frame)
 
@@ -165,6 +168,21 @@ class Connection(asyncio.Protocol):
         self._count_partial()
         self._pause_reading()
 
+    def hold_here(self) -> None:
+        """The same between two requests; what was served is still answered."""
+        assert not self._dispatching
+        rest = self._next < len(self._batch)
+        data = self._decoder.take_back(self._next) if rest else self._decoder.take_rest()
+        self._held = bytearray(data)
+        self._batch, self._next, self._broken = [], 0, None
+        self._count_partial()
+        self._pause_reading()
+
+    @property
+    def can_be_held(self) -> bool:
+        """Whether ``hold_here`` is possible."""
+        return not (self.closed or self._dispatching or self._held is not None or self._pipe)
+
     @property
     def held(self) -> bool:
         """Whether the connection waits for its holder."""
@@ -184,7 +202,11 @@ class Connection(asyncio.Protocol):
     # What the splice calls.
 
     def attach(self, pipe: Pipe) -> bytes:
-        """Give the bytes from the held request on to ``pipe``; returns those already here."""
+        """Give the bytes from the held request on to ``pipe``; returns those already here.
+
+        The client is not read from until ``pause_client(False)``. What was asked before is still
+        answered from here, until ``take_unanswered``.
+        """
         assert self._held is not None
         data, self._held = bytes(self._held), None
         self._pipe = pipe
@@ -192,6 +214,30 @@ class Connection(asyncio.Protocol):
         if self._congested:
             pipe.client_congested(True)
         return data
+
+    def take_unanswered(self) -> list[RemotingCommand]:
+        """What was asked here and is not answered; from now on an answer to it is dropped."""
+        taken = list(self._unanswered.values())
+        for request in taken:
+            self._is_due(request)
+        return taken
+
+    def detach(self, data: bytes) -> None:
+        """Serve here again what comes from ``data`` on."""
+        assert not self._dispatching
+        self._pipe = None
+        if self.closed:
+            return
+        self._consume(data)
+        if not self._congested and self._held is None and self._pipe is None:
+            self._resume_reading()
+
+    def cork(self) -> None:
+        """Let what is written next and the end that follows reach the client as one."""
+        found = None if self._transport is None else self._transport.get_extra_info("socket")
+        if found is not None and _TCP_CORK is not None:
+            with suppress(OSError):
+                found.setsockopt(socket.IPPROTO_TCP, _TCP_CORK, 1)
 
     def write_raw(self, data: bytes) -> None:
         """Hand bytes of the other side to the client, as they are."""
@@ -371,7 +417,7 @@ class Connection(asyncio.Protocol):
             stats.in_flight_bytes += size_bytes
 
     def _send_reply(self, request: RemotingCommand, response: RemotingCommand) -> None:
-        if request.flag & FLAG_ONEWAY or self.closed or self._pipe is not None:
+        if request.flag & FLAG_ONEWAY or self.closed:
             return
         response.opaque = request.opaque
         response.flag |= FLAG_RESPONSE

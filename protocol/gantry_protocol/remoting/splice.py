@@ -1,149 +1,399 @@
-"""A client's connection handed over to another process, as a pipe of raw bytes.
+"""A client's connection that is passed on, frame by frame, to one master after the other.
 
-A replica that a client reached through the group's one address does this with the master. The
-master is sent a PROXY preamble with the client's address, then every byte from the first unanswered
-request on, then whatever comes; its bytes go back unchanged. Neither side is read faster than the
-other can take it, so the pipe holds a bounded number of bytes. When one side ends the other is
-ended too, and :meth:`Splice.close` cuts both: a client must never go on talking to a master that is
-none any more.
+A process that a client reached through the group's one address does this when it is not the master.
+The master is sent a PROXY preamble with the client's address, then every frame from the first
+unanswered one on; its frames go back unchanged. A frame is given whole or not at all, in either
+direction, so that a connection can be moved or ended between any two.
+
+When the master goes, or another one is known, the client notices nothing but time: the next master
+is given what is unanswered (``unanswered``). Ahead of it goes the client's last heartbeat, as a
+request that nobody answers, so that its consumers stay members; and, if some of the requests are
+sends that an earlier master may have stored, ``GANTRY_RESENT`` with their opaques. The client's own
+bytes are never touched.
+
+Neither side is read faster than the other can take it, and no more is kept for a client than
+``unanswered`` allows and ``Budget`` has left. While there is no master the client is not read from.
+Which master comes next, and for how long to wait for one, is the owner's to decide.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import cast
+import struct
+from collections.abc import Iterable
+from typing import Protocol, cast
 
-from gantry_protocol.command import RemotingCommand
-from gantry_protocol.errors import ConnectError, RemotingError, ResolveError
+from msgspec.structs import replace
+
+from gantry_protocol.codes import RequestCode
+from gantry_protocol.command import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, request
+from gantry_protocol.errors import ConnectError, FrameError, RemotingError, ResolveError
+from gantry_protocol.frame import FrameDecoder, encode
 from gantry_protocol.hosts import split_address
+from gantry_protocol.process import log
 from gantry_protocol.proxy_preamble import UNKNOWN_V1, build_v1
 from gantry_protocol.remoting.client import open_connection
 from gantry_protocol.remoting.connection import Connection
+from gantry_protocol.remoting.glance import FrameCutter, Glimpse
+from gantry_protocol.remoting.unanswered import Unanswered
 
 CONNECT_TIMEOUT_S = 1.0  # the master is near or gone; clients give a send 3 s in all
 HIGH_WATER_BYTES = 256 * 1024  # per direction
+MAX_KEPT_BYTES = 256 * 1024 * 1024  # for all clients of one port
 _CUT_GRACE_S = 1.0
 
-EndCallback = Callable[["Splice"], None]
+_log = log.get("remoting")
 
 
-def splice(
-    conn: Connection,
-    first: RemotingCommand,
-    address: str,
-    *,
-    on_end: EndCallback,
-    keep_on_connect_failure: bool = False,
-    connect_timeout_s: float = CONNECT_TIMEOUT_S,
-) -> "Splice":
-    """Hand ``conn`` over to ``address``, from the request ``first`` on.
+class Budget:
+    """What all splices of one port may keep in memory together.
 
-    Called from within the handler that was given ``first`` (which then returns None), or later for
-    a connection that was held there.
-
-    Args:
-        conn: the client's connection; answers to earlier requests are lost from now on.
-        first: the request to start at; ignored when ``conn`` is held already.
-        address: ``host:port`` of the other process.
-        on_end: called once, when the splice is over for any reason.
-        keep_on_connect_failure: leave ``conn`` held if ``address`` cannot be connected to, for
-            another splice or a ``release``; otherwise it is closed.
-        connect_timeout_s: how long connecting may take.
+    Attributes:
+        kept_bytes: what they keep.
+        given_again: requests that went to another master after one had not answered.
+        refused_again: those that were refused instead.
     """
-    if not conn.held:
-        conn.hold(first)
-    return Splice(conn, address, on_end, keep_on_connect_failure, connect_timeout_s)
+
+    def __init__(self, max_bytes: int = MAX_KEPT_BYTES) -> None:
+        """Nothing is kept."""
+        self.max_bytes = max_bytes
+        self.kept_bytes = 0
+        self.given_again = 0
+        self.refused_again = 0
+
+
+class Owner(Protocol):
+    """Who decides where a splice leads."""
+
+    def freed(self, splice: "Splice") -> None:
+        """It leads nowhere (``error`` says why, if connecting failed), or its client speaks again.
+
+        Now or later: ``lead_to``, ``serve_here``, ``refuse`` or ``close``.
+        """
+
+    def ended(self, splice: "Splice") -> None:
+        """It is over: the client is gone, or served here; said once."""
+
+    def refusal(self, asked: RemotingCommand) -> RemotingCommand:
+        """The answer to a request that no master will get."""
 
 
 class Splice:
-    """A running (or connecting, or ended) pipe.
+    """One client.
 
     Attributes:
-        address: where it leads.
-        established: the other process was reached.
+        address: where it leads; empty while it leads nowhere.
+        established: the process there has been reached.
+        heard: it has said something.
         ended: it is over.
-        error: why connecting failed, if it did.
+        error: why connecting failed last, if it did.
     """
 
     def __init__(
         self,
         connection: Connection,
-        address: str,
-        on_end: EndCallback,
-        keep_on_connect_failure: bool,
-        connect_timeout_s: float,
+        owner: Owner,
+        budget: Budget,
+        *,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
     ) -> None:
-        self.address = address
+        """Take over a connection that is held; nothing is read from it before ``lead_to``."""
+        self.address = ""
         self.established = False
+        self.heard = False
         self.ended = False
         self.error: RemotingError | None = None
-        self._connection = connection
-        self._on_end = on_end
-        self._keep = keep_on_connect_failure
-        self._upstream = _Upstream(self)
-        self._task = asyncio.create_task(self._connect(connect_timeout_s))
+        self.connection = connection
+        self._owner = owner
+        self._budget = budget
+        self._counted_bytes = 0  # this splice's share of the budget
+        self._connect_timeout_s = connect_timeout_s
+        self._table = Unanswered()
+        self._said = FrameCutter()
+        self._upstream: Upstream | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._moving = False  # what the client says waits for the next master
+        self._ending = False
+        self._client_congested = False
+        self._is_attaching = True
+        self._take(connection.attach(self))
+        self._is_attaching = False
+
+    # ---- what the owner calls
+
+    @property
+    def waiting(self) -> int:
+        """Requests of the client that are not answered."""
+        return len(self._table)
+
+    def claim(self, opaques: Iterable[int]) -> None:
+        """Of what waits, these were given to a master before they came here."""
+        self._table.claim(opaques)
+
+    def remember(self, heartbeat: bytes) -> None:
+        """The client's last heartbeat, said before its connection was taken over."""
+        self._table.heartbeat = self._table.heartbeat or heartbeat
+
+    def lead_to(self, address: str) -> None:
+        """Connect, and give the process there all that is unanswered."""
+        assert not self.address, "it leads somewhere else"
+        self.address = address
+        self.established = self.heard = False
+        self.error = None
+        self._moving = False
+        upstream = self._upstream = Upstream(self)
+        self._task = asyncio.create_task(self._connect(upstream))
+
+    def move(self) -> None:
+        """The master it leads to is none any more: give it nothing, free it when it has answered.
+
+        Pulls are not waited for. The owner sets an end to it by ``leave``.
+        """
+        if self.ended or not self.address:
+            return
+        self._moving = True
+        if not self.established or self._table.is_quiet:
+            self.leave()
+
+    def leave(self) -> None:
+        """Let go of the master now; what it has not answered is for the next one."""
+        if not self.ended and self.address:
+            self._drop_upstream()
+            self._owner.freed(self)
+
+    def end_with_answer(self) -> None:
+        """End it with the next answer that leaves nothing but pulls unanswered.
+
+        Both reach the client as one, so that it says nothing more here. Whoever ends a connection
+        at another moment may meet a request that is on its way.
+        """
+        self._ending = True
+
+    def end(self) -> None:
+        """End it now, with a refusal of what is unanswered."""
+        if not self.ended:
+            self.connection.cork()
+            self._answer(self._table.give_up())
+            self.close()
+
+    def refuse(self) -> None:
+        """No master came in time: say so to everything that waits, and listen again."""
+        self._answer(self._table.give_up())
+        self._count()
+        self.connection.pause_client(False)
+
+    def serve_here(self) -> tuple[list[int], bytes]:
+        """Give the connection back to this process, which is the master.
+
+        Returns:
+            What ``Connection.detach`` is to be called with, and the opaques of the sends in it that
+            an earlier master may have stored.
+        """
+        self._drop_upstream()
+        self.ended = True
+        handover = self._table.hand_over()
+        self._answer(handover.refused)
+        self._note(len(handover.marked), len(handover.refused))
+        data = b"".join([*self._introduction([]), *handover.frames, self._said.take_rest()])
+        self._table.give_up()
+        self._count()
+        self._owner.ended(self)
+        return handover.marked, data
 
     def close(self) -> None:
         """Cut both sides; what was written to them is still delivered, for at most a second."""
-        self._end(keep_client=False)
-
-    async def _connect(self, timeout_s: float) -> None:
-        try:
-            await open_connection(lambda: self._upstream, self.address, timeout_s)
-        except ConnectError as error:
-            self.error = error
-            self._end(keep_client=self._keep)
-
-    def connected(self, transport: asyncio.Transport) -> None:
-        """The other process accepted: introduce the client and send what it said so far."""
-        connection = self._connection
-        if self.ended or connection.closed:
-            transport.abort()
-            self._end(keep_client=False)
-            return
-        self.established = True
-        transport.write(_preamble(connection) + connection.attach(self))
-        if not self._upstream.congested:
-            connection.pause_client(False)
-
-    # What the client's connection calls.
-
-    def from_client(self, data: bytes) -> None:
-        """Bytes of the client."""
-        self._upstream.write(data)
-
-    def client_congested(self, congested: bool) -> None:
-        """The client does not read fast enough, or does again."""
-        self._upstream.pause(congested)
-
-    def client_lost(self) -> None:
-        """The client left."""
-        self._end(keep_client=False)
-
-    # What the other side calls.
-
-    def from_upstream(self, data: bytes) -> None:
-        """Bytes of the other process."""
-        self._connection.write_raw(data)
-
-    def upstream_congested(self, congested: bool) -> None:
-        """The other process does not read fast enough, or does again."""
-        if not self.ended:
-            self._connection.pause_client(congested)
-
-    def upstream_lost(self) -> None:
-        """The other process ended the connection."""
-        self._end(keep_client=False)
-
-    def _end(self, *, keep_client: bool) -> None:
         if self.ended:
             return
         self.ended = True
-        if self._task is not asyncio.current_task():
-            self._task.cancel()
-        self._upstream.close()
-        if not keep_client:
-            self._connection.close()
-        self._on_end(self)
+        self._drop_upstream()
+        self._table.give_up()
+        self._said.take_rest()
+        self._count()
+        self.connection.close()
+        self._owner.ended(self)
+
+    # ---- the way to the master
+
+    async def _connect(self, upstream: "Upstream") -> None:
+        try:
+            await open_connection(lambda: upstream, self.address, self._connect_timeout_s)
+        except ConnectError as error:
+            if self._upstream is upstream:
+                self.error = error
+                self._drop_upstream()
+                self._owner.freed(self)
+
+    def connected(self, upstream: "Upstream") -> None:
+        """The process accepted: introduce the client and give it what is unanswered."""
+        connection = self.connection
+        if self.ended or self._upstream is not upstream:
+            upstream.close()
+            return
+        if connection.closed:
+            self.close()
+            return
+        self.established = True
+        if self._client_congested:
+            upstream.pause(True)
+        self._table.add_given(
+            Glimpse(one.code, one.opaque, one.flag, encode(one))
+            for one in connection.take_unanswered()
+        )
+        handover = self._table.hand_over()
+        self._answer(handover.refused)
+        self._note(len(handover.marked), len(handover.refused))
+        upstream.write(
+            b"".join(
+                [_preamble(connection), *self._introduction(handover.marked), *handover.frames]
+            )
+        )
+        self._count()
+        self._read_on()
+
+    def _introduction(self, marked: list[int]) -> list[bytes]:
+        """What a master is told before the client's own frames."""
+        said = []
+        heartbeat = self._table.heartbeat
+        if heartbeat is not None:
+            try:
+                (command,) = FrameDecoder(expect_preamble=False).feed(heartbeat)
+                said.append(encode(replace(command, flag=command.flag | FLAG_ONEWAY)))
+            except FrameError:
+                self._table.heartbeat = None
+        if marked:
+            body = struct.pack(f">{len(marked)}i", *marked)
+            said.append(encode(request(RequestCode.GANTRY_RESENT, None, body, oneway=True)))
+        return said
+
+    def _note(self, again: int, refused: int) -> None:
+        self._budget.given_again += again
+        self._budget.refused_again += refused
+
+    def _drop_upstream(self) -> None:
+        upstream, self._upstream = self._upstream, None
+        task, self._task = self._task, None
+        self.address = ""
+        self.established = False
+        self._moving = False
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+        if upstream is not None:
+            upstream.close()
+        if not self.ended:
+            self.connection.pause_client(True)
+
+    # ---- what the client's connection calls
+
+    def from_client(self, data: bytes) -> None:
+        """Bytes of the client."""
+        self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        try:
+            glimpses = self._said.feed(data)
+        except FrameError as error:
+            _log.warning("connection ended by a malformed frame", reason=error)
+            self.close()
+            return
+        upstream = self._upstream
+        if upstream is None or not self.established or self._moving:
+            for glimpse in glimpses:
+                self._table.wait(glimpse)
+        elif glimpses:
+            for glimpse in glimpses:
+                self._table.give(glimpse)
+            if len(glimpses) == 1:
+                upstream.write(glimpses[0].frame)
+            else:
+                upstream.write(b"".join([glimpse.frame for glimpse in glimpses]))
+        self._count()
+        if self._budget.kept_bytes > self._budget.max_bytes:
+            _log.warning("connection ended, too much is kept for clients of a master that is gone")
+            self.close()
+        elif self._table.is_full or (upstream is None and glimpses):
+            self.connection.pause_client(True)
+        if upstream is None and glimpses and not self._is_attaching and not self.ended:
+            self._owner.freed(self)
+
+    def client_congested(self, congested: bool) -> None:
+        """The client does not read fast enough, or does again."""
+        self._client_congested = congested
+        if self._upstream is not None:
+            self._upstream.pause(congested)
+
+    def client_lost(self) -> None:
+        """The client left."""
+        self.close()
+
+    # ---- what the other side calls
+
+    def from_upstream(self, glimpses: list[Glimpse], upstream: "Upstream") -> None:
+        """Frames of the master, or a part of one; what a former one still says is not passed on."""
+        if upstream is not self._upstream:
+            return
+        if not glimpses:
+            self._count()
+            return
+        self.heard = True
+        table = self._table
+        was_full = table.is_full
+        for glimpse in glimpses:
+            if glimpse.flag & FLAG_RESPONSE:
+                table.answered(glimpse.opaque)
+        is_last = self._ending and table.is_quiet and not table.is_waiting
+        if is_last:
+            self.connection.cork()
+        if len(glimpses) == 1:
+            self.connection.write_raw(glimpses[0].frame)
+        else:
+            self.connection.write_raw(b"".join([glimpse.frame for glimpse in glimpses]))
+        self._count()
+        if is_last:
+            self.end()
+        elif self._moving and table.is_quiet:
+            self.leave()
+        elif was_full and not table.is_full:
+            self._read_on()
+
+    def upstream_congested(self, upstream: "Upstream", congested: bool) -> None:
+        """The other process does not read fast enough, or does again."""
+        if self.ended or upstream is not self._upstream:
+            return
+        if congested:
+            self.connection.pause_client(True)
+        else:
+            self._read_on()
+
+    def upstream_lost(self, upstream: "Upstream") -> None:
+        """The other process ended the connection."""
+        if not self.ended and upstream is self._upstream:
+            self._drop_upstream()
+            self._owner.freed(self)
+
+    # ---- inside
+
+    def _read_on(self) -> None:
+        upstream = self._upstream
+        if upstream is not None and self.established and not upstream.congested:
+            self.connection.pause_client(self._table.is_full)
+
+    def _answer(self, glimpses: Iterable[Glimpse]) -> None:
+        """Refuse what no master will get, in the owner's words."""
+        for glimpse in glimpses:
+            try:
+                (asked,) = FrameDecoder(expect_preamble=False).feed(glimpse.frame)
+            except FrameError:
+                self.connection.close()
+                return
+            answer = self._owner.refusal(asked)
+            answer.opaque, answer.flag = asked.opaque, answer.flag | FLAG_RESPONSE
+            self.connection.write_raw(encode(answer))
+
+    def _count(self) -> None:
+        now = self._table.size_bytes + self._said.pending_bytes
+        if self._upstream is not None:
+            now += self._upstream.pending_bytes
+        if now != self._counted_bytes:
+            self._budget.kept_bytes += now - self._counted_bytes
+            self._counted_bytes = now
 
 
 def _preamble(connection: Connection) -> bytes:
@@ -153,19 +403,27 @@ def _preamble(connection: Connection) -> bytes:
         return UNKNOWN_V1
 
 
-class _Upstream(asyncio.Protocol):
+class Upstream(asyncio.Protocol):
     """The connection to the other process."""
 
     def __init__(self, owner: Splice) -> None:
         self.congested = False
         self._owner = owner
+        self._said = FrameCutter()
         self._transport: asyncio.Transport | None = None
 
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of a frame that is not whole."""
+        return self._said.pending_bytes
+
     def write(self, data: bytes) -> None:
+        """Give it bytes."""
         if self._transport is not None:
             self._transport.write(data)
 
     def pause(self, paused: bool) -> None:
+        """Stop or go on reading."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -175,6 +433,7 @@ class _Upstream(asyncio.Protocol):
             transport.resume_reading()
 
     def close(self) -> None:
+        """End it; what was written is still delivered, for at most a second."""
         transport = self._transport
         if transport is not None:
             transport.close()
@@ -182,21 +441,32 @@ class _Upstream(asyncio.Protocol):
                 asyncio.get_running_loop().call_later(_CUT_GRACE_S, transport.abort)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It accepted."""
         self._transport = tcp = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         tcp.set_write_buffer_limits(high=HIGH_WATER_BYTES)
-        self._owner.connected(tcp)
+        self._owner.connected(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """It is gone."""
         self._transport = None
-        self._owner.upstream_lost()
+        self._owner.upstream_lost(self)
 
     def data_received(self, data: bytes) -> None:
-        self._owner.from_upstream(data)
+        """Bytes arrived."""
+        try:
+            glimpses = self._said.feed(data)
+        except FrameError as error:
+            _log.warning("the master's connection ended by a malformed frame", reason=error)
+            self.close()
+            return
+        self._owner.from_upstream(glimpses, self)
 
     def pause_writing(self) -> None:
+        """It does not read fast enough."""
         self.congested = True
-        self._owner.upstream_congested(True)
+        self._owner.upstream_congested(self, True)
 
     def resume_writing(self) -> None:
+        """It caught up."""
         self.congested = False
-        self._owner.upstream_congested(False)
+        self._owner.upstream_congested(self, False)

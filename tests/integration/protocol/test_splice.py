@@ -1,14 +1,15 @@
-"""A client's connection handed over to another process."""
+"""A client's connection that is passed on to another process, and to the next one."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from gantry_protocol.codes import RequestCode
 from gantry_protocol.errors import ConnectError
 from gantry_protocol.frame import RemotingCommand, encode, reply, request
 from gantry_protocol.remoting.server import Connection, RemotingServer
-from gantry_protocol.remoting.splice import Splice, splice
+from gantry_protocol.remoting.splice import Budget, Splice
 from support.wire import WirePeer, until
 
 
@@ -28,28 +29,33 @@ class Master:
 
 
 class Replica:
-    """Answers code 1 itself and splices everything else to an address."""
+    """Answers code 1 itself and passes everything else on; notes when somebody must decide."""
 
-    def __init__(self, address: str, **options: Any) -> None:
+    def __init__(self, address: str) -> None:
         self.address = address
-        self.options = options
+        self.budget = Budget()
         self.splices: list[Splice] = []
-        self.ended: list[Splice] = []
+        self.over: list[Splice] = []
+        self.free: list[Splice] = []
         self.connections: list[Connection] = []
 
     def __call__(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
         if command.code == 1:
             return reply(command, 0, "replica")
-        if connection not in self.connections:
-            self.connections.append(connection)
-        self.start(connection, command)
+        self.connections.append(connection)
+        connection.hold(command)
+        self.splices.append(Splice(connection, self, self.budget))
+        self.splices[-1].lead_to(self.address)
         return None
 
-    def start(self, connection: Connection, command: RemotingCommand) -> Splice:
-        self.splices.append(
-            splice(connection, command, self.address, on_end=self.ended.append, **self.options)
-        )
-        return self.splices[-1]
+    def freed(self, splice: Splice) -> None:
+        self.free.append(splice)
+
+    def ended(self, splice: Splice) -> None:
+        self.over.append(splice)
+
+    def refusal(self, asked: RemotingCommand) -> RemotingCommand:
+        return reply(asked, 14, "refused")
 
 
 Pair = tuple[Master, Replica, RemotingServer, int]
@@ -83,9 +89,9 @@ async def test_the_master_sees_every_byte_from_the_first_unanswered_request_on(p
         assert master.seen[0] == asked[1]
         assert master.connections[0].proxied
         assert replica.splices[0].established
-        assert not replica.ended
+        assert not replica.over
         assert server.stats.spliced == 1
-    await until(lambda: replica.ended == replica.splices)
+    await until(lambda: replica.over == replica.splices)
     await until(lambda: master.connections[0].closed)
     await until(lambda: not server.stats.connections)
 
@@ -118,31 +124,80 @@ async def test_closing_cuts_both_sides_and_ends_once(pair: Pair) -> None:
         replica.splices[0].close()
         assert await peer.ended()
         await until(lambda: master.connections[0].closed)
-        assert replica.ended == replica.splices
+        assert replica.over == replica.splices
         assert replica.splices[0].ended
     await until(lambda: not server.stats.connections)
 
 
 async def test_what_the_master_said_last_still_arrives(pair: Pair) -> None:
-    master, _, _, port = pair
+    master, replica, _, port = pair
     async with await WirePeer.connect(port) as peer:
         peer.send(request(310))
         await peer.receive()
         master.connections[0].send(request(40, oneway=True))
         master.connections[0].close()
         assert (await peer.receive()).code == 40
-        assert await peer.ended()
+        await until(lambda: bool(replica.free))
+        assert not replica.connections[0].closed
 
 
-async def test_a_dead_master_ends_the_client(pair: Pair) -> None:
-    master, replica, _, port = pair
+async def test_a_dead_masters_client_stays_and_is_answered_by_the_next_one(
+    pair: Pair, serve: Any
+) -> None:
+    """It has begun an answer, and it has left another out; neither is heard of by the client."""
+    replica, port = pair[1], pair[3]
+    begun = encode(RemotingCommand(opaque=1, flag=1, remark="never whole"))[:-5]
+
+    async def dying(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n")
+        await reader.read(10_000)
+        writer.write(begun)
+        await writer.drain()
+        writer.close()
+
+    listener = await asyncio.start_server(dying, "127.0.0.1", 0)
+    replica.address = f"127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+    following = Master("next")
+    _, next_port = await serve(following)
+    async with await WirePeer.connect(port) as peer:
+        peer.send(RemotingCommand(code=310, opaque=1), RemotingCommand(code=309, opaque=2))
+        await until(lambda: bool(replica.free))
+        peer.send(RemotingCommand(code=11, opaque=3))
+        replica.free[0].lead_to(f"127.0.0.1:{next_port}")
+        answers = {answer.opaque: answer for answer in [await peer.receive() for _ in range(3)]}
+    assert {opaque: one.code for opaque, one in answers.items()} == {1: 0, 2: 14, 3: 0}
+    assert [one.code for one in following.seen] == [RequestCode.GANTRY_RESENT, 310, 11]
+    assert (replica.budget.given_again, replica.budget.refused_again) == (1, 1)
+    listener.close()
+    await until(lambda: replica.over == replica.splices)
+    assert replica.budget.kept_bytes == 0
+
+
+async def test_what_no_master_answers_is_refused_and_the_client_may_go_on(
+    pair: Pair, serve: Any
+) -> None:
+    replica, port = pair[1], pair[3]
+    master, replica.address = replica.address, f"127.0.0.1:{await _unused_port(serve)}"
+    async with await WirePeer.connect(port) as peer:
+        peer.send(RemotingCommand(code=310, opaque=1))
+        await until(lambda: len(replica.free) == 1)
+        replica.free[0].refuse()
+        assert (await peer.receive()).code == 14
+        peer.send(RemotingCommand(code=310, opaque=2))
+        await until(lambda: len(replica.free) == 2)
+        replica.free[0].lead_to(master)
+        assert (await peer.receive()).remark == f"master {peer.name}"
+
+
+async def test_a_splice_ends_with_an_answer(pair: Pair) -> None:
+    _, replica, _, port = pair
     async with await WirePeer.connect(port) as peer:
         peer.send(request(310))
         await peer.receive()
-        master.connections[0].abort()
+        replica.splices[0].end_with_answer()
+        peer.send(RemotingCommand(code=310, opaque=5))
+        assert (await peer.receive()).opaque == 5
         assert await peer.ended()
-        await until(lambda: replica.ended == replica.splices)
-        assert replica.splices[0].error is None
 
 
 async def _unused_port(serve: Any) -> int:
@@ -151,44 +206,22 @@ async def _unused_port(serve: Any) -> int:
     return int(port)
 
 
-async def test_a_master_that_refuses_ends_the_client(serve: Any) -> None:
+async def test_a_master_that_refuses_leaves_the_client_to_its_owner(serve: Any) -> None:
+    """Who takes it to another master, or serves it."""
     replica = Replica(f"127.0.0.1:{await _unused_port(serve)}")
     server, port = await serve(replica)
     async with await WirePeer.connect(port) as peer:
-        peer.send(request(310))
-        assert await peer.ended()
-    await until(lambda: bool(replica.ended))
-    error = replica.ended[0].error
-    assert isinstance(error, ConnectError)
-    assert error.refused
-    assert not replica.ended[0].established
-    await until(lambda: not server.stats.connections)
-
-
-async def test_after_a_refusal_the_client_can_go_to_another_master(serve: Any) -> None:
-    master = Master("next")
-    _, master_port = await serve(master)
-    replica = Replica(f"127.0.0.1:{await _unused_port(serve)}", keep_on_connect_failure=True)
-    _, port = await serve(replica)
-    async with await WirePeer.connect(port) as peer:
         peer.send(RemotingCommand(code=310, opaque=1), RemotingCommand(code=11, opaque=2))
-        await until(lambda: bool(replica.ended))
-        connection = replica.connections[0]
-        assert connection.held
-        assert not connection.closed
-        replica.address = f"127.0.0.1:{master_port}"
-        replica.start(connection, request(0))
-        assert [(await peer.receive()).opaque for _ in range(2)] == [1, 2]
-
-
-async def test_after_a_refusal_the_client_can_be_served_here(serve: Any) -> None:
-    replica = Replica(f"127.0.0.1:{await _unused_port(serve)}", keep_on_connect_failure=True)
-    server, port = await serve(replica)
-    async with await WirePeer.connect(port) as peer:
-        peer.send(RemotingCommand(code=310, opaque=1), RemotingCommand(code=11, opaque=2))
-        await until(lambda: bool(replica.ended))
+        await until(lambda: bool(replica.free))
+        splice, connection = replica.free[0], replica.connections[0]
+        assert isinstance(splice.error, ConnectError)
+        assert splice.error.refused
+        assert not any((splice.established, splice.ended, connection.closed))
         server.handler = Master("promoted")
-        replica.connections[0].release()
+        marked, data = splice.serve_here()
+        assert marked == []
+        assert replica.over == [splice]
+        connection.detach(data)
         answers = [await peer.receive() for _ in range(2)]
         assert [a.remark for a in answers] == [f"promoted {peer.name}"] * 2
 
@@ -213,7 +246,7 @@ async def test_a_client_that_leaves_while_we_connect(
         replica.connections[0].abort()
     await until(lambda: not server.stats.connections)
     gate.set()
-    await until(lambda: replica.ended == replica.splices)
+    await until(lambda: replica.over == replica.splices)
     await until(lambda: not master_server.stats.connections)
     assert not master.seen
 
@@ -229,10 +262,12 @@ async def test_closing_while_connecting(serve: Any, monkeypatch: pytest.MonkeyPa
     async with await WirePeer.connect(port) as peer:
         peer.send(request(310))
         await until(lambda: bool(replica.splices))
+        connecting = replica.splices[0]._task
+        assert connecting is not None
         replica.splices[0].close()
         assert await peer.ended()
-    assert replica.ended == replica.splices
-    await until(replica.splices[0]._task.done)
+    assert replica.over == replica.splices
+    await until(connecting.done)
     await until(lambda: not server.stats.connections)
 
 
@@ -269,11 +304,13 @@ async def test_a_client_that_does_not_read_stops_the_master(serve: Any) -> None:
         peer.send(request(310))
         assert await _settled(lambda: sent) < HELD_BYTES
         got = 0
-        while data := await peer.reader.read(1024 * 1024):
-            got += len(data)
+        while got < sent or sent < BULK_BYTES:
+            got += len(await peer.reader.read(1024 * 1024))
         assert got == sent >= BULK_BYTES
     listener.close()
-    await until(lambda: bool(replica.ended))
+    await until(lambda: bool(replica.free))
+    replica.free[0].refuse()  # nobody reads from a client that waits for a master
+    await until(lambda: bool(replica.over))
 
 
 async def test_a_master_that_does_not_read_stops_the_client(serve: Any) -> None:
@@ -308,7 +345,7 @@ async def test_a_master_that_does_not_read_stops_the_client(serve: Any) -> None:
         gate.set()
         await pushing
         await until(lambda: received == sent)
-    await until(lambda: bool(replica.ended))
+    await until(lambda: bool(replica.over))
     listener.close()
 
 
@@ -319,5 +356,5 @@ async def test_stopping_the_server_ends_its_splices(pair: Pair) -> None:
         await peer.receive()
         await server.stop()
         assert await peer.ended()
-    await until(lambda: replica.ended == replica.splices)
+    await until(lambda: replica.over == replica.splices)
     await until(lambda: master.connections[0].closed)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 from gantry_broker import routing
+from gantry_broker.clients.resent import RESENT
 from gantry_broker.routing import ClientRouter
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import RemotingCommand, reply, request
@@ -168,22 +169,25 @@ async def test_a_dead_master_is_waited_for_and_then_replaced(
     assert await asking == "other"
 
 
-async def test_pipes_to_an_earlier_master_are_cut(members: tuple[Member, Member]) -> None:
+async def test_a_client_is_served_here_once_this_broker_is_the_master(
+    members: tuple[Member, Member],
+) -> None:
     one, other = members
     other.become_master()
     one.follow(other.address)
     client = await one.client()
     assert await ask(client) == "other"
     one.become_master()
-    await until(lambda: client.closed)
-    assert one.router.spliced == 0
-    assert await ask(await one.client()) == "one"
+    assert await ask(client) == "one"
+    assert (one.router.spliced, one.router.held) == (0, 0)
+    assert not client.closed
 
 
-async def test_a_pipe_is_cut_between_requests_where_possible(
-    members: tuple[Member, Member],
+async def test_a_client_moves_between_requests_where_possible(
+    members: tuple[Member, Member], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answer that is under way still arrives; only then the pipe goes."""
+    """The answer that is under way still arrives, and only then the next master is asked."""
+    monkeypatch.setattr(routing, "MOVE_WITHIN_S", 60)
     one, other = members
     parked: list[tuple[Connection, RemotingCommand]] = []
     other.become_master()
@@ -193,41 +197,82 @@ async def test_a_pipe_is_cut_between_requests_where_possible(
     asking = asyncio.create_task(ask(client))
     await until(lambda: len(parked) == 1)
     one.become_master()
+    later = asyncio.create_task(ask(client))
     await asyncio.sleep(0.05)
-    assert not client.closed
+    assert not later.done()
     conn, command = parked[0]
     conn.reply(command, reply(command, remark="in time"))
     assert await asking == "in time"
-    await until(lambda: client.closed)
+    assert await later == "one"
+    assert len(parked) == 1
 
 
-async def test_a_pipe_that_never_answers_is_cut_all_the_same(
+async def test_what_a_former_master_does_not_answer_goes_to_the_next_one(
     members: tuple[Member, Member], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(routing, "CUT_WITHIN_S", 0.05)
+    monkeypatch.setattr(routing, "MOVE_WITHIN_S", 0.05)
     one, other = members
     other.become_master()
-    other.router.processor = lambda conn, command: None
+    asked: list[RemotingCommand] = []
+    other.router.processor = lambda conn, command: asked.append(command)
     one.follow(other.address)
     client = await one.client()
-    asking = asyncio.create_task(ask(client))
-    await until(lambda: one.router.spliced == 1)
+    asking = asyncio.create_task(ask(client, WRITE))
+    await until(lambda: len(asked) == 1)
     one.become_master()
-    with pytest.raises(RemotingError):
-        await asking
+    assert await asking == "one"
+    assert one.router.budget.given_again == 1
+
+
+async def test_a_dead_masters_clients_stay_and_ask_the_next_one(
+    members: tuple[Member, Member],
+) -> None:
+    """Their requests go there once, with the heartbeat ahead, and sends are marked."""
+    one, other = members
+    third = await Member("third").start()
+    heard: list[tuple[int, bool, set[int] | None]] = []
+
+    def serve(conn: Connection, command: RemotingCommand) -> RemotingCommand:
+        marks = conn.attrs.get(RESENT)
+        heard.append((command.code, command.is_oneway, None if marks is None else set(marks)))
+        return reply(command, remark="third")
+
+    other.become_master()
+    one.follow(other.address)
+    client = await one.client()
+    assert await ask(client, RequestCode.HEART_BEAT) == "other"
+    parked: list[RemotingCommand] = []
+    other.router.processor = lambda conn, command: parked.append(command)
+    asking = [asyncio.create_task(ask(client, code)) for code in (WRITE, READ, 309)]
+    await until(lambda: len(parked) == 3)
+    for conn in list(other.server.connections.values()):
+        conn.abort()
+    await until(lambda: one.router.held == 1 or one.asked > 0)
+    third.become_master()
+    third.router.processor = serve
+    one.follow(third.address)
+    assert [await one for one in asking] == ["third", "third", routing._NO_MASTER]
+    marks = {parked[0].opaque}
+    assert heard == [
+        (RequestCode.HEART_BEAT, True, None),
+        (WRITE, False, marks),
+        (READ, False, marks),
+    ]
+    assert not client.closed
+    await third.stop()
 
 
 async def test_a_connection_is_not_handed_on_twice(
     members: tuple[Member, Member], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two replicas that take each other for the master must not play ball with a client."""
-    monkeypatch.setattr(routing, "PROXIED_HOLD_S", 0.05)
+    monkeypatch.setattr(routing, "PROXIED_HOLD_S", 0.02)
+    monkeypatch.setattr(routing, "HOLD_S", 0.1)
     one, other = members
     one.follow(other.address)
     other.follow(one.address)
     client = await one.client()
-    with pytest.raises(RemotingError):
-        await ask(client)
+    assert await ask(client) == routing._NO_MASTER
     assert other.router.spliced_total == 0
     assert other.asked > 0
 
@@ -322,10 +367,10 @@ async def test_a_leaving_replica_hands_nothing_on_twice(
     await writer.wait_closed()
 
 
-async def test_a_client_with_sessions_connects_anew_to_the_next_master(
+async def test_a_deposed_master_passes_its_clients_on(
     members: tuple[Member, Member],
 ) -> None:
-    """What it has said is answered; then it has to introduce itself where it goes next."""
+    """Those with sessions at once, introduced by their heartbeat; the others when they speak."""
     one, other = members
     one.become_master()
     idle, writer, stranger = [await one.client() for _ in range(3)]
@@ -339,9 +384,20 @@ async def test_a_client_with_sessions_connects_anew_to_the_next_master(
     one.follow(other.address)
     one.router.end_sessions(list(one.server.connections.values()))
     assert await writing == "other"
-    await until(lambda: writer.closed and idle.closed)
-    assert await ask(stranger) == "other"
-    assert not stranger.closed
+    await until(lambda: len(other.peers) == 3)  # two heartbeats, one write
+    assert [await ask(client) for client in (idle, writer, stranger)] == ["other"] * 3
+    assert not any(client.closed for client in (idle, writer, stranger))
+
+
+async def test_a_session_that_is_too_long_to_repeat_is_cut(members: tuple[Member, Member]) -> None:
+    one, other = members
+    one.become_master()
+    client = await one.client()
+    await client.call(request(RequestCode.HEART_BEAT, None, bytes(100_000)), 5)
+    other.become_master()
+    one.follow(other.address)
+    one.router.end_sessions(list(one.server.connections.values()))
+    await until(lambda: client.closed)
 
 
 async def test_cut_all_waits_for_quiet_pipes(members: tuple[Member, Member]) -> None:

@@ -1,0 +1,289 @@
+"""Sends that an earlier master may have stored: answered by the record that is there.
+
+Whoever passes a client on to this master says which sends the last one left unanswered
+(``GANTRY_RESENT``). Such a send is not stored again if the log has a record of its topic with its
+unique key and its own time of birth, stored at most ``WINDOW_MS`` ago: the client named both, and a
+client that sends the same message again of its own accord gives it a new time. A client that says
+so itself can only spare itself a copy, so anybody may.
+
+What the last master wrote, and this one has not confirmed yet, counts: a send waits until
+everything is confirmed that its queue held when it came. Meanwhile what its client says next waits
+behind it, so that the order stays.
+
+What it refuses: nothing; a send without a unique key is stored. Of a batch all records must be
+there, or all are stored.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+import msgspec
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.records import MessageRecord, RecordPeek, decode_properties, peek
+from gantry_protocol.records.properties import UNIQ_KEY
+from gantry_protocol.remoting.connection import Connection
+from gantry_protocol.types import Offset
+
+from gantry_broker.clients.send import Sender
+from gantry_broker.clients.view import GroupView
+from gantry_broker.store.contract import (
+    GetResult,
+    KeyRead,
+    QueueKey,
+    QueueOffsets,
+    QueueQuestion,
+    Refusal,
+    StoredAt,
+)
+
+RESENT = "resent"  # in a connection's attrs: opaques of sends that a master may have stored before
+WINDOW_MS = 10 * 60 * 1000  # a client gives a send up seconds after it first said it
+WAIT_S = 2.5  # for what the last master left; clients give a send 3 s
+QUEUED_MAX = 4_096  # sends of one connection behind one that waits
+_CANDIDATES = 8  # records with one key: a message that its client has sent several times
+_BUSY = "[OVERLOAD]system busy, start flow control for a while"
+_NOT_YET = "service not available now. what the last master wrote is not confirmed yet"
+
+
+class _Turn(msgspec.Struct):
+    """One connection whose resent sends are looked up, one after the other.
+
+    Attributes:
+        later: what it sent meanwhile.
+    """
+
+    conn: Connection
+    later: deque[RemotingCommand]
+
+
+Looked = Callable[[Sequence[StoredAt] | Refusal], None]
+
+
+class _Lookup:
+    """Whether the records of one send are in the log."""
+
+    def __init__(self, view: GroupView, sought: list[MessageRecord], now_ms: int) -> None:
+        self._view = view
+        self._sought = sought
+        self._now_ms = now_ms
+        self._found: list[StoredAt] = []
+        self._queues: list[QueueKey] = []
+        self._ends: list[int] | None = None  # what the queues held when the send came
+        self._done: Looked | None = None
+        self._unsubscribe: Callable[[], None] | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def start(self, done: Looked) -> None:
+        """``done`` comes once, maybe at once: the places of all records, or none."""
+        self._done = done
+        if not self._sought or not all(map(_key, self._sought)):
+            self._finish([])
+            return
+        self._queues = self._queues_of(self._sought[0])
+        self._ask()
+
+    def end(self) -> None:
+        """Tell nobody any more."""
+        self._done = None
+        self._stop()
+
+    def _queues_of(self, record: MessageRecord) -> list[QueueKey]:
+        if record.queue_id >= 0:
+            return [(record.topic, record.queue_id)]
+        topic = self._view.store.topics.lookup(record.topic)
+        count = 1 if topic is None else topic.write_queue_nums
+        return [(record.topic, number) for number in range(count)]
+
+    def _ask(self) -> None:
+        questions = [QueueQuestion(*queue) for queue in self._queues]
+        self._view.store.offsets(questions, self._learned)
+
+    def _learned(self, answers: list[QueueOffsets] | Refusal) -> None:
+        if self._done is None:
+            return
+        if isinstance(answers, Refusal):
+            self._finish(answers)
+            return
+        if self._ends is None:
+            self._ends = [one.next_offset for one in answers]
+        if all(one.max_offset >= end for one, end in zip(answers, self._ends, strict=True)):
+            self._stop()
+            self._read()
+        elif self._unsubscribe is None:
+            self._unsubscribe = self._view.store.subscribe(lambda offset, queues: self._ask())
+            loop = asyncio.get_running_loop()
+            self._deadline = loop.call_later(WAIT_S, self._too_long)
+
+    def _too_long(self) -> None:
+        self._finish(Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, _NOT_YET))
+
+    def _read(self) -> None:
+        record = self._sought[len(self._found)]
+        wanted = KeyRead(
+            topic=record.topic,
+            key=_key(record) or "",
+            max_count=_CANDIDATES,
+            begin_ms=self._now_ms - WINDOW_MS,
+            end_ms=2**62,
+            is_unique=True,
+        )
+        self._view.store.read(wanted, partial(self._was_read, record))
+
+    def _was_read(self, record: MessageRecord, result: GetResult | Refusal) -> None:
+        if self._done is None:
+            return
+        if isinstance(result, Refusal):
+            self._finish(result)
+            return
+        place = _same(result.body, record)
+        if place is None:
+            self._finish([])
+            return
+        self._found.append(place)
+        if len(self._found) == len(self._sought):
+            self._finish(self._found)
+        else:
+            self._read()
+
+    def _finish(self, found: Sequence[StoredAt] | Refusal) -> None:
+        self._stop()
+        done, self._done = self._done, None
+        if done is not None:
+            done(found)
+
+    def _stop(self) -> None:
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+class ResentSends:
+    """See the module.
+
+    Args:
+        view: the group; it is the master.
+        sender: serves sends.
+        clock: seconds since 1970.
+
+    Attributes:
+        found: sends that were answered by a record that was there.
+        appended: those that were stored, since none was.
+    """
+
+    def __init__(self, view: GroupView, sender: Sender, clock: Callable[[], float]) -> None:
+        """Nobody waits."""
+        self.found = 0
+        self.appended = 0
+        self._view = view
+        self._sender = sender
+        self._clock = clock
+        self._turns: dict[int, _Turn] = {}  # by connection id
+        self._lookups: set[_Lookup] = set()
+
+    def send(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """Serve 10, 310 or 320."""
+        marks = conn.attrs.get(RESENT)
+        if marks is None:
+            return self._sender.send(conn, request)
+        turn = self._turns.get(conn.id)
+        if turn is not None:
+            if len(turn.later) >= QUEUED_MAX:
+                return reply(request, ResponseCode.SYSTEM_BUSY, _BUSY)
+            turn.later.append(request)
+            return None
+        if request.opaque not in marks:
+            return self._sender.send(conn, request)
+        self._turns[conn.id] = _Turn(conn, deque())
+        self._look(conn, request, marks)
+        return None
+
+    def connection_closed(self, conn: Connection) -> None:
+        """Forget a connection; what is looked up for it is answered to nobody."""
+        self._turns.pop(conn.id, None)
+
+    def close(self) -> None:
+        """The mastership is over; whoever waits is passed on."""
+        self._turns.clear()
+        for lookup in list(self._lookups):
+            lookup.end()
+        self._lookups.clear()
+
+    def _look(self, conn: Connection, request: RemotingCommand, marks: set[int]) -> None:
+        marks.discard(request.opaque)
+        sought = self._sender.sought(conn, request)
+        lookup = _Lookup(self._view, sought, int(self._clock() * 1000))
+        self._lookups.add(lookup)
+        lookup.start(partial(self._looked, conn, request, lookup))
+
+    def _looked(
+        self,
+        conn: Connection,
+        request: RemotingCommand,
+        lookup: _Lookup,
+        stored: Sequence[StoredAt] | Refusal,
+    ) -> None:
+        if lookup not in self._lookups:
+            return
+        self._lookups.discard(lookup)
+        if isinstance(stored, Refusal):
+            conn.reply(request, reply(request, stored.code, stored.remark))
+        elif stored:
+            self.found += 1
+            self._sender.answer_found(conn, request, stored)
+        else:
+            self.appended += 1
+            answer = self._sender.send(conn, request)
+            if answer is not None:
+                conn.reply(request, answer)
+        self._go_on(conn)
+
+    def _go_on(self, conn: Connection) -> None:
+        """What the connection said meanwhile, up to the next one that is to be looked up."""
+        turn = self._turns.get(conn.id)
+        while turn is not None:
+            marks = conn.attrs.get(RESENT, ())
+            if not turn.later:
+                del self._turns[conn.id]
+                if not marks:  # only now: what comes meanwhile has to find its place behind
+                    conn.attrs.pop(RESENT, None)
+                return
+            request = turn.later.popleft()
+            if request.opaque in marks:
+                asyncio.get_running_loop().call_soon(self._look_if, turn, request, marks)
+                return
+            answer = self._sender.send(conn, request)
+            if answer is not None:
+                conn.reply(request, answer)
+
+    def _look_if(self, turn: _Turn, request: RemotingCommand, marks: set[int]) -> None:
+        if self._turns.get(turn.conn.id) is turn:
+            self._look(turn.conn, request, marks)
+
+
+def _key(record: MessageRecord) -> str | None:
+    return decode_properties(record.properties).get(UNIQ_KEY)
+
+
+def _same(records: bytes, sought: MessageRecord) -> StoredAt | None:
+    """The place of the record that is the sought one, among those with its key."""
+    for found in _peeks(records):
+        is_same_queue = sought.queue_id in (-1, found.queue_id)
+        if found.born_timestamp == sought.born_timestamp and is_same_queue:
+            return StoredAt(
+                found.queue_id, found.queue_offset, Offset(found.physical_offset), found.size
+            )
+    return None
+
+
+def _peeks(records: bytes) -> Iterable[RecordPeek]:
+    position = 0
+    while position < len(records):
+        found = peek(records, position)
+        yield found
+        position += found.size
