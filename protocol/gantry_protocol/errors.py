@@ -10,6 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gantry_protocol.codes import ResponseCode
+
 if TYPE_CHECKING:
     from gantry_protocol.command import RemotingCommand
 
@@ -20,9 +22,15 @@ EXIT_TEMPORARY = 75  # sysexits.h EX_TEMPFAIL: the same command may work later
 
 
 class GantryError(Exception):
-    """An operating error shown to people as one sentence."""
+    """An operating error shown to people as one sentence.
+
+    Attributes:
+        exit_code: of a process that ends by it.
+        answer_code: of the answer to a request that ends by it.
+    """
 
     exit_code = EXIT_BAD_INPUT
+    answer_code = ResponseCode.SYSTEM_ERROR
 
 
 class ConfigError(GantryError):
@@ -83,6 +91,12 @@ class FrameError(WireError):
 
 class HeaderError(WireError):
     """A custom header field is missing or unreadable; the text names field and value."""
+
+
+class NameRefused(HeaderError):  # noqa: N818 - a plain word reads better where it is caught
+    """A name in a request that no topic, group or client can have; see ``names``."""
+
+    answer_code = ResponseCode.INVALID_PARAMETER
 
 
 class BodyError(WireError):

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 
 from gantry_protocol import settings_text
-from gantry_protocol.bodies.codec import Body, decode_body, encode_body
+from gantry_protocol.bodies.codec import Body, decode_request, encode_body
 from gantry_protocol.bodies.route import DataVersion, KVTable
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
@@ -127,7 +127,7 @@ class BrokerInfo:
 
     def request_mode(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
         """401: queues are pulled, as every client does by itself."""
-        wish = decode_body(RequestMode, request.body)
+        wish = decode_request(RequestMode, request.body)
         if topic_rules.is_retry(wish.topic):
             remark = "retry topic is not allowed to set mode"
             return reply(request, ResponseCode.NO_PERMISSION, remark)

@@ -1,5 +1,6 @@
 """Serves what clients say about themselves: 34, 35, 38, 46; locks: 41, 42."""
 
+from gantry_protocol import names
 from gantry_protocol.bodies import (
     CheckClientRequestBody,
     ConsumerIdList,
@@ -7,6 +8,7 @@ from gantry_protocol.bodies import (
     LockBatchBody,
     LockedQueues,
     decode_body,
+    decode_request,
     encode_body,
 )
 from gantry_protocol.codes import ResponseCode
@@ -18,6 +20,7 @@ from gantry_protocol.headers.client import (
 )
 from gantry_protocol.headers.codec import from_ext
 from gantry_protocol.remoting.connection import Connection
+from msgspec.structs import replace
 
 from gantry_broker.clients import subscription as subscriptions
 from gantry_broker.clients.locks import QueueLocks
@@ -38,8 +41,12 @@ class Membership:
         self._locks = locks
 
     def heartbeat(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """34. The answer names no heartbeat v2, so clients send their subscriptions every time."""
-        data = decode_body(HeartbeatData, request.body)
+        """34. The answer names no heartbeat v2, so clients send their subscriptions every time.
+
+        A group with a name that cannot be one is passed over, as upstream does, since the others of
+        the same client are none the worse for it.
+        """
+        data = _with_sound_names(decode_body(HeartbeatData, request.body))
         self._sessions.heartbeat(conn, request.language, request.version, data)
         return reply(request)
 
@@ -67,7 +74,7 @@ class Membership:
 
     def check_client(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
         """46: refuse at the consumer's start what its pulls would be refused later."""
-        data = decode_body(CheckClientRequestBody, request.body).subscription_data
+        data = decode_request(CheckClientRequestBody, request.body).subscription_data
         if not subscriptions.is_tag(data.expression_type):
             return reply(
                 request,
@@ -82,13 +89,36 @@ class Membership:
 
     def lock(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
         """41."""
-        body = decode_body(LockBatchBody, request.body)
+        body = decode_request(LockBatchBody, request.body)
         mine = [queue for queue in body.mq_set if queue.broker_name == self._view.broker_name]
         owned = self._locks.lock(body.consumer_group, body.client_id, mine)
         return reply(request, body=encode_body(LockedQueues(owned)))
 
     def unlock(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
         """42."""
-        body = decode_body(LockBatchBody, request.body)
+        body = decode_request(LockBatchBody, request.body)
         self._locks.unlock(body.consumer_group, body.client_id, body.mq_set)
         return reply(request)
+
+
+def _with_sound_names(data: HeartbeatData) -> HeartbeatData:
+    """``data`` without the groups and topics whose names can be none.
+
+    Raises:
+        NameRefused: the client's own id can be none.
+    """
+    names.check(data)
+    return replace(
+        data,
+        producer_data_set=[one for one in data.producer_data_set if names.is_sound(one)],
+        consumer_data_set=[
+            replace(
+                one,
+                subscription_data_set=[
+                    wanted for wanted in one.subscription_data_set if names.is_sound(wanted)
+                ],
+            )
+            for one in data.consumer_data_set
+            if names.is_sound(one)
+        ],
+    )

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.errors import NameRefused
 from gantry_protocol.process import log
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import Handler, not_supported
@@ -174,9 +175,12 @@ class ClientProcessor:
             return not_supported(request)
         if request.code in SENDS and self._disk_is_full():
             return reply(request, *_NO_ROOM)
-        if self.throttle is not None:
-            return self.throttle.serve(conn, request, handler)
-        return handler(conn, request)
+        try:
+            if self.throttle is not None:
+                return self.throttle.serve(conn, request, handler)
+            return handler(conn, request)
+        except NameRefused as error:
+            return reply(request, error.answer_code, str(error))
 
     @property
     def pulled(self) -> PulledOffsets:

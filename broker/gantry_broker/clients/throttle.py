@@ -149,7 +149,7 @@ def _served(one: _Held) -> RemotingCommand | None:
     try:
         return one.handler(one.conn, one.request)
     except GantryError as error:  # as the server answers what a handler raises
-        return reply(one.request, ResponseCode.SYSTEM_ERROR, str(error))
+        return reply(one.request, error.answer_code, str(error))
 
 
 def _count(request: RemotingCommand) -> int:

@@ -9,12 +9,12 @@ from functools import lru_cache
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.bodies.route import PERM_READ, PERM_WRITE
 from gantry_protocol.codes import ResponseCode
-from gantry_protocol.records import MAX_TOPIC_BYTES, MAX_TOPIC_V1_BYTES, SCHEDULE_TOPIC
+from gantry_protocol.names import topic_problem
+from gantry_protocol.records import MAX_TOPIC_BYTES, SCHEDULE_TOPIC
 
-from gantry_broker.delay.retries import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from gantry_broker.delay.retries import RETRY_PREFIX
 from gantry_broker.store.contract import Refusal
 from gantry_broker.tables.names import OFFSETS_TOPIC, STATE_TOPIC, TOPICS_TOPIC
-from gantry_broker.tables.topics import is_topic_name
 
 DEFAULT_TOPIC = "TBW102"
 DEFAULT_TOPIC_QUEUES = 8  # TBW102 has so many on every group
@@ -51,23 +51,8 @@ def is_system_group(group: str) -> bool:
 
 def check_name(topic: str) -> Refusal | None:
     """Refuse what is no topic name (29)."""
-    if not topic.strip():
-        return Refusal(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
-    if is_retry(topic) or topic.startswith(DEAD_LETTER_PREFIX):
-        longest = MAX_TOPIC_BYTES
-    else:
-        longest = MAX_TOPIC_V1_BYTES
-    if len(topic) > longest:
-        return Refusal(
-            ResponseCode.INVALID_PARAMETER,
-            f"The specified topic is longer than topic max length {longest}.",
-        )
-    if not is_topic_name(topic):
-        return Refusal(
-            ResponseCode.INVALID_PARAMETER,
-            "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$",
-        )
-    return None
+    problem = topic_problem(topic)
+    return None if problem is None else Refusal(ResponseCode.INVALID_PARAMETER, problem)
 
 
 def is_for_clients(topic: str) -> bool:

@@ -11,8 +11,8 @@ from gantry_protocol.bodies import (
     BrokerMemberGroup,
     BrokerMemberGroupBody,
     TopicList,
-    decode_body,
     decode_registration,
+    decode_request,
     encode_body,
 )
 from gantry_protocol.bodies.route import KVTable, TopicQueues
@@ -29,6 +29,7 @@ from gantry_protocol.headers.nameserver import (
     RegisterTopicRequestHeader,
     UnRegisterBrokerRequestHeader,
 )
+from gantry_protocol.names import LONG_TOPIC_CHARS_MAX
 from gantry_protocol.records import masked_crc
 from gantry_protocol.types import BrokerId
 
@@ -212,7 +213,8 @@ class NameRequests:
                     order=config.order,
                 )
                 for topic, config in wrapper.topic_config_table.items()
-                if header.broker_id == MASTER_ID  # a replica's table is its master's
+                # A replica's table is its master's.
+                if header.broker_id == MASTER_ID and len(topic) <= LONG_TOPIC_CHARS_MAX
             },
         )
         timeout_ms = header.heartbeat_timeout_ms
@@ -263,7 +265,7 @@ class NameRequests:
     def _report_topic(self, exchange: Exchange) -> None:
         """217: a broker of the old kind with ``enableSingleTopicRegister``."""
         header = from_ext(RegisterTopicRequestHeader, exchange.request.ext)
-        queues = decode_body(TopicQueues, exchange.request.body).queue_datas
+        queues = decode_request(TopicQueues, exchange.request.body).queue_datas
         event = ReportTopic(
             topic=header.topic,
             queues={

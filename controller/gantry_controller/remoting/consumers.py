@@ -8,6 +8,7 @@ from gantry_protocol.bodies import (
     SubscriptionGroupConfig,
     SubscriptionGroupTable,
     decode_body,
+    decode_request,
     encode_body,
 )
 from gantry_protocol.bodies.consumers import (
@@ -62,7 +63,7 @@ class ConsumerRequests:
 
     def _put(self, exchange: Exchange) -> None:
         header = from_ext(SubscriptionGroupRequestHeader, exchange.request.ext)
-        config = decode_body(SubscriptionGroupConfig, exchange.request.body)
+        config = decode_request(SubscriptionGroupConfig, exchange.request.body)
         event = PutSubscriptionGroup(
             cluster=header.cluster_name or "",
             name=header.broker_name or "",

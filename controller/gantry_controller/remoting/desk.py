@@ -384,7 +384,7 @@ class Desk:
                 index = self._applied_index() if exchange.index is None else exchange.index
                 answer.ext = {**(answer.ext or {}), LOG_INDEX: str(index)}
         except GantryError as error:  # what the request says cannot be read
-            answer = reply(exchange.request, ResponseCode.SYSTEM_ERROR, str(error))
+            answer = reply(exchange.request, error.answer_code, str(error))
         except Exception as error:  # noqa: BLE001 - upstream answers code 1 whatever a processor raises
             _log.exception("answer could not be made", error, code=exchange.request.code)
             answer = reply(exchange.request, ResponseCode.SYSTEM_ERROR, str(error))

@@ -21,7 +21,7 @@ from gantry_protocol.bodies.client import (
     SubscriptionGroupConfig,
     SubscriptionGroupTable,
 )
-from gantry_protocol.bodies.codec import decode_body, encode_body
+from gantry_protocol.bodies.codec import decode_body, decode_request, encode_body
 from gantry_protocol.bodies.controller import (
     OPEN_END,
     BrokerMemberGroup,
@@ -107,6 +107,7 @@ __all__ = [
     "decode_body",
     "decode_queue_table",
     "decode_registration",
+    "decode_request",
     "encode_body",
     "encode_consume_stats",
     "encode_queue_map",

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from gantry_protocol import names
 from gantry_protocol.bodies.javajson import quote_keys
 from gantry_protocol.errors import BodyError
 
@@ -57,6 +58,18 @@ def decode_body(kind: type[BodyT], data: bytes) -> BodyT:
         body: BodyT = _decoder(cast(Any, kind)).decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return _decode_tolerantly(kind, data)
+    return body
+
+
+def decode_request(kind: type[BodyT], data: bytes) -> BodyT:
+    """The body of a request: as ``decode_body``, and no name in it is one that nothing can have.
+
+    Raises:
+        BodyError: it is missing, no JSON, or lacks what the class demands.
+        NameRefused: see ``names``.
+    """
+    body = decode_body(kind, data)
+    names.check_all(body)
     return body
 
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
+from gantry_protocol import names
 from gantry_protocol.errors import HeaderError
 
 HeaderT = TypeVar("HeaderT", bound=msgspec.Struct)
@@ -47,11 +48,14 @@ def from_ext(kind: type[HeaderT], ext: Mapping[str, str] | None) -> HeaderT:
     Raises:
         HeaderError: a required field is missing, or a value does not read as its type; names field
             and value.
+        NameRefused: a name in it can be no name, see ``names``.
     """
     try:
-        return msgspec.convert(ext if ext is not None else {}, kind, strict=False)
+        header = msgspec.convert(ext if ext is not None else {}, kind, strict=False)
     except msgspec.ValidationError as error:
         raise HeaderError(_explain(kind, ext or {}, str(error))) from error
+    names.check(header)
+    return header
 
 
 def _explain(kind: type[msgspec.Struct], ext: Mapping[str, str], reason: str) -> str:

@@ -217,7 +217,8 @@ class RemotingServer:
         if not isinstance(error, GantryError) and now_s >= self._quiet_until_s:
             self._quiet_until_s = now_s + _LOG_ERRORS_EVERY_S
             _log.exception("handler failed", error, code=request.code, peer=connection.peer)
-        return reply(request, ResponseCode.SYSTEM_ERROR, str(error) or type(error).__name__)
+        code = error.answer_code if isinstance(error, GantryError) else ResponseCode.SYSTEM_ERROR
+        return reply(request, code, str(error) or type(error).__name__)
 
     def _sweep_interval_s(self) -> float:
         return self._idle_timeout_s / 4

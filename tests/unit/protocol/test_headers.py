@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from gantry_protocol import names
 from gantry_protocol.errors import HeaderError
 from gantry_protocol.headers import brokeradmin, client, controller, from_ext, nameserver, to_ext
 from hypothesis import given, settings
@@ -65,13 +66,27 @@ def _values(field_type: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
     raise AssertionError(f"headers have no fields of type {field_type}")
 
 
+def _names(field_type: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
+    """What every rule for names allows, or None where the field may be left out."""
+    sound = st.text("%|azAZ09_-", min_size=1, max_size=120)
+    return sound if isinstance(field_type, msgspec.inspect.StrType) else st.none() | sound
+
+
 @pytest.mark.parametrize("kind", HEADERS, ids=lambda kind: kind.__name__)
 @settings(max_examples=15)
 @given(data=st.data())
 def test_every_header_survives_its_ext(kind: type[msgspec.Struct], data: st.DataObject) -> None:
     info = msgspec.inspect.type_info(kind)
     assert isinstance(info, msgspec.inspect.StructType)
-    header = kind(**{field.name: data.draw(_values(field.type)) for field in info.fields})
+    named = {name: check for name, check, _ in names.checked_fields(kind)}
+    header = kind(
+        **{
+            field.name: data.draw(
+                _names(field.type) if field.name in named else _values(field.type)
+            )
+            for field in info.fields
+        }
+    )
     ext = to_ext(header)
     assert all(type(key) is str and type(text) is str for key, text in ext.items())
     assert from_ext(kind, ext) == header

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from gantry_broker.clients import ClientProcessor
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.command import RemotingCommand, request
 from support.group_view import FakeConnection, FakeGroup
+from support.patience import PATIENCE_S
 from support.remote_group import make_group
 
 PULL: dict[str, object] = {
@@ -57,6 +59,14 @@ class Client:
         assert answer.opaque == asked.opaque
         assert answer.is_response
         return answer
+
+    async def answer(self, code: int, ext: dict[str, object] | None = None, body: bytes = b""):
+        """The answer, which may come later."""
+        asked, answer = self.ask(code, ext, body)
+        async with asyncio.timeout(PATIENCE_S):
+            while answer is None and not any(to is asked for to, _ in self.conn.replies):
+                await asyncio.sleep(0.001)
+        return answer or self.conn.answer_to(asked)
 
 
 def _text(value: object) -> str:

@@ -40,7 +40,7 @@ async def test_a_full_disk_refuses_messages_and_serves_everything_else(limited) 
     pulled = client.call(RequestCode.PULL_MESSAGE, PULL_ONE)
     assert (pulled.code, b"kept" in pulled.body) == (0, True)
     commit = {"consumerGroup": "g", "topic": "TopicTest", "queueId": 1, "commitOffset": 1}
-    assert client.call(RequestCode.UPDATE_CONSUMER_OFFSET, commit).code == 0
+    assert (await client.answer(RequestCode.UPDATE_CONSUMER_OFFSET, commit)).code == 0
     full.clear()
     assert client.call(RequestCode.SEND_MESSAGE_V2, SEND, b"again").code == 0
 
@@ -56,7 +56,7 @@ async def test_a_store_elsewhere_says_that_its_disk_is_full(tmp_path: Path) -> N
     assert (refused.code, "nearly full" in refused.remark) == (14, True)
     assert b"kept" in client.call(RequestCode.PULL_MESSAGE, PULL_ONE).body
     commit = {"consumerGroup": "g", "topic": "TopicTest", "queueId": 1, "commitOffset": 1}
-    assert client.call(RequestCode.UPDATE_CONSUMER_OFFSET, commit).code == 0
+    assert (await client.answer(RequestCode.UPDATE_CONSUMER_OFFSET, commit)).code == 0
     group.disk_is_full = False
     group.session.tell_state()
     assert client.call(RequestCode.SEND_MESSAGE_V2, SEND, b"again").code == 0
