@@ -23,6 +23,10 @@ class Administered(Protocol):
     def pulled(self) -> PulledOffsets:
         """How far groups have pulled."""
 
+    @property
+    def commits_failed(self) -> int:
+        """Writes of committed offsets that were not confirmed."""
+
 
 class AdminCollector(Collector):
     """Reads everything when it is scraped; counters begin anew with each mastership.
@@ -42,6 +46,12 @@ class AdminCollector(Collector):
             "gantry_broker_offset_resets",
             "Queues in which a group's offset was reset, in this mastership.",
             value=0 if served is None else served.resets.queues,
+        )
+        yield CounterMetricFamily(
+            "gantry_broker_offset_writes_failed",
+            "Writes of committed offsets that were not confirmed and are tried again, in this"
+            " mastership.",
+            value=0 if served is None else served.commits_failed,
         )
         yield GaugeMetricFamily(
             "gantry_broker_pulled_offsets",

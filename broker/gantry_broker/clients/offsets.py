@@ -31,10 +31,17 @@ from gantry_broker.store.contract import (
 from gantry_broker.tables.offsets import OffsetKey
 from gantry_broker.tables.resets import may_commit
 
-WRITE_INTERVAL_S = 0.1
+WRITE_INTERVAL_S = 0.1  # commits that nobody waits for are being written by then
+GATHER_S = 0.005  # between two writes for commits that are waited for
+RETRY_MAX_S = 5.0  # between two writes that are refused
 # A new group starts at 0, whatever it asked for, while the first message is this close to the end;
 # upstream's rule is "still in memory", which is 40 % of the machine's.
 _YOUNG_QUEUE_BYTES = 1024 * 1024 * 1024
+_KEPT = SendOutcome(ResponseCode.SUCCESS)
+_NOT_KEPT = SendOutcome(ResponseCode.SYSTEM_ERROR, "no record can carry this offset")
+_ENDED = SendOutcome(
+    ResponseCode.SERVICE_NOT_AVAILABLE, "this broker lost its mastership, the offset may not last"
+)
 
 Written = Callable[[SendOutcome], None]
 
@@ -42,19 +49,39 @@ _log = log.get("offsets")
 
 
 class OffsetWriter:
-    """Writes committed offsets to the log: at most every 100 ms, all that changed at once."""
+    """Writes committed offsets to the log, many at once, one write under way at a time.
+
+    A commit that somebody waits for is answered when it is confirmed, so a kill takes nothing back
+    that was answered 0. Such commits gather for ``GATHER_S``, all others for ``WRITE_INTERVAL_S``.
+
+    Attributes:
+        failed: writes that were not confirmed, and are tried again.
+    """
 
     def __init__(self, view: GroupView) -> None:
+        self.failed = 0
         self._view = view
+        self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._due_s = 0.0  # of the timer
+        self._not_before_s = 0.0
+        self._retry_s = 0.0
         self._is_writing = False
         self._is_closed = False
-        self._waiting: list[Written] = []  # for the end of the write after this one
+        self._by_key: dict[OffsetKey, list[Written]] = {}  # for one commit to be confirmed
+        self._waiting: list[Written] = []  # for all of them
 
     def soon(self) -> None:
         """Some offset changed."""
-        if self._timer is None and not self._is_closed:
-            self._timer = asyncio.get_running_loop().call_later(WRITE_INTERVAL_S, self._due)
+        self._arm(WRITE_INTERVAL_S)
+
+    def confirmed(self, key: OffsetKey, done: Written) -> None:
+        """Tell ``done`` once what is committed at ``key`` is confirmed, or why it is not."""
+        if self._view.store.committed.must_write(*key):
+            self._by_key.setdefault(key, []).append(done)
+            self._arm(GATHER_S)
+        else:
+            done(_KEPT)
 
     def now(self, done: Written) -> None:
         """Write what has changed, though sends may be refused already; then tell ``done``."""
@@ -63,29 +90,55 @@ class OffsetWriter:
             self._write()
 
     def close(self) -> None:
-        """Write no more."""
+        """Write no more; nobody knows what becomes of what is waited for."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._waiting.clear()
+        self._tell_all(_ENDED)
+
+    def _arm(self, delay_s: float) -> None:
+        """Write in ``delay_s`` at the latest, unless writes are refused."""
+        if self._is_closed:
+            return
+        due_s = max(self._loop.time() + delay_s, self._not_before_s)
+        if self._timer is not None:
+            if self._due_s <= due_s:
+                return
+            self._timer.cancel()
+        self._due_s = due_s
+        self._timer = self._loop.call_at(due_s, self._due)
 
     def _due(self) -> None:
         self._timer = None
-        if self._is_writing or self._view.accepting_writes() is not None:
-            self.soon()
-        elif self._view.store.committed.is_dirty:
+        if self._is_writing:
+            return  # what is dirty by its end is written then
+        refusal = self._view.accepting_writes()
+        if refusal is None:
             self._write()
+            return
+        self._tell_all(SendOutcome(refusal.code, refusal.remark))
+        if self._view.store.committed.is_dirty:
+            self.soon()
 
     def _write(self) -> None:
         offsets = self._view.store.committed
-        waiting, self._waiting = self._waiting, []
+        dropped = offsets.unwritable
         records, keys = offsets.take_records()
         for record in records:
             record.store_host = record.born_host = self._view.store_host
+        waiting = [done for key in keys for done in self._by_key.pop(key, ())]
+        if records and not offsets.is_dirty:
+            waiting += self._waiting
+            self._waiting = []
+        if offsets.unwritable != dropped:
+            _log.error("offsets that no record can carry are dropped", ever=offsets.unwritable)
+            for key in [key for key in self._by_key if not offsets.must_write(*key)]:
+                waiting += self._by_key.pop(key)
         if not records:
             for done in waiting:
-                done(SendOutcome(ResponseCode.SUCCESS))
+                done(_NOT_KEPT)
+            self._go_on()
             return
         self._is_writing = True
         try:
@@ -96,16 +149,36 @@ class OffsetWriter:
 
     def _written(self, outcome: SendOutcome, keys: list[OffsetKey], waiting: list[Written]) -> None:
         self._is_writing = False
-        if self._is_closed:
-            return
-        if outcome.code != ResponseCode.SUCCESS:
-            _log.warning("offsets were not confirmed, writing them again", reason=outcome.remark)
-            self._view.store.committed.put_back(keys)
-            self.soon()
         for done in waiting:
             done(outcome)
-        if self._waiting:
+        if self._is_closed:
+            return
+        if outcome.code == ResponseCode.SUCCESS:
+            self._retry_s = 0.0
+            self._go_on()
+            return
+        self.failed += 1
+        self._retry_s = min(max(2 * self._retry_s, WRITE_INTERVAL_S), RETRY_MAX_S)
+        self._not_before_s = self._loop.time() + self._retry_s
+        _log.warning("offsets were not confirmed, writing them again", reason=outcome.remark)
+        self._view.store.committed.put_back(keys)
+        self._tell_all(outcome)
+        self.soon()
+
+    def _go_on(self) -> None:
+        """Write what has become dirty meanwhile, as soon as somebody waits for it."""
+        if not self._view.store.committed.is_dirty:
+            self._tell_all(_KEPT)
+        elif self._waiting:
             self._write()
+        else:
+            self._arm(GATHER_S if self._by_key else WRITE_INTERVAL_S)
+
+    def _tell_all(self, outcome: SendOutcome) -> None:
+        waiting, self._waiting = self._waiting, []
+        by_key, self._by_key = self._by_key, {}
+        for done in [*waiting, *(one for several in by_key.values() for one in several)]:
+            done(outcome)
 
 
 class Positions:
@@ -137,8 +210,11 @@ class Positions:
         )
         return None
 
-    def update(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """15; any group may commit, since groups are not created but simply appear."""
+    def update(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """15; any group may commit, since groups are not created but simply appear.
+
+        0 is answered when the commit is confirmed. Most clients do not ask for an answer.
+        """
         header = from_ext(UpdateConsumerOffsetRequestHeader, request.ext)
         topic = self._store.topics.lookup(header.topic)
         if topic is None:
@@ -146,8 +222,16 @@ class Positions:
         if not 0 <= header.queue_id < topic.read_queue_nums or header.commit_offset < 0:
             remark = f"queue {header.queue_id} or offset {header.commit_offset} is illegal"
             return reply(request, ResponseCode.INVALID_PARAMETER, remark)
-        self.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-        return reply(request)
+        key = (header.consumer_group, header.topic, header.queue_id)
+        self.commit(*key, header.commit_offset)
+        if request.is_oneway:
+            return None
+
+        def written(outcome: SendOutcome) -> None:
+            conn.reply(request, reply(request, outcome.code, outcome.remark))
+
+        self._writer.confirmed(key, written)
+        return None
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Remember how far a group has come, now here and soon in the log."""

@@ -188,6 +188,11 @@ class ClientProcessor:
         return self._puller.pulled
 
     @property
+    def commits_failed(self) -> int:
+        """Writes of committed offsets that were not confirmed, and were or are tried again."""
+        return self._writer.failed
+
+    @property
     def parked_pulls(self) -> int:
         """How many pulls wait for a record."""
         return len(self._puller.parking)

@@ -14,8 +14,7 @@ Rules protected:
 Each piece can be taken in by itself and twice, so a checkpoint may stand between two of them.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 import msgspec
 from gantry_protocol.bodies import TopicConfig
@@ -25,11 +24,9 @@ from gantry_protocol.types import Offset
 
 from gantry_broker.tables.names import STATE_TOPIC
 from gantry_broker.tables.offsets import OffsetRow
-
-MAX_ROWS = 500  # in one piece: about 40 KB, far below a record's limit whatever the names
+from gantry_broker.tables.pieces import pieces
 
 QueueRow = tuple[str, int, int, int]  # topic, queue id, first offset served, next offset
-Row = TypeVar("Row")
 
 
 class StatePiece(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -82,9 +79,10 @@ def state_records(
     queues: Sequence[QueueRow],
 ) -> list[MessageRecord]:
     """The records of a state; to be appended together, with nothing between them."""
-    filled: list[dict[str, object]] = [{"topics": part} for part in _parts(topics)]
-    filled += [{"offsets": part} for part in _parts(offsets)]
-    filled += [{"queues": part} for part in _parts(queues)]
+    encode = _encoder.encode
+    filled: list[dict[str, object]] = [{"topics": part} for part in pieces(topics, encode)]
+    filled += [{"offsets": part} for part in pieces(offsets, encode)]
+    filled += [{"queues": part} for part in pieces(queues, encode)]
     filled = filled or [{}]
     return [
         MessageRecord(
@@ -122,7 +120,3 @@ def gather(before: Gathered | None, piece: StatePiece, offset: Offset) -> Gather
     if before is None or (before.pieces, before.count) != (piece.index, piece.count):
         return None
     return Gathered(before.start, before.pieces + 1, before.count)
-
-
-def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    return (rows[at : at + MAX_ROWS] for at in range(0, len(rows), MAX_ROWS))

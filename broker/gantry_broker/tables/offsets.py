@@ -10,18 +10,22 @@ as good as higher ones: clients go back that way.
 What is forgotten goes the same way: a row with the offset ``GONE`` takes its key away everywhere.
 """
 
+from itertools import islice
+
 import msgspec
 from gantry_protocol.errors import BodyError
-from gantry_protocol.records import MessageRecord
+from gantry_protocol.records import MAX_BODY_BYTES, MessageRecord
 
 from gantry_broker.tables.names import OFFSETS_TOPIC
+from gantry_broker.tables.pieces import MAX_ROWS, pieces
 
 GONE = -1  # in a row: there is no offset any more
 
 OffsetKey = tuple[str, str, int]  # group, topic, queue id
 OffsetRow = tuple[str, str, int, int]  # the key and the offset
 
-MAX_ROWS = 500  # in one record: about 40 KB, far below a record's limit whatever the names
+TAKEN_MAX = 16 * MAX_ROWS  # rows of one write
+TAKEN_BYTES = 1024 * 1024  # of one write, about: fits into whatever carries an append
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(list[OffsetRow])
 
@@ -50,14 +54,19 @@ def rows_record(rows: list[OffsetRow]) -> MessageRecord:
 
 
 class ConsumerOffsets:
-    """The offsets of one broker group."""
+    """The offsets of one broker group.
+
+    Attributes:
+        unwritable: rows that no record can carry, and that were therefore dropped; here.
+    """
 
     def __init__(self, rows: list[OffsetRow] | None = None) -> None:
         self._applied: dict[OffsetKey, int] = {row[:3]: row[3] for row in rows or []}
         self._pending: dict[OffsetKey, int] = {}  # newer than applied; masters only
-        self._dirty: set[OffsetKey] = set()  # pending and in no record yet
+        self._dirty: dict[OffsetKey, None] = {}  # pending and in no record yet, oldest first
         self._changed: dict[OffsetKey, int] = {}  # applied since ``take_changed``
         self._ending: set[str] = set()  # topics whose end is in the log, unconfirmed; masters only
+        self.unwritable = 0
 
     @property
     def is_dirty(self) -> bool:
@@ -77,14 +86,24 @@ class ConsumerOffsets:
         key = (group, topic, queue_id)
         if self.query(*key) != offset and topic not in self._ending:
             self._pending[key] = offset
-            self._dirty.add(key)
+            self._dirty[key] = None
+
+    def must_write(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether a commit is in no record, or in one that is not confirmed and may not last.
+
+        The latter is written again, since nobody here hears when that record is confirmed.
+        """
+        key = (group, topic, queue_id)
+        if key in self._pending and topic not in self._ending:
+            self._dirty[key] = None
+        return key in self._dirty
 
     def forget(self, group: str, topic: str, queue_id: int) -> None:
         """There shall be no offset any more."""
         key = (group, topic, queue_id)
         if self.query(*key) is not None:
             self._pending[key] = GONE
-            self._dirty.add(key)
+            self._dirty[key] = None
 
     def of_group(self, group: str) -> list[OffsetRow]:
         """All offsets of one group."""
@@ -96,20 +115,35 @@ class ConsumerOffsets:
         return [(*key, offset) for key, offset in merged.items() if offset != GONE]
 
     def take_records(self) -> tuple[list[MessageRecord], list[OffsetKey]]:
-        """Records of everything that is dirty, and the keys in them; those are clean then.
+        """Records of some of what is dirty, and the keys in them; those are clean then.
 
-        When the records do not get confirmed, ``put_back`` the keys.
+        When the records do not get confirmed, ``put_back`` the keys. A row that no record can carry
+        is dropped, so that it keeps nobody's else from the log.
         """
-        keys = sorted(self._dirty)
-        self._dirty.clear()
-        rows = [(*key, self._pending[key]) for key in keys if key in self._pending]
-        records = [rows_record(rows[at : at + MAX_ROWS]) for at in range(0, len(rows), MAX_ROWS)]
+        oldest = list(islice(self._dirty, TAKEN_MAX))
+        rows = [(*key, self._pending[key]) for key in oldest if key in self._pending]
+        records: list[MessageRecord] = []
+        keys: list[OffsetKey] = []
+        size = 0
+        for piece in pieces(rows, _encoder.encode):
+            record = rows_record(piece)
+            if len(record.body) > MAX_BODY_BYTES:  # one row
+                self.unwritable += 1
+                del self._pending[piece[0][:3]]
+                continue
+            size += len(record.body)
+            if records and size > TAKEN_BYTES:
+                break
+            records.append(record)
+            keys += [row[:3] for row in piece]
+        for key in [*keys, *(key for key in oldest if key not in self._pending)]:
+            self._dirty.pop(key, None)
         return records, keys
 
     def put_back(self, keys: list[OffsetKey]) -> None:
         """Write these again: nobody knows whether the last record of them stays."""
         self._dirty.update(
-            key for key in keys if key in self._pending and key[1] not in self._ending
+            (key, None) for key in keys if key in self._pending and key[1] not in self._ending
         )
 
     def apply(self, rows: list[OffsetRow]) -> None:
@@ -130,7 +164,7 @@ class ConsumerOffsets:
         One that did would come back to whoever consumes the next topic of that name.
         """
         self._ending.add(topic)
-        self._dirty = {key for key in self._dirty if key[1] != topic}
+        self._dirty = {key: None for key in self._dirty if key[1] != topic}
 
     def is_ending(self, topic: str) -> bool:
         """Whether the end of a topic stands in the log of this master and is not confirmed."""
@@ -152,7 +186,7 @@ class ConsumerOffsets:
             self._changed[key] = GONE
         for key in [key for key in self._pending if key[1] in names]:
             del self._pending[key]
-        self._dirty = {key for key in self._dirty if key[1] not in names}
+        self._dirty = {key: None for key in self._dirty if key[1] not in names}
 
     def foresee(self, rows: list[OffsetRow]) -> None:
         """Take rows in that this new master has in its log, unconfirmed."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from gantry_broker.queues import MessageStore, state_records
+from gantry_broker.tables import pieces
 from gantry_broker.tables.names import TOPICS_TOPIC
 from gantry_broker.tier import retention
 from gantry_protocol.types import Offset
@@ -73,7 +74,7 @@ def test_trimming_by_a_state_that_is_not_confirmed_as_a_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A piece is taken for the state."""
-    monkeypatch.setattr(state_records, "MAX_ROWS", 1)
+    monkeypatch.setattr(pieces, "MAX_ROWS", 1)
     monkeypatch.setattr(state_records.Gathered, "is_whole", property(lambda _self: True))
     assert dies(tmp_path).startswith(("whole", "once"))
 

@@ -9,6 +9,7 @@ from gantry_broker.store.contract import Refusal
 from gantry_broker.tables.names import OFFSETS_TOPIC
 from gantry_broker.tables.offsets import decode_rows
 from gantry_protocol.codes import ResponseCode
+from gantry_protocol.errors import RecordError
 from gantry_protocol.records import decode_record
 from support import stores
 from support.group_view import FakeGroup
@@ -33,6 +34,11 @@ def _written(group: FakeGroup) -> list[tuple[str, str, int, int]]:
     ]
 
 
+def _commit(client, offset: int, **changes: object) -> None:
+    """As nearly all clients do, without waiting for an answer."""
+    client.ask(15, {**WHO, "commitOffset": offset, **changes}, oneway=True)
+
+
 async def _until(condition) -> None:
     async with asyncio.timeout(5):
         while not condition():
@@ -42,11 +48,12 @@ async def _until(condition) -> None:
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gantry_broker.clients.offsets.WRITE_INTERVAL_S", 0.001)
+    monkeypatch.setattr("gantry_broker.clients.offsets.GATHER_S", 0.001)
 
 
 async def test_a_commit_is_answered_by_the_next_query_and_may_go_back(client) -> None:
     for offset in (5, 3, 0):
-        assert client.call(15, {**WHO, "commitOffset": offset}).code == 0
+        _commit(client, offset)
         answer = client.call(14, WHO)
         assert (answer.code, answer.ext) == (0, {"offset": str(offset)})
     assert client.call(14, {**WHO, "consumerGroup": "other", "setZeroIfNotFound": False}).code == 22
@@ -102,7 +109,7 @@ async def test_commits_that_are_refused(client, group, changes, code) -> None:
 async def test_commits_go_to_the_log_together(client, group) -> None:
     for queue_id in range(4):
         for offset in range(5):
-            client.call(15, {**WHO, "queueId": queue_id, "commitOffset": offset})
+            _commit(client, offset, queueId=queue_id)
     assert _written(group) == []
     await _until(lambda: _written(group))
     assert _written(group) == [("g", "TopicTest", queue_id, 4) for queue_id in range(4)]
@@ -113,11 +120,90 @@ async def test_commits_go_to_the_log_together(client, group) -> None:
     assert len(group.appended) == 1, "nothing more to write"
 
 
+async def test_a_commit_is_answered_when_it_is_confirmed(client, group) -> None:
+    group.holding = True
+    asked, answer = client.ask(15, {**WHO, "commitOffset": 5})
+    assert answer is None
+    await _until(lambda: group.appended)
+    assert client.conn.replies == [], "a kill would take it back"
+    group.confirm()
+    assert client.conn.answer_to(asked).code == 0
+    assert client.call(15, {**WHO, "commitOffset": 5}).code == 0, "it is confirmed already"
+    assert len(group.appended) == 1
+
+
+async def test_commits_that_are_waited_for_share_a_write(client, group) -> None:
+    asked = [
+        client.ask(15, {**WHO, "queueId": queue_id, "commitOffset": 5})[0] for queue_id in range(4)
+    ]
+    await _until(lambda: len(client.conn.replies) == 4)
+    assert {client.conn.answer_to(one).code for one in asked} == {0}
+    assert len(group.appended) == 1
+
+
+async def test_a_commit_that_comes_during_a_write_is_answered_by_the_next(client, group) -> None:
+    group.holding = True
+    first, _ = client.ask(15, {**WHO, "commitOffset": 1})
+    await _until(lambda: group.appended)
+    second, _ = client.ask(15, {**WHO, "commitOffset": 2})
+    again, _ = client.ask(15, {**WHO, "commitOffset": 2})
+    group.confirm()
+    assert [asked for asked, _ in client.conn.replies] == [first]
+    await _until(lambda: len(group.appended) == 2)
+    group.confirm()
+    assert client.conn.answer_to(second).code == client.conn.answer_to(again).code == 0
+
+
+@pytest.mark.parametrize("spoil", ["unconfirmed", "refused", "closed", "no record"])
+async def test_a_commit_that_may_not_last_is_not_answered_0(
+    client, group, processor, spoil: str
+) -> None:
+    group.holding = True
+    if spoil == "refused":
+        group.refusal = Refusal(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
+    if spoil == "no record":
+        group.append_error = RecordError("too large")
+    asked, answer = client.ask(15, {**WHO, "commitOffset": 5})
+    assert answer is None
+    if spoil == "unconfirmed":
+        await _until(lambda: group.appended)
+        group.give_up()
+    if spoil == "closed":
+        processor.close()
+    await _until(lambda: client.conn.replies)
+    assert client.conn.answer_to(asked).code != 0
+    group.refusal = group.append_error = None
+    assert client.call(14, WHO).ext == {"offset": "5"}, "it is known here, and tried again"
+
+
+async def test_writes_that_are_refused_are_tried_again_at_growing_intervals(
+    client, group, processor, monkeypatch
+) -> None:
+    monkeypatch.setattr("gantry_broker.clients.offsets.RETRY_MAX_S", 0.004)
+    group.append_error = RecordError("no")
+    _commit(client, 5)
+    await _until(lambda: processor.commits_failed >= 4)
+    group.append_error = None
+    await _until(lambda: _written(group))
+
+
+async def test_a_commit_no_record_can_carry_keeps_nobody_else_from_the_log(client, group) -> None:
+    """It cannot come through a door any more; what is in memory must not stop the others."""
+    group.store.committed.commit("x" * 5_500_000, "TopicTest", 1, 1)
+    for number in range(500):
+        group.store.committed.commit(f"{number}{'y' * 9000}", "TopicTest", 1, number)
+    _commit(client, 7)
+    await _until(lambda: ("g", "TopicTest", 1, 7) in _written(group))
+    assert len(_written(group)) == 501
+    assert group.store.committed.unwritable == 1
+    assert not group.store.committed.is_dirty
+
+
 async def test_one_write_at_a_time_and_what_failed_is_written_again(client, group) -> None:
     group.holding = True
-    client.call(15, {**WHO, "commitOffset": 1})
+    _commit(client, 1)
     await _until(lambda: group.appended)
-    client.call(15, {**WHO, "commitOffset": 2})
+    _commit(client, 2)
     await asyncio.sleep(0.01)
     assert len(group.appended) == 1
     group.give_up()
@@ -130,7 +216,7 @@ async def test_one_write_at_a_time_and_what_failed_is_written_again(client, grou
 
 async def test_an_offset_nobody_confirmed_is_written_again(client, group) -> None:
     group.holding = True
-    client.call(15, {**WHO, "commitOffset": 1})
+    _commit(client, 1)
     await _until(lambda: group.appended)
     group.give_up()
     await _until(lambda: len(group.appended) == 2)
@@ -139,7 +225,7 @@ async def test_an_offset_nobody_confirmed_is_written_again(client, group) -> Non
 
 async def test_who_may_not_write_keeps_the_offsets_for_later(client, group) -> None:
     group.refusal = Refusal(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
-    client.call(15, {**WHO, "commitOffset": 7})
+    _commit(client, 7)
     await asyncio.sleep(0.01)
     assert _written(group) == []
     assert client.call(14, WHO).ext == {"offset": "7"}
@@ -149,7 +235,7 @@ async def test_who_may_not_write_keeps_the_offsets_for_later(client, group) -> N
 
 async def test_leaving_writes_at_once_even_when_sends_are_refused(client, group, processor) -> None:
     done: list[bool] = []
-    client.call(15, {**WHO, "commitOffset": 7})
+    _commit(client, 7)
     group.refusal = Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "leaving")
     group.holding = True
     processor.flush_offsets(lambda: done.append(True))
@@ -164,9 +250,9 @@ async def test_leaving_writes_at_once_even_when_sends_are_refused(client, group,
 async def test_leaving_during_a_write_waits_for_the_next_one(client, group, processor) -> None:
     done: list[bool] = []
     group.holding = True
-    client.call(15, {**WHO, "commitOffset": 1})
+    _commit(client, 1)
     processor.flush_offsets(lambda: done.append(True))
-    client.call(15, {**WHO, "commitOffset": 2})
+    _commit(client, 2)
     processor.flush_offsets(lambda: done.append(True))
     group.confirm()
     assert done == [True]
@@ -223,7 +309,7 @@ async def test_one_message_by_its_place(client, group) -> None:
 async def test_nothing_is_written_once_the_mastership_is_over(
     client, processor, group: FakeGroup
 ) -> None:
-    client.call(15, {**WHO, "commitOffset": 3})
+    _commit(client, 3)
     processor.close()
     await asyncio.sleep(0.02)
     assert _written(group) == []

@@ -9,6 +9,7 @@ from gantry_broker.log import CutRefusedError
 from gantry_broker.queues import MessageStore, rows, state_records
 from gantry_broker.queues.state_records import Gathered, StatePiece, decode_piece, gather
 from gantry_broker.store.contract import GetStatus, Limits
+from gantry_broker.tables import pieces
 from gantry_broker.tables.topics import TopicChange, change_record
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.errors import BodyError, CorruptionError
@@ -149,7 +150,7 @@ def test_a_restart_with_an_old_checkpoint_serves_nothing_below_the_log(
 def test_a_checkpoint_may_stand_between_two_pieces(
     store: MessageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state_records, "MAX_ROWS", 1)
+    monkeypatch.setattr(pieces, "MAX_ROWS", 1)
     write_state(store)
     start = store.whole_from
     assert start is not None
