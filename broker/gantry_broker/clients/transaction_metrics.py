@@ -31,7 +31,7 @@ class TransactionCollector(Collector):
         )
         yield GaugeMetricFamily(
             "gantry_broker_transactions_failed",
-            "1 where transactions are not served, since their records do not read.",
+            "1 while transactions are not served, since their records do not read.",
             value=0 if found is None else bool(found.failure),
         )
         ended = CounterMetricFamily(
@@ -48,6 +48,7 @@ class TransactionCollector(Collector):
             ("refused", "Half messages refused: too many were open.", counters.refused_halves),
             ("checks", "Questions to producers.", counters.checks),
             ("unasked", "Questions without a producer to ask.", counters.unasked),
+            ("failures", "Reads of the records that failed.", counters.failures),
             ("tables", "Tables of open transactions in the log.", counters.tables),
         ):
             yield CounterMetricFamily(f"gantry_broker_transactions_{name}", text, value=value)

@@ -119,13 +119,16 @@ class Rounds:
 
     def _look_at(self, offset: int) -> Steps[int]:
         """Ask for one half message or give it up; returns how many bytes that took."""
-        ledger = self._transactions.ledger
+        served = self._transactions
+        ledger = served.ledger
         row = ledger.find(offset)
         if row is None or ledger.is_ending(offset):
             return 0
         try:
             half = yield from read_record(HALF_TOPIC, 0, offset)
-            if self._is_closed or ledger.find(offset) is None or ledger.is_ending(offset):
+            if self._is_closed or ledger is not served.ledger or not served.ready:
+                return 0  # the log did not read meanwhile, and is read again
+            if ledger.find(offset) is None or ledger.is_ending(offset):
                 return 0  # it was ended meanwhile
             if half is None:
                 _log.error("a half message is not in the local log", offset=row.physical)

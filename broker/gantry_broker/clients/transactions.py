@@ -9,6 +9,9 @@ Rules protected:
   is what its successor finds: from the newest table of open transactions on.
 * A cut between two masters can part an op record from the message it commits, and only the last
   one in the log. The next master looks before anything else is ended, and appends both again.
+* A read that fails ends the service of transactions, and of nothing else, until all is read again:
+  as a new master does, so what was on its way when it failed is waited for first. It is tried again
+  at growing intervals, for as long as the mastership lasts.
 
 What it refuses: to end anything before it has read all that its predecessors wrote.
 """
@@ -56,6 +59,8 @@ from gantry_broker.transactions.records import (
 )
 
 HELD_MAX = 1024  # 37 that come before the log has been read
+RETRY_FIRST_S = 0.5  # between a read that failed and the next; twice as long after each
+RETRY_MAX_S = 60.0
 _WAIT_S = 0.05  # for the confirmation of what earlier masters wrote
 _NOTHING_SAID = 0
 _MAY_BE_STORED = (
@@ -81,6 +86,7 @@ class Counters(msgspec.Struct):
         checks: 39 that were sent.
         unasked: half messages whose producer was not there in a round.
         tables: tables of open transactions that were confirmed.
+        failures: how often the log did not read; it is read again.
     """
 
     ended: dict[Outcome, int] = msgspec.field(default_factory=lambda: dict.fromkeys(Outcome, 0))
@@ -90,6 +96,7 @@ class Counters(msgspec.Struct):
     checks: int = 0
     unasked: int = 0
     tables: int = 0
+    failures: int = 0
 
 
 class Transactions:
@@ -118,6 +125,8 @@ class Transactions:
         self._was_read = False
         self._is_closed = False
         self._run: Run[None] | None = None  # reads the queues
+        self._retry_s = RETRY_FIRST_S
+        self._retry: asyncio.TimerHandle | None = None
         self._has_news = False  # something was confirmed meanwhile
         self._unsubscribe = view.store.subscribe(self._arrived)
         self._begin(self._read_log())
@@ -129,6 +138,8 @@ class Transactions:
         self._held.clear()
         if self._run is not None:
             self._run.cancel()
+        if self._retry is not None:
+            self._retry.cancel()
 
     @property
     def ready(self) -> bool:
@@ -195,6 +206,8 @@ class Transactions:
         half = (yield from read_record(HALF_TOPIC, 0, offset)) if known else None
         if self._is_closed:
             return self._refuse(request, ResponseCode.SERVICE_NOT_AVAILABLE, "no longer the master")
+        if not self.ready:  # the log did not read meanwhile, so what has ended is not known
+            return self._hold(conn, request)
         if half is None:
             remark = "Find prepared transaction message failed"
             return self._refuse(request, ResponseCode.SYSTEM_ERROR, remark)
@@ -262,7 +275,7 @@ class Transactions:
             self._begin(self._follow())
 
     def _begin(self, steps: Steps[None]) -> None:
-        """Read the queues; whatever does not read ends the service of transactions alone."""
+        """Read the queues."""
         self._has_news = False
         self._run = Run(self.view.store, steps, self._was_read_to_end, self._fail)
         self._run.start()
@@ -271,6 +284,7 @@ class Transactions:
         self._run = None
         if not self._was_read:
             self._was_read = True
+            self.failure, self._retry_s = "", RETRY_FIRST_S
             _log.info("transactions read", open=len(self.ledger), half=self.ledger.half_next)
         if self._has_news:
             self._begin(self._follow())
@@ -282,12 +296,22 @@ class Transactions:
                 conn.reply(request, answer)
 
     def _fail(self, error: GantryError) -> None:
+        """Serve no transaction until everything is read again."""
         self._run = None
+        self._was_read = False
         self.failure = str(error)
-        _log.error("transactions are not served", reason=error)
+        self.counters.failures += 1
+        _log.error("transactions are not served", reason=error, again_in_s=self._retry_s)
+        self._retry = asyncio.get_running_loop().call_later(self._retry_s, self._read_again)
+        self._retry_s = min(2 * self._retry_s, RETRY_MAX_S)
         held, self._held = self._held, deque()
         for conn, request in held:
             conn.reply(request, self._refuse(request, ResponseCode.SYSTEM_ERROR, self.failure))
+
+    def _read_again(self) -> None:
+        self._retry = None
+        self._last_ended = None
+        self._begin(self._read_log())
 
     def _read_log(self) -> Steps[None]:
         """All that earlier masters wrote, in slices; first it must be confirmed."""

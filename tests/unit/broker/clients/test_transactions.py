@@ -15,6 +15,7 @@ from gantry_broker.transactions import Policy
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand
+from gantry_protocol.errors import GantryError
 from gantry_protocol.records import (
     decode_offset_msg_id,
     decode_properties,
@@ -549,3 +550,76 @@ async def test_a_log_that_lost_op_records_serves_everything_but_transactions(ser
     assert "Restore this broker" in refused.remark
     assert successor.call(310, half(), b"x").code == ResponseCode.SYSTEM_ERROR
     assert successor.call(310, half(f=0, i="TAGS\x01a\x02"), b"x").code == 0
+
+
+def _unreadable(group, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """While the list is not empty, records of transactions do not read."""
+    trouble = [True]
+    read = group.store.read
+
+    def sometimes(wanted, done) -> None:
+        if trouble and getattr(wanted, "topic", "") in (HALF, OPS):
+            done(Refusal(ResponseCode.SYSTEM_BUSY, "the disk is too slow, try again later"))
+        else:
+            read(wanted, done)
+
+    monkeypatch.setattr(group.store, "read", sometimes)
+    return trouble
+
+
+async def test_a_read_that_failed_once_stops_transactions_for_a_moment(
+    serve, group, monkeypatch
+) -> None:
+    client = Client(serve())
+    first = client.call(310, half(), b"x")
+    ended = client.call(310, half(), b"y")
+    client.call(37, claim(ended, COMMIT))
+    trouble = _unreadable(group, monkeypatch)
+    assert client.call(310, half(), b"z").code == 0, "and it is not read back"
+    refused = client.call(310, half(), b"not now")
+    assert refused.code == ResponseCode.SYSTEM_ERROR
+    assert "too slow" in refused.remark
+    assert client.call(37, claim(first, COMMIT)).code == ResponseCode.SYSTEM_ERROR
+    await asyncio.sleep(0.6)
+    transactions = client.processor.transactions
+    assert transactions.failure, "it was tried, and is still so"
+    trouble.clear()
+    await asyncio.sleep(1.1)
+    assert not transactions.failure
+    assert transactions.counters.failures == 2
+    assert len(transactions.ledger) == 2
+    assert client.call(37, claim(first, COMMIT)).code == 0
+    assert "ended" in client.call(37, claim(ended, ROLLBACK)).remark
+    bodies = [record.body for record in read_queue(group.messages, "TopicTest", 2)]
+    assert bodies == [b"y", b"x"], "each once"
+
+
+async def test_a_read_that_fails_for_long_is_tried_every_minute(serve, group, monkeypatch) -> None:
+    client = Client(serve())
+    client.call(310, half(), b"x")
+    _unreadable(group, monkeypatch)
+    client.call(310, half(), b"y")
+    await asyncio.sleep(3600)
+    assert 60 <= client.processor.transactions.counters.failures <= 70
+
+
+async def test_what_is_under_way_when_reading_fails_is_waited_for(
+    serve, group, monkeypatch
+) -> None:
+    client = Client(serve())
+    sent = client.call(310, half(), b"x")
+    group.holding = True
+    asked, _ = client.ask(37, claim(sent, COMMIT))  # appended, and not confirmed yet
+    trouble = _unreadable(group, monkeypatch)
+    client.processor.transactions._fail(GantryError("as if a read had failed"))
+    trouble.clear()
+    await asyncio.sleep(0.6)
+    _, answer = client.ask(37, claim(sent, ROLLBACK))
+    assert answer is not None
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    group.holding = False
+    group.confirm()
+    await asyncio.sleep(1)
+    assert client.conn.answer_to(asked).code == 0
+    assert "ended" in client.call(37, claim(sent, ROLLBACK)).remark
+    assert len(read_queue(group.messages, "TopicTest", 2)) == 1
