@@ -356,6 +356,11 @@ class BrokerCollector:
             "Appends that wait for replication.",
             len(group.writes.pending),
         )
+        yield gauge(
+            "gantry_broker_store_time_ahead_seconds",
+            "How far store times are ahead of the wall clock since it jumped; negative behind.",
+            group.writes.clock.ahead_ms / 1000,
+        )
         yield gauge("gantry_broker_held_connections", "Waiting for a master.", router.held)
         yield gauge("gantry_broker_spliced_connections", "Passed on to the master.", router.spliced)
         yield counter(

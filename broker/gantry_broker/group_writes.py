@@ -9,17 +9,20 @@ the disk does not answer; anything, while another master may have been elected.
 """
 
 import asyncio
-from time import time
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
+from gantry_protocol.process import log
 from gantry_protocol.types import Offset
 
 from gantry_broker.appends import PendingAppends
 from gantry_broker.clients.view import Created
 from gantry_broker.queues import MessageStore
 from gantry_broker.replica.master import Mastership
+from gantry_broker.store.clock import FOLLOWED_MS, StoreClock
 from gantry_broker.store.contract import Appended, Records, Refusal, SendOutcome
 
 if TYPE_CHECKING:
@@ -46,6 +49,15 @@ _CUT_OFF = Refusal(
     "service not available now. this broker is cut off, and may be the master no more",
 )
 _TOO_FEW = Refusal(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
+# Of clocks that are never set, the one that goes on while a machine sleeps, where there is one.
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+_log = log.get("group")
+
+
+def steady_ms() -> int:
+    """By a clock that is never set."""
+    return time.clock_gettime_ns(_STEADY) // 1_000_000
 
 
 class WritingMember(Protocol):
@@ -90,14 +102,26 @@ class GroupWrites:
     Args:
         member: whose writes these are.
         store: its store.
+        wall: seconds since 1970.
+        steady: ms by a clock that is never set.
 
     Attributes:
         pending: sends that wait for their records to be confirmed.
         topics: changes topics with the controllers; None before the member has started.
+        clock: tells store times.
     """
 
-    def __init__(self, member: WritingMember, store: MessageStore) -> None:
+    def __init__(
+        self,
+        member: WritingMember,
+        store: MessageStore,
+        wall: Callable[[], float] = time.time,
+        steady: Callable[[], int] = steady_ms,
+    ) -> None:
         """Nothing is under way."""
+        self.clock = StoreClock(int(wall() * 1000), steady())
+        self._wall, self._steady = wall, steady
+        self._clock_is_off = False
         self.pending = PendingAppends()
         self.topics: TopicSync | None = None
         self._member = member
@@ -120,7 +144,8 @@ class GroupWrites:
         if self._member.mastership is None:
             done(SendOutcome(_NOT_MASTER.code, _NOT_MASTER.remark))
             return
-        stored = self._store.put(records, now_ms=int(time() * 1000))
+        now_ms = self.clock.now_ms(int(self._wall() * 1000), self._steady())
+        stored = self._store.put(records, now_ms=now_ms)
         self.pending.add(stored, done, self._loop.time())
         self._member.appended()
 
@@ -154,8 +179,19 @@ class GroupWrites:
         self.pending.confirm(confirm, enough_in_sync=mastership.has_enough)
 
     def ticked(self) -> None:
-        """Answer the sends that have waited long enough."""
+        """Answer the sends that have waited long enough; follow the wall clock."""
         self.pending.expire(self._loop.time())
+        self.clock.now_ms(int(self._wall() * 1000), self._steady())
+        is_off = abs(self.clock.ahead_ms) > FOLLOWED_MS
+        if is_off != self._clock_is_off:
+            self._clock_is_off = is_off
+            if is_off:
+                _log.warning(
+                    "the wall clock jumped, store times follow it slowly",
+                    ahead_ms=self.clock.ahead_ms,
+                )
+            else:
+                _log.info("store times are those of the wall clock again")
 
     def catch_up_topics(self, version: int) -> None:
         """Read the controllers' topics if they are newer than ours, once ours are all known."""

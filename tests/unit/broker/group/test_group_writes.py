@@ -9,9 +9,10 @@ import pytest
 from gantry_broker.group_writes import GroupWrites, admission
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.master import Mastership
-from gantry_broker.store.contract import SendOutcome
+from gantry_broker.store.contract import SendOutcome, StoredAt
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
+from gantry_protocol.types import Offset
 from support.replicas import Group
 
 
@@ -66,3 +67,21 @@ async def test_nothing_is_stored_or_created_without_a_mastership() -> None:
     writes.create_topic(TopicConfig("t"), answers.append, if_absent=True)
     writes.delete_topic("t", answers.append)
     assert [one.code for one in answers] == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2
+
+
+async def test_store_times_follow_a_clock_that_jumped_by_as_much_as_has_passed() -> None:
+    wall_s, steady, stored = 1_700_000_000.0, 0, []
+
+    def put(records: Any, *, now_ms: int) -> list[StoredAt]:
+        stored.append(now_ms)
+        return [StoredAt(0, 0, Offset(0), 100)]
+
+    member: Any = SimpleNamespace(mastership=object(), leaving=False, appended=lambda: None)
+    store: Any = SimpleNamespace(put=put)
+    writes = GroupWrites(member, store, wall=lambda: wall_s, steady=lambda: steady)
+    for passed_ms, off_s in ((0, 0.0), (1_000, 86_400.0), (10_000, 86_400.0), (60_000, 0.0)):
+        steady, wall_s = passed_ms, 1_700_000_000.0 + passed_ms / 1000 + off_s
+        writes.ticked()
+        writes.append([], lambda outcome: None)
+    assert [one - 1_700_000_000_000 for one in stored] == [0, 2_000, 20_000, 60_000]
+    assert writes.clock.ahead_ms == 0
