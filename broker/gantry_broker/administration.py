@@ -22,6 +22,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from gantry_broker.group import ReplicationGroup
 from gantry_broker.replica import Role
+from gantry_broker.replica.member import Member
 from gantry_broker.routing import ClientRouter
 from gantry_broker.tier.service import TierService
 
@@ -215,7 +216,18 @@ def _member(group: ReplicationGroup, broker_id: BrokerId) -> dict[str, Any]:
         "lagBytes": max(0, group.store.log.end - member.acked),
         "inSync": broker_id in master.set.members,
         "draining": member.draining,
+        "waitedMs": member.pace.recent_ms,
+        "reason": _why_out(group, member),
     }
+
+
+def _why_out(group: ReplicationGroup, member: Member) -> str:
+    """Why a member that keeps up is not in the set; empty if that is not so."""
+    now_ms = 0 if group.shell is None else group.shell.now_ms
+    if not member.pace.is_out(now_ms):
+        return ""
+    left_ms = member.pace.out_until_ms - now_ms
+    return f"slow: everybody waited for it; it comes back when it keeps up for {left_ms} ms more"
 
 
 class BrokerCollector:
@@ -336,10 +348,32 @@ class BrokerCollector:
             for broker_id, member in sorted(master.members.items()):
                 lag.add_metric([str(broker_id)], max(0, group.store.log.end - member.acked))
         yield lag
+        yield from self._paces()
         yield gauge("gantry_broker_links", "Open replication links.", len(group.links))
         yield counter(
             "gantry_broker_links_refused", "Replication links refused.", group.links.refused
         )
+
+    def _paces(self) -> Iterable[Metric]:
+        group = self._group
+        master = None if group.core is None else group.core.serving
+        waited = CounterMetricFamily(
+            "gantry_broker_replica_waited_seconds",
+            "How long confirm has waited for a replica that stalled, in this mastership.",
+            labels=["broker_id"],
+        )
+        out = GaugeMetricFamily(
+            "gantry_broker_replica_slow",
+            "1 while a replica is kept out of the set since everybody waited for it.",
+            labels=["broker_id"],
+        )
+        members = {} if master is None else master.members
+        now_ms = 0 if group.shell is None else group.shell.now_ms
+        for broker_id, member in sorted(members.items()):
+            waited.add_metric([str(broker_id)], member.pace.stalled_ms / 1000)
+            out.add_metric([str(broker_id)], float(member.pace.is_out(now_ms)))
+        yield waited
+        yield out
 
     def _clients(self) -> Iterable[Metric]:
         group, router, stats = self._group, self._router, self._remoting

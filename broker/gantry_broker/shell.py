@@ -249,8 +249,8 @@ class ReplicaShell:
                 self._observer.drained(reason)
             case fx.DiskSilent() | fx.DiskAnswers():
                 self._note_disk(effect)
-            case fx.CutOff() | fx.InTouch():
-                self._note_contact(effect)
+            case fx.CutOff() | fx.InTouch() | fx.Slow():
+                self._note_others(effect)
             case fx.Stuck():
                 _log.error(effect.code, reason=effect.sentence)
                 self._observer.stuck_at(effect)
@@ -266,8 +266,16 @@ class ReplicaShell:
         self.disk_silences += not self._disk_is_silent
         self._disk_is_silent = True
 
-    def _note_contact(self, effect: fx.CutOff | fx.InTouch) -> None:
+    def _note_others(self, effect: fx.CutOff | fx.InTouch | fx.Slow) -> None:
         epoch = self.core.epoch
+        if isinstance(effect, fx.Slow):
+            _log.warning(
+                "a slow member left the set, and has to keep up before it comes back",
+                broker_id=effect.broker_id,
+                waited_ms=effect.recent_ms,
+                probation_ms=effect.probation_ms,
+            )
+            return
         if isinstance(effect, fx.InTouch):
             _log.info("in touch again, and the master still", epoch=epoch)
             self._observer.in_touch()

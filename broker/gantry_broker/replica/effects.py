@@ -147,6 +147,19 @@ class DiskAnswers(msgspec.Struct, frozen=True):
     """The disk that was silent has made something durable."""
 
 
+class Slow(msgspec.Struct, frozen=True):
+    """A member has left the set since everybody waited for it, and has to keep up for a while.
+
+    Attributes:
+        recent_ms: how long it was waited for lately.
+        probation_ms: how long it has to keep up.
+    """
+
+    broker_id: BrokerId
+    recent_ms: int
+    probation_ms: int
+
+
 class CutOff(msgspec.Struct, frozen=True):
     """This master may have been replaced without hearing of it: it takes nothing any more.
 
@@ -193,6 +206,7 @@ Effect = (
     | DrainEnded
     | DiskSilent
     | DiskAnswers
+    | Slow
     | CutOff
     | InTouch
     | Stuck

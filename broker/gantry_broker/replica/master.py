@@ -26,6 +26,7 @@ from gantry_broker.replica.effects import (
     Feed,
     Send,
     SetChanged,
+    Slow,
 )
 from gantry_broker.replica.events import ProposalFinished, Refused, Unknown
 from gantry_broker.replica.facts import LogFacts
@@ -33,6 +34,7 @@ from gantry_broker.replica.handshake import answer_hello
 from gantry_broker.replica.member import Member
 from gantry_broker.replica.membership import Joiner, in_sync_target, wanted_set
 from gantry_broker.replica.messages import Ack, Append, Farewell, Hello, Truncate
+from gantry_broker.replica.pace import held_by
 from gantry_broker.replica.syncset import SyncStateSet
 from gantry_broker.replica.values import ControllerView, Limits
 
@@ -157,24 +159,41 @@ class Mastership:
     def learn(self, view: ControllerView, now_ms: int) -> list[Effect]:
         """A newer description of the same epoch."""
         self._view = view
+        before = self.set.members
         if not self.set.adopt(view.sync_state_set, view.sync_state_set_epoch):
             return []
-        return self._set_changed(now_ms)
+        return self._set_changed(before, now_ms)
 
-    def _set_changed(self, now_ms: int) -> list[Effect]:
+    def _set_changed(self, before: frozenset[BrokerId], now_ms: int) -> list[Effect]:
         """Every replica is told at once whether it is counted on."""
         self._track_members(now_ms)
+        slow = self._note_paces(before, now_ms)
         told: list[Effect] = [
             Send(link, self._heartbeat(member, now_ms))
             for link, member in self._by_link.items()
             if member.streaming
         ]
-        return [SetChanged(self.set.members), *told, *self.review(now_ms)]
+        return [SetChanged(self.set.members), *slow, *told, *self.review(now_ms)]
+
+    def _note_paces(self, before: frozenset[BrokerId], now_ms: int) -> list[Effect]:
+        """Who joined begins anew; who was let go since everybody waited for it is watched."""
+        for broker_id in self.set.members - before - {self.me}:
+            self.members[broker_id].pace.joined(now_ms)
+        slow: list[Effect] = []
+        for broker_id in sorted(before - self.set.members - {self.me}):
+            member = self.members[broker_id]
+            if member.link is None or member.draining or member.has_lost:
+                continue  # gone, or on its way
+            pace, recent_ms = member.pace, member.pace.recent_ms
+            pace.left(now_ms)
+            if pace.is_out(now_ms):
+                slow.append(Slow(broker_id, recent_ms, pace.out_until_ms - now_ms))
+        return slow
 
     def _track_members(self, now_ms: int) -> None:
         for broker_id in self.set.members - {self.me}:
             if broker_id not in self.members:
-                self.members[broker_id] = Member(broker_id, now_ms)
+                self.members[broker_id] = Member(broker_id, now_ms, self._limits)
 
     # ---- links
 
@@ -186,7 +205,8 @@ class Mastership:
         answer = answer_hello(hello, self._log, self.epoch, self._incarnation)
         if not isinstance(answer, Truncate):
             return self._dismiss(link, answer, now_ms)
-        member = self.members.setdefault(hello.broker_id, Member(hello.broker_id, now_ms))
+        new = Member(hello.broker_id, now_ms, self._limits)
+        member = self.members.setdefault(hello.broker_id, new)
         effects: list[Effect] = []
         if member.link is not None:
             self._by_link.pop(member.link, None)
@@ -339,8 +359,9 @@ class Mastership:
                 effects.append(AskView(f"the sync-state set was refused: {reason}"))
             case Unknown():
                 effects.append(AskView("the outcome of a sync-state set change is unknown"))
+        before = self.set.members
         if self.set.finished(event, now_ms):
-            effects += self._set_changed(now_ms)
+            effects += self._set_changed(before, now_ms)
         return effects + self.advance()
 
     def begin_drain(self, now_ms: int) -> list[Effect]:
@@ -356,8 +377,18 @@ class Mastership:
         for member in self.members.values():
             member.excuse(pause_ms)
 
+    def _look_at_paces(self, now_ms: int) -> None:
+        """What the minimum of members hold would be confirmed, if nobody else were waited for."""
+        counted = self.counted
+        others = [self.members[one].acked for one in counted & self.members.keys()]
+        held = held_by(self.min_in_sync, [self._log.flushed, *others])
+        for broker_id, member in self.members.items():
+            acked = member.acked if member.streaming else held  # who is away is not slow
+            member.pace.look(acked, held, now_ms, waited_for=broker_id in counted)
+
     def tick(self, now_ms: int) -> list[Effect]:
         """Time passed."""
+        self._look_at_paces(now_ms)
         effects: list[Effect] = [
             Send(link, self._heartbeat(member, now_ms))
             for link, member in self._by_link.items()

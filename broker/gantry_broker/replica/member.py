@@ -9,7 +9,8 @@ instead, and so confirms records that a member of the set does not have.)
 
 from gantry_protocol.types import BrokerId, Offset
 
-from gantry_broker.replica.values import Limits
+from gantry_broker.replica.pace import Pace
+from gantry_broker.replica.values import DEFAULT_LIMITS, Limits
 
 
 class Member:
@@ -28,6 +29,7 @@ class Member:
         draining: it said that it is about to leave.
         heard_ms: when it last acknowledged anything in this epoch, or the epoch began. By that
             it says, too, that it has not left for a newer one.
+        pace: what the others have waited for it.
         owes: 0, or what was confirmed when it came back with less: see ``has_lost``.
     """
 
@@ -43,12 +45,13 @@ class Member:
         "heard_ms",
         "link",
         "owes",
+        "pace",
         "sent",
         "sent_ms",
         "streaming",
     )
 
-    def __init__(self, broker_id: BrokerId, now_ms: int) -> None:
+    def __init__(self, broker_id: BrokerId, now_ms: int, limits: Limits = DEFAULT_LIMITS) -> None:
         """A replica that has not connected yet; the clock of its patience starts now."""
         self.broker_id = broker_id
         self.link: int | None = None
@@ -62,6 +65,7 @@ class Member:
         self.owes = Offset(0)
         self._mark_end: Offset | None = None
         self._mark_ms = now_ms
+        self.pace = Pace(limits, now_ms)
 
     @property
     def has_lost(self) -> bool:
@@ -117,6 +121,7 @@ class Member:
         """The master itself stood still for this long; its own silence is no evidence."""
         self.absent_since_ms += pause_ms
         self.caught_up_ms += pause_ms
+        self.pace.excuse(pause_ms)
 
     def fell_behind(self, now_ms: int, limits: Limits) -> bool:
         """Whether waiting for this member any longer would hold up everybody."""

@@ -11,6 +11,10 @@ time; once it has passed confirm, which now stands still, it is proposed.
 A member that comes back with less than is confirmed leaves at once, however near it is: as long as
 it is in the set it may be elected (``Member.has_lost``).
 
+A member that is slow by its history (``pace``) leaves as well, but only while the minimum of
+members stays, one at a time, the slowest first; and it joins again when it has kept up for a while,
+or at once when without it there would be fewer than the minimum.
+
 The set may shrink below the minimum, down to the master alone: the minimum refuses writes (H11), it
 does not keep a dead member in the set. A leaving member is let go at once while enough others stay,
 so that nobody waits for its acknowledgement; when all members leave together the set stays as it
@@ -44,12 +48,21 @@ def wanted_set(
         if not member.fell_behind(now_ms, limits) and not member.has_lost:
             wanted.add(broker_id)
     joins_at = max(log.confirm, epoch_start)
-    for broker_id, member in members.items():
-        if broker_id not in current and may_join(member, joins_at, now_ms, limits):
-            wanted.add(broker_id)
+    needed = max(min_in_sync, 1)
+    able = [
+        member
+        for broker_id, member in members.items()
+        if broker_id not in current and may_join(member, joins_at, now_ms, limits)
+    ]
+    for member in sorted(able, key=lambda one: (one.pace.is_out(now_ms), -one.acked)):
+        if len(wanted) < needed or not member.pace.is_out(now_ms):
+            wanted.add(member.broker_id)
     for broker_id in sorted(wanted - {me}):
-        if members[broker_id].draining and len(wanted) > max(min_in_sync, 1):
+        if members[broker_id].draining and len(wanted) > needed:
             wanted.discard(broker_id)
+    slow = [members[one] for one in wanted & current - {me} if members[one].pace.is_slow]
+    if slow and len(wanted) > needed:
+        wanted.discard(max(slow, key=lambda one: (one.pace.recent_ms, one.broker_id)).broker_id)
     return frozenset(wanted)
 
 
@@ -101,6 +114,7 @@ class Joiner:
         return (
             member.streaming
             and not member.draining
+            and not member.pace.is_out(now_ms)
             and 0 < member.acked < joins_at
             and behind_ms <= self._limits.join_wait_ms
         )

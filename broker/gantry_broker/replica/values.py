@@ -58,6 +58,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         lag_ms: a member that has not been at the end of the log for this long leaves the set.
             Shorter than the 3 s after which a waiting send is answered "not replicated", so that a
             stopped replica costs latency and not an error.
+        stall_ms: for so long everybody waits for a member without a word; what it takes longer is
+            added up. Longer than a sync of a slow disk that works takes, and the one before it.
+        slow_ms: a member that was waited for as long as this, all in all, of the last 8 s, leaves
+            the set: as long as ``lag_ms``, but not at once. It may cost a quarter of the time.
+        probation_ms: how long such a member has to keep up before it comes back, the first time.
         link_closed_ms: a member without a link for this long leaves the set. Short, because writes
             wait for it; a link that closes means a dead process far more often than a lost route,
             and a wrong guess costs two small controller writes.
@@ -91,6 +96,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     lag_ms: int = 2_000
+    stall_ms: int = 200
+    slow_ms: int = 2_000
+    probation_ms: int = 5_000
     link_closed_ms: int = 300
     connect_grace_ms: int = 800
     join_wait_ms: int = 400

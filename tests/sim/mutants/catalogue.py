@@ -11,6 +11,7 @@ from sim.mutants import (
     members,
     metadata,
     own_disk,
+    pace,
     raft,
     reads,
     replication,
@@ -34,4 +35,5 @@ MUTANTS = (
     *broker_shell.MUTANTS,
     *retention.MUTANTS,
     *contact.MUTANTS,
+    *pace.MUTANTS,
 )

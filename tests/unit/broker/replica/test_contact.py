@@ -144,8 +144,10 @@ def test_who_hears_of_another_master_follows_it() -> None:
 
 def test_a_process_that_stood_still_believes_nothing_that_was_said_before() -> None:
     group = group_of(3)
-    group.deaf = {1}
+    group.deaf, group.held = {1}, {1}
+    group.tick(2 * DEFAULT_LIMITS.heartbeat_ms)
     group.now_ms += 60_000
+    group.release(1)
     group.tick()
     assert cut_off(group[1]), "what its members have sent is read first, and is old"
     group.tick(2 * DEFAULT_LIMITS.link_closed_ms + 40)

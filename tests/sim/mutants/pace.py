@@ -1,0 +1,116 @@
+"""Bugs in how a member that is slow by its history is judged (``gantry_broker.replica.pace``)."""
+
+from __future__ import annotations
+
+from sim.mutants.mutant import Mutant, UnitTests
+from sim.mutants.planting import Edit
+
+REPLICA = "gantry_broker.replica"
+RULE = "unit/broker/replica/test_pace.py"
+
+MUTANTS = (
+    Mutant(
+        "slow-member-stays",
+        "pace",
+        "a member that stalls again and again, never for 2 s, slows everybody for ever",
+        (Edit(f"{REPLICA}.pace:Pace.is_slow", "return self.recent_ms >=", "return 0 >="),),
+        UnitTests(RULE),
+        quick=True,
+    ),
+    Mutant(
+        "slow-members-leave-below-the-minimum",
+        "pace",
+        "the set falls below the minimum for a member that is merely slow, and writes are refused",
+        (
+            Edit(
+                f"{REPLICA}.membership:wanted_set",
+                "if slow and len(wanted) > needed:",
+                "if slow:",
+            ),
+        ),
+        UnitTests(RULE),
+        quick=True,
+    ),
+    Mutant(
+        "slow-member-kept-out-when-needed",
+        "pace",
+        "writes are refused for want of a member that is there, since it was slow once",
+        (
+            Edit(
+                f"{REPLICA}.membership:wanted_set",
+                "len(wanted) < needed or not member.pace.is_out(now_ms)",
+                "not member.pace.is_out(now_ms)",
+            ),
+        ),
+        UnitTests(RULE),
+        quick=True,
+    ),
+    Mutant(
+        "no-probation",
+        "pace",
+        "a slow member comes back at once, so that it is waited for most of the time",
+        (Edit(f"{REPLICA}.pace:Pace.is_out", "return now_ms < self.out_until_ms", "return False"),),
+        UnitTests(RULE),
+        quick=True,
+    ),
+    Mutant(
+        "probation-never-grows",
+        "pace",
+        "a member that relapses each time it is back is taken back as soon as ever",
+        (Edit(f"{REPLICA}.pace:Pace.left", "2 * self._probation_ms", "0"),),
+        UnitTests(RULE),
+        quick=True,
+    ),
+    Mutant(
+        "probation-without-bound",
+        "pace",
+        "a member that was slow for a day stays out for days when it is well again",
+        (Edit(f"{REPLICA}.pace:Pace.left", "min(doubled_ms, PROBATION_MAX_MS)", "doubled_ms"),),
+        UnitTests(RULE),
+        quick=True,
+    ),
+    Mutant(
+        "stalls-out-of-the-set-unseen",
+        "pace",
+        "a member that still stalls comes back, as nobody waits for it meanwhile",
+        (Edit(f"{REPLICA}.pace:Pace.look", "if self.out_until_ms:", "if False:"),),
+        UnitTests(RULE),
+        quick=True,
+    ),
+    Mutant(
+        "confirm-waits-for-who-is-out",
+        "pace",
+        "confirm waits for a slow member as for one that is about to join",
+        (
+            Edit(
+                f"{REPLICA}.membership:Joiner._is_close",
+                "and not member.pace.is_out(now_ms)",
+                "",
+            ),
+        ),
+        UnitTests(RULE),
+        quick=True,
+    ),
+    Mutant(
+        "blamed-for-what-all-suffer",
+        "pace",
+        "members that stall together, with a disk that they share, are let go for it",
+        (
+            Edit(
+                f"{REPLICA}.master:Mastership._look_at_paces",
+                "held_by(self.min_in_sync, [self._log.flushed, *others])",
+                "self._log.flushed",
+            ),
+        ),
+        UnitTests(RULE),
+        quick=True,
+    ),
+    Mutant(
+        "own-pause-blamed-on-members",
+        "pace",
+        "a master that stood still itself lets its members go for it",
+        (Edit(f"{REPLICA}.pace:Pace.excuse", "self._mark_ms += pause_ms", "pass"),),
+        UnitTests(RULE),
+        quick=True,
+    ),
+)
