@@ -36,7 +36,7 @@ DEAD_LETTER_PREFIX = "%DLQ%"
 
 _ALPHABET = "^[%|a-zA-Z0-9_-]+$"
 _is_plain = re.compile("[%|a-zA-Z0-9_-]+").fullmatch
-_KNOWN_MAX = 65_536
+_KNOWN_MAX = 8_192  # of each kind
 
 Check = Callable[[str], str | None]
 
