@@ -19,17 +19,24 @@ class ClientOptions(NamedTuple):
         levels: how long messages of each delay level wait.
         policy: when producers are asked how their transactions end.
         quotas: of tenants; None where nobody has one.
+        offsets_kept_hours: how long the offsets of groups that nobody uses are kept.
     """
 
     levels: DelayLevels
     policy: Policy
     quotas: Quotas | None
+    offsets_kept_hours: int
 
     @classmethod
     def of(cls, settings: BrokerSettings) -> "ClientOptions":
         """As the settings say."""
         levels = DelayLevels.parse(settings.delay_levels)
-        return cls(levels, settings.transaction_policy, settings.parsed_quotas)
+        return cls(
+            levels,
+            settings.transaction_policy,
+            settings.parsed_quotas,
+            settings.offsets_kept_hours,
+        )
 
     def processor(
         self, view: GroupView, disk_is_full: Callable[[], bool] = lambda: False
@@ -41,4 +48,5 @@ class ClientOptions(NamedTuple):
             policy=self.policy,
             throttle=None if self.quotas is None else Throttle(self.quotas),
             disk_is_full=disk_is_full,
+            offsets_kept_hours=self.offsets_kept_hours,
         )

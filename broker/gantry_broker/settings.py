@@ -132,6 +132,13 @@ class BrokerSettings(Settings):
         description="How often a producer is asked before its half message goes to "
         "TRANS_CHECK_MAX_TIME_TOPIC; RocketMQ's transactionCheckMax.",
     )
+    offsets_kept_hours: int = Field(
+        default=2160,
+        ge=0,
+        le=876_000,
+        description="How long the offsets of a consumer group are kept that has no members and "
+        "commits nothing, in hours that masters serve; 0 keeps them for ever.",
+    )
 
     quotas: str | None = Field(
         default=None,

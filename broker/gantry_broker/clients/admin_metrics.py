@@ -6,10 +6,12 @@ from typing import Protocol
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gantry_broker.clients.offset_age import OffsetAge
 from gantry_broker.clients.passing import Passing
 from gantry_broker.clients.pulled import PulledOffsets
 from gantry_broker.clients.resent import ResentSends
 from gantry_broker.clients.resets import OffsetResets
+from gantry_broker.tables.offsets import ConsumerOffsets
 
 
 class Administered(Protocol):
@@ -18,6 +20,11 @@ class Administered(Protocol):
     resets: OffsetResets
     passing: Passing
     resent: ResentSends
+    age: OffsetAge
+
+    @property
+    def committed(self) -> ConsumerOffsets:
+        """How far groups have come."""
 
     @property
     def pulled(self) -> PulledOffsets:
@@ -53,6 +60,24 @@ class AdminCollector(Collector):
             " mastership.",
             value=0 if served is None else served.commits_failed,
         )
+        yield GaugeMetricFamily(
+            "gantry_broker_committed_offsets",
+            "Offsets of consumer groups in queues, on the serving master.",
+            value=0 if served is None else len(served.committed),
+        )
+        yield CounterMetricFamily(
+            "gantry_broker_committed_offsets_expired",
+            "Offsets that nobody used and that were forgotten, in this mastership.",
+            value=0 if served is None else served.age.expired,
+        )
+        refused = CounterMetricFamily(
+            "gantry_broker_commits_refused",
+            "Commits that are not kept, since the process began to serve the group.",
+            labels=["reason"],
+        )
+        refused.add_metric(["too_many"], 0 if served is None else served.committed.refused)
+        refused.add_metric(["no_record"], 0 if served is None else served.committed.unwritable)
+        yield refused
         yield GaugeMetricFamily(
             "gantry_broker_pulled_offsets",
             "Positions of groups in queues that are kept to tell what is in flight.",

@@ -28,7 +28,7 @@ from gantry_broker.store.contract import (
     Refusal,
     SendOutcome,
 )
-from gantry_broker.tables.offsets import OffsetKey
+from gantry_broker.tables.offsets import OFFSETS_MAX, OffsetKey
 from gantry_broker.tables.resets import may_commit
 
 WRITE_INTERVAL_S = 0.1  # commits that nobody waits for are being written by then
@@ -37,6 +37,7 @@ RETRY_MAX_S = 5.0  # between two writes that are refused
 # A new group starts at 0, whatever it asked for, while the first message is this close to the end;
 # upstream's rule is "still in memory", which is 40 % of the machine's.
 _YOUNG_QUEUE_BYTES = 1024 * 1024 * 1024
+_TOO_MANY = f"[OVERLOAD]{OFFSETS_MAX} offsets are kept, there is no room for another one"
 _KEPT = SendOutcome(ResponseCode.SUCCESS)
 _NOT_KEPT = SendOutcome(ResponseCode.SYSTEM_ERROR, "no record can carry this offset")
 _ENDED = SendOutcome(
@@ -223,7 +224,8 @@ class Positions:
             remark = f"queue {header.queue_id} or offset {header.commit_offset} is illegal"
             return reply(request, ResponseCode.INVALID_PARAMETER, remark)
         key = (header.consumer_group, header.topic, header.queue_id)
-        self.commit(*key, header.commit_offset)
+        if not self.commit(*key, header.commit_offset):
+            return reply(request, ResponseCode.SYSTEM_BUSY, _TOO_MANY)
         if request.is_oneway:
             return None
 
@@ -233,12 +235,18 @@ class Positions:
         self._writer.confirmed(key, written)
         return None
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Remember how far a group has come, now here and soon in the log."""
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Remember how far a group has come, now here and soon in the log.
+
+        Returns:
+            False when there are too many offsets for another one.
+        """
+        is_kept = True
         if may_commit(self._store.committed, group, topic, queue_id, offset):
-            self._store.committed.commit(group, topic, queue_id, offset)
+            is_kept = self._store.committed.commit(group, topic, queue_id, offset)
         if self._store.committed.is_dirty:
             self._writer.soon()
+        return is_kept
 
     def search(self, conn: Connection, request: RemotingCommand) -> None:
         """29."""

@@ -22,6 +22,7 @@ from gantry_broker.clients.creation import TopicCreation
 from gantry_broker.clients.listings import Listings
 from gantry_broker.clients.locks import QueueLocks
 from gantry_broker.clients.membership import Membership
+from gantry_broker.clients.offset_age import KEPT_HOURS, OffsetAge
 from gantry_broker.clients.offsets import OffsetWriter, Positions
 from gantry_broker.clients.passing import Passing
 from gantry_broker.clients.progress import Progress
@@ -45,6 +46,7 @@ from gantry_broker.delay.delivery import Delivery
 from gantry_broker.delay.levels import DEFAULT_LEVELS, DelayLevels
 from gantry_broker.delay.retries import RETRY_PREFIX
 from gantry_broker.store.contract import Refusal
+from gantry_broker.tables.offsets import ConsumerOffsets
 from gantry_broker.transactions import Policy
 
 EXPIRY_SCAN_S = 10.0  # upstream's
@@ -67,8 +69,10 @@ class ClientProcessor:
         policy: when producers are asked how their transactions end.
         throttle: holds what is beyond a tenant's quota; None where nobody has one.
         disk_is_full: whether messages are refused for want of room.
+        offsets_kept_hours: how long the offsets of groups that nobody uses are kept.
 
     Attributes:
+        age: forgets the offsets that nobody uses.
         delivery: brings parked messages to their queues.
         transactions: those that are open, and what became of the others.
         resent: sends that an earlier master may have stored.
@@ -82,6 +86,7 @@ class ClientProcessor:
         policy: Policy | None = None,
         throttle: Throttle | None = None,
         disk_is_full: Callable[[], bool] = lambda: False,
+        offsets_kept_hours: int = KEPT_HOURS,
     ) -> None:
         self._view = view
         self.throttle = throttle
@@ -165,6 +170,12 @@ class ClientProcessor:
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: settings.listing,
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: settings.one,
         }
+        self.age = OffsetAge(
+            view.store.committed,
+            lambda group: bool(self._sessions.client_ids(group)),
+            self._writer.soon,
+            offsets_kept_hours,
+        )
         self.delivery = Delivery(view, levels, clock)
         self._expiry = asyncio.get_running_loop().call_later(EXPIRY_SCAN_S, self._expire)
 
@@ -186,6 +197,11 @@ class ClientProcessor:
     def pulled(self) -> PulledOffsets:
         """How far groups have pulled."""
         return self._puller.pulled
+
+    @property
+    def committed(self) -> ConsumerOffsets:
+        """How far groups have come."""
+        return self._view.store.committed
 
     @property
     def commits_failed(self) -> int:
@@ -225,6 +241,7 @@ class ClientProcessor:
         self._expiry.cancel()
         if self.throttle is not None:
             self.throttle.close()
+        self.age.close()
         self.delivery.close()
         self._rounds.close()
         self.transactions.close()

@@ -43,7 +43,7 @@ from gantry_broker.store.contract import (
 )
 from gantry_broker.tables.resets import due_reset
 
-Commit = Callable[[str, str, int, int], None]
+Commit = Callable[[str, str, int, int], bool]
 HasRead = Callable[[str, int], None]  # a topic, bytes of its records
 
 _COMMIT_OFFSET = 1

@@ -63,7 +63,7 @@ class Rounds:
         policy: Policy,
         *,
         producers: Callable[[str], list[Member]],
-        commit: Callable[[str, str, int, int], None],
+        commit: Callable[[str, str, int, int], bool],
         creation: TopicCreation,
     ) -> None:
         self._transactions = transactions

@@ -79,5 +79,5 @@ def _check(store: KeyValue) -> None:
         if key[:1] == rows.TOPICS[0]:
             rows.decode_topic(value)
         elif key[:1] == rows.OFFSETS[0]:
-            rows.decode_number(value)
+            rows.decode_used(value)
             rows.decode_offset_key(key)

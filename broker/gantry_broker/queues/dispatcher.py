@@ -31,7 +31,7 @@ from gantry_broker.queues.state_records import Gathered, decode_piece, gather
 from gantry_broker.store.contract import QueueKey
 from gantry_broker.tables.changes import apply_change
 from gantry_broker.tables.names import STATE_TOPIC, SYSTEM_TOPICS
-from gantry_broker.tables.offsets import GONE, ConsumerOffsets
+from gantry_broker.tables.offsets import ConsumerOffsets
 from gantry_broker.tables.topics import TopicTable, is_topic_name
 
 BATCH_ENTRIES = 4096  # in one batch for the key-value store: at most about 10 ms of work
@@ -69,10 +69,8 @@ class Dispatcher:
         self.keys = KeyIndex(kv)
         self.appended = AppendedRuns()
         self.offsets = ConsumerOffsets(
-            [
-                (*rows.decode_offset_key(key), rows.decode_number(value))
-                for key, value in kv.pairs(*rows.OFFSETS)
-            ]
+            (*rows.decode_offset_key(key), *rows.decode_used(value))
+            for key, value in kv.pairs(*rows.OFFSETS)
         )
 
     def store(self) -> None:
@@ -92,11 +90,11 @@ class Dispatcher:
                 batch.delete(rows.topic_key(name))
             else:
                 batch.put(rows.topic_key(name), rows.encode(topic))
-        for key, offset in self.offsets.take_changed().items():
-            if offset == GONE:
+        for key, row in self.offsets.take_changed().items():
+            if row is None:
                 batch.delete(rows.offset_key(key))
             else:
-                batch.put(rows.offset_key(key), rows.encode(offset))
+                batch.put(rows.offset_key(key), rows.encode(row))
         head = Head(
             version=rows.VERSION,
             offset=self.offset,
@@ -288,7 +286,7 @@ class Dispatcher:
         """
         piece = decode_piece(body)
         self.topics.complete(piece.topics_version, piece.topics)
-        self.offsets.apply(piece.offsets)
+        self.offsets.apply(piece.offsets, again=True)
         for topic, queue_id, first, following in piece.queues:
             if not is_topic_name(topic) or not 0 <= first <= following:
                 raise BodyError(f"a state with a queue {topic[:80]!r} [{first}, {following})")

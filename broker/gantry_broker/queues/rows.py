@@ -5,7 +5,7 @@ key                         value
 =========================== ==========================================================
 ``h``                       ``Head``: how far the log is dispatched, and what has no row
 ``t`` topic                 a topic's configuration
-``o`` group, topic, queue   a consumer offset
+``o`` group, topic, queue   a consumer offset, and the hour in which it was used last
 ``q`` topic, queue          a queue: first offset served, first one here, next one
 ``e`` topic, queue, offset  entries of the queue from this offset on, one after the other
 ``k``, ``b``, ``s``         the key index, see ``key_index``
@@ -75,11 +75,12 @@ _version_decoder = msgspec.msgpack.Decoder(_Any)
 _head_decoder = msgspec.msgpack.Decoder(Head)
 _topic_decoder = msgspec.msgpack.Decoder(TopicConfig)
 _offset_decoder: msgspec.msgpack.Decoder[OffsetKey] = msgspec.msgpack.Decoder(OffsetKey)
-_number_decoder = msgspec.msgpack.Decoder(int)
+_used_decoder: msgspec.msgpack.Decoder[int | tuple[int, int]] = msgspec.msgpack.Decoder(
+    int | tuple[int, int]
+)
 encode = _encoder.encode
 decode_head = _head_decoder.decode
 decode_topic = _topic_decoder.decode
-decode_number = _number_decoder.decode
 
 
 def decode_version(head: bytes) -> int:
@@ -100,6 +101,12 @@ def offset_key(key: OffsetKey) -> bytes:
 def decode_offset_key(key: bytes) -> OffsetKey:
     """The reverse of ``offset_key``."""
     return _offset_decoder.decode(key[1:])
+
+
+def decode_used(value: bytes) -> tuple[int, int]:
+    """A consumer offset and its hour; 0 in rows from before there were hours."""
+    found = _used_decoder.decode(value)
+    return (found, 0) if isinstance(found, int) else found
 
 
 def queue_key(key: QueueKey) -> bytes:

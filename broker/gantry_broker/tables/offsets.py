@@ -8,24 +8,38 @@ must not turn into "not found", which makes clients jump to the end of the queue
 as good as higher ones: clients go back that way.
 
 What is forgotten goes the same way: a row with the offset ``GONE`` takes its key away everywhere.
+
+**Age.** A group that nobody uses any more leaves its offsets behind, and any client can make up
+names. So each offset knows the hour in which it was used last. Hours are not those of a clock,
+which may be set: a master counts those that it serves, and the count is an offset of ``AGE_GROUP``
+like any other, so all replicas agree on it and no jump makes anything old.
+
+Bounds: ``OFFSETS_MAX`` offsets; beyond them a commit at a new place is refused.
 """
 
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 import msgspec
 from gantry_protocol.errors import BodyError
 from gantry_protocol.records import MAX_BODY_BYTES, MessageRecord
 
+from gantry_broker.tables.compact import CompactRows, Row
 from gantry_broker.tables.names import OFFSETS_TOPIC
 from gantry_broker.tables.pieces import MAX_ROWS, pieces
 
 GONE = -1  # in a row: there is no offset any more
+AGE_GROUP = "GANTRY_SYS_AGE"
+OFFSETS_MAX = 1_000_000  # some 200 MB at most; 50 MB where they are of groups of one topic
+TOUCH_HOURS = 24  # an offset that is committed again, unchanged, is written anew after so many
 
 OffsetKey = tuple[str, str, int]  # group, topic, queue id
 OffsetRow = tuple[str, str, int, int]  # the key and the offset
+UsedRow = tuple[str, str, int, int, int]  # and the hour in which it was used last
 
 TAKEN_MAX = 16 * MAX_ROWS  # rows of one write
 TAKEN_BYTES = 1024 * 1024  # of one write, about: fits into whatever carries an append
+_HOURS_MAX = 2**32 - 1
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(list[OffsetRow])
 
@@ -58,15 +72,31 @@ class ConsumerOffsets:
 
     Attributes:
         unwritable: rows that no record can carry, and that were therefore dropped; here.
+        refused: commits at a new place, of which there were too many; here.
     """
 
-    def __init__(self, rows: list[OffsetRow] | None = None) -> None:
-        self._applied: dict[OffsetKey, int] = {row[:3]: row[3] for row in rows or []}
+    def __init__(self, rows: Iterable[UsedRow] = ()) -> None:
+        self._applied: dict[tuple[str, int], CompactRows] = {}  # by topic and queue id
+        self._count = 0  # of them
+        self._hour = 0
+        for group, topic, queue_id, offset, hour in rows:
+            self._put(group, topic, queue_id, (offset, hour))
+        self._hour = self._counted_hours()
         self._pending: dict[OffsetKey, int] = {}  # newer than applied; masters only
         self._dirty: dict[OffsetKey, None] = {}  # pending and in no record yet, oldest first
-        self._changed: dict[OffsetKey, int] = {}  # applied since ``take_changed``
+        self._changed: dict[OffsetKey, Row | None] = {}  # applied since ``take_changed``
         self._ending: set[str] = set()  # topics whose end is in the log, unconfirmed; masters only
         self.unwritable = 0
+        self.refused = 0
+
+    def __len__(self) -> int:
+        """How many offsets there are, about: those in no record are counted once more."""
+        return self._count + len(self._pending)
+
+    @property
+    def hour(self) -> int:
+        """How many hours masters have served since somebody counts."""
+        return self._hour
 
     @property
     def is_dirty(self) -> bool:
@@ -78,15 +108,72 @@ class ConsumerOffsets:
         key = (group, topic, queue_id)
         found = self._pending.get(key)
         if found is None:
-            return self._applied.get(key)
+            row = self._row(*key)
+            return None if row is None else row[0]
         return None if found == GONE else found
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """A consumer has come to ``offset``; may be lower than before."""
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """A consumer has come to ``offset``; may be lower than before.
+
+        Returns:
+            False when there are too many offsets for another one.
+        """
         key = (group, topic, queue_id)
-        if self.query(*key) != offset and topic not in self._ending:
+        if topic in self._ending:
+            return True
+        found = self._pending.get(key)
+        if found is None:
+            row = self._row(*key)
+            if row is None and len(self) >= OFFSETS_MAX:
+                self.refused += 1
+                return False
+            is_news = row is None or row[0] != offset or self._hour - row[1] >= TOUCH_HOURS
+        else:
+            is_news = found != offset
+        if is_news:
             self._pending[key] = offset
             self._dirty[key] = None
+        return True
+
+    def count_hour(self) -> None:
+        """A master has served for another hour."""
+        self.commit(AGE_GROUP, OFFSETS_TOPIC, 0, (self.query(AGE_GROUP, OFFSETS_TOPIC, 0) or 0) + 1)
+
+    def touch(self, group: str, topic: str, queue_id: int) -> None:
+        """It is in use, though its offset is what it was."""
+        key = (group, topic, queue_id)
+        offset = self.query(*key)
+        if offset is not None and key not in self._pending and topic not in self._ending:
+            self._pending[key] = offset
+            self._dirty[key] = None
+
+    def unused(self, hours: int) -> Iterator[tuple[OffsetKey, int]]:
+        """What was not used for so long, and for how long; the table may change meanwhile."""
+        for (topic, queue_id), rows in list(self._applied.items()):
+            for group, row in rows.items():
+                if self._hour - row[1] >= hours:
+                    yield (group, topic, queue_id), self._hour - row[1]
+
+    def _row(self, group: str, topic: str, queue_id: int) -> Row | None:
+        rows = self._applied.get((topic, queue_id))
+        return None if rows is None else rows.get(group)
+
+    def _put(self, group: str, topic: str, queue_id: int, row: Row) -> None:
+        rows = self._applied.get((topic, queue_id))
+        if rows is None:
+            rows = self._applied[topic, queue_id] = CompactRows()
+        self._count += rows.put(group, row)
+
+    def _pop(self, group: str, topic: str, queue_id: int) -> None:
+        rows = self._applied.get((topic, queue_id))
+        if rows is not None and rows.pop(group):
+            self._count -= 1
+            if not len(rows):
+                del self._applied[topic, queue_id]
+
+    def _counted_hours(self) -> int:
+        row = self._row(AGE_GROUP, OFFSETS_TOPIC, 0)
+        return 0 if row is None else min(max(row[0], 0), _HOURS_MAX)
 
     def must_write(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether a commit is in no record, or in one that is not confirmed and may not last.
@@ -107,12 +194,21 @@ class ConsumerOffsets:
 
     def of_group(self, group: str) -> list[OffsetRow]:
         """All offsets of one group."""
-        return [row for row in self.all() if row[0] == group]
+        found = {
+            (topic, queue_id): row[0]
+            for (topic, queue_id), rows in self._applied.items()
+            if (row := rows.get(group)) is not None
+        }
+        found |= {key[1:]: offset for key, offset in self._pending.items() if key[0] == group}
+        return [(group, *place, offset) for place, offset in found.items() if offset != GONE]
 
     def all(self) -> list[OffsetRow]:
         """All offsets, those included that are in no record yet."""
-        merged = {**self._applied, **self._pending}
-        return [(*key, offset) for key, offset in merged.items() if offset != GONE]
+        pending = self._pending
+        rows = self.applied_rows()
+        if pending:
+            rows = [row for row in rows if row[:3] not in pending]
+        return rows + [(*key, offset) for key, offset in pending.items() if offset != GONE]
 
     def take_records(self) -> tuple[list[MessageRecord], list[OffsetKey]]:
         """Records of some of what is dirty, and the keys in them; those are clean then.
@@ -146,17 +242,35 @@ class ConsumerOffsets:
             (key, None) for key in keys if key in self._pending and key[1] not in self._ending
         )
 
-    def apply(self, rows: list[OffsetRow]) -> None:
-        """Take confirmed rows in."""
+    def apply(self, rows: Sequence[OffsetRow], *, again: bool = False) -> None:
+        """Take confirmed rows in.
+
+        Args:
+            rows: what a record says.
+            again: it says what is so, and not that anybody has used it.
+        """
         for row in rows:
-            key = row[:3]
-            self._changed[key] = row[3]
-            if row[3] == GONE:
-                self._applied.pop(key, None)
-            else:
-                self._applied[key] = row[3]
-            if key not in self._dirty and self._pending.get(key) == row[3]:
+            key, offset = row[:3], row[3]
+            known = self._row(*key) if again else None
+            if known is None or known[0] != offset:
+                if key[0] == AGE_GROUP:
+                    self._hours_are(offset)
+                if offset == GONE:
+                    self._pop(*key)
+                    self._changed[key] = None
+                else:
+                    self._changed[key] = used = (offset, self._hour)
+                    self._put(*key, used)
+            if key not in self._dirty and self._pending.get(key) == offset:
                 del self._pending[key]
+
+    def _hours_are(self, hour: int) -> None:
+        """So many were counted; what is known here was used now if nobody here saw them pass."""
+        was, self._hour = self._hour, min(max(hour, 0), _HOURS_MAX)
+        if self._hour != was + 1:
+            for group, topic, queue_id, offset in self.applied_rows():
+                self._changed[group, topic, queue_id] = row = (offset, self._hour)
+                self._put(group, topic, queue_id, row)
 
     def end_topic(self, topic: str) -> None:
         """The end of a topic stands in the log: no commit may follow it there.
@@ -181,9 +295,10 @@ class ConsumerOffsets:
         if not gone:
             return
         names = set(gone)  # a whole application may go at once, and offsets are many
-        for key in [key for key in self._applied if key[1] in names]:
-            del self._applied[key]
-            self._changed[key] = GONE
+        for topic, queue_id in [place for place in self._applied if place[0] in names]:
+            rows = self._applied.pop((topic, queue_id))
+            self._count -= len(rows)
+            self._changed.update(((group, topic, queue_id), None) for group, _ in rows.items())
         for key in [key for key in self._pending if key[1] in names]:
             del self._pending[key]
         self._dirty = {key: None for key in self._dirty if key[1] not in names}
@@ -208,11 +323,15 @@ class ConsumerOffsets:
         self._pending.clear()
         self._dirty.clear()
 
-    def take_changed(self) -> dict[OffsetKey, int]:
-        """What was applied since the last call; ``GONE`` where there is no offset any more."""
+    def take_changed(self) -> dict[OffsetKey, Row | None]:
+        """What was applied since the last call; None where there is no offset any more."""
         changed, self._changed = self._changed, {}
         return changed
 
     def applied_rows(self) -> list[OffsetRow]:
         """What is confirmed."""
-        return [(*key, offset) for key, offset in self._applied.items()]
+        return [
+            (group, *place, offset)
+            for place, rows in self._applied.items()
+            for group, (offset, _) in rows.items()
+        ]

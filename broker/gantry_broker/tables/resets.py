@@ -19,6 +19,11 @@ def is_mark(group: str) -> bool:
     return group.startswith(_MARK)
 
 
+def owner_of(group: str) -> str:
+    """The group that an offset belongs to, be it its own or a due reset."""
+    return group.removeprefix(_MARK)
+
+
 def due_reset(offsets: ConsumerOffsets, group: str, topic: str, queue_id: int) -> int | None:
     """Where ``group`` must go on in a queue; None when it may go on where it is."""
     return offsets.query(_MARK + group, topic, queue_id)

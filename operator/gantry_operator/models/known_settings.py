@@ -74,6 +74,7 @@ BROKER: Final[dict[str, Setting]] = {
     "log_segment_bytes": Setting("integer", least=65_536, most=2_147_483_648),
     "quotas": Setting("string", length=65_536),
     "transaction_check_interval_s": Setting("number", least=0.1, most=86_400),
+    "offsets_kept_hours": Setting("integer", least=0, most=876_000),
     "transaction_check_max": Setting("integer", least=1, most=10_000),
     "transaction_timeout_s": Setting("number", above=0, most=86_400),
 }

@@ -11,6 +11,11 @@ RECOVERY = "unit/broker/log/test_recovery.py"
 CHECKED = "unit/broker/log/test_checked.py"
 CUTTING = "unit/broker/log/test_cutting.py"
 STORE = "unit/broker/queues/test_message_store.py"
+STATE = "unit/broker/queues/test_state_records.py"
+POSITIONS = "unit/broker/clients/test_positions.py"
+NAMES = "unit/broker/clients/test_names.py"
+TRANSACTIONS = "unit/broker/clients/test_transactions.py"
+CLOCK = "unit/broker/group/test_store_clock.py"
 
 MUTANTS = (
     Mutant(
@@ -106,6 +111,78 @@ MUTANTS = (
             ),
         ),
         UnitTests(f"{STORE}::test_consumer_offsets_and_topics_replicate_through_the_log"),
+    ),
+    Mutant(
+        "commits-answered-from-memory",
+        "H10",
+        "a commit is answered 0 before its record is confirmed, and a kill takes it back",
+        (
+            Edit(
+                "gantry_broker.clients.offsets:Positions.update",
+                "self._writer.confirmed(key, written)",
+                "written(_KEPT)",
+            ),
+        ),
+        UnitTests(f"{POSITIONS}::test_a_commit_is_answered_when_it_is_confirmed"),
+    ),
+    Mutant(
+        "records-of-offsets-by-rows",
+        "H10",
+        "records of offsets are cut by rows alone, so one that is too large stops all commits",
+        (
+            Edit(
+                "gantry_broker.tables.offsets:ConsumerOffsets.take_records",
+                "if len(record.body) > MAX_BODY_BYTES:",
+                "if False:",
+            ),
+        ),
+        UnitTests(f"{POSITIONS}::test_a_commit_no_record_can_carry_keeps_nobody_else_from_the_log"),
+    ),
+    Mutant(
+        "names-are-not-checked",
+        "names",
+        "a request with a name that can be none is served",
+        (Edit("gantry_protocol.names:_look_at", "raise NameRefused(problem)", "pass"),),
+        UnitTests(f"{NAMES}::test_every_code_that_takes_a_name_refuses_one_that_is_none"),
+    ),
+    Mutant(
+        "transactions-fail-for-good",
+        "transactions",
+        "a read that fails turns transactions off until the next master",
+        (
+            Edit(
+                "gantry_broker.clients.transactions:Transactions._read_again",
+                "self._begin(self._read_log())",
+                "pass",
+            ),
+        ),
+        UnitTests(f"{TRANSACTIONS}::test_a_read_that_failed_once_stops_transactions_for_a_moment"),
+    ),
+    Mutant(
+        "store-times-jump",
+        "store times",
+        "store times go where the wall clock jumps, and stay there for as long as it jumped",
+        (
+            Edit(
+                "gantry_broker.store.clock:StoreClock.now_ms",
+                "min(wall_ms, expected_ms + passed_ms)",
+                "wall_ms",
+            ),
+        ),
+        UnitTests(f"{CLOCK}::test_a_jump_that_is_taken_back_leads_astray_by_its_duration_at_most"),
+    ),
+    Mutant(
+        "a-state-is-use",
+        "age",
+        "a state that is written again makes every offset young, so none ever goes",
+        (
+            Edit(
+                "gantry_broker.queues.dispatcher:Dispatcher._complete",
+                "self.offsets.apply(piece.offsets, again=True)",
+                "self.offsets.apply(piece.offsets)",
+            ),
+        ),
+        UnitTests(f"{STATE}::test_a_state_makes_no_offset_young"),
     ),
     Mutant(
         "numbers-from-confirm",

@@ -279,6 +279,8 @@ async def test_metrics_of_what_is_under_way(client, connect) -> None:
     assert found == {
         "gantry_broker_offset_resets_total": 1,
         "gantry_broker_offset_writes_failed_total": 0,
+        "gantry_broker_committed_offsets": len(client.processor.committed),
+        "gantry_broker_committed_offsets_expired_total": 0,
         "gantry_broker_pulled_offsets": 0,
         "gantry_broker_consumer_questions": 1,
     }

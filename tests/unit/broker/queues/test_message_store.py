@@ -635,3 +635,17 @@ async def test_closing_ends_the_background_work(
     store.log._verified_from = store.log.end
     store.verify_soon(lambda error: None)
     store.close()
+
+
+def test_how_long_offsets_were_unused_outlives_a_restart(tmp_path: Path) -> None:
+    store = stores.open_store(tmp_path)
+    store.offsets.commit("g", "T", 0, 7)
+    for _ in range(3):
+        store.offsets.count_hour()
+        stores.put(store, *store.offsets.take_records()[0])
+        stores.confirm(store)
+    store.close()
+    again = stores.open_store(tmp_path)
+    assert again.offsets.hour == 3
+    assert [(key[0], hours) for key, hours in again.offsets.unused(1)] == [("g", 3)]
+    again.close()

@@ -250,3 +250,12 @@ def test_entries_go_with_the_log(tmp_path: Path, every: int) -> None:
     assert again.local_min_offset("T", 0) == low
     assert again.get("T", 0, low, Limits(60, 1 << 20)).next_offset == 60
     again.close()
+
+
+def test_a_state_makes_no_offset_young(store: MessageStore) -> None:
+    """Logs without a tier are trimmed again and again, and a state is written each time."""
+    store.offsets.count_hour()
+    stores.put(store, *store.offsets.take_records()[0])
+    stores.confirm(store)
+    write_state(store)
+    assert [(key[0], hours) for key, hours in store.offsets.unused(1)] == [("g", 1)]

@@ -129,7 +129,7 @@ def test_what_was_not_confirmed_is_written_again() -> None:
 
 
 def test_a_lost_mastership_falls_back_to_what_is_confirmed() -> None:
-    offsets = ConsumerOffsets([("g", "t", 0, 4)])
+    offsets = ConsumerOffsets([("g", "t", 0, 4, 0)])
     offsets.commit("g", "t", 0, 9)
     offsets.forget_pending()
     assert offsets.query("g", "t", 0) == 4
@@ -147,7 +147,7 @@ def test_many_offsets_go_into_records_of_bounded_size() -> None:
 
 
 def test_offsets_of_one_group() -> None:
-    offsets = ConsumerOffsets([("g", "t", 0, 4), ("h", "t", 0, 4)])
+    offsets = ConsumerOffsets([("g", "t", 0, 4, 0), ("h", "t", 0, 4, 0)])
     offsets.commit("g", "t", 1, 9)
     assert sorted(offsets.of_group("g")) == [("g", "t", 0, 4), ("g", "t", 1, 9)]
 
@@ -159,7 +159,9 @@ def test_a_body_that_is_no_offsets_is_refused(body: bytes) -> None:
 
 
 def test_a_forgotten_offset_is_gone_everywhere_and_may_come_back() -> None:
-    offsets, replica = (ConsumerOffsets([("g", "t", 0, 5), ("g", "t", 1, 6)]) for _ in range(2))
+    offsets, replica = (
+        ConsumerOffsets([("g", "t", 0, 5, 0), ("g", "t", 1, 6, 0)]) for _ in range(2)
+    )
     offsets.forget("g", "t", 0)
     offsets.forget("g", "t", 7)  # never known: nothing to say
     assert offsets.query("g", "t", 0) is None
@@ -175,7 +177,7 @@ def test_a_forgotten_offset_is_gone_everywhere_and_may_come_back() -> None:
 
 
 def test_no_commit_follows_the_end_of_its_topic_in_the_log() -> None:
-    offsets = ConsumerOffsets([("g", "t", 0, 5), ("g", "kept", 0, 5)])
+    offsets = ConsumerOffsets([("g", "t", 0, 5, 0), ("g", "kept", 0, 5, 0)])
     offsets.commit("g", "t", 0, 6)
     offsets.end_topic("t")
     offsets.commit("g", "t", 0, 7)
@@ -209,7 +211,7 @@ def test_many_topics_go_in_one_pass_over_the_offsets() -> None:
             self.searched += 1
             return super().__contains__(name)
 
-    offsets = ConsumerOffsets([("g", f"T{number}", 0, 7) for number in range(300)])
+    offsets = ConsumerOffsets([("g", f"T{number}", 0, 7, 0) for number in range(300)])
     gone = Gone(f"T{number}" for number in range(0, 300, 2))
     offsets.drop_topics(gone, ended=[])
     assert gone.searched == 0
