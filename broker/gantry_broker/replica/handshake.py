@@ -41,15 +41,17 @@ def answer_hello(hello: Hello, mine: LogFacts, epoch: Epoch, incarnation: str) -
 
 def _common_end(hello: Hello, theirs: Lineage, mine: LogFacts) -> tuple[Offset, bool]:
     """The truncation point, and whether the replica has to start over there."""
-    if not theirs.entries and hello.end == hello.log_start:
-        common = hello.end  # an empty log: nothing in it can be wrong
-    else:
-        found = consistent_point(theirs, hello.end, mine.lineage, mine.end)
-        common = Offset(0) if found is None else found
+    found = consistent_point(theirs, hello.end, mine.lineage, mine.end)
+    common = Offset(0) if found is None else found
+    is_stale = False
+    if hello.end == hello.log_start and common < hello.end:
+        # An empty log: nothing in it can be wrong. A lineage beside it that says otherwise is that
+        # of the log before; the process ended between throwing that away and saving the new one.
+        common, is_stale = hello.end, bool(theirs.cut(hello.end).entries)
     point = min(common, hello.end, mine.end)
     if point < mine.log_start or point < hello.log_start:
         return mine.log_start, True
-    return point, False
+    return point, is_stale
 
 
 def refuse_truncate(message: Truncate, mine: LogFacts) -> str | None:
