@@ -134,6 +134,12 @@ KINDS = {
             ControllerWorld.run_seed,
         ),
         Kind("replicas", "a broker group under one controller", ReplicaWorld, _broker_world),
+        Kind(
+            "replicas-cut",
+            "the same, and logs lose their beginning",
+            lambda seed: ReplicaWorld(seed, cuts=True),
+            _broker_world,
+        ),
         Kind("whole", "a broker group under a quorum of controllers", WholeWorld, _broker_world),
         Kind(
             "power",

@@ -5,6 +5,9 @@ over both and the offset. State and tables are written to two slots in turn, so 
 leaves one whole, as a real file does by renaming. A cut of the log is decided by a durable marker
 and ends when the shorter log is durable; recovery finishes it. Recovery cuts the log at the first
 record that is not whole. All of that is what the real log does.
+
+A log may begin later than at 0. What was below is kept as a shadow, so that everybody can say what
+should be there; a log that begins anew gets the confirmed bytes for it. Nobody may read them.
 """
 
 from __future__ import annotations
@@ -35,11 +38,23 @@ class _State(msgspec.Struct):
     lineage: list[tuple[int, int]]
 
 
-class _Cut(msgspec.Struct):
-    """The marker of a cut; -1 is none."""
+class _Cut(msgspec.Struct, omit_defaults=True):
+    """The marker of a cut; -1 is none.
+
+    Attributes:
+        below: of a reset: what stands below the point from then on; None cuts the end off.
+    """
 
     number: int
     point: int
+    below: bytes | None = None
+
+
+class _Start(msgspec.Struct):
+    """Where the log begins."""
+
+    number: int
+    start: int
 
 
 class _Tables(msgspec.Struct):
@@ -47,9 +62,10 @@ class _Tables(msgspec.Struct):
     tables: bytes
 
 
-Slot = TypeVar("Slot", _State, _Cut, _Tables)
+Slot = TypeVar("Slot", _State, _Cut, _Start, _Tables)
 _NO_STATE = _State(0, 0, 0, [])
 _NO_CUT = _Cut(0, -1)
+_FROM_ZERO = _Start(0, 0)
 _NO_TABLES = _Tables(0, b"")
 
 
@@ -84,6 +100,13 @@ class _Slots(Generic[Slot]):
         if self._wanted:
             self._write()
         done()
+
+    def set_at_once(self, content: Slot) -> None:
+        """Keep ``content``, durably and at once; a recovery step."""
+        content.number = self.newest().number + 1
+        file = self._files[content.number % 2]
+        file.write(0, _seal(msgspec.json.encode(content)))
+        file.truncate(len(file.data))
 
     def clear(self) -> None:
         """Nothing was ever written; a recovery step."""
@@ -129,6 +152,16 @@ class ReplicaDisk:
         self._cut = _Slots(disk, "cut", _NO_CUT)
         self._tables = _Slots(disk, "tables", _NO_TABLES)
         self._identity = disk.file("identity")
+        self._start: _Slots[_Start] | None = None
+
+    def may_be_cut(self) -> None:
+        """The log may begin later than at 0; to be said before anything else."""
+        self._start = _Slots(self._disk, "start", _FROM_ZERO)
+
+    @property
+    def _starts(self) -> _Slots[_Start]:
+        assert self._start is not None, "this log is not to be cut"
+        return self._start
 
     @property
     def is_full(self) -> bool:
@@ -138,12 +171,39 @@ class ReplicaDisk:
     def recover(self) -> LogFacts:
         """What a process that starts finds; what it finds is durable from then on."""
         cut = self._cut.newest()
+        start = 0 if self._start is None else self._start.newest().start
+        if cut.below is not None:
+            self.log.data[:] = cut.below
+            start = cut.point
+            self._starts.set_at_once(_Start(0, start))
         kept = sound_size(self.log.data)
         self.log.truncate(kept if cut.point < 0 else min(kept, cut.point))
         self._cut.clear()
         end = Offset(len(self.log.data))
         stored = _stored_state(self._state.newest())
-        return LogFacts(log_start=Offset(0), end=end, flushed=end, stored=stored)
+        confirm = Offset(max(stored.confirm, start))  # nothing goes that is not confirmed
+        stored = msgspec.structs.replace(stored, confirm=confirm)
+        return LogFacts(log_start=Offset(start), end=end, flushed=end, stored=stored)
+
+    def trim(self, start: int, done: Callable[[], None]) -> None:
+        """Let the log begin at ``start``; ``done`` when that is durable."""
+        self._starts.save(_Start(0, start), done)
+
+    def reset(self, point: int, below: bytes, done: Callable[[], None]) -> None:
+        """Throw the log away and begin an empty one at ``point``; ``below`` is its shadow."""
+
+        def decided() -> None:
+            self.log.cut(0)
+            self.log.append(below)
+            self.log.sync(replaced)
+
+        def replaced() -> None:
+            self._starts.save(_Start(0, point), finished)
+
+        def finished() -> None:
+            self._cut.save(_Cut(0, -1), done)
+
+        self._cut.save(_Cut(0, point, below), decided)
 
     def append(self, data: bytes) -> int:
         """Append whole records; returns the bytes that there was room for."""
@@ -222,6 +282,8 @@ def _unseal(data: bytes) -> bytes | None:
         return None
     size, checksum = _HEAD.unpack_from(data)
     payload = data[_HEAD.size : _HEAD.size + size]
+    if not payload:
+        return None  # a sector of zeros would be a sound one of nothing
     return payload if len(payload) == size and zlib.crc32(payload) == checksum else None
 
 

@@ -162,11 +162,15 @@ class Ghost:
         """The lineage says of every record below ``end`` who wrote it (H2)."""
         entries = core.log.lineage.entries
         starts = [entry.start_offset for entry in entries]
-        if end and starts[:1] != [0]:
-            raise Violation(f"H2: the lineage of {name} begins at {starts[:1]}, its log at 0")
+        if end > core.log.log_start and not (starts and starts[0] <= core.log.log_start):
+            raise Violation(
+                f"H2: the lineage of {name} begins at {starts[:1]}, its log at {core.log.log_start}"
+            )
         for entry, stop in zip(entries, [*starts, end][1:], strict=True):
-            for offset in (entry.start_offset, min(stop, end) - SIZE):
-                if entry.start_offset <= offset < end and epoch_at(log, offset) != entry.epoch:
+            first = max(entry.start_offset, core.log.log_start)
+            below = min(stop, end)
+            for offset in (first, below - SIZE):
+                if first <= offset < below and epoch_at(log, offset) != entry.epoch:
                     raise Violation(
                         f"H2: the lineage of {name} gives {offset} to epoch {entry.epoch}, "
                         f"epoch {epoch_at(log, offset)} wrote it"

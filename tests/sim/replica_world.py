@@ -75,15 +75,23 @@ class ReplicaWorld:
         ghost: what was confirmed, promised and served.
         acknowledged_end: the end of the newest acknowledged record.
         acknowledgements: how many records were acknowledged.
+        cuts: whether logs lose their beginning by the retention's rule.
     """
 
     def __init__(
-        self, seed: int, *, replicas: int = 3, min_in_sync: int = 2, swarm: bool = True
+        self,
+        seed: int,
+        *,
+        replicas: int = 3,
+        min_in_sync: int = 2,
+        swarm: bool = True,
+        cuts: bool = False,
     ) -> None:
         self.world = World(seed)
         rng = self.world.stream("swarm")
         self.network = Network(self.world, NetworkOptions.swarm(rng) if swarm else NetworkOptions())
         self.min_in_sync = min_in_sync
+        self.cuts = cuts
         self.replicas = replicas
         self.ghost = Ghost()
         self.acknowledged_end = 0
@@ -358,7 +366,8 @@ class ReplicaWorld:
                 self._epoch_never_falls(machine.name, broker.core)
                 self.ghost.in_set(machine.name, broker.core)
                 log = broker.disk.log.data
-                self.ghost.lineage(machine.name, broker.core, log, len(log))
+                if not broker.begins_anew:
+                    self.ghost.lineage(machine.name, broker.core, log, len(log))
         logs = [self._sound_log(machine) for machine in self.brokers]
         for index, mine in enumerate(logs):
             for theirs in logs[index + 1 :]:

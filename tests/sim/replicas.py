@@ -15,6 +15,7 @@ from gantry_broker.replica import ControllerView, Limits, LogFacts, ReplicaCore
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.messages import Ack
+from gantry_broker.store.retention import Facts, Kept, Need, Trim, decide
 from gantry_controller.metadata.events import (
     AlterSyncStateSet,
     ApplyBrokerId,
@@ -25,7 +26,7 @@ from gantry_controller.metadata.events import (
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.types import BrokerId, Offset
 from sim.controller_stub import CLUSTER, NAME, Heartbeat, Notice, Reply, Request
-from sim.kernel.world import MS, SECOND
+from sim.kernel.world import MS, SECOND, Violation
 from sim.replica_clients import ClientObserver, Clients
 from sim.replica_disk import SIZE, Identity, ReplicaDisk
 from sim.tcp import Tcp
@@ -41,6 +42,8 @@ HEARTBEAT_US = 300 * MS
 POLL_US = SECOND
 READ_US = 70 * MS
 CHECKPOINT_US = 500 * MS
+RETAIN_US = 90 * MS
+FILE = 20 * SIZE
 CALL_TIMEOUT_US = 500 * MS
 UNREGISTERED = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
 CONTROL_LINK_BASE = -1_000_000  # below every number the core uses for its own links
@@ -59,7 +62,10 @@ class Observer(ClientObserver, Protocol):
     """Who checks what brokers do; see ``sim.replica_world``."""
 
     min_in_sync: int
+    cuts: bool
 
+    @property
+    def history(self) -> bytearray: ...
     def promoted(self, name: str, core: ReplicaCore, effect: fx.Promoted) -> None: ...
     def confirmed(self, name: str, core: ReplicaCore, old: Offset, data: bytearray) -> None: ...
     def vouched(self, name: str, core: ReplicaCore, ack: Ack) -> None: ...
@@ -71,12 +77,18 @@ class Observer(ClientObserver, Protocol):
 
 
 class Broker:
-    """One life of a broker's process."""
+    """One life of a broker's process.
+
+    Attributes:
+        begins_anew: its log is being thrown away.
+    """
 
     def __init__(self, host: Host, observer: Observer, controllers: list[str]) -> None:
         self.host = host
         self.core: ReplicaCore | None = None
         self.disk = ReplicaDisk(host.disk)
+        if observer.cuts:
+            self.disk.may_be_cut()
         self.incarnation = f"{host.name}/{host.life}"
         self.writing = True
         self._observer = observer
@@ -89,6 +101,7 @@ class Broker:
         self._control: int | None = None
         self._control_opened = 0
         self._flushing = self._flush_wanted = False
+        self._trimming = self._cutting = self.begins_anew = False
         self._later: deque[ev.Event] = deque()
         self._tcp = Tcp(host, opened=self._opened, received=self._received, closed=self._closed)
 
@@ -108,6 +121,8 @@ class Broker:
         self._every(self.host.rng.randint(2, 40) * MS, self._write)
         self._every(READ_US, self._read)
         self._every(CHECKPOINT_US, self.clients.checkpoint)
+        if self._observer.cuts:
+            self._every(RETAIN_US, self._retain)
         if self._identity is None:
             self._join()
         else:  # a life that was killed may have left it to the page cache
@@ -282,10 +297,14 @@ class Broker:
         match effect:
             case fx.SaveState(token=token, state=state):
                 self._save(token, state)
-            case fx.CutLog(point=point):
+            case fx.CutLog(point=point, reset=reset):
                 self._observer.cut(name, core, point)
                 self.clients.cut(point)
-                self.disk.cut(point, lambda: self.step(ev.LogCut()))
+                self._cutting = True
+                if reset:
+                    self._begin_anew(point)
+                else:
+                    self.disk.cut(point, self._log_cut)
             case fx.AppendLog(offset=offset, data=data):
                 self._append(core, offset, data)
             case fx.OpenLink(link=link, address=address):
@@ -372,9 +391,56 @@ class Broker:
     def _feed(self, core: ReplicaCore) -> None:
         for link in [] if core.master is None else core.master.links():
             while (batch := core.next_batch(link)) is not None:
+                if batch.offset < core.log.log_start:
+                    raise Violation(f"cut: {self.host.name} sends {batch.offset}, which is gone")
                 end = min(batch.limit, batch.offset + batch.size_hint)
                 data = bytes(self.disk.log.data[batch.offset : end])
                 self._tcp.send(link, core.sent(link, batch, data))
+
+    # ---- the beginning of the log
+
+    def _begin_anew(self, point: Offset) -> None:
+        behind = self.core is not None and self.core.log.end > 0
+        self.host.world.count("reset.behind" if behind else "reset.empty")
+        below = bytes(self._observer.history[:point])
+        self.begins_anew = True
+        self.disk.reset(point, below, self._log_cut)
+
+    def _log_cut(self) -> None:
+        self._cutting = self.begins_anew = False
+        self.step(ev.LogCut())
+
+    def _retain(self) -> None:
+        """By the product's own rule; as if a whole state stood everywhere."""
+        core = self.core
+        if core is None or self._cutting or self.host.rng.random() < 0.5:
+            return
+        log, rng, master = core.log, self.host.rng, core.master
+        needed = () if master is None else master.copying_from(counted=True)
+        copied = () if master is None else master.copying_from(counted=False)
+        decision = decide(
+            Facts(
+                kept=Kept(bytes=rng.randint(0, 6 * FILE)),
+                starts=[Offset(at) for at in range(log.log_start, log.end + 1, FILE)],
+                log_start=log.log_start,
+                end=log.end,
+                confirm=log.confirm,
+                whole_from=log.end,
+                expired_to=log.log_start,
+                disk_is_full=rng.random() < 0.3,
+                needed=[Need(at, "member") for at, _ in needed],
+                copied=[Need(at, "replica") for at, _ in copied],
+            )
+        )
+        if isinstance(decision, Trim) and not self._trimming:
+            self._trimming = True
+            self.disk.trim(decision.to, lambda: self._trimmed(decision.to))
+
+    def _trimmed(self, start: Offset) -> None:
+        self._trimming = False
+        if self.core is not None and not self._cutting and start > self.core.log.log_start:
+            self.host.world.count("trim")
+            self.step(ev.LogTrimmed(start))
 
     def _propose(self, core: ReplicaCore, effect: fx.Propose) -> None:
         event = AlterSyncStateSet(

@@ -33,6 +33,22 @@ def test_nothing_acknowledged_is_lost(seed: int) -> None:
     run(seed)
 
 
+def test_who_is_behind_a_log_that_was_cut_begins_anew() -> None:
+    """By the retention's own rule, while replicas are away, wiped and killed amid it."""
+    reached: dict[str, int] = {}
+    for seed in (1, 4, 7, 35):
+        world = ReplicaWorld(seed, cuts=True)
+        world.boot()
+        world.nemesis.start()
+        world.run(12)
+        world.nemesis.stop()
+        world.require_progress()
+        for name, count in world.world.counters.items():
+            reached[name] = reached.get(name, 0) + count
+    assert reached["trim"] > 100
+    assert {"reset.behind", "reset.empty"} <= reached.keys()
+
+
 def test_equal_seeds_are_equal_runs() -> None:
     assert run(5, 6).world.trace_hash == run(5, 6).world.trace_hash
 

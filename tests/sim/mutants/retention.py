@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.mutants.mutant import Mutant, UnitTests
+from sim.mutants.mutant import Mutant, Seeds, UnitTests
 from sim.mutants.planting import Edit
 
 DECISIONS = "unit/broker/retention/test_decisions.py"
@@ -15,7 +15,44 @@ def _mutant(name: str, breaks: str, where: str, old: str, new: str, killer: str)
     return Mutant(name, "retention", breaks, (edit,), UnitTests(killer))
 
 
+def _of_the_world(name: str, breaks: str, where: str, old: str, new: str, within: int) -> Mutant:
+    edit = Edit(f"gantry_broker.{where}", old, new)
+    return Mutant(name, "retention", breaks, (edit,), Seeds("replicas-cut", within))
+
+
 MUTANTS = (
+    _of_the_world(
+        "cuts-above-confirm",
+        "a master cuts what is not confirmed",
+        "store.retention:decide",
+        "needed = min(needed, facts.confirm)",
+        "needed = facts.end",
+        3,
+    ),
+    _of_the_world(
+        "cuts-below-a-link",
+        "a replica outside the set waits for ever for bytes that are gone",
+        "replica.core:ReplicaCore._trimmed",
+        "[] if self.master is None else self.master.links_below(start)",
+        "[]",
+        20,
+    ),
+    _of_the_world(
+        "cuts-leave-behind",
+        "a replica that ends below the master's start is sent what is gone",
+        "replica.handshake:_common_end",
+        "point < mine.log_start or",
+        "",
+        20,
+    ),
+    _of_the_world(
+        "cuts-and-a-stale-lineage",
+        "who is killed between throwing its log away and saving the new lineage is stuck",
+        "replica.handshake:_common_end",
+        "common < hello.end",
+        "not theirs.entries",
+        60,
+    ),
     _mutant(
         "retention-above-confirm",
         "the log loses what is not confirmed",
