@@ -407,12 +407,15 @@ class ReplicationGroup:
         core = self.core
         assert core is not None, "nothing is reported before the volume has a name"
         facts = core.log
+        confirmed = facts.lineage.entry_at(Offset(facts.confirm - 1)) if facts.confirm else None
         return Report(
             epoch=facts.lineage.last_epoch,
             log_start=facts.log_start,
             end=facts.end,
             confirm=facts.confirm,
             draining=self._leaving,
+            confirm_epoch=None if confirmed is None else confirmed.epoch,
+            acted_epoch=core.epoch,
             tier=self.tier.report(),
         )
 

@@ -78,6 +78,25 @@ class ElectRequest(_Request):
     master_epoch: Annotated[int, Field(ge=0)]
 
 
+class AcceptLossRequest(_Request):
+    """POST …/accept-loss: make ``broker_id`` the master although it lacks what was confirmed.
+
+    ``confirmed_offset`` is what the group's view said, -1 for nothing: what is given up was seen.
+    """
+
+    broker_id: Annotated[int, Field(ge=1)]
+    master_epoch: Annotated[int, Field(ge=0)]
+    confirmed_offset: Annotated[int, Field(ge=-1)]
+
+
+class AdoptRequest(_Request):
+    """POST …/adopt: take over a group of another quorum, whose copies are these brokers."""
+
+    broker_ids: Annotated[list[int], Field(min_length=1, max_length=128)]
+    master_epoch: Annotated[int, Field(ge=0)]
+    accept_missing: bool = False
+
+
 class EvidenceRequest(_Request):
     """POST …/evidence: the pod with ``pod_uid`` is known to be gone (terminating is not gone)."""
 
@@ -121,6 +140,8 @@ class MemberView(_View):
 
     ``epoch``, ``max_offset`` and ``confirm_offset`` are what its last heartbeat said, -1 when none
     came; ``last_heartbeat_age_ms`` is None when none came. ``tier`` is None without one.
+    ``refused``: its registration was refused, since it knows of epochs that this quorum never
+    decided; ``epoch`` and ``max_offset`` are then what that said.
     """
 
     broker_id: int
@@ -137,12 +158,30 @@ class MemberView(_View):
     last_heartbeat_age_ms: int | None = None
     in_sync: bool
     tier: TierView | None = None
+    refused: bool = False
+
+
+class LossView(_View):
+    """The last time a person gave up what was confirmed, and had ``broker_id`` elected.
+
+    Its log ended at ``end``; ``confirmed_offset`` was known to be confirmed, -1 if nothing was.
+    """
+
+    master_epoch: int
+    broker_id: int
+    epoch: int
+    end: int
+    confirmed_offset: int
+    at_ms: int
 
 
 class GroupView(_View):
     """One broker group. ``clean`` is False once an election had to leave the sync-state set.
 
     ``retired``: its owner is gone; everything is kept as it was, and nobody is sent there.
+    ``confirmed_offset`` of ``confirmed_epoch`` is how far the quorum knows the group to have
+    confirmed its log, -1 for nothing; who holds less is not elected. ``no_master_reason`` says why
+    nobody is, although members live; it is empty where that is not so.
     """
 
     cluster: str
@@ -159,6 +198,10 @@ class GroupView(_View):
     clean: bool = True
     retired: bool = False
     members: list[MemberView] = []
+    confirmed_epoch: int = -1
+    confirmed_offset: int = -1
+    no_master_reason: str = ""
+    loss: LossView | None = None
 
 
 class GroupList(_View):

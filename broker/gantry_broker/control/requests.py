@@ -60,6 +60,8 @@ class Report(NamedTuple):
     """What a heartbeat and a registration say of our log.
 
     Attributes:
+        confirm_epoch: of the last byte below ``confirm``; None while there is none.
+        acted_epoch: the newest one we have taken part in; in registrations only.
         tier: of our tier, in heartbeats only; None without one.
     """
 
@@ -68,6 +70,8 @@ class Report(NamedTuple):
     end: Offset
     confirm: Offset
     draining: bool
+    confirm_epoch: Epoch | None = None
+    acted_epoch: Epoch | None = None
     tier: TierReport | None = None
 
 
@@ -103,6 +107,7 @@ def heartbeat(
         draining=report.draining,
         pod_uid=me.pod_uid,
         log_start=report.log_start,
+        confirm_epoch=report.confirm_epoch,
         tier_state=None if tier is None else tier.state,
         tier_epoch=None if tier is None else tier.epoch,
         tier_committed_offset=None if tier is None else tier.committed_offset,
@@ -170,6 +175,7 @@ def register(me: Speaker, broker_id: BrokerId, report: Report) -> RemotingComman
         last_epoch=report.epoch,
         max_offset=report.end,
         election_priority=me.priority,
+        acted_epoch=report.acted_epoch,
     )
     return request(RequestCode.CONTROLLER_REGISTER_BROKER, to_ext(header))
 

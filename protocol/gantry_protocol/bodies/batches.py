@@ -51,6 +51,7 @@ class HeartbeatRow(msgspec.Struct, frozen=True, array_like=True):
     draining: bool = False
     election_priority: Int32 = LOWEST_ELECTION_PRIORITY
     tier: TierRow | None = None
+    confirm_epoch: WireEpoch | None = None
 
 
 class HeartbeatsBody(msgspec.Struct, frozen=True, rename="camel"):
@@ -128,6 +129,7 @@ def heartbeat_row(header: BrokerHeartbeatRequestHeader) -> HeartbeatRow:
         draining=header.draining,
         election_priority=header.election_priority,
         tier=tier,
+        confirm_epoch=header.confirm_epoch,
     )
 
 
@@ -148,6 +150,7 @@ def heartbeat_header(body: HeartbeatsBody, row: HeartbeatRow) -> BrokerHeartbeat
         draining=row.draining,
         pod_uid=body.pod_uid,
         log_start=row.log_start,
+        confirm_epoch=row.confirm_epoch,
         tier_state=None if tier is None else tier.state,
         tier_epoch=None if tier is None else tier.epoch,
         tier_committed_offset=None if tier is None else tier.committed_offset,

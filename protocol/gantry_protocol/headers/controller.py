@@ -25,6 +25,7 @@ LOWEST_ELECTION_PRIORITY = 2**31 - 1
 class BrokerHeartbeatRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     """904, oneway, to every controller. ``broker_id`` is None before the broker has one.
 
+    ``confirm_epoch`` is that of the last byte below ``confirm_offset``.
     ``tier_state`` is given by a broker whose group has a tier, and says that the other tier fields
     mean something; a ``tier_reason`` has at most 256 characters.
     """
@@ -45,6 +46,7 @@ class BrokerHeartbeatRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     draining: bool = False
     pod_uid: str | None = None
     log_start: WireOffset | None = None
+    confirm_epoch: WireEpoch | None = None
     tier_state: str | None = None
     tier_epoch: WireEpoch | None = None
     tier_committed_offset: WireOffset | None = None
@@ -99,7 +101,11 @@ class ElectMasterResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RegisterBrokerToControllerRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """1003."""
+    """1003.
+
+    ``last_epoch`` is the newest one that wrote to the log; ``acted_epoch`` the newest one that the
+    broker has taken part in at all.
+    """
 
     broker_name: str
     broker_id: WireBrokerId
@@ -113,6 +119,7 @@ class RegisterBrokerToControllerRequestHeader(msgspec.Struct, frozen=True, renam
     last_epoch: WireEpoch | None = None
     max_offset: WireOffset | None = None
     election_priority: Int32 | None = None
+    acted_epoch: WireEpoch | None = None
 
 
 class RegisterBrokerToControllerResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
