@@ -22,6 +22,8 @@ from typing import NamedTuple
 from gantry_protocol.codes import RequestCode, ResponseCode
 
 from gantry_controller.metadata.events import (
+    AcceptLoss,
+    AdoptGroup,
     AlterSyncStateSet,
     ApplyBrokerId,
     ChangeSettings,
@@ -294,6 +296,19 @@ ADMIN: dict[tuple[str, str], Row] = {
         _C.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
         _C.CONTROLLER_MASTER_STILL_EXIST,
         _C.CONTROLLER_ELECT_MASTER_FAILED,
+    ),
+    ("POST", "/v1/groups/{cluster}/{name}/accept-loss"): _write(
+        "elect a member that lacks what was confirmed",
+        AcceptLoss,
+        _C.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
+        _C.CONTROLLER_ELECT_MASTER_FAILED,
+        _C.CONTROLLER_INVALID_REQUEST,
+    ),
+    ("POST", "/v1/groups/{cluster}/{name}/adopt"): _write(
+        "adopt a group of another quorum",
+        AdoptGroup,
+        _C.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED,
+        _C.CONTROLLER_INVALID_REQUEST,
     ),
     ("POST", "/v1/groups/{cluster}/{name}/evidence"): _ADMIN_READ._replace(
         name="say that a pod is gone"

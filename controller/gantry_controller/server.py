@@ -33,7 +33,7 @@ from gantry_controller.admin.snapshots import SnapshotApi, SnapshotMetrics
 from gantry_controller.admin.watch import WatchHub
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.machine import MetadataStateMachine
-from gantry_controller.metadata.state import BrokerGroup
+from gantry_controller.metadata.state import LAYOUT, BrokerGroup
 from gantry_controller.nameserver.imports import Imports
 from gantry_controller.nameserver.requests import NameRequests
 from gantry_controller.node.node import RaftNode
@@ -91,6 +91,7 @@ class Controller:
             self.machine,
             self.quorum.propose,
             default_timeout_s=settings.heartbeat_timeout_ms / 1000,
+            may_raise=lambda: self.node.shares_layout,
         )
         self.guard = Guard(self.key, is_open=settings.allow_unauthenticated)
         self.forwarder = Forwarder(self._remoting_address, self.key)
@@ -205,6 +206,7 @@ class Controller:
         )
         await self._judge_log()
         self.ports["raft"] = await self.node.start()
+        self.node.say_layout(LAYOUT)
         self._started.append(self.node.stop)
         self.watchman.start()
         self.imports.start()

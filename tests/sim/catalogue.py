@@ -20,6 +20,7 @@ from sim.power_world import PowerWorld
 from sim.raft import places
 from sim.raft.world import RaftWorld
 from sim.replica_world import ReplicaWorld
+from sim.restored_world import RestoredWorld
 from sim.tier.world import TierWorld, WholeTierWorld
 from sim.whole_world import WholeWorld
 
@@ -146,6 +147,12 @@ KINDS = {
             "the same, and every node loses its power at once, again and again",
             PowerWorld,
             PowerWorld.run_seed,
+        ),
+        Kind(
+            "restored",
+            "the same, and after an outage of all brokers one comes back with an older volume",
+            RestoredWorld,
+            RestoredWorld.run_seed,
         ),
         Kind("tier", "a broker group that uploads to an unkind store", TierWorld, _tier_world),
         Kind("whole-tier", "the same under a quorum of controllers", WholeTierWorld, _tier_world),

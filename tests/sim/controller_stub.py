@@ -67,6 +67,8 @@ class Heartbeat:
     epoch: Epoch
     max_offset: Offset
     draining: bool
+    confirm_offset: Offset
+    confirm_epoch: Epoch
 
 
 @dataclass(frozen=True)

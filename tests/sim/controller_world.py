@@ -182,7 +182,9 @@ class ScriptedBroker:
             return
         epoch = Epoch(-1) if self.view is None else self.view.master_epoch
         offset = Offset(self.host.rng.randint(0, 100))
-        beat = Heartbeat(self.broker_id, self.incarnation, epoch, offset, self.draining)
+        beat = Heartbeat(
+            self.broker_id, self.incarnation, epoch, offset, self.draining, Offset(-1), Epoch(-1)
+        )
         for name in self._world.controller_names:
             self.host.send(name, beat)
         if self.view is not None and self.view.master_address not in ("", self.host.name):

@@ -32,7 +32,9 @@ from gantry_controller.metadata.events import (
     CleanBrokerData,
     ElectMaster,
     Event,
+    FloorRow,
     LiveMember,
+    RaiseFloors,
     encode_event,
 )
 from gantry_controller.metadata.machine import MetadataStateMachine
@@ -181,6 +183,8 @@ class SimController(RaftProcess):
 
     def _changed(self, event: Event, result: Result) -> None:
         self.observer.changed(self, self._before, event, result)
+        if isinstance(event, AlterSyncStateSet) and result.group is not None:
+            self.overseer.floors.set_changed(KEY, self.now_s)
         self.overseer.applied(event, result, self.now_s)
         group = result.group
         if group is None or not isinstance(event, ElectMaster):
@@ -201,10 +205,12 @@ class SimController(RaftProcess):
             incarnation=beat.incarnation,
             epoch=beat.epoch,
             max_offset=beat.max_offset,
+            confirm_offset=beat.confirm_offset,
+            confirm_epoch=beat.confirm_epoch,
             draining=beat.draining,
         )
         if self.table.heard(KEY, heartbeat, now_s=self.now_s, connection=number):
-            self.overseer.heard(KEY, self.now_s)
+            self.overseer.heard(KEY, self.now_s, heartbeat)
 
     def _received(self, link: int, message: object) -> None:
         if isinstance(message, Request):
@@ -252,6 +258,13 @@ class SimController(RaftProcess):
                 done(self._read_code(request))
                 return
             event = self._with_evidence(request.event)
+            group = self.group()
+            if isinstance(event, ElectMaster) and group is not None:
+                if self.overseer.objection(group, event, self.now_s):
+                    self.world_count("election.held-back")
+                    done(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED)
+                    return
+                self._raise(self.overseer.floors.row(group))
             self.submit(event, lambda result: done(result.code))
 
         try:
@@ -289,7 +302,8 @@ class SimController(RaftProcess):
         if isinstance(event, ElectMaster):
             asking = None if event.designate else event.requester
             over = self.overseer.first_wait_over(group, self.now_s)
-            return replace(event, live=self._live(group, asking), first_wait_over=over)
+            live = self.overseer.evidence(group, self.now_s, asking)
+            return replace(event, live=live, first_wait_over=over)
         if isinstance(event, AlterSyncStateSet | CleanBrokerData):
             return replace(event, live=self._live(group, None))
         return event
@@ -307,13 +321,21 @@ class SimController(RaftProcess):
 
     def _scan(self) -> None:
         self.host.after(SCAN_US, self._scan)
+        floors = self.overseer.floors.due(self.now_s) if self.overseer.leading else None
+        if floors is not None:
+            self.submit(floors, lambda _: None)
         for trigger in self.overseer.take(self.now_s, GROUPS_PER_TURN):
             self._elect(trigger)
         for member in self.probes.take(self.now_s, KNOCKS_PER_TURN):
             self._knock(member)
 
+    def _raise(self, row: FloorRow | None) -> None:
+        if row is not None:
+            self.submit(RaiseFloors(rows=(row,)), lambda _: None)
+
     def _elect(self, trigger: Trigger) -> None:
         self.world_count(f"election.{trigger.reason}")
+        self._raise(trigger.floor)
 
         def settled(result: Result) -> None:
             self.overseer.settled(trigger.key, self.now_s, ok=result.ok)

@@ -24,7 +24,7 @@ from gantry_controller.metadata.events import (
     RegisterBroker,
 )
 from gantry_protocol.codes import ResponseCode
-from gantry_protocol.types import BrokerId, Offset
+from gantry_protocol.types import BrokerId, Epoch, Offset
 from sim.controller_stub import CLUSTER, NAME, Heartbeat, Notice, Reply, Request
 from sim.kernel.world import MS, SECOND, Violation
 from sim.replica_clients import ClientObserver, Clients
@@ -265,12 +265,16 @@ class Broker:
     def _beat(self) -> None:
         if self.core is None:
             return
+        log = self.core.log
+        confirmed = log.lineage.entry_at(Offset(log.confirm - 1)) if log.confirm else None
         beat = Heartbeat(
             self.core.me,
             self.incarnation,
-            self.core.log.lineage.last_epoch,
-            self.core.log.end,
+            log.lineage.last_epoch,
+            log.end,
             self.core.draining,
+            log.confirm,
+            Epoch(-1) if confirmed is None else confirmed.epoch,
         )
         for name in self._controllers:
             self.host.send(name, beat)

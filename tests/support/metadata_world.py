@@ -16,10 +16,12 @@ from gantry_controller.metadata.events import (
     DeleteKv,
     ElectMaster,
     Event,
+    FloorRow,
     ForgetMember,
     LiveMember,
     PutKv,
     PutSubscriptionGroup,
+    RaiseFloors,
     RegisterBroker,
     ReportConsumers,
     RetireGroup,
@@ -28,7 +30,7 @@ from gantry_controller.metadata.events import (
     encode_event,
 )
 from gantry_controller.metadata.results import Result
-from gantry_controller.metadata.state import BrokerGroup, MetadataState
+from gantry_controller.metadata.state import BrokerGroup, Floor, Loss, MetadataState
 from gantry_protocol.types import BrokerId, Epoch, Index, Offset
 
 CLUSTER = "c"
@@ -233,7 +235,11 @@ def consumers(world: World) -> None:
 
 
 def told_by_tools(world: World) -> None:
-    """Key-values that came and went, a group without writes, a setting."""
+    """Key-values that came and went, a group without writes, a setting, a floor and a loss."""
+    row = FloorRow(CLUSTER, NAME, world.group.master_epoch, Epoch(1), Offset(5))
+    assert world.apply(RaiseFloors(rows=(row,))).changed
+    loss = Loss(Epoch(1), BrokerId(3), Epoch(0), Offset(4), Floor(Epoch(0), Offset(9)), 1)
+    world.state.put_plain("losses", (CLUSTER, NAME), loss)
     for chosen in ("false", "true"):
         world.apply(ChangeSettings(settings={"orderMessageEnable": chosen}))
     world.apply(SetWritable(cluster=CLUSTER, name=NAME, writable=False))

@@ -9,6 +9,7 @@ unknown keys refused, every wait has an end. Errors are ``ErrorView``s with a st
 
 import asyncio
 import re
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,6 +17,8 @@ from typing import Any, Protocol, TypeVar
 
 from aiohttp import web
 from gantry_protocol.admin import (
+    AcceptLossRequest,
+    AdoptRequest,
     ElectRequest,
     ErrorView,
     EvidenceRequest,
@@ -31,7 +34,7 @@ from gantry_protocol.admin import (
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.process import log
 from gantry_protocol.process.probes import HttpServer
-from gantry_protocol.types import BrokerId, Epoch
+from gantry_protocol.types import BrokerId, Epoch, Offset
 from pydantic import BaseModel, ValidationError
 
 from gantry_controller.admin import pages
@@ -39,6 +42,8 @@ from gantry_controller.admin.views import group_view, watch_event
 from gantry_controller.admin.watch import Watcher, WatchHub
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.events import (
+    AcceptLoss,
+    AdoptGroup,
     DeclareGroup,
     ElectMaster,
     Event,
@@ -149,6 +154,8 @@ class AdminApi:
             ("POST", group + "/retire", self._retire),
             ("POST", group + "/forget", self._forget),
             ("POST", group + "/elect", self._elect),
+            ("POST", group + "/accept-loss", self._accept_loss),
+            ("POST", group + "/adopt", self._adopt),
             ("POST", group + "/evidence", self._evidence),
             ("GET", "/v1/watch", self._watch),
         ]
@@ -291,9 +298,74 @@ class AdminApi:
             live=self._watchman.live_members(group),
             first_wait_over=self._watchman.first_wait_over(group),
         )
+        objection = self._watchman.before_election(group, event)
+        if objection:
+            raise Refusal(409, "ELECT_MASTER_FAILED", objection)
         result = await self._write(event, ResponseCode.CONTROLLER_MASTER_STILL_EXIST)
         assert result.group is not None
         return _json(self._view(result.group))
+
+    async def _accept_loss(self, request: web.Request) -> web.Response:
+        wish = await read_body(request, AcceptLossRequest)
+        group = self._group(request)
+        self._all_must_know_its_events()
+        event = AcceptLoss(
+            cluster=group.cluster,
+            name=group.name,
+            broker_id=BrokerId(wish.broker_id),
+            expected_epoch=Epoch(wish.master_epoch),
+            floor_offset=Offset(wish.confirmed_offset),
+            live=self._watchman.live_members(group),
+            at_ms=time.time_ns() // 1_000_000,
+        )
+        floor = self._watchman.floor(group)
+        self._watchman.let_the_quorum_know(group)
+        _log.warning(
+            "a person accepts a loss",
+            cluster=group.cluster,
+            broker_name=group.name,
+            broker_id=wish.broker_id,
+            confirmed=-1 if floor is None else floor.offset,
+        )
+        return await self._changed(group, event)
+
+    async def _adopt(self, request: web.Request) -> web.Response:
+        wish = await read_body(request, AdoptRequest)
+        group = self._group(request)
+        self._all_must_know_its_events()
+        claims = self._watchman.claims(group)
+        if group.declaration is None:
+            message = f"Nobody has declared {group.name} here: create its BrokerGroup first."
+            raise Refusal(409, "INVALID_REQUEST", message)
+        if not claims or set(wish.broker_ids) != set(claims):
+            there = ", ".join(map(str, sorted(claims))) or "none"
+            message = f"The copies that knock now are {there}: look again."
+            raise Refusal(409, "INVALID_REQUEST", message)
+        expected = group.declaration.replicas
+        if len(claims) < expected and not wish.accept_missing:
+            message = f"Only {len(claims)} of {expected} copies are there."
+            raise Refusal(409, "INVALID_REQUEST", message)
+        epoch = max(claim.epoch for claim in claims.values())
+        event = AdoptGroup(
+            cluster=group.cluster,
+            name=group.name,
+            epoch=epoch,
+            expected_epoch=Epoch(wish.master_epoch),
+        )
+        _log.warning(
+            "a person adopts a group of another quorum",
+            cluster=group.cluster,
+            broker_name=group.name,
+            master_epoch=epoch,
+            copies=sorted(claims),
+        )
+        return await self._changed(group, event)
+
+    def _all_must_know_its_events(self) -> None:
+        """A controller of an older version would stop at them."""
+        if not self._watchman.may_raise():
+            message = "Not all controllers are of this version yet: finish their roll-out first."
+            raise Refusal(409, "INVALID_REQUEST", message)
 
     async def _evidence(self, request: web.Request) -> web.Response:
         evidence = await read_body(request, EvidenceRequest)

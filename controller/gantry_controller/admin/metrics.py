@@ -99,6 +99,16 @@ class Metrics(Collector):
             ["reason"],
             {(reason,): count for reason, count in self._watchman.elections.items()},
         )
+        yield _count(
+            "elections_held_back_total",
+            "Elections that brokers asked for and that had to wait for others of the set.",
+            self._watchman.elections_held_back,
+        )
+        yield _count(
+            "floors_raised_total",
+            "Times this leader had the quorum take note of what a group has confirmed.",
+            self._watchman.floors_raised,
+        )
         yield _counter(
             "requests_total",
             "Remoting requests, by request code.",
@@ -179,6 +189,11 @@ class Metrics(Collector):
             "groups_retired",
             "Broker groups on record whose owner is gone; nobody is sent there.",
             state.retired_count,
+        )
+        yield _gauge(
+            "groups_held_back",
+            "Broker groups that elect nobody, since who lives lacks what was confirmed, or may.",
+            self._watchman.groups_held_back,
         )
         yield _gauge(
             "groups_wiped",

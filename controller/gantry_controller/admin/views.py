@@ -1,16 +1,28 @@
 """The state as the admin API shows it: what is replicated, beside what this leader has heard."""
 
-from gantry_protocol.admin import GroupView, MemberView, TierView, WatchEvent
+from gantry_protocol.admin import GroupView, LossView, MemberView, TierView, WatchEvent
 
 from gantry_controller.liveness import rules
+from gantry_controller.liveness.claims import Claim
 from gantry_controller.liveness.table import Tier
 from gantry_controller.liveness.watchman import Watchman
-from gantry_controller.metadata.state import BrokerGroup, Member
+from gantry_controller.metadata.state import BrokerGroup, Loss, Member
 
 
-def member_view(group: BrokerGroup, member: Member, watchman: Watchman) -> MemberView:
+def _member_views(group: BrokerGroup, watchman: Watchman) -> list[MemberView]:
+    claims = watchman.claims(group)
+    return [
+        member_view(group, member, watchman, claims.get(member.broker_id))
+        for member in group.members
+    ]
+
+
+def member_view(
+    group: BrokerGroup, member: Member, watchman: Watchman, claim: Claim | None
+) -> MemberView:
     """One member; what its last heartbeat said is -1 when none came from the registered process."""
     row = rules.row_of(watchman.table, group, member)
+    said = claim if row is None else row.beat
     age_s = watchman.heartbeat_age_s(group, member)
     return MemberView(
         broker_id=member.broker_id,
@@ -20,12 +32,13 @@ def member_view(group: BrokerGroup, member: Member, watchman: Watchman) -> Membe
         incarnation=member.incarnation if member.announces else None,
         alive=watchman.is_alive(group, member),
         draining=row is not None and row.beat.draining,
-        epoch=-1 if row is None else row.beat.epoch,
-        max_offset=-1 if row is None else row.beat.max_offset,
+        epoch=-1 if said is None else said.epoch,
+        max_offset=-1 if said is None else said.max_offset,
         confirm_offset=-1 if row is None else row.beat.confirm_offset,
         last_heartbeat_age_ms=None if age_s is None else round(age_s * 1000),
         in_sync=member.broker_id in group.sync_state_set,
         tier=None if row is None or row.beat.tier is None else _tier_view(row.beat.tier),
+        refused=claim is not None,
     )
 
 
@@ -43,6 +56,7 @@ def _tier_view(tier: Tier) -> TierView:
 def group_view(group: BrokerGroup, watchman: Watchman) -> GroupView:
     """One group."""
     wish = group.declaration
+    floor = watchman.floor(group)
     return GroupView(
         cluster=group.cluster,
         name=group.name,
@@ -57,7 +71,24 @@ def group_view(group: BrokerGroup, watchman: Watchman) -> GroupView:
         sync_state_set_epoch=group.sync_state_set_epoch,
         clean=group.clean,
         retired=group.retired,
-        members=[member_view(group, member, watchman) for member in group.members],
+        members=_member_views(group, watchman),
+        confirmed_epoch=-1 if floor is None else floor.epoch,
+        confirmed_offset=-1 if floor is None else floor.offset,
+        no_master_reason=watchman.why_nobody(group),
+        loss=_loss_view(watchman.loss(group)),
+    )
+
+
+def _loss_view(loss: Loss | None) -> LossView | None:
+    if loss is None:
+        return None
+    return LossView(
+        master_epoch=loss.master_epoch,
+        broker_id=loss.broker_id,
+        epoch=loss.epoch,
+        end=loss.end,
+        confirmed_offset=-1 if loss.floor is None else loss.floor.offset,
+        at_ms=loss.at_ms,
     )
 
 
@@ -71,6 +102,6 @@ def watch_event(group: BrokerGroup, watchman: Watchman) -> WatchEvent:
         master_epoch=group.master_epoch,
         sync_state_set=list(group.sync_state_set),
         sync_state_set_epoch=group.sync_state_set_epoch,
-        members=[member_view(group, member, watchman) for member in group.members],
+        members=_member_views(group, watchman),
         deleted=group.removed,
     )

@@ -9,28 +9,39 @@ the master epoch it was made in and is refused if another came first; one is und
 What a wake-up costs follows from what is due, not from how many groups there are: a master's
 time-out is looked at once per time-out however many heartbeats came (``due``), and an event that
 can call for no election is not followed by a look.
+
+After an outage of a whole group, a member of the set that comes back first may be a volume that was
+put back from a copy, and what the quorum knows to be confirmed lags a little. So nobody is elected
+before all of the set are there, or ``OUTAGE_WAIT_S`` is over, unless somebody lives whose process
+was there under the master (``floors``). Waiting changes no rule of the election: it only decides
+when one is asked for.
 """
 
 import math
 from collections import deque
+from collections.abc import Iterable
 
 import msgspec
-from gantry_protocol.types import Epoch
+from gantry_protocol.types import BrokerId, Epoch
 
 from gantry_controller.liveness.due import DueQueue
+from gantry_controller.liveness.floors import HeardFloors
 from gantry_controller.liveness.rules import (
     Clock,
     live_members,
     master_suspicion,
     silent_from,
 )
-from gantry_controller.liveness.table import HeartbeatTable
-from gantry_controller.metadata.election import Elected, decide
+from gantry_controller.liveness.table import Heartbeat, HeartbeatTable
+from gantry_controller.metadata.election import BELOW_FLOOR, Elected, Refused, decide, holds
 from gantry_controller.metadata.events import (
+    AcceptLoss,
     AlterSyncStateSet,
     CleanBrokerData,
     ElectMaster,
     Event,
+    FloorRow,
+    LiveMember,
     RegisterBroker,
     RemoveGroup,
 )
@@ -39,6 +50,9 @@ from gantry_controller.metadata.state import BrokerGroup, GroupKey, MetadataStat
 
 FIRST_WAIT_S = 3.0
 """How long the first election of a declared group waits for members beyond a majority."""
+
+OUTAGE_WAIT_S = 3.0
+"""How long the first member of the set that is back after an outage of all waits for the others."""
 
 RETRY_S = 0.2
 """Before a group is looked at again after a proposal of ours came to nothing."""
@@ -52,11 +66,16 @@ _MEMBERS_LEAVE = CleanBrokerData, RemoveGroup
 
 
 class Trigger(msgspec.Struct, frozen=True, gc=False):
-    """An election to propose, and why."""
+    """An election to propose, and why.
+
+    Attributes:
+        floor: what the quorum has to know before; to be proposed first.
+    """
 
     key: GroupKey
     event: ElectMaster
     reason: str
+    floor: FloorRow | None = None
 
 
 class Overseer:
@@ -66,6 +85,9 @@ class Overseer:
         state: the applied metadata.
         table: what this node has heard.
         default_timeout_s: of brokers that have not told their own.
+
+    Attributes:
+        floors: how far groups have confirmed their logs, as this node has heard it.
     """
 
     def __init__(
@@ -80,6 +102,8 @@ class Overseer:
         self._proposing: set[GroupKey] = set()
         self._waiting: set[GroupKey] = set()  # for somebody eligible
         self._first_heard_s: dict[GroupKey, tuple[Epoch, float]] = {}  # before their first election
+        self.floors = HeardFloors(state, table)
+        self._why: dict[GroupKey, str] = {}  # of those that wait, for what was confirmed
 
     @property
     def leading(self) -> bool:
@@ -105,6 +129,7 @@ class Overseer:
         self._unseen.clear()
         self._proposing.clear()
         self._waiting.clear()
+        self._why.clear()
 
     def did_not_listen(self, now_s: float) -> None:
         """The process stood still: everybody gets a new time-out to be heard in."""
@@ -116,6 +141,7 @@ class Overseer:
 
         When its first member registered was an event that this node will not see again.
         """
+        self.floors.restored(now_s)
         self._first_heard_s = {
             group.key: (group.base_epoch, now_s)
             for group in self._state.living()
@@ -146,6 +172,10 @@ class Overseer:
             self._first_heard_s.pop(key, None)
         if isinstance(event, _MEMBERS_LEAVE):
             self._table.keep_only(key, (member.broker_id for member in group.members))
+        if isinstance(event, AcceptLoss | RemoveGroup):
+            self.floors.forget(key, group_is_gone=group.removed)
+        if group.removed or group.master_is_current:
+            self._why.pop(key, None)
         if not self.leading or self._is_of_a_replica(event, group):
             return False
         self.look(key, now_s)
@@ -168,8 +198,10 @@ class Overseer:
         if base != group.base_epoch:
             self._first_heard_s[group.key] = (group.base_epoch, now_s)
 
-    def heard(self, key: GroupKey, now_s: float) -> bool:
+    def heard(self, key: GroupKey, now_s: float, beat: Heartbeat | None = None) -> bool:
         """A member of ``key`` was heard; whether there is something to look at."""
+        if beat is not None:
+            self.floors.heard(key, beat, now_s)
         if key not in self._waiting:
             return False
         self.look(key, now_s)
@@ -184,6 +216,63 @@ class Overseer:
         """Whether the group's first election has waited long enough for the last members."""
         ends_s = self._first_wait_ends(group)
         return ends_s is not None and now_s >= ends_s
+
+    def evidence(
+        self, group: BrokerGroup, now_s: float, asking: BrokerId | None = None
+    ) -> tuple[LiveMember, ...]:
+        """What an election of ``group`` is to be judged by."""
+        live = live_members(self._table, group, self.clock(now_s), asking=asking)
+        return self.floors.lifted(group, live)
+
+    def objection(self, group: BrokerGroup, event: ElectMaster, now_s: float) -> str:
+        """Why the election that somebody else asks for is not put into the log; mostly empty.
+
+        That is so while only members live that lack what was confirmed, or that have to wait.
+        """
+        decision = decide(group, event, self.floors.floor(group.key))
+        if isinstance(decision, Refused):
+            return decision.remark if BELOW_FLOOR in decision.remark else ""
+        if not isinstance(decision, Elected) or event.designate:
+            return ""
+        _, why = self._wait(group, decision, event.live, now_s)
+        return why
+
+    def why_nobody(self, key: GroupKey) -> str:
+        """Why a group has no master although members live; empty where that is not so."""
+        return self._why.get(key, "")
+
+    def who_wait(self) -> dict[GroupKey, str]:
+        """The groups for which ``why_nobody`` says something."""
+        return self._why
+
+    def _wait(
+        self,
+        group: BrokerGroup,
+        decision: Elected,
+        live: Iterable[LiveMember],
+        now_s: float,
+    ) -> tuple[float | None, str]:
+        """Until when the winner has to wait for the rest of the set, and a sentence; or None."""
+        floor = self.floors.floor(group.key)
+        if not group.had_master or self.floors.is_vouched_for(group, decision.winner):
+            return None, ""
+        here = {one.broker_id for one in live}
+        away = [str(one) for one in group.sync_state_set if one not in here]
+        if not away:
+            return None, ""
+        came_s = [
+            self._table.registered_at(group.key, one.broker_id) or -math.inf
+            for one in live
+            if one.broker_id in group.sync_state_set and holds(one, floor)
+        ]
+        since_s = max(self.clock(now_s).watching_since_s, min(came_s, default=-math.inf))
+        ends_s = since_s + OUTAGE_WAIT_S
+        if now_s >= ends_s:
+            return None, ""
+        return ends_s, (
+            f"the whole group was away: broker {decision.winner} waits up to {OUTAGE_WAIT_S:.0f} s "
+            f"for broker {', '.join(away)} of the sync-state set"
+        )
 
     def next_due(self) -> float | None:
         """When ``take`` has something to look at."""
@@ -212,6 +301,7 @@ class Overseer:
         clock = self.clock(now_s)
         reason = self._reason(group, clock)
         self._waiting.discard(key)
+        self._why.pop(key, None)
         if reason is None:
             self._schedule_time_out(group, clock)
             return None
@@ -219,12 +309,19 @@ class Overseer:
             cluster=group.cluster,
             name=group.name,
             expected_epoch=group.master_epoch,
-            live=live_members(self._table, group, clock),
+            live=self.evidence(group, now_s),
             first_wait_over=self.first_wait_over(group, now_s),
         )
-        if isinstance(decide(group, event), Elected):
-            self._proposing.add(key)
-            return Trigger(key, event, reason)
+        decision = decide(group, event, self.floors.floor(key))
+        if isinstance(decision, Elected):
+            wait_ends_s, why = self._wait(group, decision, event.live, now_s)
+            if wait_ends_s is None:
+                self._proposing.add(key)
+                return Trigger(key, event, reason, self.floors.row(group))
+            self._why[key] = why
+            self._due.hasten(key, wait_ends_s)
+        elif isinstance(decision, Refused) and BELOW_FLOOR in decision.remark:
+            self._why[key] = decision.remark.partition(f"{BELOW_FLOOR}: ")[2]
         self._waiting.add(key)
         first_wait_ends_s = self._first_wait_ends(group)
         if not group.had_master and first_wait_ends_s is not None and first_wait_ends_s > now_s:

@@ -54,7 +54,11 @@ class Tier(msgspec.Struct, frozen=True, gc=False):
 
 
 class Heartbeat(msgspec.Struct, frozen=True, gc=False):
-    """One heartbeat, or the registration of a process, which says as much."""
+    """One heartbeat, or the registration of a process, which says as much.
+
+    Attributes:
+        confirm_epoch: under which the last byte below ``confirm_offset`` was written, -1 if unsaid.
+    """
 
     broker_id: BrokerId
     timeout_s: float
@@ -62,6 +66,7 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
     epoch: Epoch = Epoch(-1)
     max_offset: Offset = Offset(-1)
     confirm_offset: Offset = Offset(-1)
+    confirm_epoch: Epoch = Epoch(-1)
     priority: int = LOWEST_PRIORITY
     draining: bool = False
     pod_uid: str | None = None

@@ -12,24 +12,36 @@ time-out, since their heartbeats wait in our own sockets.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from itertools import islice
 
 from gantry_protocol.process import log
-from gantry_protocol.types import BrokerId
+from gantry_protocol.types import BrokerId, Epoch, Offset
 
 from gantry_controller.liveness import rules
 from gantry_controller.liveness.attention import PULSE_S, Attention
+from gantry_controller.liveness.claims import Claim, Claims
 from gantry_controller.liveness.overseer import Overseer, Trigger
 from gantry_controller.liveness.prober import knock
 from gantry_controller.liveness.probes import Knock, Probes
 from gantry_controller.liveness.table import Heartbeat, HeartbeatTable, MemberKey
-from gantry_controller.metadata.events import Event, LiveMember, encode_event
+from gantry_controller.metadata.events import (
+    AlterSyncStateSet,
+    ElectMaster,
+    Event,
+    FloorRow,
+    LiveMember,
+    RaiseFloors,
+    encode_event,
+)
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.results import Result
-from gantry_controller.metadata.state import BrokerGroup, GroupKey, Member
+from gantry_controller.metadata.state import BrokerGroup, Floor, GroupKey, Loss, Member
 
 GROUPS_PER_TURN = 200  # about 2 ms of work
 ROWS_PER_PULSE = 2000  # about 2 ms of work
 KNOCKS_MAX = 256  # connections being opened at once
+SAID_MAX = 20  # groups that are spoken of at a time
+SAY_EVERY_S = 30.0
 
 Propose = Callable[[bytes, Callable[[object], None]], None]
 
@@ -43,7 +55,13 @@ class Watchman:
         machine: whose applied state is watched.
         propose: puts a command into the log and calls back with its result or an exception.
         default_timeout_s: of brokers that have not told their own.
+        may_raise: whether all members of the quorum understand ``RaiseFloors``.
         knocker: how an address is knocked at.
+
+    Attributes:
+        may_raise: see above.
+        elections: proposed by this node, by reason.
+        elections_held_back: asked for by others, and not put into the log.
     """
 
     def __init__(
@@ -52,10 +70,15 @@ class Watchman:
         propose: Propose,
         *,
         default_timeout_s: float,
+        may_raise: Callable[[], bool] = lambda: True,
         knocker: Callable[[str], Awaitable[Knock]] = knock,
     ) -> None:
         self.table = HeartbeatTable()
-        self.elections: dict[str, int] = {}  # proposed, by reason
+        self._claims = Claims()
+        self.elections: dict[str, int] = {}
+        self.elections_held_back = 0
+        self.may_raise = may_raise
+        self._said_s: dict[GroupKey, float] = {}  # when to speak of a group that waits again
         self._machine = machine
         self._propose = propose
         self._knocker = knocker
@@ -102,8 +125,9 @@ class Watchman:
     def heard(self, key: GroupKey, beat: Heartbeat, connection: int | None) -> None:
         """A broker spoke, on ``connection`` or through another controller."""
         now_s = self._now_s()
+        self._claims.end(key, beat.broker_id)
         news = self.table.heard(key, beat, now_s=now_s, connection=connection)
-        if news and self._overseer.heard(key, now_s):
+        if news and self._overseer.heard(key, now_s, beat):
             self._arm()
 
     def connection_closed(self, connection: int) -> None:
@@ -124,8 +148,67 @@ class Watchman:
     def live_members(
         self, group: BrokerGroup, asking: BrokerId | None = None
     ) -> tuple[LiveMember, ...]:
-        """The evidence for an event about ``group``."""
-        return rules.live_members(self.table, group, self._clock(), asking=asking)
+        """The evidence for an election of ``group``."""
+        return self._overseer.evidence(group, self._now_s(), asking)
+
+    def before_election(self, group: BrokerGroup, event: ElectMaster) -> str:
+        """Has the quorum know what is confirmed before ``event`` comes into the log.
+
+        Returns a sentence if that must not come there at all; mostly empty.
+        """
+        objection = self._overseer.objection(group, event, self._now_s())
+        if objection:
+            self.elections_held_back += 1
+        else:
+            self.let_the_quorum_know(group)
+        return objection
+
+    def let_the_quorum_know(self, group: BrokerGroup) -> None:
+        """Puts what was heard to be confirmed into the log, before anything that comes next."""
+        self._raise(self._overseer.floors.row(group))
+
+    def registration_refused(
+        self, group: BrokerGroup, broker_id: BrokerId, epoch: Epoch, max_offset: Offset
+    ) -> None:
+        """A copy of ``group`` knows of epochs that this quorum never decided."""
+        self._claims.note(group.key, broker_id, Claim(epoch, max_offset, self._now_s()))
+
+    def claims(self, group: BrokerGroup) -> dict[BrokerId, Claim]:
+        """Those who were refused lately, by id."""
+        return self._claims.of(group.key, self._now_s())
+
+    def floor(self, group: BrokerGroup) -> Floor | None:
+        """What is known here to be confirmed."""
+        return self._overseer.floors.floor(group.key)
+
+    def loss(self, group: BrokerGroup) -> Loss | None:
+        """The last time a person gave up what was confirmed."""
+        return self._machine.state.losses.get(group.key)
+
+    def why_nobody(self, group: BrokerGroup) -> str:
+        """Why the group has no master although members live; empty where that is not so."""
+        return self._overseer.why_nobody(group.key)
+
+    @property
+    def groups_held_back(self) -> int:
+        """How many groups wait since those that live lack what was confirmed, or may."""
+        return len(self._overseer.who_wait())
+
+    @property
+    def floors_raised(self) -> int:
+        """Rows that this node has proposed to raise floors with."""
+        return self._overseer.floors.raised
+
+    def _raise(self, row: FloorRow | None) -> None:
+        if row is not None and self.may_raise():
+            self._propose(encode_event(RaiseFloors(rows=(row,))), lambda _: None)
+
+    def _raise_due(self, now_s: float) -> None:
+        if not self._overseer.leading or not self.may_raise():
+            return
+        event = self._overseer.floors.due(now_s)
+        if event is not None:
+            self._propose(encode_event(event), lambda _: None)
 
     def not_proved_gone(self, group: BrokerGroup) -> tuple[LiveMember, ...]:
         """The evidence for an event that only concerns members that are surely gone."""
@@ -176,7 +259,19 @@ class Watchman:
     def _clock(self) -> rules.Clock:
         return self._overseer.clock(self._now_s())
 
+    def _say_who_waits(self, now_s: float) -> None:
+        """A line in the log for each group that waits, now and then."""
+        waiting = self._overseer.who_wait()
+        for key in [one for one in self._said_s if one not in waiting]:
+            del self._said_s[key]
+        for key, why in islice(waiting.items(), SAID_MAX):
+            if now_s >= self._said_s.get(key, now_s):
+                self._said_s[key] = now_s + SAY_EVERY_S
+                _log.warning("no master is elected", cluster=key[0], broker_name=key[1], why=why)
+
     def _applied(self, event: Event, result: Result) -> None:
+        if type(event) is AlterSyncStateSet and result.group is not None:
+            self._overseer.floors.set_changed(result.group.key, self._now_s())
         if not self._overseer.concerns(event, result):
             return
         if self._overseer.applied(event, result, self._now_s()):
@@ -197,6 +292,8 @@ class Watchman:
         loop = asyncio.get_running_loop()
         now_s = self._attention.pulse(loop.time())
         self.table.pass_time(now_s, ROWS_PER_PULSE)
+        self._raise_due(now_s)
+        self._say_who_waits(now_s)
         self._pulse_timer = loop.call_later(PULSE_S, self._pulse)
 
     def _arm(self) -> None:
@@ -228,6 +325,7 @@ class Watchman:
     def _elect(self, trigger: Trigger) -> None:
         cluster, name = trigger.key
         event = trigger.event
+        self._raise(trigger.floor)
         _log.info(
             "election proposed",
             cluster=cluster,

@@ -10,6 +10,8 @@ from typing import assert_never
 from gantry_protocol.types import Index
 
 from gantry_controller.metadata.events import (
+    AcceptLoss,
+    AdoptGroup,
     AlterSyncStateSet,
     ApplyBrokerId,
     ChangeSettings,
@@ -26,6 +28,7 @@ from gantry_controller.metadata.events import (
     ImportBroker,
     PutKv,
     PutSubscriptionGroup,
+    RaiseFloors,
     RegisterBroker,
     RemoveGroup,
     ReportConsumers,
@@ -33,7 +36,9 @@ from gantry_controller.metadata.events import (
     RetireGroup,
     SetWritable,
 )
+from gantry_controller.metadata.floors import accept_loss, raise_floors
 from gantry_controller.metadata.groups import (
+    adopt_group,
     apply_broker_id,
     clean_broker_data,
     declare_group,
@@ -70,6 +75,12 @@ def apply(  # noqa: C901 - a table of one line per event, which mypy checks for 
             return alter_sync_state_set(state, event)
         case ElectMaster():
             return elect_master(state, event)
+        case RaiseFloors():
+            return raise_floors(state, event)
+        case AcceptLoss():
+            return accept_loss(state, event)
+        case AdoptGroup():
+            return adopt_group(state, event)
         case RegisterBroker():
             return register_broker(state, event)
         case ApplyBrokerId():

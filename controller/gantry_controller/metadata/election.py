@@ -28,6 +28,11 @@ volumes, however long that takes; empty ones do not count while others hold reco
 declared (Java brokers) follows upstream: the first to ask is the first master, unless a member that
 lives has a newer log.
 
+6. A disk may break its promise: a volume is put back from a copy. So the quorum remembers how far
+   each group is known to have confirmed (``state.Floor``), and nobody below that is elected or
+   stays in the set, whatever set it is in. The floor lags a little behind what is confirmed
+   (``liveness.floors`` says how much), and it never falls, but by a person's word (``AcceptLoss``).
+
 If an administrator has struck the *whole* set from the record while other members remain, what was
 acknowledged may be gone. Then only a designated election, by name, goes on; it marks the group as
 not clean for ever.
@@ -37,14 +42,17 @@ upstream's order (epoch, end, priority), then the lowest id. Who is draining is 
 while anybody who stays is.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.types import BrokerId
 
 from gantry_controller.metadata.events import ElectMaster, LiveMember
-from gantry_controller.metadata.state import BrokerGroup
+from gantry_controller.metadata.state import BrokerGroup, Floor
+
+BELOW_FLOOR = "BelowConfirmed"
+"""How the reason begins where those that live lack what was confirmed."""
 
 
 class Elected(msgspec.Struct, frozen=True, gc=False):
@@ -69,8 +77,8 @@ class Refused(msgspec.Struct, frozen=True, gc=False):
 Decision = Elected | Kept | Refused
 
 
-def decide(group: BrokerGroup, request: ElectMaster) -> Decision:
-    """The outcome of ``request`` for ``group``; a pure function of the two."""
+def decide(group: BrokerGroup, request: ElectMaster, floor: Floor | None = None) -> Decision:
+    """The outcome of ``request`` for ``group``, which has confirmed up to ``floor``; pure."""
     if request.expected_epoch is not None and request.expected_epoch != group.master_epoch:
         return Refused(
             ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH,
@@ -78,10 +86,63 @@ def decide(group: BrokerGroup, request: ElectMaster) -> Decision:
         )
     live = believable(group, request.live)
     if not group.had_master:
-        return _first_election(group, request, live)
+        return _at_floor(_first_election(group, request, live), group, request, live, floor)
     if not group.sync_state_set:
-        return _election_without_a_set(group, request, live)
-    return _election_in_the_set(group, request, live)
+        return _at_floor(_election_without_a_set(group, request, live), group, request, live, floor)
+    return _election_in_the_set(group, request, live, floor)
+
+
+def holds(member: LiveMember, floor: Floor | None) -> bool:
+    """Whether a member may hold all that is known to be confirmed; who says nothing does not."""
+    return floor is None or floor.reached_by(member.epoch, member.max_offset)
+
+
+def is_gone_for_good(
+    group: BrokerGroup, live: Mapping[BrokerId, LiveMember], floor: Floor | None
+) -> bool:
+    """Whether all members of a struck group are there, and their volumes are empty."""
+    wish = group.declaration
+    return (
+        floor is not None
+        and not group.had_master
+        and wish is not None
+        and len(live) >= wish.replicas
+        and all(one.max_offset == 0 for one in live.values())
+    )
+
+
+def _at_floor(
+    decision: Decision,
+    group: BrokerGroup,
+    request: ElectMaster,
+    live: dict[BrokerId, LiveMember],
+    floor: Floor | None,
+) -> Decision:
+    """``decision``, unless its winner lacks what was confirmed."""
+    if (
+        not isinstance(decision, Elected)
+        or floor is None
+        or (decision.winner in live and holds(live[decision.winner], floor))
+        or is_gone_for_good(group, live, floor)
+    ):
+        return decision
+    return _nobody(request, below_floor(live.values(), floor, ()))
+
+
+def below_floor(live: Iterable[LiveMember], floor: Floor, away: Iterable[BrokerId]) -> str:
+    """Why none of those that live is elected, for people; ``away``: who may hold the rest."""
+    ends = ", ".join(
+        f"broker {one.broker_id} ends at {one.max_offset} of epoch {one.epoch}"
+        if one.max_offset >= 0
+        else f"broker {one.broker_id} has not said how far its log goes"
+        for one in live
+    )
+    holders = ", ".join(str(one) for one in away)
+    awaited = f"; waiting for broker {holders}" if holders else ""
+    return (
+        f"{BELOW_FLOOR}: the group has confirmed its log up to {floor.offset} of epoch "
+        f"{floor.epoch}, {ends}{awaited}"
+    )
 
 
 def believable(group: BrokerGroup, live: Iterable[LiveMember]) -> dict[BrokerId, LiveMember]:
@@ -198,20 +259,31 @@ def _election_without_a_set(
 
 
 def _election_in_the_set(
-    group: BrokerGroup, request: ElectMaster, live: dict[BrokerId, LiveMember]
+    group: BrokerGroup,
+    request: ElectMaster,
+    live: dict[BrokerId, LiveMember],
+    floor: Floor | None,
 ) -> Decision:
     pool = [live[broker_id] for broker_id in group.sync_state_set if broker_id in live]
     master_lives = group.master_is_current and group.master_id in live
     if master_lives and (not request.designate or request.requester == group.master_id):
         return Kept()
-    candidates = staying(pool)
+    candidates = staying(one for one in pool if holds(one, floor))
+    if not candidates and pool and floor is not None:
+        away = [broker_id for broker_id in group.sync_state_set if broker_id not in live]
+        return _nobody(request, below_floor(pool, floor, away))
     if request.designate:
         candidates = [one for one in candidates if one.broker_id == request.requester]
     if not candidates:
         return _nobody(request, "no eligible member of the sync-state set is alive")
     winner = best(candidates)
-    heirs = [one for one in pool if one is winner or not one.draining]
+    heirs = [one for one in pool if one is winner or not (one.draining or _lacks(one, floor))]
     return Elected(winner.broker_id, tuple(one.broker_id for one in heirs))
+
+
+def _lacks(member: LiveMember, floor: Floor | None) -> bool:
+    """Whether a member has said that it does not hold what is known to be confirmed."""
+    return member.max_offset >= 0 and not holds(member, floor)
 
 
 def _nobody(request: ElectMaster, reason: str) -> Refused:

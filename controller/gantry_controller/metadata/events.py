@@ -148,6 +148,53 @@ class AlterSyncStateSet(_Event, frozen=True, tag="AlterSyncStateSet/1"):
     live: tuple[LiveMember, ...] = ()
 
 
+class FloorRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One group: its master of ``master_epoch`` has confirmed all below ``offset``.
+
+    The last byte of that was written in ``epoch``.
+    """
+
+    cluster: str
+    name: str
+    master_epoch: Epoch
+    epoch: Epoch
+    offset: Offset
+
+
+class RaiseFloors(_Record, frozen=True, tag="RaiseFloors/1"):
+    """How far groups are known to have confirmed their logs, by what their masters said."""
+
+    rows: tuple[FloorRow, ...]
+
+
+class AcceptLoss(_Event, frozen=True, tag="AcceptLoss/1"):
+    """A person has this member elected although it lacks what was confirmed.
+
+    Attributes:
+        expected_epoch: refuse unless the group is still in this epoch.
+        floor_offset: of the floor that the person was shown, -1 for none; refuse any other.
+        live: the members held to be alive.
+        at_ms: when, by the leader's clock.
+    """
+
+    broker_id: BrokerId
+    expected_epoch: Epoch
+    floor_offset: Offset
+    live: tuple[LiveMember, ...] = ()
+    at_ms: int = 0
+
+
+class AdoptGroup(_Event, frozen=True, tag="AdoptGroup/1"):
+    """A person has this quorum take over a group of another quorum, up to ``epoch``.
+
+    Attributes:
+        expected_epoch: refuse unless the group is still in this epoch.
+    """
+
+    epoch: Epoch
+    expected_epoch: Epoch
+
+
 class CleanBrokerData(_Event, frozen=True, tag="CleanBrokerData/1"):
     """An administrator strikes members, or a whole group, from the record (code 1011)."""
 
@@ -262,6 +309,9 @@ Event = (
     | RegisterBroker
     | ElectMaster
     | AlterSyncStateSet
+    | RaiseFloors
+    | AcceptLoss
+    | AdoptGroup
     | CleanBrokerData
     | CreateTopic
     | DeleteTopic

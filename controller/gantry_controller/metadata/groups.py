@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from gantry_controller.metadata.clients import ConsumerTable, SubscriptionTable
 from gantry_controller.metadata.election import believable
 from gantry_controller.metadata.events import (
+    AdoptGroup,
     ApplyBrokerId,
     CleanBrokerData,
     DeclareGroup,
@@ -33,6 +34,9 @@ from gantry_controller.metadata.state import (
 MEMBERS_MAX = 128
 """A group of nine leaks an id now and then (a Java broker whose 1013 reply was lost asks for the
 next one); beyond this the ghosts must be cleaned first."""
+
+CONTROLLER_BEHIND = "ControllerBehind"
+"""How a registration is refused of a member that knows of epochs which this quorum does not."""
 
 BROKER_ID_MAX = 2**53 - 1  # exact in every JSON reader
 
@@ -73,8 +77,33 @@ def remove_group(state: MetadataState, event: RemoveGroup) -> Result:
     refusal = _refuse_strangers(group, event.uid)
     if refusal is not None:
         return refusal
-    state.put_plain("wiped", group.key, None)  # a later group of that name is another
+    # A later group of that name is another.
+    state.put_plain("wiped", group.key, None)
+    state.put_plain("floors", group.key, None)
+    state.put_plain("losses", group.key, None)
     return Result(group=_bury(state, group, event.uid), changed=True)
+
+
+def adopt_group(state: MetadataState, event: AdoptGroup) -> Result:
+    """Takes over what another quorum decided up to ``event.epoch``.
+
+    The members may register then, and the furthest of them is elected once enough are there
+    (``election``). Refused once this quorum has elected anybody: then it has its own history.
+    """
+    group = state.find(event.cluster, event.name)
+    if group is None:
+        code = ResponseCode.CONTROLLER_BROKER_NEED_TO_BE_REGISTERED
+        return missing(state, event, code, f"There is no broker group {event.name}")
+    invalid = ResponseCode.CONTROLLER_INVALID_REQUEST
+    if event.expected_epoch != group.master_epoch:
+        remark = f"The group is in master epoch {group.master_epoch}, not {event.expected_epoch}"
+        return refuse(invalid, remark, group)
+    if group.had_master:
+        return refuse(invalid, f"This quorum has elected masters of {group.name} itself", group)
+    if event.epoch <= group.master_epoch:
+        return Result(group=group)
+    adopted = state.put(group, master_epoch=event.epoch, base_epoch=event.epoch)
+    return Result(group=adopted, changed=True)
 
 
 def retire_group(state: MetadataState, event: RetireGroup) -> Result:
@@ -161,8 +190,10 @@ def register_broker(state: MetadataState, event: RegisterBroker) -> Result:
     if event.last_epoch > group.master_epoch:
         return refuse(
             ResponseCode.CONTROLLER_INVALID_REQUEST,
-            f"ControllerBehind: broker {event.broker_id} has written in epoch {event.last_epoch}, "
-            f"the controller knows {event.name} only up to epoch {group.master_epoch}",
+            f"{CONTROLLER_BEHIND}: broker {event.broker_id} has written in epoch "
+            f"{event.last_epoch}, the controller knows {event.name} only up to epoch "
+            f"{group.master_epoch}; if this is another quorum than before, see: "
+            f"gantry adopt {event.name}",
             group,
         )
     registrations = member.registrations + 1

@@ -3,7 +3,14 @@
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.types import BrokerId, Epoch
 
-from gantry_controller.metadata.election import Elected, Kept, Refused, decide
+from gantry_controller.metadata.election import (
+    Elected,
+    Kept,
+    Refused,
+    believable,
+    decide,
+    is_gone_for_good,
+)
 from gantry_controller.metadata.events import AlterSyncStateSet, ElectMaster
 from gantry_controller.metadata.results import Result, missing, refuse
 from gantry_controller.metadata.state import BrokerGroup, MetadataState, is_ascending
@@ -28,7 +35,8 @@ def elect_master(state: MetadataState, event: ElectMaster) -> Result:
                 f"This process of broker {event.requester} hasn't been registered",
                 group,
             )
-    decision = decide(group, event)
+    floor = state.floors.get(group.key)
+    decision = decide(group, event, floor)
     match decision:
         case Refused(code, remark):
             return refuse(code, remark, group)
@@ -40,10 +48,13 @@ def elect_master(state: MetadataState, event: ElectMaster) -> Result:
                 group,
             )
         case Elected():
-            return Result(group=_promote(state, group, decision), changed=True)
+            if is_gone_for_good(group, believable(group, event.live), floor):
+                state.put_plain("floors", group.key, None)
+            return Result(group=promote(state, group, decision), changed=True)
 
 
-def _promote(state: MetadataState, group: BrokerGroup, decision: Elected) -> BrokerGroup:
+def promote(state: MetadataState, group: BrokerGroup, decision: Elected) -> BrokerGroup:
+    """Makes the winner the master of the next epoch."""
     winner = group.member(decision.winner)
     assert winner is not None, (group, decision)
     return state.put(

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import msgspec
-from gantry_protocol.types import BrokerId, Epoch, Index
+from gantry_protocol.types import BrokerId, Epoch, Index, Offset
 from msgspec.structs import replace
 
 from gantry_controller.metadata.clients import (
@@ -204,6 +204,38 @@ class ImportedBroker(msgspec.Struct, frozen=True, array_like=True, gc=False):
     state_version: int = 0
 
 
+class Floor(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """How far a group is known to have confirmed its log: all below ``offset``.
+
+    The last byte of that was written in ``epoch``, so whoever holds it reaches both.
+    """
+
+    epoch: Epoch
+    offset: Offset
+
+    def reached_by(self, epoch: int, end: int) -> bool:
+        """Whether a log of this end, the newest line of its lineage in ``epoch``, may hold it."""
+        return epoch >= self.epoch and end >= self.offset
+
+
+class Loss(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The last time a person gave up what was confirmed (``events.AcceptLoss``).
+
+    Attributes:
+        master_epoch: that began with it.
+        broker_id: who was elected, with a log up to ``end`` of ``epoch``.
+        floor: what was known to be confirmed; None if nothing was known.
+        at_ms: when, by the leader's clock.
+    """
+
+    master_epoch: Epoch
+    broker_id: BrokerId
+    epoch: Epoch
+    end: Offset
+    floor: Floor | None
+    at_ms: int
+
+
 class MetadataState:
     """All groups, topics and imported brokers, with the indexes that look-ups need.
 
@@ -214,7 +246,8 @@ class MetadataState:
     needs to know (``snapshot``): a plain value, or a dictionary of immutable values. Derived ones
     begin with an underscore and are made again by ``rebuild_indexes``. ``wiped`` are the groups
     whose routes allow no writes, by the index that wiped them; ``settings`` those of the
-    name service that are not as they are by default (``metadata.names``).
+    name service that are not as they are by default (``metadata.names``). ``floors`` never fall but
+    with a ``Loss``, or with the end of their group.
     """
 
     index: Index
@@ -228,6 +261,8 @@ class MetadataState:
     kv: dict[str, Namespace]
     wiped: dict[GroupKey, Index]
     settings: dict[str, bool]
+    floors: dict[GroupKey, Floor]
+    losses: dict[GroupKey, Loss]
 
     REPLICATED = (
         "index",
@@ -239,6 +274,8 @@ class MetadataState:
         "kv",
         "wiped",
         "settings",
+        "floors",
+        "losses",
     )
 
     __slots__ = (
@@ -262,6 +299,8 @@ class MetadataState:
         self.kv = {}
         self.wiped = {}
         self.settings = {}
+        self.floors = {}
+        self.losses = {}
         self.rebuild_indexes()
 
     def rebuild_indexes(self) -> None:
@@ -424,7 +463,9 @@ class MetadataState:
         else:
             del self.imports[key]
 
-    def put_plain(self, field: Literal["kv", "wiped", "settings"], key: Any, value: object) -> None:
+    def put_plain(
+        self, field: Literal["kv", "wiped", "settings", "floors", "losses"], key: Any, value: object
+    ) -> None:
         """Makes ``value`` the record of ``key`` in a field of no index; None strikes the key."""
         records: dict[Any, object] = getattr(self, field)
         self._sum.touched(field, key, records.get(key))
@@ -492,6 +533,8 @@ LAYOUT = layout_of(
         Client,
         Subscription,
         Namespace,
+        Floor,
+        Loss,
     )
 )
 """Tells this version's way to write the state from others'."""

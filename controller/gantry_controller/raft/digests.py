@@ -10,6 +10,7 @@ serve (``StateDiffersError`` ends it), and only equal indexes of equal layouts a
 difference without a majority accuses nobody; it is only reported.
 """
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 import msgspec
@@ -47,16 +48,29 @@ class Digests:
         agreed: the newest point on which a majority was found to agree, here or by the leader.
         differing: nodes that were found to differ from this node (leader only), with the first
             index at which they did.
+        layouts: what the peers' newest points are laid out in (leader only). A node says it before
+            its first point, too (``say_layout``).
     """
 
     def __init__(self, node_id: NodeId) -> None:
         self.newest = DigestPoint()
         self.agreed = DigestPoint()
         self.differing: dict[NodeId, Index] = {}
+        self.layouts: dict[NodeId, int] = {}
         self._node_id = node_id
         self._own: dict[Index, int] = {}
         self._said: dict[Index, dict[NodeId, int]] = {}  # by peers of this leader
         self._verdicts: dict[Index, int] = {}  # what a majority found
+
+    def say_layout(self, layout: int) -> None:
+        """The layout of points to come; an older program takes no notice of a point at 0."""
+        assert self.newest.index == 0, self.newest
+        self.newest = DigestPoint(Index(0), layout << LAYOUT_SHIFT)
+
+    def share_layout(self, nodes: Iterable[NodeId]) -> bool:
+        """Whether all of these write the state as this node does, hence know its events, too."""
+        own = self.newest.digest >> LAYOUT_SHIFT
+        return all(node == self._node_id or self.layouts.get(node) == own for node in nodes)
 
     def take(self, point: DigestPoint, members: Membership) -> None:
         """The own state has reached a point.
@@ -78,6 +92,7 @@ class Digests:
         Raises:
             StateDiffersError: with this word a majority has found another digest than this node.
         """
+        self.layouts[node] = point.digest >> LAYOUT_SHIFT
         if point.index == 0:
             return
         said = self._said.get(point.index)

@@ -56,8 +56,9 @@ from gantry_controller.metadata.events import (
     ElectMaster,
     RegisterBroker,
 )
+from gantry_controller.metadata.groups import CONTROLLER_BEHIND
 from gantry_controller.metadata.machine import MetadataStateMachine
-from gantry_controller.metadata.results import Result
+from gantry_controller.metadata.results import Result, refuse
 from gantry_controller.metadata.state import FIRST_BROKER_ID, BrokerGroup, GroupKey
 from gantry_controller.remoting import replies
 from gantry_controller.remoting.consumers import ConsumerRequests
@@ -167,6 +168,7 @@ class ControllerRequests:
             epoch=header.epoch,
             max_offset=header.max_offset,
             confirm_offset=header.confirm_offset,
+            confirm_epoch=Epoch(-1) if header.confirm_epoch is None else header.confirm_epoch,
             priority=header.election_priority,
             draining=header.draining,
             pod_uid=header.pod_uid,
@@ -211,7 +213,7 @@ class ControllerRequests:
         )
         self._desk.write(exchange, event, partial(replies.alter_reply, exchange.request))
 
-    def _elect(self, exchange: Exchange) -> None:
+    def _elect(self, exchange: Exchange) -> RemotingCommand | None:
         header = from_ext(ElectMasterRequestHeader, exchange.request.ext)
         group = self._group(header.cluster_name, header.broker_name)
         requester = None if header.broker_id == NO_BROKER else header.broker_id
@@ -226,7 +228,12 @@ class ControllerRequests:
             live=() if group is None else self._watchman.live_members(group, asking),
             first_wait_over=group is not None and self._watchman.first_wait_over(group),
         )
+        objection = "" if group is None else self._watchman.before_election(group, event)
+        if objection:
+            held = refuse(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, objection, group)
+            return replies.elect_reply(exchange.request, held)
         self._desk.write(exchange, event, partial(replies.elect_reply, exchange.request))
+        return None
 
     def _register(self, exchange: Exchange) -> None:
         header = from_ext(RegisterBrokerToControllerRequestHeader, exchange.request.ext)
@@ -261,6 +268,13 @@ class ControllerRequests:
         result: Result,
     ) -> None:
         """A process that names itself has said in its registration all that a heartbeat says."""
+        if result.group is not None and (result.remark or "").startswith(CONTROLLER_BEHIND):
+            self._watchman.registration_refused(
+                result.group,
+                header.broker_id,
+                max(header.last_epoch or Epoch(0), header.acted_epoch or Epoch(0)),
+                Offset(-1) if header.max_offset is None else header.max_offset,
+            )
         if not result.ok or result.group is None or not header.incarnation:
             return
         beat = Heartbeat(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from sim.mutants.mutant import Mutant, Seeds
+from sim.mutants.mutant import Mutant, Seeds, UnitTests
 from sim.mutants.planting import Edit
 
 METADATA = "gantry_controller.metadata"
+LIVENESS = "gantry_controller.liveness"
 
 MUTANTS = (
     Mutant(
@@ -80,5 +81,109 @@ MUTANTS = (
             ),
         ),
         Seeds("controllers", 20),
+    ),
+    Mutant(
+        "floor-ignored-in-elections",
+        "metadata",
+        "an older copy of a volume becomes master if it comes back first",
+        (
+            Edit(
+                f"{METADATA}.election:holds",
+                "return floor is None or floor.reached_by(member.epoch, member.max_offset)",
+                "return True",
+            ),
+        ),
+        Seeds("restored", 6),
+    ),
+    Mutant(
+        "floor-compared-by-its-end-alone",
+        "metadata",
+        "a copy with an unconfirmed end of an older epoch passes for complete",
+        (
+            Edit(
+                f"{METADATA}.state:Floor.reached_by",
+                "return epoch >= self.epoch and end >= self.offset",
+                "return end >= self.offset",
+            ),
+        ),
+        UnitTests("unit/controller/metadata/test_floors.py"),
+    ),
+    Mutant(
+        "floor-not-in-the-snapshot",
+        "metadata",
+        "a controller that starts from a snapshot knows of nothing confirmed",
+        (
+            Edit(
+                f"{METADATA}.snapshot:assemble",
+                "fresh[part.field].update(part.content)",
+                "fresh[part.field].update({} if part.field == 'floors' else part.content)",
+            ),
+        ),
+        UnitTests("unit/controller/metadata/test_floors.py"),
+    ),
+    Mutant(
+        "floor-moved-back",
+        "metadata",
+        "a word that is older than what is known lowers the floor",
+        (
+            Edit(
+                f"{METADATA}.floors:_raises",
+                "return known is None or (row.offset > known.offset and row.epoch >= known.epoch)",
+                "return True",
+            ),
+        ),
+        UnitTests("unit/controller/metadata/test_floors.py"),
+    ),
+    Mutant(
+        "older-copy-inherits-the-set",
+        "metadata",
+        "an older copy that is alive stays in the set under a complete master",
+        (
+            Edit(
+                f"{METADATA}.election:_election_in_the_set",
+                "not (one.draining or _lacks(one, floor))",
+                "not one.draining",
+            ),
+        ),
+        Seeds("restored", 6),
+    ),
+    Mutant(
+        "nobody-is-waited-for",
+        "liveness",
+        "the first that is back after an outage of all is elected at once",
+        (
+            Edit(
+                f"{LIVENESS}.overseer:Overseer._wait",
+                "if now_s >= ends_s:",
+                "if True:",
+            ),
+        ),
+        UnitTests("unit/controller/liveness/test_floors.py"),
+    ),
+    Mutant(
+        "word-of-a-member-taken-for-new",
+        "liveness",
+        "a replica is held to be behind since its last heartbeat is older than its master's",
+        (
+            Edit(
+                f"{LIVENESS}.floors:HeardFloors.is_vouched_for",
+                "return heard_s is not None and since_s + VOUCHED_AFTER_S <= heard_s",
+                "return False",
+            ),
+        ),
+        UnitTests("unit/controller/liveness/test_floors.py"),
+    ),
+    Mutant(
+        "any-process-vouched-for",
+        "liveness",
+        "a process that came after its master is believed to hold what that confirmed",
+        (
+            Edit(
+                f"{LIVENESS}.floors:HeardFloors.is_vouched_for",
+                "return heard_s is not None and since_s + VOUCHED_AFTER_S <= heard_s",
+                "return True",
+            ),
+        ),
+        Seeds("restored", 6),
     ),
 )

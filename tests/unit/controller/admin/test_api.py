@@ -158,6 +158,7 @@ class TestGroups:
                 "reason": "no bucket",
                 "version": None,
             },
+            "refused": False,
         }
         assert view["members"][0]["tier"] is None
 

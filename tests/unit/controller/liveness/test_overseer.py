@@ -44,7 +44,7 @@ class Watched:
             )
             connection = broker_id * 10 + start
             if self.table.heard(KEY, heartbeat, now_s=self.now_s, connection=connection):
-                self.overseer.heard(KEY, self.now_s)
+                self.overseer.heard(KEY, self.now_s, heartbeat)
 
     def die(self, broker_id: int, start: int = 1) -> None:
         """The connection closes and the address refuses."""

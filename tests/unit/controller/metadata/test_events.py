@@ -40,6 +40,18 @@ SAMPLES: list[Event] = [
         expected_set_epoch=3,
         live=LIVE,
     ),
+    events.RaiseFloors(
+        rows=(events.FloorRow("c", "b", Epoch(3), Epoch(2), Offset(2**60)),),
+    ),
+    events.AcceptLoss(
+        **GROUP,
+        broker_id=BrokerId(1),
+        expected_epoch=Epoch(2),
+        floor_offset=Offset(9),
+        live=LIVE,
+        at_ms=1,
+    ),
+    events.AdoptGroup(**GROUP, epoch=Epoch(7), expected_epoch=Epoch(0)),
     events.CleanBrokerData(**GROUP, broker_ids=(BrokerId(1),), clean_living=True),
     events.CreateTopic(**GROUP, topic="t", config=TOPIC),
     events.DeleteTopic(**GROUP, topic="t"),
