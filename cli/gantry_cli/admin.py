@@ -92,6 +92,26 @@ class AdminClient:
                 incarnation = None if member is None else member.incarnation
                 await admin.forget_member(group.name, broker_id, incarnation)
 
+    async def accept_loss(self, group: GroupView, broker_id: int) -> None:
+        """Have a member elected that lacks what was confirmed.
+
+        Raises:
+            GantryError: the leader refused, or no member answers as leader.
+        """
+        with _in_words():
+            await Admin(self._quorum, group.cluster).accept_loss(group, broker_id)
+
+    async def adopt(self, group: GroupView, broker_ids: list[int], *, accept_missing: bool) -> None:
+        """Have the quorum take over the copies of another one.
+
+        Raises:
+            GantryError: the leader refused, or no member answers as leader.
+        """
+        with _in_words():
+            await Admin(self._quorum, group.cluster).adopt(
+                group, broker_ids, accept_missing=accept_missing
+            )
+
     async def change(self, method: str, path: str, wish: BaseModel | None = None) -> QuorumView:
         """Have the leader change the quorum; what it is like then.
 

@@ -56,6 +56,18 @@ COMMANDS = (
         "Take a member that is gone, or a retired group, off the record.",
         LOCAL,
     ),
+    Entry(
+        "elect",
+        "gantry_cli.commands.elect:elect",
+        "Show why GROUP has no master; with --accept-loss end the wait.",
+        LOCAL,
+    ),
+    Entry(
+        "adopt",
+        "gantry_cli.commands.adopt:adopt",
+        "Take over the copies of GROUP from a quorum that is gone.",
+        LOCAL,
+    ),
     Entry("produce", "gantry_cli.commands.produce:produce", "Send messages.", MESSAGES),
     Entry("consume", "gantry_cli.commands.consume:consume", "Receive messages.", MESSAGES),
     Entry(

@@ -87,3 +87,21 @@ def agreed(consequence: str, *, yes: bool) -> None:
     if not sys.stdin.isatty():
         raise click.UsageError(f"{consequence} Nobody can be asked here: give --yes to do it.")
     click.confirm(f"{consequence} Go on?", abort=True, err=True)
+
+
+def typed_back(name: str, consequence: str, *, yes: bool) -> None:
+    """Like ``agreed``, for what nobody should do by a slip: the name has to be typed.
+
+    Raises:
+        UsageError: nobody can be asked.
+        Abort: something else was typed.
+    """
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{consequence} Nobody can be asked here: give --yes to do it.")
+    typed = click.prompt(
+        f"{consequence} Type {name} to go on", err=True, default="", show_default=False
+    )
+    if typed != name:
+        raise click.Abort

@@ -50,7 +50,7 @@ async def forget(
     """
     target = await admin_of(controllers, token_file)
     async with AdminClient(target.controllers, target.token) as admin:
-        found = _find(await admin.groups(), group, cluster)
+        found = find_group(await admin.groups(), group, cluster)
         if member is not None:
             if all(one.broker_id != member for one in found.members):
                 known = ", ".join(str(one.broker_id) for one in found.members) or "nobody"
@@ -67,7 +67,12 @@ async def forget(
     click.echo(f"Group {group} is forgotten.")
 
 
-def _find(groups: Sequence[GroupView], name: str, cluster: str | None) -> GroupView:
+def find_group(groups: Sequence[GroupView], name: str, cluster: str | None) -> GroupView:
+    """The group that is meant.
+
+    Raises:
+        GantryError: there is none, or more than one.
+    """
     found = [one for one in groups if one.name == name and cluster in (None, one.cluster)]
     if not found:
         raise GantryError(f"The controllers know no group {name}; see gantry status.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -77,6 +78,8 @@ def _print(
             ("BROKER", "ROLE", "ADDRESS", "IN SYNC", "EPOCH", "END", "CONFIRMED", "HEARD"),
             [_row(group, broker_id) for broker_id in sorted(m.broker_id for m in group.members)],
         )
+        for line in remarks(group):
+            click.echo(line)
     if not groups:
         click.echo("\nNo broker group yet; try: gantry local apply -f examples/brokergroup.yaml")
 
@@ -107,6 +110,28 @@ def headline(group: GroupView) -> str:
     )
 
 
+def remarks(group: GroupView) -> list[str]:
+    """What a person should know of a group besides."""
+    said = []
+    if group.no_master_reason:
+        said.append(f"Nobody is elected: {group.no_master_reason}; see gantry elect {group.name}")
+    if any(member.refused for member in group.members):
+        said.append(
+            "Brokers know of epochs that this quorum never decided; if it is another quorum than "
+            f"before: gantry adopt {group.name}"
+        )
+    if group.loss is not None:
+        loss = group.loss
+        when = datetime.fromtimestamp(loss.at_ms / 1000, UTC).isoformat(" ", "seconds")
+        known = loss.confirmed_offset >= 0
+        confirmed = f"{loss.confirmed_offset} was confirmed" if known else "nothing was known"
+        said.append(
+            f"A loss was accepted at {when} (epoch {loss.master_epoch}): broker {loss.broker_id} "
+            f"was elected at {loss.end}, {confirmed}"
+        )
+    return said
+
+
 def _state(group: GroupView) -> str:
     """What the group does for clients now; only who lives counts."""
     alive = {member.broker_id for member in group.members if member.alive}
@@ -125,7 +150,9 @@ def _state(group: GroupView) -> str:
 
 def _row(group: GroupView, broker_id: int) -> tuple[object, ...]:
     member = next(one for one in group.members if one.broker_id == broker_id)
-    if not member.alive:
+    if member.refused:
+        role = "REFUSED"
+    elif not member.alive:
         role = "gone"
     elif member.draining:
         role = "draining"

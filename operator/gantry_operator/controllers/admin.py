@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from gantry_protocol.admin import (
+    AcceptLossRequest,
+    AdoptRequest,
     ElectRequest,
     EvidenceRequest,
     ForgetRequest,
@@ -79,6 +81,22 @@ class Admin:
         """Asks for a master, if the group is still in this epoch."""
         request = ElectRequest(broker_id=broker_id, master_epoch=master_epoch)
         await self.quorum.ask_leader("POST", self._path(name, "elect"), request.to_json())
+
+    async def accept_loss(self, group: GroupView, broker_id: int) -> None:
+        """Has a member elected that lacks what the group was seen to have confirmed."""
+        body = AcceptLossRequest(
+            broker_id=broker_id,
+            master_epoch=group.master_epoch,
+            confirmed_offset=group.confirmed_offset,
+        ).to_json()
+        await self.quorum.ask_leader("POST", self._path(group.name, "accept-loss"), body)
+
+    async def adopt(self, group: GroupView, broker_ids: list[int], *, accept_missing: bool) -> None:
+        """Has the quorum take over a group of another one."""
+        body = AdoptRequest(
+            broker_ids=broker_ids, master_epoch=group.master_epoch, accept_missing=accept_missing
+        ).to_json()
+        await self.quorum.ask_leader("POST", self._path(group.name, "adopt"), body)
 
     async def report_gone(self, name: str, pod_uid: str) -> None:
         """Says that the process in a pod has ended."""

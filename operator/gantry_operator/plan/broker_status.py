@@ -179,6 +179,9 @@ def _available(conditions: Conditions, joined: Group | None) -> None:
             text = f"{len(view.members)} of {view.replicas or '?'} members have registered."
         else:
             reason, text = Reason.NO_MASTER, f"There is no master since epoch {view.master_epoch}."
+            if view.no_master_reason:
+                reason = Reason.ELECTION_HELD_BACK
+                text = f"Nobody is elected: {view.no_master_reason}."
         conditions.set("Available", "False", reason, text)
         return
     pod = joined.pod_of(master)
@@ -186,6 +189,10 @@ def _available(conditions: Conditions, joined: Group | None) -> None:
     if joined.serves():
         text = f"{name} is master at epoch {view.master_epoch}."
         conditions.set("Available", "True", Reason.MASTER_ELECTED, text)
+        return
+    if view.no_master_reason:
+        text = f"Nobody is elected: {view.no_master_reason}."
+        conditions.set("Available", "False", Reason.ELECTION_HELD_BACK, text)
         return
     why = "its pod is not Ready" if master.alive else "it gives no sign of life"
     text = f"{name} is master at epoch {view.master_epoch}, but {why}."

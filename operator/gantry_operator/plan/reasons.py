@@ -41,6 +41,10 @@ class Reason(StrEnum):
 
     # Available
     MASTER_ELECTED = "MasterElected", "A master serves at the current epoch."
+    ELECTION_HELD_BACK = (
+        "ElectionHeldBack",
+        "Members live, and none is elected: they lack what was confirmed, or wait for the others.",
+    )
     NO_MASTER = "NoMaster", "No master, or the master does not serve."
     WAITING_FOR_QUORUM = (
         "WaitingForQuorum",
