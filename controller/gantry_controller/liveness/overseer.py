@@ -322,6 +322,9 @@ class Overseer:
             self._due.hasten(key, wait_ends_s)
         elif isinstance(decision, Refused) and BELOW_FLOOR in decision.remark:
             self._why[key] = decision.remark.partition(f"{BELOW_FLOOR}: ")[2]
+        elif isinstance(decision, Refused) and group.sync_state_set and event.live:
+            away = ", ".join(str(one) for one in group.sync_state_set)
+            self._why[key] = f"nobody of the sync-state set lives; waiting for broker {away}"
         self._waiting.add(key)
         first_wait_ends_s = self._first_wait_ends(group)
         if not group.had_master and first_wait_ends_s is not None and first_wait_ends_s > now_s:

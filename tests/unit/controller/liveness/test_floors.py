@@ -245,6 +245,14 @@ def test_a_set_of_one_does_not_wait(watched: Watched) -> None:
     assert watched.elect() == 1
 
 
+def test_those_outside_the_set_wait_for_it_and_say_so(watched: Watched) -> None:
+    watched.world.alter([1, 2], live=[1, 2])
+    all_die(watched)
+    watched.come_back(3, 5000)
+    assert watched.elect() is None
+    assert watched.overseer.why_nobody(KEY).endswith("waiting for broker 1, 2")
+
+
 def test_who_asks_for_an_election_is_told_to_wait(watched: Watched) -> None:
     all_die(watched)
     watched.come_back(3, 400)
