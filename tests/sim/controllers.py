@@ -183,8 +183,9 @@ class SimController(RaftProcess):
 
     def _changed(self, event: Event, result: Result) -> None:
         self.observer.changed(self, self._before, event, result)
-        if isinstance(event, AlterSyncStateSet) and result.group is not None:
-            self.overseer.floors.set_changed(KEY, self.now_s)
+        if result.group is not None:
+            by_master = isinstance(event, AlterSyncStateSet)
+            self.overseer.floors.changed(result.group, self.now_s, by_master=by_master)
         self.overseer.applied(event, result, self.now_s)
         group = result.group
         if group is None or not isinstance(event, ElectMaster):

@@ -8,7 +8,7 @@ import pytest
 from gantry_controller.metadata import election, groups, mastership
 from gantry_controller.metadata.election import Decision
 from gantry_controller.metadata.events import ElectMaster, LiveMember, RegisterBroker
-from gantry_controller.metadata.state import BrokerGroup, MetadataState
+from gantry_controller.metadata.state import BrokerGroup, Floor, MetadataState
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.types import BrokerId
 from msgspec.structs import replace
@@ -133,10 +133,13 @@ def test_election_outside_the_set_dies(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = election._election_in_the_set
 
     def unclean(
-        group: BrokerGroup, request: ElectMaster, live: dict[BrokerId, LiveMember]
+        group: BrokerGroup,
+        request: ElectMaster,
+        live: dict[BrokerId, LiveMember],
+        floor: Floor | None,
     ) -> Decision:
         everybody = tuple(sorted(live)) or group.sync_state_set
-        return plain(replace(group, sync_state_set=everybody), request, live)
+        return plain(replace(group, sync_state_set=everybody), request, live, floor)
 
     monkeypatch.setattr(election, "_election_in_the_set", unclean)
     assert "inside:" in first_violation()

@@ -11,8 +11,9 @@ Two rules are protected here:
 
 * What a member said of its log may be older than what its master has confirmed since. Every member
   of the set held that by then, so it is not held to be below it: if its process is *vouched for*,
-  that is, it was registered well before a master of the group was last heard. The master looks at
-  each member that attaches, and strikes one that holds too little (``replica.membership``).
+  that is, a master has taken it into the set, or was heard well after it registered. The master
+  looks at each member that attaches, and strikes one that holds too little
+  (``replica.membership``).
 * A process that is not vouched for came after the master. It may be a volume that was put back from
   a copy, so its own word counts, and while others of the set are away it has to wait for them
   (``Overseer``).
@@ -36,8 +37,11 @@ VOUCHED_AFTER_S = 0.3
 """A master has looked at a replica that attaches, or has struck it, within so much time."""
 
 
+_NOBODY: dict[BrokerId, str] = {}
+
+
 class HeardFloors:
-    """What one node has heard; at most one record per group on record.
+    """What one node has heard; at most one record per group and member on record.
 
     Attributes:
         raised: rows that this node has proposed to raise floors with.
@@ -49,6 +53,8 @@ class HeardFloors:
         self._table = table
         self._beyond: dict[GroupKey, Floor] = {}  # what the quorum does not know yet
         self._master_heard_s: dict[GroupKey, float] = {}
+        self._seen_set: dict[GroupKey, tuple[BrokerId, ...]] = {}
+        self._joined: dict[GroupKey, dict[BrokerId, str]] = {}  # processes that masters took in
         self._began_s = float("-inf")  # what is older than this is known from a snapshot
         self._round: list[GroupKey] = []
         self._next_round_s = float("-inf")
@@ -58,6 +64,8 @@ class HeardFloors:
         self._began_s = now_s
         self._beyond.clear()
         self._master_heard_s.clear()
+        self._seen_set.clear()
+        self._joined.clear()
 
     def heard(self, key: GroupKey, beat: Heartbeat, now_s: float) -> None:
         """A broker spoke; only the elected process counts. Brokers that name none are not heard."""
@@ -78,15 +86,27 @@ class HeardFloors:
         ):
             self._beyond[key] = Floor(beat.confirm_epoch, beat.confirm_offset)
 
-    def set_changed(self, key: GroupKey, now_s: float) -> None:
-        """The elected process has changed its set: it lives."""
+    def changed(self, group: BrokerGroup, now_s: float, *, by_master: bool) -> None:
+        """The group has changed; ``by_master``: its master, which lives, has changed the set."""
+        key = group.key
+        before, self._seen_set[key] = self._seen_set.get(key), group.sync_state_set
+        if not by_master:
+            return
         self._master_heard_s[key] = now_s
+        if before is None or before == group.sync_state_set:
+            return
+        joined = self._joined.setdefault(key, {})
+        for member in group.members:
+            if member.broker_id in group.sync_state_set and member.broker_id not in before:
+                joined[member.broker_id] = member.incarnation
 
     def forget(self, key: GroupKey, *, group_is_gone: bool) -> None:
         """The floor was given up, with the group or by a person."""
         self._beyond.pop(key, None)
         if group_is_gone:
             self._master_heard_s.pop(key, None)
+            self._seen_set.pop(key, None)
+            self._joined.pop(key, None)
 
     def floor(self, key: GroupKey) -> Floor | None:
         """The highest that is known here."""
@@ -125,7 +145,11 @@ class HeardFloors:
         return RaiseFloors(rows=tuple(rows)) if rows else None
 
     def is_vouched_for(self, group: BrokerGroup, broker_id: BrokerId) -> bool:
-        """Whether a master was heard well after the member's process registered."""
+        """Whether a master has taken the member's process in, or was heard well after it came."""
+        member = group.member(broker_id)
+        joined = self._joined.get(group.key, _NOBODY).get(broker_id)
+        if member is not None and joined == member.incarnation:
+            return True
         heard_s = self._master_heard_s.get(group.key)
         registered_s = self._table.registered_at(group.key, broker_id)
         since_s = self._began_s if registered_s is None else registered_s

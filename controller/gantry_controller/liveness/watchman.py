@@ -270,8 +270,9 @@ class Watchman:
                 _log.warning("no master is elected", cluster=key[0], broker_name=key[1], why=why)
 
     def _applied(self, event: Event, result: Result) -> None:
-        if type(event) is AlterSyncStateSet and result.group is not None:
-            self._overseer.floors.set_changed(result.group.key, self._now_s())
+        if result.group is not None:
+            by_master = type(event) is AlterSyncStateSet
+            self._overseer.floors.changed(result.group, self._now_s(), by_master=by_master)
         if not self._overseer.concerns(event, result):
             return
         if self._overseer.applied(event, result, self._now_s()):

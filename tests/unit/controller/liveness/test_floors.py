@@ -7,7 +7,13 @@ from gantry_controller.liveness import floors as module
 from gantry_controller.liveness.floors import RAISE_EVERY_S, VOUCHED_AFTER_S
 from gantry_controller.liveness.overseer import OUTAGE_WAIT_S, Overseer
 from gantry_controller.liveness.table import Heartbeat, HeartbeatTable
-from gantry_controller.metadata.events import AcceptLoss, ElectMaster, Event, RaiseFloors
+from gantry_controller.metadata.events import (
+    AcceptLoss,
+    AlterSyncStateSet,
+    ElectMaster,
+    Event,
+    RaiseFloors,
+)
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import Floor
 from gantry_protocol.types import BrokerId, Epoch, Offset
@@ -30,7 +36,9 @@ class Watched:
 
         def apply(event: Event) -> Result:
             result = plain_apply(event)
-            if result.changed:
+            if result.changed and result.group is not None:
+                by_master = isinstance(event, AlterSyncStateSet)
+                self.overseer.floors.changed(result.group, self.now_s, by_master=by_master)
                 self.overseer.applied(event, result, self.now_s)
             return result
 
@@ -181,6 +189,15 @@ def test_a_replica_that_started_anew_under_the_master_is_vouched_for(watched: Wa
     watched.come_back(2, 400)
     watched.wait(VOUCHED_AFTER_S)
     watched.beat(1, 1000, confirm=1000)
+    watched.die(1)
+    watched.die(3)
+    assert watched.elect() == 2
+
+
+def test_a_replica_that_the_master_has_just_taken_in_is_vouched_for(watched: Watched) -> None:
+    watched.world.alter([1, 3], live=[1, 3])
+    watched.come_back(2, 400)
+    watched.world.alter([1, 2, 3], live=[1, 2, 3])
     watched.die(1)
     watched.die(3)
     assert watched.elect() == 2
