@@ -91,7 +91,7 @@ class Controller:
             self.machine,
             self.quorum.propose,
             default_timeout_s=settings.heartbeat_timeout_ms / 1000,
-            may_raise=lambda: self.node.shares_layout,
+            may_raise=lambda: self.node.digests.share_layout(self.node.members.nodes),
         )
         self.guard = Guard(self.key, is_open=settings.allow_unauthenticated)
         self.forwarder = Forwarder(self._remoting_address, self.key)
@@ -206,7 +206,7 @@ class Controller:
         )
         await self._judge_log()
         self.ports["raft"] = await self.node.start()
-        self.node.say_layout(LAYOUT)
+        self.node.digests.say_layout(LAYOUT)
         self._started.append(self.node.stop)
         self.watchman.start()
         self.imports.start()

@@ -240,15 +240,6 @@ class RaftNode:
         """Call ``listener`` with the newest applied index, once per pass that applied any."""
         self._applied_listeners.append(listener)
 
-    def say_layout(self, layout: int) -> None:
-        """How the state machine lays out what it digests, before there is a digest."""
-        self._core.digests.say_layout(layout)
-
-    @property
-    def shares_layout(self) -> bool:
-        """Whether every member of the quorum lays its state out as this leader does."""
-        return self._core.digests.share_layout(self._core.members.nodes)
-
     def digest_taken(self, point: DigestPoint) -> None:
         """The state machine has digested its state; for an applied listener, once per point.
 
