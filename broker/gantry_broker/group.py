@@ -365,8 +365,8 @@ class ReplicationGroup:
     def cut_off(self, effect: fx.CutOff) -> None:
         """Take nothing more, and let clients look for another master."""
         self._silent = effect.silent
+        self.watcher.cut_off()  # first: who passes a client on keeps what was not answered
         self.writes.cut_off()
-        self.watcher.cut_off()
 
     def in_touch(self) -> None:
         """Go on; clients that wait are served."""

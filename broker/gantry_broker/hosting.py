@@ -218,10 +218,10 @@ class HostedGroup(Watcher):
         self.router.processor = self.processor
 
     def cut_off(self) -> None:
-        """Let clients look elsewhere; who comes here all the same is held, and then let go, too."""
+        """Let clients look elsewhere; who comes all the same waits a moment, and is let go, too."""
         if self.store_server is not None:
             self.store_server.end("this broker is cut off, and may be the master no more")
-        self.router.end_sessions(list(self.remoting.connections.values()))
+        self.router.let_go(list(self.remoting.connections.values()))
 
     def serving_ends(self) -> None:
         """Serve clients here no more; whoever waits for a record is sent on to ask again."""

@@ -19,8 +19,8 @@ Rules protected:
   waits for this broker to become the master, or ends. The one exception is a master that leaves,
   before and after its successor's election: what is said to it meanwhile goes on to the successor,
   whose epoch is newer than its own, so epochs rise along any such chain and it ends.
-* Only a process that ends cuts connections: each with an answer, or when its client is idle. A
-  client whose request meets the cut would wait for its time-out.
+* Only a process that ends, or a master that is cut off, cuts connections: each with an answer, or
+  when its client is idle. A client whose request meets the cut would wait for its time-out.
 
 Everything is bounded: connections held, how long, and the bytes kept for each and for all.
 """
@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from gantry_protocol.codes import RequestCode, ResponseCode
-from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.command import FLAG_RESPONSE, RemotingCommand, reply
 from gantry_protocol.frame import encode
 from gantry_protocol.process import log
 from gantry_protocol.remoting.connection import Connection
@@ -243,6 +243,31 @@ class ClientRouter:
             elif conn.can_be_held and not conn.proxied:
                 conn.hold_here()
                 self._adopt(conn, HOLD_S, as_master=True)
+
+    def let_go(self, connections: Iterable[Connection]) -> None:
+        """Another master may serve elsewhere, of which nobody here will hear: end them.
+
+        Whoever passes one on keeps what is unanswered and gives it to the next master, so it is
+        told nothing. The others are answered, after this turn of the loop.
+        """
+        for conn in connections:
+            if HEARTBEATS not in conn.attrs or conn.id in self._pipes:
+                continue
+            if conn.proxied:
+                conn.close()
+            else:
+                asyncio.get_running_loop().call_soon(self._end_answered, conn)
+
+    def _end_answered(self, conn: Connection) -> None:
+        if conn.closed or conn.id in self._pipes:
+            return
+        conn.cork()
+        for asked in conn.take_unanswered():
+            if not asked.is_oneway:
+                answer = self.refusal(asked)
+                answer.opaque, answer.flag = asked.opaque, answer.flag | FLAG_RESPONSE
+                conn.write_raw(encode(answer))
+        conn.close()
 
     async def cut_all(self) -> None:
         """This broker ends: cut every pipe, with its last answer where possible."""

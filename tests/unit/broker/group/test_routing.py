@@ -389,6 +389,39 @@ async def test_a_deposed_master_passes_its_clients_on(
     assert not any(client.closed for client in (idle, writer, stranger))
 
 
+async def test_a_master_that_is_cut_off_lets_its_clients_go(
+    members: tuple[Member, Member], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that came through a replica stay there, and their requests go to the next master."""
+    monkeypatch.setattr(routing, "PROXIED_HOLD_S", 0.05)
+    one, other = members
+    asked: list[RemotingCommand] = []
+
+    def serve(conn: Connection, command: RemotingCommand) -> RemotingCommand | None:
+        if command.code == RequestCode.HEART_BEAT:
+            return reply(command, remark="other")
+        return asked.append(command)
+
+    other.become_master()
+    other.router.processor = serve
+    one.follow(other.address)
+    direct, through = await other.client(), await one.client()
+    for client in (direct, through):
+        assert await ask(client, RequestCode.HEART_BEAT) == "other"
+    asking = [asyncio.create_task(client.call(request(WRITE), 5)) for client in (direct, through)]
+    await until(lambda: len(asked) == 2)
+    other.serving = False  # and its processor stays: it may go on
+    other.router.let_go(list(other.server.connections.values()))
+    assert (await asking[0]).code == 14
+    await until(lambda: direct.closed)
+    stranger = await other.client()
+    assert (await stranger.call(request(READ), 5)).code == 14
+    await until(lambda: stranger.closed)
+    one.become_master()
+    assert (await asking[1]).remark == "one"
+    assert not through.closed
+
+
 async def test_a_session_that_is_too_long_to_repeat_is_cut(members: tuple[Member, Member]) -> None:
     one, other = members
     one.become_master()
