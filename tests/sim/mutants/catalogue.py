@@ -18,6 +18,7 @@ from sim.mutants import (
     retention,
     shipments,
     snapshots,
+    way_through,
 )
 
 MUTANTS = (
@@ -36,4 +37,5 @@ MUTANTS = (
     *retention.MUTANTS,
     *contact.MUTANTS,
     *pace.MUTANTS,
+    *way_through.MUTANTS,
 )

@@ -1,0 +1,74 @@
+"""Bugs on the way through a replica: what the next master is given, and what it stores again."""
+
+from __future__ import annotations
+
+from sim.mutants.mutant import Mutant, UnitTests
+from sim.mutants.planting import Edit
+
+TABLE = "unit/protocol/test_unanswered.py"
+RESENT = "unit/broker/clients/test_resent.py"
+ROUTING = "unit/broker/group/test_routing.py"
+
+
+def _mutant(name: str, breaks: str, where: str, old: str, new: str, killer: str) -> Mutant:
+    return Mutant(name, "shell", breaks, (Edit(where, old, new),), UnitTests(killer))
+
+
+MUTANTS = (
+    _mutant(
+        "given-twice",
+        "what waited for a master is given to two of them, or twice to one",
+        "gantry_protocol.remoting.unanswered:Unanswered.hand_over",
+        "waiting, self._waiting = self._waiting, []",
+        "waiting = self._waiting",
+        f"{TABLE}::test_oneway_requests_and_answers_of_the_client_go_to_one_master",
+    ),
+    _mutant(
+        "given-again-without-the-mark",
+        "a send that an earlier master has stored is stored again",
+        "gantry_protocol.remoting.unanswered:Unanswered.hand_over",
+        "marked.append(opaque)",
+        "pass",
+        f"{TABLE}::test_the_next_master_is_given_what_is_unanswered_once_and_in_order",
+    ),
+    _mutant(
+        "everything-is-given-again",
+        "what must not be carried out twice is",
+        "gantry_protocol.remoting.unanswered:Unanswered.hand_over",
+        "glimpse.code in REPEATABLE",
+        "True",
+        f"{TABLE}::test_what_must_not_be_done_twice_is_refused_unless_nobody_was_given_it",
+    ),
+    _mutant(
+        "given-to-a-former-master",
+        "a client goes on talking to a master that is none any more",
+        "gantry_protocol.remoting.splice:Splice._take",
+        " or self._moving",
+        "",
+        f"{ROUTING}::test_a_client_moves_between_requests_where_possible",
+    ),
+    _mutant(
+        "resent-without-a-window",
+        "a message is taken for one of any age",
+        "gantry_broker.clients.resent:_Lookup._read",
+        "self._now_ms - WINDOW_MS",
+        "0",
+        f"{RESENT}::test_a_record_beyond_the_window_is_another_one",
+    ),
+    _mutant(
+        "resent-by-key-alone",
+        "a message that its client sends twice on purpose is stored once",
+        "gantry_broker.clients.resent:_same",
+        "found.born_timestamp == sought.born_timestamp and is_same_queue",
+        "is_same_queue",
+        f"{RESENT}::test_what_is_not_there_is_stored",
+    ),
+    _mutant(
+        "resent-before-the-tail-is-confirmed",
+        "a send is stored again, since the first one is not confirmed yet",
+        "gantry_broker.clients.resent:_Lookup._learned",
+        "one.max_offset >= end",
+        "True",
+        f"{RESENT}::test_what_the_last_master_left_unconfirmed_is_waited_for_in_order",
+    ),
+)
