@@ -39,14 +39,15 @@ from gantry_protocol.remoting.splice import Budget, Splice, Upstream
 from gantry_protocol.remoting.unanswered import MAX_HEARTBEAT_BYTES, PULLS
 
 from gantry_broker.clients.resent import RESENT
+from gantry_broker.clients.send import HOST
 
 HOLD_S = 2.5  # clients give a request 3 s
 PROXIED_HOLD_S = 1.0  # somebody handed it over because we are, or are about to be, the master
 HELD_MAX = 4_096
 RETRY_S = 0.05  # before a known master that could not be reached is tried again
 MOVE_WITHIN_S = 0.1  # for the answers of a master that is none any more
-CUT_WITHIN_S = 0.3
-IDLE_S = 0.05  # a client that waits for nothing, and has said nothing for so long, may be cut
+CUT_WITHIN_S = 1.0
+IDLE_S = 0.25  # a client that waits for nothing, and has said nothing for so long, may be cut
 _SWEEP_S = 0.02
 
 WRITING_CODES = frozenset(
@@ -236,9 +237,9 @@ class ClientRouter:
     def end_sessions(self, connections: Iterable[Connection]) -> None:
         """This broker serves no more: its clients are passed on to whoever does."""
         for conn in connections:
-            if HEARTBEATS not in conn.attrs or conn.id in self._pipes:
+            if conn.attrs.keys().isdisjoint((HEARTBEATS, HOST)) or conn.id in self._pipes:
                 continue
-            if conn.attrs[HEARTBEATS] is None:
+            if conn.attrs.get(HEARTBEATS, ()) is None:
                 conn.close()
             elif conn.can_be_held and not conn.proxied:
                 conn.hold_here()
@@ -276,7 +277,7 @@ class ClientRouter:
             pipe.end_with_answer()
         self._wake()
         with suppress(TimeoutError):
-            async with asyncio.timeout(2 * CUT_WITHIN_S):
+            async with asyncio.timeout(1.2 * CUT_WITHIN_S):
                 await self._no_pipes.wait()
 
     def close(self) -> None:

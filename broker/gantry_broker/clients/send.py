@@ -80,6 +80,7 @@ from gantry_broker.transactions.records import half_record
 SendHeader = SendMessageRequestHeader | SendMessageRequestHeaderV2
 
 REGION = "DefaultRegion"  # upstream's default regionId
+HOST = "host"  # in a connection's attrs: the address of its client, which has sent something
 _ANSWER_EXT = {MSG_REGION: REGION, TRACE_ON: "true"}
 _STORED = (
     ResponseCode.SUCCESS,
@@ -412,9 +413,9 @@ def _illegal(remark: str) -> Refusal:
 
 def _host(conn: Connection) -> Host:
     """The sender's address as records hold it."""
-    host: Host | None = conn.attrs.get("host")
+    host: Host | None = conn.attrs.get(HOST)
     if host is None:
-        host = conn.attrs["host"] = split_address(conn.peer)
+        host = conn.attrs[HOST] = split_address(conn.peer)
     return host
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from gantry_broker import routing
 from gantry_broker.clients.resent import RESENT
+from gantry_broker.clients.send import HOST
 from gantry_broker.routing import ClientRouter
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import RemotingCommand, reply, request
@@ -370,13 +371,14 @@ async def test_a_leaving_replica_hands_nothing_on_twice(
 async def test_a_deposed_master_passes_its_clients_on(
     members: tuple[Member, Member],
 ) -> None:
-    """Those with sessions at once, introduced by their heartbeat; the others when they speak."""
+    """Those with sessions, or that have sent something, at once; the others when they speak."""
     one, other = members
     one.become_master()
-    idle, writer, stranger = [await one.client() for _ in range(3)]
+    idle, writer, stranger, sender = [await one.client() for _ in range(4)]
     for client in (idle, writer):
         assert await ask(client, RequestCode.HEART_BEAT) == "one"
-    assert await ask(stranger) == "one"
+    assert await ask(stranger) == await ask(sender) == "one"
+    list(one.server.connections.values())[3].attrs[HOST] = ("127.0.0.1", 1)
     one.leaving = True
     writing = asyncio.create_task(ask(writer, WRITE))
     await until(lambda: one.router.held == 1)
@@ -384,9 +386,13 @@ async def test_a_deposed_master_passes_its_clients_on(
     one.follow(other.address)
     one.router.end_sessions(list(one.server.connections.values()))
     assert await writing == "other"
-    await until(lambda: len(other.peers) == 3)  # two heartbeats, one write
+    await until(
+        lambda: one.router.spliced == 3 and len(other.peers) == 3
+    )  # two heartbeats, one write
     assert [await ask(client) for client in (idle, writer, stranger)] == ["other"] * 3
     assert not any(client.closed for client in (idle, writer, stranger))
+    assert one.router.spliced == 4
+    assert await ask(sender) == "other"
 
 
 async def test_a_master_that_is_cut_off_lets_its_clients_go(
