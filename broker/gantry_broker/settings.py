@@ -76,6 +76,13 @@ class BrokerSettings(Settings):
         le=600,
         description="How long to wait for another process to leave the data directory.",
     )
+    frozen_end_ms: int = Field(
+        default=0,
+        ge=0,
+        le=60_000,
+        description="How long the process may be stopped (SIGSTOP) before it is ended, so that its"
+        " clients look elsewhere; 0 waits for ever.",
+    )
     pod_uid: str | None = Field(
         default=None, max_length=128, description="uid of this process's pod, if it has one."
     )

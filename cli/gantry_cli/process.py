@@ -20,6 +20,8 @@ def run_process(
     model: type[SettingsT],
     serve: Callable[[SettingsT, asyncio.Event], Coroutine[Any, Any, None]],
     flags: Mapping[str, Any],
+    *,
+    before: Callable[[SettingsT], None] = lambda settings: None,
 ) -> int:
     """Run one component in this process; returns its exit code.
 
@@ -28,10 +30,12 @@ def run_process(
         model: its settings.
         serve: runs until the stop event is set.
         flags: what the command line gave.
+        before: called with the settings, while there is neither a thread nor an event loop.
 
     Raises:
         ConfigError: a setting is wrong or missing.
     """
     settings = load_settings(model, flags, table=component)
+    before(settings)
     log.setup(component)
     return run(lambda stop: serve(settings, stop))

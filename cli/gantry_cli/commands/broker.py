@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+from gantry_broker import guard
 from gantry_broker.server import serve
 from gantry_broker.settings import BrokerSettings
 from gantry_protocol.process.config import settings_options
@@ -24,4 +25,10 @@ def broker(**flags: object) -> int:
     writes and replicates them; otherwise it copies the master's log and passes clients on to it.
     On SIGTERM a master hands over to an in-sync replica before it ends.
     """
-    return run_process("broker", BrokerSettings, serve, flags)
+    return run_process(
+        "broker",
+        BrokerSettings,
+        serve,
+        flags,
+        before=lambda settings: guard.stand(settings.frozen_end_ms),
+    )

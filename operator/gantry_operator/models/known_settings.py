@@ -68,6 +68,7 @@ BROKER: Final[dict[str, Setting]] = {
     "disk_refuse_percent": Setting("number", above=0, most=100),
     "disk_spare_bytes": Setting("integer", least=0),
     "disk_take_percent": Setting("number", least=0, most=100),
+    "frozen_end_ms": Setting("integer", least=0, most=60_000),
     "heartbeat_interval_ms": Setting("integer", least=50, most=60_000),
     "heartbeat_timeout_ms": Setting("integer", least=200, most=600_000),
     "lock_wait_s": Setting("number", least=0, most=600),
