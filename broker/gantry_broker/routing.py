@@ -58,6 +58,7 @@ WRITING_CODES = frozenset(
         RequestCode.CONSUMER_SEND_MSG_BACK,
         RequestCode.END_TRANSACTION,
         RequestCode.UPDATE_AND_CREATE_TOPIC,
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
     }
 )
 _HEART_BEAT = RequestCode.HEART_BEAT  # to look a member up costs a tenth of a microsecond

@@ -105,11 +105,13 @@ def test_administration_of_a_group(tools: Tools) -> None:
         members_and_progress_are_shown(tools)
         the_group_is_moved_while_it_runs(tools, consumer)
         a_member_is_asked(tools, message_id)
+        more_is_looked_at(tools)
     finally:
         consumer.kill()
         consumer.communicate()
     the_stopped_group_is_moved(tools)
     settings_are_shown_and_not_changed(tools)
+    what_would_be_cleaned_is_clean(tools)
     everything_is_deleted(tools)
 
 
@@ -193,6 +195,42 @@ def a_member_is_asked(tools: Tools, message_id: str) -> None:
     asked = ["-t", TOPIC, "-i", message_id, "-g", CONSUMERS, "-d", member]
     consumed = tools.mqadmin("queryMsgById", *asked)
     assert "consumeResult=CR_SUCCESS" in consumed, consumed
+
+
+def master_address(tools: Tools) -> str:
+    group = tools.cluster.wait_until(settled)
+    (master,) = [one for one in group["members"] if one["brokerId"] == group["masterBrokerId"]]
+    return str(master["address"])
+
+
+def more_is_looked_at(tools: Tools) -> None:
+    """Commands beyond set (f), while a consumer is connected."""
+    master = master_address(tools)
+    everybody = tools.mqadmin("brokerConsumeStats", "-b", master, "-t", "10000")
+    assert re.search(rf"{TOPIC}\s+{CONSUMERS}\s+{GROUP}\s+\d", everybody), everybody
+    shown = tools.mqadmin("statsAll", "-t", TOPIC)
+    assert re.search(rf"{TOPIC}\s+{CONSUMERS}\s", shown), shown
+    entries = [
+        tools.mqadmin("queryCq", "-b", master, "-t", TOPIC, "-q", queue, "-i", "0", "-c", "9")
+        for queue in ("0", "1")
+    ]
+    assert sum("physicSize=" in printed for printed in entries) == 1, entries
+    assert "=" in tools.mqadmin("producer", "-b", master)
+    cloned = tools.mqadmin(
+        "cloneGroupOffset", "-s", CONSUMERS, "-d", "copied", "-t", TOPIC, "-o", "true"
+    )
+    assert "clone group offset success" in cloned, cloned
+    args = ["-c", CLUSTER, "-t", "typed", "-r", "1", "-w", "1", "-a", "+message.type=FIFO"]
+    typed = tools.mqadmin("updateTopic", *args)
+    assert "success" in typed, typed
+    refused = tools.tried("updateTopic", *args[:-1], "+colour=red")
+    assert "'colour' is no attribute of topics" in refused, refused
+
+
+def what_would_be_cleaned_is_clean(tools: Tools) -> None:
+    for command in ("cleanExpiredCQ", "cleanUnusedTopic", "deleteExpiredCommitLog"):
+        said = tools.mqadmin(command, "-c", CLUSTER)
+        assert "success" in said, said
 
 
 def the_stopped_group_is_moved(tools: Tools) -> None:

@@ -1,6 +1,7 @@
-"""What a broker says of itself: 28 (runtime), 26 and 25 (settings), 401 (how queues are consumed).
+"""What a broker says of itself: its runtime, settings, topics of its own, delays, request modes.
 
-27, 306 and 329 find nothing left to clean.
+The requests are 25, 26, 28, 45, 305, 353 to 355, 401 and 402; 27, 306, 316 and 329 find nothing
+left to clean.
 
 Names and formats are upstream's, since tools look for them; a number is only shown where there is
 one. Nothing changes while brokers run: settings are the BrokerGroup's, so that all replicas have
@@ -14,18 +15,28 @@ from importlib.metadata import version
 
 from gantry_protocol import settings_text
 from gantry_protocol.bodies.codec import Body, decode_request, encode_body
-from gantry_protocol.bodies.route import DataVersion, KVTable
+from gantry_protocol.bodies.inspection import (
+    DelayOffsets,
+    GroupForbidden,
+    QueueCheck,
+    RequestModes,
+)
+from gantry_protocol.bodies.route import DataVersion, KVTable, TopicList
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.headers.brokeradmin import TopicAndGroupRequestHeader
+from gantry_protocol.headers.codec import from_ext
 from gantry_protocol.remoting.connection import Connection
 
 from gantry_broker.clients import topic_rules
 from gantry_broker.clients.traffic import Traffic
 from gantry_broker.clients.view import GroupView
+from gantry_broker.delay.parked import PROGRESS_GROUP
 
 BLACK_LIST = ("configBlackList", "brokerConfigPath")
 """Upstream's; refused in its words."""
 
+_QUEUES_AGREE = 0  # CheckRocksdbCqWriteResult.CheckStatus.CHECK_OK
 _PULL, _POP = "PULL", "POP"
 _NOT_QUEUED_HERE = ("send", "pull", "litePull", "query", "ack", "admin")
 
@@ -119,11 +130,50 @@ class BrokerInfo:
         return reply(request, ResponseCode.NO_PERMISSION, remark)
 
     def clean(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """27, 329, 306: delete old files, and rows of queues that point below the log's start.
+        """27, 329, 306, 316: delete old files, and rows of queues that are needed no more.
 
-        The retention looks each second, and rows go with their files, so that is done already.
+        The retention looks each second, rows go with their files, and queues go with their topic,
+        so that is done already.
         """
         return reply(request)
+
+    def system_topics(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+        """305."""
+        return reply(request, body=encode_body(TopicList(topic_rules.system_topics())))
+
+    def request_modes(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+        """402: all queues are pulled, which is what a mode that is not there means."""
+        return reply(request, body=encode_body(RequestModes()))
+
+    def delay_offsets(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+        """45: how far each delay level has been delivered."""
+        rows = self._view.store.committed.of_group(PROGRESS_GROUP)
+        levels = {queue_id + 1: offset for _, _, queue_id, offset in sorted(rows)}
+        return reply(request, body=encode_body(DelayOffsets(levels)))
+
+    def forbidden(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+        """353: whether a group may read a topic; every group may, and that is not changed here."""
+        header = from_ext(TopicAndGroupRequestHeader, request.ext)
+        if header.readable is False:
+            remark = (
+                f"whether {header.group} may read one topic is not kept here:"
+                " set consumeEnable of the group to false instead (updateSubGroup -s false)"
+            )
+            return reply(request, ResponseCode.NO_PERMISSION, remark)
+        return reply(request, body=encode_body(GroupForbidden(header.topic, header.group, True)))
+
+    def check_queues(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+        """354: whether RocksDB holds what files of queues hold; there are no such files here."""
+        body = QueueCheck(_QUEUES_AGREE, "queues are kept in RocksDB alone")
+        return reply(request, body=encode_body(body))
+
+    def export(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
+        """355: would write files beside the broker's own, where nobody can fetch them."""
+        remark = (
+            "topics, groups and offsets are not written to files:"
+            " exportMetadata asks for them, as topicList, consumerProgress and getConsumerConfig do"
+        )
+        return reply(request, ResponseCode.NO_PERMISSION, remark)
 
     def request_mode(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
         """401: queues are pulled, as every client does by itself."""

@@ -1,22 +1,28 @@
-"""Questions to consumers that a broker passes on: 307 (running info) and 309 (consume directly).
+"""Questions to consumers that a broker passes on: 307 (running info), 309 (consume directly), 223.
 
 The administrator asks the broker, which asks the member on the connection it keeps, and hands the
-answer back as it comes. Upstream: ``AdminBrokerProcessor.callConsumer``.
+answer back as it comes. 223 asks all members, by 221, and gathers what they say. Upstream:
+``AdminBrokerProcessor.callConsumer``, ``Broker2Client.getConsumeStatus``.
 
 Everything is bounded: how many are under way, and how long. A member that is not connected here, or
 leaves meanwhile, is said to be offline at once.
 """
 
+import contextlib
 import itertools
+from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
+from gantry_protocol.bodies import decode_queue_table, encode_body, encode_queue_map
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.command import request as make_request
-from gantry_protocol.errors import RecordError
+from gantry_protocol.errors import BodyError, RecordError
 from gantry_protocol.headers.brokeradmin import (
     ConsumeMessageDirectlyRequestHeader,
     GetConsumerRunningInfoRequestHeader,
+    GetConsumerStatusRequestHeader,
 )
 from gantry_protocol.headers.codec import from_ext
 from gantry_protocol.records.ids import decode_offset_msg_id
@@ -30,12 +36,15 @@ from gantry_broker.store.contract import GetResult, Refusal
 
 ANSWER_WITHIN_S = 10.0  # upstream's
 MAX_UNDER_WAY = 256
+_TOO_MANY = Refusal(ResponseCode.SYSTEM_BUSY, "too many questions to consumers are under way")
 
 
 class _Passed(NamedTuple):
+    """A question under way; ``done`` takes code, remark, fields and body of its answer."""
+
     asker: Connection
-    request: RemotingCommand
     member: Connection
+    done: Callable[[int, str | None, dict[str, str] | None, bytes], None]
 
 
 class Passing:
@@ -88,16 +97,58 @@ class Passing:
         self._view.store.read(Offset(offset), was_read)
         return None
 
+    def positions(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """223: where each member of a group is in the queues of a topic.
+
+        Who does not answer, or not so that it can be read, is left out, as upstream does.
+        """
+        header = from_ext(GetConsumerStatusRequestHeader, request.ext)
+        group = self._sessions.group(header.group)
+        present = () if group is None else group.members.values()
+        members = {
+            one.client_id: one.connection
+            for one in present
+            if header.client_addr in (None, "", one.client_id)
+        }
+        if not members:
+            remark = f"No Any Consumer online in the consumer group: [{header.group}]"
+            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+        if self._is_full(len(members)):
+            return reply(request, *_TOO_MANY)
+        left = set(members)
+        table: dict[str, msgspec.Raw] = {}
+
+        def heard(client_id: str, code: int, body: bytes) -> None:
+            left.discard(client_id)
+            if code == ResponseCode.SUCCESS:
+                with contextlib.suppress(BodyError):
+                    queues = decode_queue_table(body, int, "messageQueueTable")
+                    table[client_id] = msgspec.Raw(encode_queue_map(queues))
+            if not left:
+                answer = encode_body({"consumerTable": table})
+                conn.reply(request, reply(request, body=answer))
+
+        for client_id, member in members.items():
+
+            def answered(
+                code: int, _: object, __: object, body: bytes, client_id: str = client_id
+            ) -> None:
+                heard(client_id, code, body)
+
+            question = make_request(
+                RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT,
+                {"topic": header.topic, "group": header.group},
+            )
+            self._ask(_Passed(conn, member, answered), question)
+        return None
+
     def answered(self, conn: Connection, response: RemotingCommand) -> bool:
         """A member said something; returns whether somebody waits for it."""
         passed = self._passed.get(response.opaque)
         if passed is None or passed.member is not conn:
             return False
         self._end(response.opaque)
-        passed.asker.reply(
-            passed.request,
-            reply(passed.request, response.code, response.remark, response.ext, response.body),
-        )
+        passed.done(response.code, response.remark, response.ext, response.body)
         return True
 
     def connection_closed(self, conn: Connection) -> None:
@@ -108,8 +159,7 @@ class Passing:
             elif passed.member is conn:
                 self._end(number)
                 remark = "the consumer went offline before it answered"
-                answer = reply(passed.request, ResponseCode.CONSUMER_NOT_ONLINE, remark)
-                passed.asker.reply(passed.request, answer)
+                passed.done(ResponseCode.CONSUMER_NOT_ONLINE, remark, None, b"")
 
     def close(self) -> None:
         """Wait for nobody any more."""
@@ -123,26 +173,37 @@ class Passing:
         if member is None:
             remark = f"The Consumer <{group}> <{client_id}> not online"
             return reply(request, ResponseCode.CONSUMER_NOT_ONLINE, remark)
-        if len(self._passed) >= MAX_UNDER_WAY:
-            self.refused += 1
-            remark = "too many questions to consumers are under way"
-            return reply(request, ResponseCode.SYSTEM_BUSY, remark)
-        number = next(self._numbers)
-        self._passed[number] = _Passed(conn, request, member)
-        self._deadlines.add(number, ANSWER_WITHIN_S)
+        if self._is_full(1):
+            return reply(request, *_TOO_MANY)
+
+        def answered(
+            code: int, remark: str | None, ext: dict[str, str] | None, body: bytes
+        ) -> None:
+            conn.reply(request, reply(request, code, remark, ext, body))
+
         ext = {**(request.ext or {}), "brokerName": self._view.broker_name}
-        question = make_request(RequestCode(request.code), ext, body)
-        question.opaque = number
-        member.send(question)
+        self._ask(_Passed(conn, member, answered), make_request(request.code, ext, body))
         return None
+
+    def _is_full(self, more: int) -> bool:
+        """Whether ``more`` questions would be too many; counts the refusal."""
+        is_full = len(self._passed) + more > MAX_UNDER_WAY
+        self.refused += is_full
+        return is_full
+
+    def _ask(self, passed: _Passed, question: RemotingCommand) -> None:
+        number = next(self._numbers)
+        self._passed[number] = passed
+        self._deadlines.add(number, ANSWER_WITHIN_S)
+        question.opaque = number
+        passed.member.send(question)
 
     def _expired(self, number: int) -> None:
         passed = self._passed.pop(number, None)
         if passed is not None:
             self.expired += 1
             remark = f"the consumer did not answer within {ANSWER_WITHIN_S:.0f} s"
-            answer = reply(passed.request, ResponseCode.CONSUME_MSG_TIMEOUT, remark)
-            passed.asker.reply(passed.request, answer)
+            passed.done(ResponseCode.CONSUME_MSG_TIMEOUT, remark, None, b"")
 
     def _end(self, number: int) -> None:
         del self._passed[number]

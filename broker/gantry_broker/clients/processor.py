@@ -18,7 +18,9 @@ from gantry_protocol.remoting.server import Handler, not_supported
 
 from gantry_broker.clients import topic_rules
 from gantry_broker.clients.broker_info import BrokerInfo
+from gantry_broker.clients.cloning import Cloning
 from gantry_broker.clients.creation import TopicCreation
+from gantry_broker.clients.inspection import Inspection
 from gantry_broker.clients.listings import Listings
 from gantry_broker.clients.locks import QueueLocks
 from gantry_broker.clients.membership import Membership
@@ -122,6 +124,8 @@ class ClientProcessor:
         listings = Listings(view, self._sessions)
         info = BrokerInfo(view, self._traffic, clock)
         self.passing = Passing(view, self._sessions)
+        inspection = Inspection(view, self._sessions, progress, self._traffic, clock)
+        cloning = Cloning(view, self._sessions, self._writer)
         self._handlers: dict[int, Handler] = {
             RequestCode.SEND_MESSAGE: self.resent.send,
             RequestCode.SEND_MESSAGE_V2: self.resent.send,
@@ -145,6 +149,7 @@ class ClientProcessor:
             RequestCode.LOCK_BATCH_MQ: members.lock,
             RequestCode.UNLOCK_BATCH_MQ: members.unlock,
             RequestCode.UPDATE_AND_CREATE_TOPIC: statistics.create_topic,
+            RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: statistics.create_topics,
             RequestCode.GET_TOPIC_CONFIG: statistics.topic_config,
             RequestCode.GET_TOPIC_STATS_INFO: statistics.topic_stats,
             RequestCode.GET_CONSUME_STATS: progress.consume_stats,
@@ -160,12 +165,28 @@ class ClientProcessor:
             RequestCode.UPDATE_BROKER_CONFIG: info.change_settings,
             RequestCode.TRIGGER_DELETE_FILES: info.clean,
             RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: info.clean,
+            RequestCode.CLEAN_UNUSED_TOPIC: info.clean,
             RequestCode.DELETE_EXPIRED_COMMITLOG: info.clean,
             RequestCode.SET_MESSAGE_REQUEST_MODE: info.request_mode,
+            RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: info.request_modes,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: info.system_topics,
+            RequestCode.GET_ALL_DELAY_OFFSET: info.delay_offsets,
+            RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: info.forbidden,
+            RequestCode.CHECK_ROCKSDB_CQ_WRITE_PROGRESS: info.check_queues,
+            RequestCode.EXPORT_ROCKSDB_CONFIG_TO_JSON: info.export,
+            RequestCode.GET_BROKER_CONSUME_STATS: inspection.all_consume_stats,
+            RequestCode.QUERY_CONSUME_TIME_SPAN: inspection.time_span,
+            RequestCode.QUERY_CONSUME_QUEUE: inspection.queue,
+            RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: inspection.subscription,
+            RequestCode.GET_ALL_PRODUCER_INFO: inspection.producers,
+            RequestCode.VIEW_BROKER_STATS_DATA: inspection.stats,
+            RequestCode.CLONE_GROUP_OFFSET: cloning.clone,
+            RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self.passing.positions,
             RequestCode.GET_CONSUMER_RUNNING_INFO: self.passing.running_info,
             RequestCode.CONSUME_MESSAGE_DIRECTLY: self.passing.consume_directly,
             RequestCode.GET_CONSUMER_CONNECTION_LIST: statistics.consumer_connections,
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: settings.change,
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: settings.change_all,
             RequestCode.DELETE_SUBSCRIPTIONGROUP: settings.delete,
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: settings.listing,
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: settings.one,

@@ -5,6 +5,8 @@ those in which it has committed nothing yet; and never for a topic that its memb
 more, where nobody will ever catch up.
 """
 
+from collections.abc import Mapping
+
 from gantry_protocol.bodies import (
     ConsumerOffsets,
     GroupList,
@@ -25,9 +27,16 @@ from gantry_protocol.remoting.connection import Connection
 
 from gantry_broker.clients.pulled import PulledOffsets
 from gantry_broker.clients.sessions import Sessions
+from gantry_broker.clients.topic_rules import is_system_group
 from gantry_broker.clients.traffic import Traffic
 from gantry_broker.clients.view import GroupView
-from gantry_broker.store.contract import QueueOffsets, QueueQuestion, Refusal
+from gantry_broker.store.contract import (
+    Learned,
+    QueueKey,
+    QueueOffsets,
+    QueueQuestion,
+    Refusal,
+)
 from gantry_broker.tables.resets import is_mark
 
 Place = tuple[str, int, int | None]  # topic, queue id, committed offset
@@ -54,21 +63,39 @@ class Progress:
     def consume_stats(self, conn: Connection, request: RemotingCommand) -> None:
         """208."""
         header = from_ext(GetConsumeStatsRequestHeader, request.ext)
-        places = self._places(header.consumer_group, header.topic)
+        group = header.consumer_group
+        rows = {(row[1], row[2]): row[3] for row in self._view.store.committed.of_group(group)}
+        places = self._places(group, rows, header.topic)
 
         def learned(answers: list[QueueOffsets] | Refusal) -> None:
             if isinstance(answers, Refusal):
                 conn.reply(request, reply(request, *answers))
                 return
             table = {
-                MessageQueue(self._view.broker_name, queue_id, topic): _row(
-                    queue, committed, self._pulled.offset(header.consumer_group, topic, queue_id)
-                )
-                for (topic, queue_id, committed), queue in zip(places, answers, strict=True)
+                self.queue(place): self.row(group, place, queue)
+                for place, queue in zip(places, answers, strict=True)
             }
-            rate = self._traffic.got_rate(header.consumer_group)
+            rate = self._traffic.got_rate(group)
             conn.reply(request, reply(request, body=encode_consume_stats(table, rate)))
 
+        self.ask(places, learned)
+
+    def places_of_all(self) -> dict[str, list[Place]]:
+        """The queues that each consumer group should read, those of the broker itself left out."""
+        rows: dict[str, dict[QueueKey, int]] = {
+            name: {}
+            for name in (
+                *self._view.consumers.configs.subscription_group_table,
+                *self._sessions.consumer_groups(),
+            )
+        }
+        for group, topic, queue_id, offset in self._view.store.committed.all():
+            if not is_mark(group) and not is_system_group(group):
+                rows.setdefault(group, {})[topic, queue_id] = offset
+        return {group: self._places(group, rows[group], None) for group in sorted(rows)}
+
+    def ask(self, places: list[Place], learned: Learned) -> None:
+        """What the store knows of some queues, in their order."""
         self._view.store.offsets(
             [
                 QueueQuestion(topic, queue_id, committed - 1 if committed else None)
@@ -77,14 +104,38 @@ class Progress:
             learned,
         )
 
-    def _places(self, group: str, only: str | None) -> list[Place]:
-        store = self._view.store
-        rows = {(row[1], row[2]): row[3] for row in store.committed.of_group(group)}
+    def queue(self, place: Place) -> MessageQueue:
+        """The name of a queue on this group."""
+        topic, queue_id, _ = place
+        return MessageQueue(self._view.broker_name, queue_id, topic)
+
+    def row(self, group: str, place: Place, queue: QueueOffsets) -> OffsetWrapper:
+        """How far a group has come in a queue.
+
+        One that has committed nothing would begin at the first message there is.
+        """
+        topic, queue_id, committed = place
+        consumed = queue.min_offset if committed is None else committed
+        return OffsetWrapper(
+            broker_offset=queue.max_offset,
+            consumer_offset=consumed,
+            last_timestamp=queue.stored_at or 0,
+            pull_offset=max(consumed, self._pulled.offset(group, topic, queue_id) or 0),
+        )
+
+    def _places(self, group: str, rows: Mapping[QueueKey, int], only: str | None) -> list[Place]:
+        """Queues of the topics that members want, or without any of those that it read.
+
+        Args:
+            group: its name.
+            rows: what it has committed.
+            only: a topic; all of them when it is None or empty.
+        """
         present = self._sessions.group(group)
         wanted = {topic for topic, _ in rows} if present is None else set(present.topics)
         found: list[Place] = []
         for name in sorted(wanted):
-            topic = store.topics.lookup(name)
+            topic = self._view.store.topics.lookup(name)
             if topic is not None and only in (None, "", name):
                 found += [
                     (name, queue_id, rows.get((name, queue_id)))
@@ -115,14 +166,3 @@ class Progress:
         present = self._sessions.group(group)
         names.update(() if present is None else present.topics)
         return reply(request, body=encode_body(TopicList(sorted(names))))
-
-
-def _row(queue: QueueOffsets, committed: int | None, pulled: int | None) -> OffsetWrapper:
-    """A group that has committed nothing would begin at the first message there is."""
-    consumed = queue.min_offset if committed is None else committed
-    return OffsetWrapper(
-        broker_offset=queue.max_offset,
-        consumer_offset=consumed,
-        last_timestamp=queue.stored_at or 0,
-        pull_offset=max(consumed, pulled or 0),
-    )

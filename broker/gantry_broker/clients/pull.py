@@ -188,7 +188,7 @@ class Puller:
         if isinstance(result, GetResult) and result.count:
             group = (pull.request.ext or {})["consumerGroup"]
             self.pulled.note(group, *pull.key, result.next_offset)
-            self._traffic.got(group, result.count)
+            self._traffic.got(group, pull.wanted.topic, result.count)
             if self._has_read is not None:
                 self._has_read(pull.wanted.topic, len(result.body))
         _send(pull, result)

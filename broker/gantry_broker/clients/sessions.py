@@ -202,6 +202,18 @@ class Sessions:
         if group is not None:
             self._tell_members(group)
 
+    def consumer_groups(self) -> list[str]:
+        """The consumer groups with members here."""
+        return list(self._consumers)
+
+    def producer_groups(self) -> list[str]:
+        """The producer groups with members here, in order."""
+        return sorted(self._producers)
+
+    def silent_ms(self, member: Member) -> int:
+        """How long ago a member was heard of."""
+        return int((self._clock() - member.seen_at) * 1000)
+
     def producers(self, name: str) -> list[Member]:
         """The members of a producer group."""
         return list(self._producers.get(name, {}).values())

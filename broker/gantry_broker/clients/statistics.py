@@ -1,4 +1,4 @@
-"""What admin tools ask a broker about its topics and members: 202, 203, 351; and 17."""
+"""What admin tools ask a broker about its topics and members: 202, 203, 351; and 17, 18."""
 
 from gantry_protocol.bodies import (
     ClientConnection,
@@ -6,9 +6,11 @@ from gantry_protocol.bodies import (
     MessageQueue,
     TopicConfig,
     TopicOffset,
+    decode_request,
     encode_body,
     encode_topic_stats,
 )
+from gantry_protocol.bodies.inspection import TopicConfigList
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.headers.brokeradmin import (
@@ -25,6 +27,8 @@ from gantry_broker.clients.sessions import Sessions
 from gantry_broker.clients.traffic import Traffic
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import LAST, QueueOffsets, QueueQuestion, Refusal
+
+LIST_MAX = 1024  # topics in one request
 
 
 class Statistics:
@@ -51,15 +55,34 @@ class Statistics:
             order=header.order,
             attributes=_modification(header.attributes),
         )
-        refusal = self._view.accepting_writes() or topic_rules.check_creatable(topic)
-        if refusal is not None:
-            return reply(request, *refusal)
+        return self._create(conn, request, [topic])
+
+    def create_topics(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """18: 17 of several topics; none is made if one of them may not be."""
+        topics = decode_request(TopicConfigList, request.body).topic_config_list
+        if len(topics) > LIST_MAX:
+            remark = f"a request may name {LIST_MAX} topics, not {len(topics)}"
+            return reply(request, ResponseCode.INVALID_PARAMETER, remark)
+        return self._create(conn, request, topics)
+
+    def _create(
+        self, conn: Connection, request: RemotingCommand, topics: list[TopicConfig]
+    ) -> RemotingCommand | None:
+        refusals = (self._view.accepting_writes(), *map(topic_rules.check_creatable, topics))
+        refusal = next((one for one in refusals if one is not None), None)
+        if refusal is not None or not topics:
+            return reply(request) if refusal is None else reply(request, *refusal)
+        outcomes: list[Refusal | None] = []
 
         def created(refusal: Refusal | None) -> None:
-            answer = reply(request) if refusal is None else reply(request, *refusal)
-            conn.reply(request, answer)
+            outcomes.append(refusal)
+            if len(outcomes) == len(topics):
+                refusals = [one for one in outcomes if one is not None]
+                answer = reply(request, *refusals[0]) if refusals else reply(request)
+                conn.reply(request, answer)
 
-        self._view.create_topic(topic, created, if_absent=False)
+        for topic in topics:
+            self._view.create_topic(topic, created, if_absent=False)
         return None
 
     def topic_config(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:

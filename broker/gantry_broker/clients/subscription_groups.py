@@ -1,11 +1,13 @@
-"""Subscription groups at a broker: 200, 201, 207, 352.
+"""Subscription groups at a broker: 200, 201, 207, 225, 352.
 
 The controllers decide and keep them; a broker passes changes on and shows what it has read.
 """
 
-from gantry_protocol.bodies import encode_body
-from gantry_protocol.codes import ResponseCode
+from gantry_protocol.bodies import decode_request, encode_body
+from gantry_protocol.bodies.inspection import SubscriptionGroupList
+from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.command import request as make_request
 from gantry_protocol.headers.brokeradmin import (
     DeleteSubscriptionGroupRequestHeader,
     QueryTopicsByConsumerRequestHeader,
@@ -20,6 +22,8 @@ from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import SendOutcome
 from gantry_broker.tables.resets import forget_group
 
+LIST_MAX = 256  # groups in one request
+
 
 class SubscriptionGroups:
     """Serves requests about subscription groups on one broker group."""
@@ -33,6 +37,27 @@ class SubscriptionGroups:
         self._view.consumers.change(
             request, lambda outcome: conn.reply(request, _answer(request, outcome))
         )
+
+    def change_all(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        """225: 200 of several groups, one after the other until one is refused."""
+        configs = decode_request(SubscriptionGroupList, request.body).group_config_list
+        if len(configs) > LIST_MAX:
+            remark = f"a request may name {LIST_MAX} groups, not {len(configs)}"
+            return reply(request, ResponseCode.INVALID_PARAMETER, remark)
+        left = iter(configs)
+
+        def answered(outcome: Outcome | None) -> None:
+            answer = reply(request) if outcome is None else _answer(request, outcome)
+            config = next(left, None)
+            if answer.code != ResponseCode.SUCCESS or config is None:
+                conn.reply(request, answer)
+                return
+            code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+            command = make_request(code, body=encode_body(config))
+            self._view.consumers.change(command, answered)
+
+        answered(None)
+        return None
 
     def delete(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """207; with ``cleanOffset`` it is over once the log says that the offsets are gone.

@@ -55,6 +55,11 @@ def check_name(topic: str) -> Refusal | None:
     return None if problem is None else Refusal(ResponseCode.INVALID_PARAMETER, problem)
 
 
+def system_topics() -> list[str]:
+    """What brokers have for themselves, in order."""
+    return sorted({*_NOT_FOR_CLIENTS, TRACE_TOPIC})
+
+
 def is_for_clients(topic: str) -> bool:
     """Whether clients send to it; what the broker itself writes is none of their business."""
     return topic not in _NOT_FOR_CLIENTS

@@ -1,19 +1,60 @@
 """How much goes through: messages put per topic and got per consumer group.
 
 Counted where they pass, turned into rates every ``EXPIRY_SCAN_S`` by the processor's one timer.
-Names are forgotten at each turn, so what is kept is bounded by what moved since the last one.
+Names that nothing moves for are forgotten with the day, and each window keeps at most
+``NAMES_MAX`` of them.
 """
 
 from collections import Counter, deque
 from typing import NamedTuple
 
 WINDOWS_S = (10, 60, 600)  # upstream's, as ``clusterList`` shows the first of them
+NAMES_MAX = 4096  # of topics, and of topics with a group, in one part of a window
 
 
 class _Totals(NamedTuple):
     at_s: float
     put: int
     got: int
+
+
+class Moved(NamedTuple):
+    """How many messages of one name went through in a window, and how long the window is."""
+
+    messages: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Messages per second."""
+        return self.messages / self.seconds if self.seconds > 0 else 0.0
+
+
+class _Window:
+    """Counts by name over the last parts of a time, and the part that is under way."""
+
+    def __init__(self, part_s: float, parts: int, now_s: float) -> None:
+        self._part_s = part_s
+        self._began_s = now_s
+        self._now_s = now_s
+        self._open: Counter[str] = Counter()
+        self._closed: deque[tuple[float, Counter[str]]] = deque(maxlen=parts - 1)
+
+    def add(self, counts: Counter[str], now_s: float) -> None:
+        """What moved until ``now_s``."""
+        self._now_s = now_s
+        for name, count in counts.items():
+            if name in self._open or len(self._open) < NAMES_MAX:
+                self._open[name] += count
+        if now_s - self._began_s >= self._part_s:
+            self._closed.append((self._began_s, self._open))
+            self._began_s, self._open = now_s, Counter()
+
+    def moved(self, name: str) -> Moved:
+        """All of it."""
+        began_s = self._closed[0][0] if self._closed else self._began_s
+        count = self._open[name] + sum(part[name] for _, part in self._closed)
+        return Moved(count, self._now_s - began_s)
 
 
 class Traffic:
@@ -30,14 +71,16 @@ class Traffic:
         self._put_rates: dict[str, float] = {}
         self._got_rates: dict[str, float] = {}
         self._totals = deque([_Totals(now_s, 0, 0)], maxlen=WINDOWS_S[-1] // WINDOWS_S[0] + 1)
+        # A minute, an hour, a day: upstream's, with its parts.
+        self._windows = [_Window(10, 7, now_s), _Window(600, 7, now_s), _Window(3600, 25, now_s)]
 
     def put(self, topic: str, count: int) -> None:
         """Messages of ``topic`` were stored and confirmed."""
         self._put[topic] += count
 
-    def got(self, group: str, count: int) -> None:
-        """Messages went out to a member of ``group``."""
-        self._got[group] += count
+    def got(self, group: str, topic: str, count: int) -> None:
+        """Messages of ``topic`` went out to a member of ``group``."""
+        self._got[f"{topic}@{group}"] += count
 
     def turn(self, now_s: float) -> None:
         """Make rates of what was counted since the last turn."""
@@ -45,11 +88,17 @@ class Traffic:
         passed_s = now_s - last.at_s
         if passed_s <= 0:
             return
+        by_group: Counter[str] = Counter()
+        for name, count in self._got.items():
+            by_group[name.partition("@")[2]] += count
         self._put_rates = {name: count / passed_s for name, count in self._put.items()}
-        self._got_rates = {name: count / passed_s for name, count in self._got.items()}
+        self._got_rates = {name: count / passed_s for name, count in by_group.items()}
         self._totals.append(
             _Totals(now_s, last.put + self._put.total(), last.got + self._got.total())
         )
+        moved = self._put + self._got  # no topic has an @ in its name
+        for window in self._windows:
+            window.add(moved, now_s)
         self._put.clear()
         self._got.clear()
 
@@ -60,6 +109,10 @@ class Traffic:
     def got_rate(self, group: str) -> float:
         """Messages to ``group`` per second, in the last turn."""
         return self._got_rates.get(group, 0.0)
+
+    def moved(self, name: str) -> list[Moved]:
+        """Of a topic, or of ``topic@group``, about the last minute, hour and day."""
+        return [window.moved(name) for window in self._windows]
 
     def rates(self) -> tuple[list[float], list[float]]:
         """Messages put and got per second over each of ``WINDOWS_S``, or since the beginning."""

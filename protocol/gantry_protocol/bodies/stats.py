@@ -56,17 +56,16 @@ def encode_reset_offsets(table: Mapping[MessageQueue, int]) -> bytes:
     return b'{"offsetTable":' + encode_queue_map(table) + b"}"
 
 
-class _OffsetTable(Body, frozen=True):
-    offset_table: dict[str, Any] = msgspec.field(default_factory=dict)
-
-
-def decode_queue_table(data: bytes, kind: type[ValueT]) -> dict[MessageQueue, ValueT]:
-    """The ``offsetTable`` of any of these bodies, written by us or by Java.
+def decode_queue_table(
+    data: bytes, kind: type[ValueT], name: str = "offsetTable"
+) -> dict[MessageQueue, ValueT]:
+    """The table ``name`` of any of these bodies, written by us or by Java; empty without it.
 
     Raises:
-        BodyError: it has none.
+        BodyError: it does not read.
     """
-    table = decode_body(_OffsetTable, data).offset_table
+    found = decode_body(dict[str, Any], data).get(name, {})
+    table = decode_body(dict[str, Any], encode_body(found))
     return {
         decode_body(MessageQueue, key.encode()): decode_body(kind, msgspec.json.encode(value))
         for key, value in table.items()

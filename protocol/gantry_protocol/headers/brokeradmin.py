@@ -131,3 +131,51 @@ class ConsumeMessageDirectlyRequestHeader(msgspec.Struct, frozen=True, rename="c
     client_id: str
     msg_id: str
     broker_name: str | None = None
+
+
+class TopicAndGroupRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """303, 345 and, with ``readable``, 353."""
+
+    topic: str
+    group: str
+    readable: bool | None = None
+
+
+class GetConsumerStatusRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """223. ``client_addr`` is a client id; without one all members are asked."""
+
+    topic: str
+    group: str
+    client_addr: str | None = None
+
+
+class GetConsumeStatsInBrokerRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """317."""
+
+    is_order: bool = False
+
+
+class ViewBrokerStatsDataRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """315."""
+
+    stats_name: str
+    stats_key: str
+
+
+class QueryConsumeQueueRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """321."""
+
+    topic: str
+    queue_id: Int32
+    index: Int64
+    count: Int32
+    consumer_group: str | None = None
+
+
+class CloneGroupOffsetRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """314. Without a topic all of the source group's are meant."""
+
+    src_group: str
+    dest_group: str
+    topic: str | None = None
+    offline: bool = False

@@ -110,7 +110,7 @@ def test_rates_are_those_of_the_last_turn_and_of_longer_windows() -> None:
     traffic = Traffic(100.0)
     for turn in range(1, 13):
         traffic.put("t", 50)
-        traffic.got("g", 100)
+        traffic.got("g", "t", 100)
         traffic.turn(100.0 + 10 * turn)
     assert (traffic.put_rate("t"), traffic.got_rate("g")) == (5.0, 10.0)
     traffic.turn(230.0)
