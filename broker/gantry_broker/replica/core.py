@@ -415,6 +415,8 @@ class ReplicaCore:
         if master is None:
             return []
         controllers_ms = self._now_ms - self._controllers_ms
+        if controllers_ms < self._limits.cut_off_ms and not master.cut_off:
+            return []  # mostly
         silent = master.silent(self._now_ms)
         cut_off = is_cut_off(controllers_ms, silent, self._limits)
         if cut_off == master.cut_off:

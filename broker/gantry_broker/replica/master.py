@@ -379,12 +379,17 @@ class Mastership:
 
     def _look_at_paces(self, now_ms: int) -> None:
         """What the minimum of members hold would be confirmed, if nobody else were waited for."""
+        end = self._log.end
+        watched = [one for one in self.members.values() if one.acked < end or one.pace.is_noted]
+        if not watched:
+            return  # mostly, and there may be a thousand groups
         counted = self.counted
         others = [self.members[one].acked for one in counted & self.members.keys()]
         held = held_by(self.min_in_sync, [self._log.flushed, *others])
-        for broker_id, member in self.members.items():
+        for member in watched:
             acked = member.acked if member.streaming else held  # who is away is not slow
-            member.pace.look(acked, held, now_ms, waited_for=broker_id in counted)
+            waited_for = member.broker_id in counted
+            member.pace.look(acked, held, now_ms, waited_for=waited_for)
 
     def tick(self, now_ms: int) -> list[Effect]:
         """Time passed."""

@@ -93,6 +93,11 @@ class Pace:
         self._seen_ms += pause_ms
 
     @property
+    def is_noted(self) -> bool:
+        """Whether there is anything that time will change."""
+        return self._mark is not None or self.recent_ms > 0
+
+    @property
     def is_slow(self) -> bool:
         """Whether everybody has waited for it for too long, all in all."""
         return self.recent_ms >= self._limits.slow_ms

@@ -46,6 +46,8 @@ def test_only_the_master_serves_and_one_broker_at_a_time() -> None:
     server = StoreServer(host, lambda: None)
     server._served, server.address = object(), "10.0.0.8:10911"
     assert server._objection(HELLO) == "the broker at 10.0.0.8:10911 is served"
+    host.takes_requests = False
+    assert "cut off" in (server._objection(HELLO) or "")
     host.serving = False
     assert server._objection(HELLO) == "this is not the master of its group"
 
