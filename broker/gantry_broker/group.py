@@ -417,6 +417,7 @@ class ReplicationGroup:
             confirm_epoch=None if confirmed is None else confirmed.epoch,
             acted_epoch=core.epoch,
             tier=self.tier.report(),
+            disk_stuck=self.tier.disk_stuck,
         )
 
     def _learned(self, view: ControllerView) -> None:

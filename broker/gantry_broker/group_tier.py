@@ -134,6 +134,12 @@ class GroupTier:
         """Reads what the local log no longer has; None without a tier."""
         return None if self.service is None else self.service.reader
 
+    @property
+    def disk_stuck(self) -> str:
+        """Why a disk that is nearly full takes nothing more; empty while it does."""
+        retention = self.retention
+        return retention.reason if retention is not None and retention.is_stuck else ""
+
     def report(self) -> TierReport | None:
         """What there is to say of the tier; None without one."""
         core, store = self._member.core, self._member.store

@@ -138,8 +138,9 @@ class TierView(_View):
 class MemberView(_View):
     """One member of a broker group as the controller sees it.
 
-    ``epoch``, ``max_offset`` and ``confirm_offset`` are what its last heartbeat said, -1 when none
-    came; ``last_heartbeat_age_ms`` is None when none came. ``tier`` is None without one.
+    ``epoch`` and the offsets (``log_start`` is its oldest byte) are what its last heartbeat said,
+    -1 when none came; ``last_heartbeat_age_ms`` is None when none came. ``disk_stuck`` says why a
+    disk that is nearly full takes nothing more; empty while it does. ``tier`` is None without one.
     ``refused``: its registration was refused, since it knows of epochs that this quorum never
     decided; ``epoch`` and ``max_offset`` are then what that said.
     """
@@ -155,6 +156,8 @@ class MemberView(_View):
     epoch: int = -1
     max_offset: int = -1
     confirm_offset: int = -1
+    log_start: int = -1
+    disk_stuck: str = ""
     last_heartbeat_age_ms: int | None = None
     in_sync: bool
     tier: TierView | None = None

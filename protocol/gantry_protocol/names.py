@@ -120,6 +120,7 @@ NO_NAMES = frozenset(
         "broker_ids_to_clean",
         "consume_from_where",
         "consume_type",
+        "disk_stuck",
         "expression_type",
         "index_type",
         "key",  # of a message, and of the controllers' settings

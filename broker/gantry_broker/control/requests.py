@@ -63,6 +63,7 @@ class Report(NamedTuple):
         confirm_epoch: of the last byte below ``confirm``; None while there is none.
         acted_epoch: the newest one we have taken part in; in registrations only.
         tier: of our tier, in heartbeats only; None without one.
+        disk_stuck: why a disk that is nearly full takes nothing more; empty while it does.
     """
 
     epoch: Epoch
@@ -73,6 +74,7 @@ class Report(NamedTuple):
     confirm_epoch: Epoch | None = None
     acted_epoch: Epoch | None = None
     tier: TierReport | None = None
+    disk_stuck: str = ""
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -114,6 +116,7 @@ def heartbeat(
         tier_lag_ms=None if tier is None else tier.lag_ms,
         tier_reason=None if tier is None else tier.reason or None,
         tier_version=None if tier is None else tier.version,
+        disk_stuck=report.disk_stuck or None,
     )
 
 

@@ -75,7 +75,7 @@ def _print(
     for group in groups:
         click.echo(f"\n{headline(group)}")
         print_table(
-            ("BROKER", "ROLE", "ADDRESS", "IN SYNC", "EPOCH", "END", "CONFIRMED", "HEARD"),
+            ("BROKER", "ROLE", "ADDRESS", "IN SYNC", "EPOCH", "START", "END", "CONFIRMED", "HEARD"),
             [_row(group, broker_id) for broker_id in sorted(m.broker_id for m in group.members)],
         )
         for line in remarks(group):
@@ -120,6 +120,11 @@ def remarks(group: GroupView) -> list[str]:
             "Brokers know of epochs that this quorum never decided; if it is another quorum than "
             f"before: gantry adopt {group.name}"
         )
+    said += [
+        f"Broker {member.broker_id} has no room: {member.disk_stuck}"
+        for member in group.members
+        if member.alive and member.disk_stuck
+    ]
     if group.loss is not None:
         loss = group.loss
         when = datetime.fromtimestamp(loss.at_ms / 1000, UTC).isoformat(" ", "seconds")
@@ -165,6 +170,7 @@ def _row(group: GroupView, broker_id: int) -> tuple[object, ...]:
         member.address,
         "yes" if member.in_sync else "no",
         _known(member.epoch),
+        _known(member.log_start),
         _known(member.max_offset),
         _known(member.confirm_offset),
         "never" if heard is None else f"{heard} ms ago",

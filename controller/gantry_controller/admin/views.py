@@ -35,6 +35,8 @@ def member_view(
         epoch=-1 if said is None else said.epoch,
         max_offset=-1 if said is None else said.max_offset,
         confirm_offset=-1 if row is None else row.beat.confirm_offset,
+        log_start=-1 if row is None else row.beat.log_start,
+        disk_stuck="" if row is None else row.beat.disk_stuck,
         last_heartbeat_age_ms=None if age_s is None else round(age_s * 1000),
         in_sync=member.broker_id in group.sync_state_set,
         tier=None if row is None or row.beat.tier is None else _tier_view(row.beat.tier),

@@ -71,6 +71,8 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
     draining: bool = False
     pod_uid: str | None = None
     tier: Tier | None = None
+    log_start: Offset = Offset(-1)
+    disk_stuck: str = ""
 
 
 class Row(msgspec.Struct, gc=False):
@@ -82,7 +84,7 @@ class Row(msgspec.Struct, gc=False):
         connection: the connection it came on; None for what another controller passed on.
         closed: that connection is gone.
         refused: since then its address has twice refused to be connected to.
-        shown: what watchers are told of it: alive, draining, the tier.
+        shown: what watchers are told of it: alive, draining, the tier, a stuck disk.
     """
 
     beat: Heartbeat
@@ -261,7 +263,8 @@ class HeartbeatTable:
 
     def _show(self, key: GroupKey, row: Row, *, alive: bool) -> None:
         tier = row.beat.tier
-        shown = (alive, row.beat.draining, None if tier is None else tier.news)
+        stuck = bool(row.beat.disk_stuck)
+        shown = (alive, row.beat.draining, None if tier is None else tier.news, stuck)
         if shown != row.shown:
             self.alive += alive - bool(row.shown[0])
             row.shown = shown

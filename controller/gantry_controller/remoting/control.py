@@ -173,6 +173,8 @@ class ControllerRequests:
             draining=header.draining,
             pod_uid=header.pod_uid,
             tier=_tier(header),
+            log_start=Offset(-1) if header.log_start is None else header.log_start,
+            disk_stuck=(header.disk_stuck or "")[:TIER_REASON_MAX_CHARS],
         )
         self._watchman.heard((header.cluster_name, header.broker_name), beat, connection)
 

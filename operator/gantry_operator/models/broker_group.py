@@ -300,7 +300,8 @@ class BrokerGroupStatus(Model):
         default=(),
         description=(
             "Accepted, Available, InSync, FullyReplicated, Progressing, TierHealthy (with "
-            "spec.tier only), Altered (while others have changed the pods), Paused and Ready, "
+            "spec.tier only), DiskFull (while a disk is nearly full and nothing may be deleted), "
+            "Altered (while others have changed the pods), Paused and Ready, "
             "which sums the others up; one entry each."
         ),
         json_schema_extra={

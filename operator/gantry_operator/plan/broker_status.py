@@ -156,6 +156,7 @@ def _conditions(
         _replication(conditions, seen.group, joined)
         _progressing(conditions, seen, joined, step, crashes)
     report_tier(conditions, seen, joined)
+    _disks(conditions, joined)
     report_additions(conditions, seen.objects)
     paused = seen.group is not None and seen.group.spec.paused
     if paused:
@@ -164,6 +165,20 @@ def _conditions(
         conditions.set("Paused", "False", Reason.ACTIVE, "spec.paused is not set.")
     conditions.sum_up()
     return conditions.result()
+
+
+def _disks(conditions: Conditions, joined: Group | None) -> None:
+    """DiskFull: who has no room, and what is in the way; no condition while all have."""
+    if joined is None:
+        return
+    told = []
+    for member in joined.view.members:
+        if member.alive and member.disk_stuck:
+            pod = joined.pod_of(member)
+            name = pod.name if pod else f"Broker {member.broker_id}"
+            told.append(f"{name} has no room: {member.disk_stuck}.")
+    if told:
+        conditions.set("DiskFull", "True", Reason.NOTHING_MAY_GO, " ".join(told))
 
 
 def _available(conditions: Conditions, joined: Group | None) -> None:

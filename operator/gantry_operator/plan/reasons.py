@@ -139,6 +139,12 @@ class Reason(StrEnum):
         "Others have added to the pod template, such as a container; it is left alone.",
     )
 
+    # DiskFull, which is there while it is True
+    NOTHING_MAY_GO = (
+        "NothingMayGo",
+        "A disk is nearly full and nothing of its log may be deleted; messages are refused soon.",
+    )
+
     # Events of a ControllerGroup
     VOLUMES_TAKEN_UP = (
         "VolumesTakenUp",

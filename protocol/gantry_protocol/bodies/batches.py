@@ -52,6 +52,7 @@ class HeartbeatRow(msgspec.Struct, frozen=True, array_like=True):
     election_priority: Int32 = LOWEST_ELECTION_PRIORITY
     tier: TierRow | None = None
     confirm_epoch: WireEpoch | None = None
+    disk_stuck: str | None = None
 
 
 class HeartbeatsBody(msgspec.Struct, frozen=True, rename="camel"):
@@ -130,6 +131,7 @@ def heartbeat_row(header: BrokerHeartbeatRequestHeader) -> HeartbeatRow:
         election_priority=header.election_priority,
         tier=tier,
         confirm_epoch=header.confirm_epoch,
+        disk_stuck=header.disk_stuck,
     )
 
 
@@ -157,4 +159,5 @@ def heartbeat_header(body: HeartbeatsBody, row: HeartbeatRow) -> BrokerHeartbeat
         tier_lag_ms=None if tier is None else tier.lag_ms,
         tier_reason=None if tier is None else tier.reason,
         tier_version=None if tier is None else tier.version,
+        disk_stuck=row.disk_stuck,
     )

@@ -27,7 +27,8 @@ class BrokerHeartbeatRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
 
     ``confirm_epoch`` is that of the last byte below ``confirm_offset``.
     ``tier_state`` is given by a broker whose group has a tier, and says that the other tier fields
-    mean something; a ``tier_reason`` has at most 256 characters.
+    mean something; a ``tier_reason`` has at most 256 characters. ``disk_stuck`` says why a disk
+    that is nearly full takes nothing more, in as many; None while it does.
     """
 
     cluster_name: str
@@ -53,6 +54,7 @@ class BrokerHeartbeatRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     tier_lag_ms: Int64 | None = None
     tier_reason: str | None = None
     tier_version: Int64 | None = None
+    disk_stuck: str | None = None
 
 
 class AlterSyncStateSetRequestHeader(msgspec.Struct, frozen=True, rename="camel"):

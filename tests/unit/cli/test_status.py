@@ -49,6 +49,12 @@ def test_only_who_lives_counts(seen: GroupView, words: str) -> None:
     assert headline(seen).startswith(f"Group orders of cluster gantry: {words}")
 
 
+def test_a_disk_without_room_is_told_with_what_is_in_the_way() -> None:
+    seen = group(1, 2, 3)
+    seen.members[1] = seen.members[1].model_copy(update={"disk_stuck": "a delayed message …"})
+    assert remarks(seen) == ["Broker 2 has no room: a delayed message …"]
+
+
 class FakeAdmin:
     """Knows the groups that a test names, and notes what it is to forget."""
 

@@ -488,3 +488,13 @@ def test_status_models_read_their_own_writing() -> None:
     body = settled_status(broker_world())
     assert BrokerGroupStatus.model_validate(body).to_object() == body
     assert ControllerGroup.parse({"metadata": {"name": "gantry"}, "status": None}).status is None
+
+
+def test_a_disk_that_is_full_of_what_must_stay_is_told_while_it_is() -> None:
+    full = member(2, disk_stuck="a delayed message needs the log from 3 on")
+    seen = broker_world(known=view(member(1), full, member(3)))
+    status, reason, text = told(seen, "DiskFull")
+    assert (status, reason) == ("True", "NothingMayGo")
+    assert "has no room: a delayed message needs the log from 3 on." in text
+    usual = [condition["type"] for condition in settled_status(broker_world())["conditions"]]
+    assert "DiskFull" not in usual

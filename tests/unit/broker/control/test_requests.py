@@ -11,7 +11,7 @@ from gantry_broker.replica import effects as fx
 from gantry_broker.replica.events import Adopted, Refused, Unknown
 from gantry_broker.tier.report import TierReport
 from gantry_protocol.bodies import decode_body
-from gantry_protocol.bodies.batches import HeartbeatsBody, heartbeat_header
+from gantry_protocol.bodies.batches import HeartbeatsBody, heartbeat_header, heartbeat_row
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import ConnectionClosed, RequestTimeout, WireError
@@ -83,6 +83,15 @@ def test_heartbeat_says_what_is_known_of_the_tier(tier: TierReport, said: dict[s
     plain = requests.heartbeat(ME, BrokerId(2), REPORT, timeout_ms=2500)
     header = requests.heartbeat(ME, BrokerId(2), REPORT._replace(tier=tier), timeout_ms=2500)
     assert to_ext(header) == to_ext(plain) | said
+
+
+def test_a_heartbeat_says_why_a_full_disk_takes_nothing_more() -> None:
+    stuck = REPORT._replace(disk_stuck="a message")
+    header = requests.heartbeat(ME, BrokerId(2), stuck, timeout_ms=2500)
+    plain = requests.heartbeat(ME, BrokerId(2), REPORT, timeout_ms=2500)
+    assert to_ext(header) == to_ext(plain) | {"diskStuck": "a message"}
+    body = HeartbeatsBody("c", 2500, [heartbeat_row(header)])
+    assert heartbeat_header(body, body.rows[0]).disk_stuck == "a message"
 
 
 @pytest.mark.parametrize("tier", [None, TIER], ids=["no tier", "tier"])

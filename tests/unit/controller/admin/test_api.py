@@ -149,6 +149,8 @@ class TestGroups:
             "epoch": 1,
             "maxOffset": 77,
             "confirmOffset": 70,
+            "logStart": -1,
+            "diskStuck": "",
             "inSync": True,
             "tier": {
                 "state": "stalled",
