@@ -453,6 +453,36 @@ class BrokerCollector:
             "Connections ended since their peer did not read what it asked for.",
             stats.slow_closed,
         )
+        yield counter(
+            "gantry_broker_stalled_connections_closed",
+            "Connections ended since their peer sent no whole frame in time.",
+            stats.stalled_closed,
+        )
+        yield counter(
+            "gantry_broker_malformed_connections_closed",
+            "Connections ended by a malformed frame, or a header too large.",
+            stats.malformed,
+        )
+        yield counter(
+            "gantry_broker_connections_refused",
+            "Connections closed as they came: too many in all, or from one address.",
+            stats.refused,
+        )
+        yield counter(
+            "gantry_broker_requests_too_large",
+            "Requests refused since their bodies were larger than their codes may have.",
+            stats.too_large,
+        )
+        yield counter(
+            "gantry_broker_requests_too_old",
+            "Requests refused since they had waited for their turn too long.",
+            stats.too_old,
+        )
+        yield gauge(
+            "gantry_broker_unserved_bytes",
+            "Of frames that are not whole, or wait for their turn.",
+            stats.partial_bytes,
+        )
         yield counter("gantry_broker_requests", "Requests served.", stats.requests)
         yield counter("gantry_broker_busy_answers", "Requests refused as too many.", stats.busy)
 

@@ -122,6 +122,22 @@ class ProcessCollector(Collector):
             "Heartbeat messages of all groups together; each goes to every controller.",
             line.messages,
         )
+        yield gauge(
+            "gantry_broker_loop_lag_seconds",
+            "The longest time for which this process served nobody, in the last 30 to 60 s.",
+            self._commons.ticker.lag.longest_s,
+        )
+        turns = self._hosted[0].remoting.turns
+        yield gauge(
+            "gantry_broker_connections_waiting",
+            "Connections that wait for their turn to be served.",
+            len(turns),
+        )
+        yield counter(
+            "gantry_broker_connections_put_off",
+            "Times that a connection had to wait for a later turn.",
+            turns.put_off,
+        )
         yield counter(
             "gantry_broker_disk_syncs",
             "Syncs that made log bytes durable, of one log or of many at once.",

@@ -20,12 +20,14 @@ from gantry_protocol.process import log
 from gantry_protocol.process.probes import HttpServer
 from gantry_protocol.quorum_key import KeyFile
 from gantry_protocol.remoting.connection import Connection
+from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.server import RemotingServer
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from gantry_broker.client_options import ClientOptions
+from gantry_broker.clients.request_rules import CLIENT_RULES
 from gantry_broker.clients.transaction_metrics import TransactionCollector
 from gantry_broker.clients.waiting_metrics import WaitingCollector
 from gantry_broker.consumers import Claim, Consumers
@@ -61,7 +63,11 @@ class FrontServer:
             ask=lambda: None,
         )
         self.remoting = RemotingServer(
-            self.router.handle, on_close=self._closed, on_response=self._answered
+            self.router.handle,
+            on_close=self._closed,
+            on_response=self._answered,
+            rules=CLIENT_RULES,
+            limits=fair_limits(),
         )
         self.group = settings.places[0].name
         self.key = KeyFile(settings.quorum_key_file)

@@ -13,10 +13,13 @@ from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.process import log
 from gantry_protocol.remoting.connection import Connection
+from gantry_protocol.remoting.limits import ConnectionLimits
 from gantry_protocol.remoting.server import RemotingServer
+from gantry_protocol.remoting.turns import Turns
 
 from gantry_broker import administration
 from gantry_broker.client_options import ClientOptions
+from gantry_broker.clients.request_rules import CLIENT_RULES
 from gantry_broker.commons import Commons
 from gantry_broker.control.joining import IdStruck
 from gantry_broker.group import ReplicationGroup
@@ -56,6 +59,8 @@ class HostedGroup(Watcher):
         options: how clients are served.
         store_port: where a broker in another process is served from the store; None serves
             clients here.
+        turns: of the process's event loop.
+        limits: of the process's client connections.
 
     Attributes:
         failure: set to what ended this group; never to a result.
@@ -63,7 +68,14 @@ class HostedGroup(Watcher):
         begun_anew: how often its id was struck from the record, so that it took another.
     """
 
-    def __init__(self, name: str, options: ClientOptions, store_port: int | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        options: ClientOptions,
+        store_port: int | None = None,
+        turns: Turns | None = None,
+        limits: ConnectionLimits | None = None,
+    ) -> None:
         """Nothing is opened before ``listen``."""
         self.name = name
         self.store_port = store_port
@@ -86,7 +98,12 @@ class HostedGroup(Watcher):
             ask=self._ask,
         )
         self.remoting = RemotingServer(
-            self._handle, on_close=self._closed, on_response=self._answered
+            self._handle,
+            on_close=self._closed,
+            on_response=self._answered,
+            rules=CLIENT_RULES,
+            turns=turns,
+            limits=limits,
         )
         self.processor: ClientProcessor | None = None
 

@@ -25,6 +25,8 @@ from gantry_protocol.process.datadir import DataDir
 from gantry_protocol.process.files import make_directory
 from gantry_protocol.process.probes import HttpServer
 from gantry_protocol.quorum_key import KeyFile, demand_key
+from gantry_protocol.remoting.limits import fair_limits
+from gantry_protocol.remoting.turns import Turns
 
 from gantry_broker import administration, census
 from gantry_broker.client_options import ClientOptions
@@ -61,8 +63,9 @@ class BrokerServer:
         self.settings = settings
         self.http_port = settings.http_port
         client_options = ClientOptions.of(settings)
+        turns, limits = Turns(), fair_limits()
         self.hosted = [
-            HostedGroup(place.name, client_options, settings.store_port)
+            HostedGroup(place.name, client_options, settings.store_port, turns, limits)
             for place in settings.places
         ]
 

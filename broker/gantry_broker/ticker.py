@@ -12,15 +12,42 @@ from collections.abc import Callable
 
 TICK_S = 0.02
 PER_WAKE_UP = 64
+LAG_KEPT_S = 30.0  # a metric that is read less often misses some
 
 Tick = Callable[[], None]
 
 
+class LoopLag:
+    """How late the loop was for what was due: the longest of the last 30 to 60 s; pure."""
+
+    def __init__(self) -> None:
+        self._longest_s = 0.0  # since ``_since_s``
+        self._before_s = 0.0  # in the ``LAG_KEPT_S`` before that
+        self._since_s = 0.0
+
+    @property
+    def longest_s(self) -> float:
+        """Nobody was served for so long."""
+        return max(self._longest_s, self._before_s)
+
+    def note(self, late_s: float, now_s: float) -> None:
+        """What was due ``late_s`` ago has its turn now."""
+        if now_s - self._since_s >= LAG_KEPT_S:
+            self._before_s, self._longest_s, self._since_s = self._longest_s, 0.0, now_s
+        self._longest_s = max(self._longest_s, late_s)
+
+
 class Ticker:
-    """See the module. Begins with the first ``add`` and ends with the last ``remove``."""
+    """See the module. Begins with the first ``add`` and ends with the last ``remove``.
+
+    Attributes:
+        lag: how late its wake-ups were.
+    """
 
     def __init__(self) -> None:
         """Nobody is ticked."""
+        self.lag = LoopLag()
+        self._due_s = 0.0
         self._ticks: list[Tick] = []
         self._next = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -45,9 +72,13 @@ class Ticker:
         return TICK_S * max(1, -(-len(self._ticks) // PER_WAKE_UP))
 
     def _arm(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(TICK_S, self._wake_up)
+        loop = asyncio.get_running_loop()
+        self._due_s = loop.time() + TICK_S
+        self._timer = loop.call_at(self._due_s, self._wake_up)
 
     def _wake_up(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        self.lag.note(now_s - self._due_s, now_s)
         self._arm()
         count = min(len(self._ticks), PER_WAKE_UP)
         start = self._next if self._next < len(self._ticks) else 0

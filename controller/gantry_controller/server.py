@@ -22,6 +22,7 @@ from gantry_protocol.process.probes import HttpServer
 from gantry_protocol.quorum_key import KeyFile, demand_key
 from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.server import Connection, RemotingServer
+from gantry_protocol.remoting.turns import Turns
 from gantry_protocol.types import NodeId
 
 from gantry_controller.admin.api import AdminApi
@@ -109,8 +110,11 @@ class Controller:
         )
         self._add_handlers()
         self.limits = fair_limits()
+        turns = Turns()
         self._servers = {
-            name: RemotingServer(handler, on_close=self._connection_closed, limits=self.limits)
+            name: RemotingServer(
+                handler, on_close=self._connection_closed, limits=self.limits, turns=turns
+            )
             for name, handler in (
                 ("remoting", self.desk.handle),
                 ("nameserver", self.desk.handle_named),

@@ -5,9 +5,15 @@ bytes) · header · body. The rule protected here: a reader never believes a len
 bounded, never holds more than one frame beyond what is complete, and takes the first malformed byte
 as the end of the connection, as upstream's ``NettyDecoder`` does. It refuses TLS and everything
 else that starts neither like a frame nor like a PROXY preamble.
+
+What a header may be is decided by its eight first bytes. What a body may be depends on the request:
+a reader that has a limit for each code reads the header before the body is there, and lets a body
+that is too large pass by without keeping it. The request is handed out all the same, with
+``TOO_LARGE`` in place of its body, so that it can be answered.
 """
 
 import struct
+from collections.abc import Callable
 
 from gantry_protocol.command import RemotingCommand, SerializeType, reply, request
 from gantry_protocol.errors import FrameError
@@ -21,6 +27,9 @@ from gantry_protocol.proxy_preamble import parse_preamble, starts_preamble
 
 __all__ = [
     "MAX_FRAME_BYTES",
+    "MAX_HEADER_BYTES",
+    "TOO_LARGE",
+    "BodyLimit",
     "FrameDecoder",
     "RemotingCommand",
     "SerializeType",
@@ -34,6 +43,17 @@ MAX_FRAME_BYTES = (
     16 * 1024 * 1024
 )  # upstream's com.rocketmq.remoting.frameMaxLength, the length field included
 
+# The largest header that a client needs is a send's. Its properties are at most 32,767 bytes; the
+# separators, half of them at the very most, take six bytes each in JSON, so that 115 KB hold any.
+# Upstream takes 16 MiB, which a JSON reader needs a second for. Answers have no such limit: that to
+# a batch names each message in its header.
+MAX_HEADER_BYTES = 128 * 1024
+TOO_LARGE = b"a body that was too large for its request"  # compared by identity
+
+BodyLimit = Callable[[RemotingCommand], int]
+"""The largest body that this request, of which only the header is known, may have."""
+
+_LOOK_FIRST_BYTES = 64 * 1024  # bodies of frames below this are nobody's worry
 _PREFIX = struct.Struct(">iI")  # length; serialize type in the high byte, header length below
 _PREFIX_BYTES = _PREFIX.size
 _unpack_prefix = _PREFIX.unpack_from
@@ -79,29 +99,47 @@ class FrameDecoder:
     """Bytes in, commands out; one per connection and direction.
 
     Attributes:
+        has_more: the last ``feed`` ended at its limit; the next may be fed no bytes.
         proxied: a PROXY preamble came first.
         proxied_from: the client's ``ip:port`` it named, if it did.
     """
 
     __slots__ = (
+        "_body_limit",
         "_chunk",
         "_fresh",
+        "_max_header_bytes",
         "_needed",
         "_pending",
         "_remember",
+        "_skip_bytes",
         "_starts",
+        "has_more",
         "proxied",
         "proxied_from",
     )
 
-    def __init__(self, *, expect_preamble: bool = True, remember: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        expect_preamble: bool = True,
+        remember: bool = False,
+        max_header_bytes: int = MAX_FRAME_BYTES,
+        body_limit: BodyLimit | None = None,
+    ) -> None:
         """Start at the first byte of a connection.
 
         Args:
             expect_preamble: False on connections we opened.
             remember: keep the bytes of the last ``feed`` for :meth:`take_back`, until ``forget``.
+            max_header_bytes: the largest header; servers take ``MAX_HEADER_BYTES``.
+            body_limit: of requests; None takes whatever fits a frame.
         """
         self._remember = remember
+        self._max_header_bytes = max_header_bytes
+        self._body_limit = body_limit
+        self._skip_bytes = 0  # of a body that is not kept, still to come
+        self.has_more = False
         self._chunk = b""
         self._starts: list[int] = []  # where in ``_chunk`` each command of the last feed starts
         self._pending = bytearray()  # the start of one incomplete frame (or preamble)
@@ -112,16 +150,25 @@ class FrameDecoder:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes held of an incomplete frame; below ``MAX_FRAME_BYTES``."""
+        """Bytes held of what was not handed out: an incomplete frame, or more after ``limit``."""
         return len(self._pending)
 
-    def feed(self, data: bytes) -> list[RemotingCommand]:
-        """All commands completed by ``data``.
+    @property
+    def is_skipping(self) -> bool:
+        """Whether the rest of a body that is not kept is still to come."""
+        return self._skip_bytes > 0
+
+    def feed(self, data: bytes, limit: int | None = None) -> list[RemotingCommand]:
+        """All commands completed by ``data``, or the first ``limit`` of them.
 
         Raises:
             FrameError: the stream is malformed from here on and must not be fed again; ``before``
                 holds the commands completed by this call.
         """
+        if self._skip_bytes:
+            skipped = min(self._skip_bytes, len(data))
+            self._skip_bytes -= skipped
+            data = data[skipped:]
         if self._pending:
             self._pending += data
             if len(self._pending) < self._needed:
@@ -136,7 +183,7 @@ class FrameDecoder:
             position = self._strip_preamble(data) if self._fresh else 0
             if position is None:
                 return commands
-            position = self._decode_frames(data, position, commands)
+            position = self._decode_frames(data, position, commands, limit)
         except FrameError as error:
             raise FrameError(str(error), commands) from error
         if position < len(data):
@@ -162,34 +209,56 @@ class FrameDecoder:
         self.proxied_from = preamble.source
         return preamble.size
 
-    def _decode_frames(self, data: bytes, position: int, commands: list[RemotingCommand]) -> int:
+    def _decode_frames(
+        self, data: bytes, position: int, commands: list[RemotingCommand], limit: int | None
+    ) -> int:
         """Append every whole frame from ``position`` on; return where the rest starts."""
         end, prefix_size = len(data), _PREFIX_BYTES
         self._needed = prefix_size
+        self.has_more = False
         while end - position >= prefix_size:
             length, word = _unpack_prefix(data, position)
             serialize_type, header_size = word >> 24, word & _HEADER_LENGTH_MASK
-            if not header_size + _LENGTH_BYTES <= length <= _MAX_LENGTH or serialize_type > 1:
+            if (
+                not header_size + _LENGTH_BYTES <= length <= _MAX_LENGTH
+                or serialize_type > 1
+                or header_size > self._max_header_bytes
+            ):
                 raise FrameError(
                     f"The frame claims {length} bytes with {header_size} of header and "
                     f"serialize type {serialize_type}."
                 )
-            frame_end = position + _LENGTH_BYTES + length
-            if frame_end > end:
-                self._needed = frame_end - position
+            if len(commands) == limit:
+                self.has_more, self._needed = True, 0
                 break
+            frame_end = position + _LENGTH_BYTES + length
             header_start = position + prefix_size
             header_end = header_start + header_size
+            looks_first = length >= _LOOK_FIRST_BYTES and self._body_limit is not None
+            if frame_end > end and not (looks_first and header_end <= end):
+                self._needed = (header_end if looks_first else frame_end) - position
+                break
             if not serialize_type:
                 command = decode_json_header(data[header_start:header_end])
                 command.serialize_type = _JSON
             else:
                 command = decode_rocketmq_header(data[header_start:header_end])
-            command.body = data[header_end:frame_end]
+            if looks_first and self._is_too_large(command, frame_end - header_end):
+                command.body = TOO_LARGE
+                self._skip_bytes = max(0, frame_end - end)
+                frame_end = min(frame_end, end)
+            elif frame_end > end:
+                self._needed = frame_end - position
+                break
+            else:
+                command.body = data[header_end:frame_end]
             commands.append(command)
             self._starts.append(position)
             position = frame_end
         return position
+
+    def _is_too_large(self, command: RemotingCommand, body_bytes: int) -> bool:
+        return self._body_limit is not None and body_bytes > self._body_limit(command)
 
     def take_back(self, index: int) -> bytes:
         """Undo decoding: the raw bytes from command ``index`` of the last feed to its very end.
@@ -200,14 +269,18 @@ class FrameDecoder:
         raw = self._chunk[self._starts[index] :]
         self._pending.clear()
         self._needed = _PREFIX.size
+        self._skip_bytes = 0
+        self.has_more = False
         self.forget()
         return raw
 
     def take_rest(self) -> bytes:
-        """The start of an incomplete frame; the decoder is empty afterwards."""
+        """What was not handed out; the decoder is empty afterwards."""
+        assert not self.is_skipping, "what follows is no start of a frame"
         rest = bytes(self._pending)
         self._pending.clear()
         self._needed = _PREFIX.size
+        self.has_more = False
         return rest
 
     def forget(self) -> None:

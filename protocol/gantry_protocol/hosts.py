@@ -126,3 +126,10 @@ def split_address(address: str, default_port: int | None = None) -> tuple[str, i
 def join_address(host: str, port: int) -> str:
     """``host:port``, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def address_of(name: object) -> str:
+    """``host:port`` of what a socket calls its own or its peer's name."""
+    if isinstance(name, tuple) and len(name) >= 2:
+        return join_address(str(name[0]), int(name[1]))
+    return "unknown"

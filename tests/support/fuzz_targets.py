@@ -46,7 +46,7 @@ from gantry_protocol.errors import (
     HeaderError,
     WireError,
 )
-from gantry_protocol.frame import FrameDecoder
+from gantry_protocol.frame import MAX_HEADER_BYTES, FrameDecoder
 from gantry_protocol.headers import (
     brokeradmin,
     client,
@@ -98,7 +98,7 @@ def frames(data: bytes) -> None:
 
 
 def _commands(chunks: list[bytes]) -> tuple[list[RemotingCommand], bool]:
-    decoder = FrameDecoder()
+    decoder = FrameDecoder(max_header_bytes=MAX_HEADER_BYTES, body_limit=lambda _: 64)
     found: list[RemotingCommand] = []
     for chunk in chunks:
         try:

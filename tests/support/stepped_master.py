@@ -29,6 +29,7 @@ from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.quorum_key import NO_KEY
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import RemotingServer
+from gantry_protocol.remoting.turns import Turns
 from support.controller_desk import FakeForwarder, FakeQuorum, describe, listing
 from support.group_view import FakeGroup
 from support.metadata_world import CLUSTER, World
@@ -144,11 +145,12 @@ class SteppedMaster:
         self._router.processor = self._processor
         self._desk, self._imports = _name_service(machine)
         self._servers = {
-            NAMES: RemotingServer(self._desk.handle),
+            NAMES: RemotingServer(self._desk.handle, turns=Turns(lambda: 0.0)),
             BROKER: RemotingServer(
                 self._router.handle,
                 on_close=self._processor.connection_closed,
                 on_response=self._processor.answered,
+                turns=Turns(lambda: 0.0),  # however slow this machine is: it is their turn
             ),
         }
         self._connections: dict[str, tuple[Connection, _Transport]] = {}

@@ -12,6 +12,7 @@ PREFIX = "gantry_controller_"
 ENDED = {
     "malformed": "malformed",
     "idle": "idle_closed",
+    "stalled": "stalled_closed",
     "unread": "slow_closed",
 }
 """The label of an ending and its counter."""
@@ -50,7 +51,8 @@ class ConnectionMetrics(Collector):
         )
         ended = CounterMetricFamily(
             PREFIX + "connections_ended_total",
-            "Connections ended by this node: malformed bytes, silence, answers not read.",
+            "Connections ended by this node: malformed bytes, silence, frames not ended, "
+            "answers not read.",
             labels=["listener", "reason"],
         )
         busy = CounterMetricFamily(

@@ -1,10 +1,11 @@
 """One client's connection to a remoting server.
 
-All frames of one wake-up are decoded together and served in order; the replies that are ready leave
-in one write. There is no task per request: a handler answers at once, or returns None and calls
-:meth:`Connection.reply` later. Everything is bounded. A peer that does not read is not read from
-and cut off when it takes nothing for long, one that asks too much at once hears ``SYSTEM_BUSY``,
-one whose unread answers pile up is cut off at once.
+Frames are served in order, as many of one wake-up as fit a share of the loop's time; ``turns`` says
+when the rest has its turn. The replies that are ready leave in one write. There is no task per
+request: a handler answers at once, or returns None and calls :meth:`Connection.reply` later.
+Everything is bounded. A peer that does not read is not read from and cut off when it takes nothing
+for long, one that asks too much at once hears ``SYSTEM_BUSY``, one whose unread answers pile up is
+cut off at once, and so is one that does not end a frame which it began.
 
 A connection can be *held* at a request: the bytes from that request on are kept undecoded until the
 holder lets the server serve them after all (:meth:`Connection.release`) or hands the connection
@@ -22,19 +23,20 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, reply
 from gantry_protocol.errors import FrameError
-from gantry_protocol.frame import FrameDecoder, encode
-from gantry_protocol.hosts import join_address
-from gantry_protocol.process import log
+from gantry_protocol.frame import MAX_HEADER_BYTES, TOO_LARGE, FrameDecoder, encode
+from gantry_protocol.hosts import address_of
+from gantry_protocol.remoting.rules import BUSY
+from gantry_protocol.remoting.turns import LARGE_BYTES, SHARE_FRAMES, SHARE_S, Standing
 
 if TYPE_CHECKING:
     from gantry_protocol.remoting.server import RemotingServer
 
 HIGH_WATER_BYTES = 1024 * 1024  # unsent bytes from which on a peer is no longer read from
+LATE_S = 0.5  # what waited for less is never too old
+SKIP_PAUSE_S = 0.01  # after each piece of a body that is not kept: 25 MB/s are read past at most
 _CLOSE_GRACE_S = 1.0  # how long a closing connection may take to deliver what was written
 
 _TCP_CORK: int | None = getattr(socket, "TCP_CORK", None)  # Linux
-
-_log = log.get("remoting")
 
 
 class Pipe(Protocol):
@@ -63,6 +65,7 @@ class Connection(asyncio.Protocol):
         attrs: whatever the owner of the handler keeps about the peer.
         closed: no more replies leave; true from the first :meth:`close` on.
         unread_bytes: what the peer had not taken yet when that was counted last.
+        partial_bytes: of what it has said, what was not served yet.
     """
 
     def __init__(self, server: RemotingServer, number: int) -> None:
@@ -80,14 +83,25 @@ class Connection(asyncio.Protocol):
         self._stats = server.stats
         self._loop: asyncio.AbstractEventLoop  # set once connected; to ask for it is a system call
         self._transport: asyncio.Transport | None = None
-        self._decoder = FrameDecoder(remember=True)
+        self._turns = server.turns
+        self._decoder = FrameDecoder(
+            remember=True,
+            max_header_bytes=MAX_HEADER_BYTES,
+            body_limit=server.rules.body_limit,
+        )
         self._introduced = False  # ``peer`` and ``proxied`` are final
-        self._partial_bytes = 0  # this connection's share of ``stats.partial_bytes``
-        self._batch: list[
-            RemotingCommand
-        ] = []  # decoded and not all served; ``_next`` is the first
-        self._next = 0
+        self.partial_bytes = 0
+        self._batch: list[RemotingCommand] = []  # decoded and not all served
+        self._next = 0  # of it, is served next
         self._broken: FrameError | None = None  # what followed the batch; ends the connection
+        self._standing = Standing()
+        self._waits = False  # for its turn; nothing is read meanwhile
+        self._put_off = b""  # what came when it was nobody's turn
+        self._ends_s = 0.0  # of the share that it uses now
+        self._served = 0  # requests in it
+        self._came_s = 0.0  # loop time at which what it has not been served yet was read
+        self._late_s = 0.0  # since then, where that is worth looking at
+        self._framed_s = 0.0  # loop time of the last whole frame, or of the first byte since
         self._serving: RemotingCommand | None = None  # with the handler, unanswered
         self._dispatching = False
         self._unanswered: dict[int, RemotingCommand] = {}  # by identity: opaques may repeat
@@ -173,7 +187,8 @@ class Connection(asyncio.Protocol):
         assert not self._dispatching
         rest = self._next < len(self._batch)
         data = self._decoder.take_back(self._next) if rest else self._decoder.take_rest()
-        self._held = bytearray(data)
+        self._held = bytearray(data + self._put_off)
+        self._put_off = b""
         self._batch, self._next, self._broken = [], 0, None
         self._count_partial()
         self._pause_reading()
@@ -181,7 +196,13 @@ class Connection(asyncio.Protocol):
     @property
     def can_be_held(self) -> bool:
         """Whether ``hold_here`` is possible."""
-        return not (self.closed or self._dispatching or self._held is not None or self._pipe)
+        return not (
+            self.closed
+            or self._dispatching
+            or self._decoder.is_skipping
+            or self._held is not None
+            or self._pipe
+        )
 
     @property
     def held(self) -> bool:
@@ -195,9 +216,8 @@ class Connection(asyncio.Protocol):
         data, self._held = bytes(self._held), None
         if self.closed:
             return
-        self._consume(data)
-        if not self._congested and self._held is None:
-            self._resume_reading()
+        self._turns.used(self._go(data))
+        self._read_on()
 
     # What the splice calls.
 
@@ -228,9 +248,8 @@ class Connection(asyncio.Protocol):
         self._pipe = None
         if self.closed:
             return
-        self._consume(data)
-        if not self._congested and self._held is None and self._pipe is None:
-            self._resume_reading()
+        self._turns.used(self._go(data))
+        self._read_on()
 
     def cork(self) -> None:
         """Let what is written next and the end that follows reach the client as one."""
@@ -261,10 +280,10 @@ class Connection(asyncio.Protocol):
         self._transport = tcp = cast(asyncio.Transport, transport)  # uvloop's is no subclass
         tcp.set_write_buffer_limits(high=HIGH_WATER_BYTES)
         name = tcp.get_extra_info("peername")
-        self.peer = _address(name)
+        self.peer = address_of(name)
         self.source = str(name[0]) if isinstance(name, tuple) else ""
-        self.local = _address(tcp.get_extra_info("sockname"))
-        self.last_active_s = self._loop.time()
+        self.local = address_of(tcp.get_extra_info("sockname"))
+        self.last_active_s = self._framed_s = self._loop.time()
         self._server.connection_opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -279,6 +298,7 @@ class Connection(asyncio.Protocol):
         self._unanswered_bytes = 0
         self._batch, self._next = [], 0
         self._held = None
+        self._put_off = b""
         self._out.clear()
         self._decoder = FrameDecoder()
         self._count_partial()
@@ -289,7 +309,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes arrived."""
-        self.last_active_s = self._loop.time()
+        self.last_active_s = now_s = self._loop.time()
         self._stats.bytes_in += len(data)
         if self.closed:
             return
@@ -299,7 +319,14 @@ class Connection(asyncio.Protocol):
             self._held += data
         else:
             assert not self._batch, "nothing is read while a batch waits for the client to read"
-            self._consume(data)
+            self._came_s = now_s
+            much = self._standing.asks_much or self.partial_bytes >= LARGE_BYTES
+            if much or not self._turns.is_open:
+                self._put_off += data
+                self._note_partial()
+                self._wait(first=not much)
+            else:
+                self._turns.used(self._go(data))
 
     def pause_writing(self) -> None:
         """The client does not read fast enough."""
@@ -317,26 +344,82 @@ class Connection(asyncio.Protocol):
         if self._pipe is not None:
             self._pipe.client_congested(False)
             return
+        if self._has_more:
+            self._wait(first=False)
+        self._read_on()
+
+    def take_turn(self) -> bool:
+        """What waits is served for a share of time; whether its requests are dear."""
+        self._waits = False
+        if self.closed or self._congested or self._held is not None or self._pipe is not None:
+            return False
+        late_s = self._loop.time() - self._came_s
+        self._late_s = late_s if late_s > LATE_S else 0.0
+        data, self._put_off = self._put_off, b""
+        self._go(data)
+        self._read_on()
+        return self._standing.is_dear
+
+    def _go(self, data: bytes) -> float:
+        """Serve what was left, or else ``data``, within a share; returns the time it took."""
+        begun_s = self._turns.clock()
+        self._ends_s = begun_s + SHARE_S
+        self._served = 0
         if self._batch:
+            assert not data, "nothing is read while something waits"
             self._dispatch()
-        if not self._congested and self._held is None:
+        else:
+            self._consume(data)
+        used_s, self._late_s = self._turns.clock() - begun_s, 0.0
+        more = self._has_more
+        if self._served:  # a part of a frame costs nothing, and says nothing
+            self._standing.note(used_s, self._served, more)
+        if self.closed or self._congested or self._held is not None:
+            return used_s
+        if more:
+            self._wait(first=False)
+        elif self._decoder.is_skipping and not self._waits:
+            self._waits = True
+            self._pause_reading()
+            self._loop.call_later(SKIP_PAUSE_S, self._rested)
+        return used_s
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether requests are here that were not served."""
+        return bool(self._batch) or self._decoder.has_more or bool(self._put_off)
+
+    def _wait(self, *, first: bool) -> None:
+        """For a turn; meanwhile nothing more is read."""
+        if not self._waits:
+            self._waits = True
+            self._pause_reading()
+            self._turns.wait(self, first=first)
+
+    def _rested(self) -> None:
+        self._waits = False
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Unless something else has to happen before."""
+        if not (self._waits or self._congested or self._held is not None or self._pipe is not None):
             self._resume_reading()
 
     # Inside.
 
     def _consume(self, data: bytes) -> None:
+        was_partial = self._decoder.pending_bytes
         try:
-            self._batch = self._decoder.feed(data)
+            self._batch = self._decoder.feed(data, SHARE_FRAMES)
         except FrameError as error:
             self._batch, self._broken = error.before, error
         self._next = 0
+        if self._batch or not was_partial:
+            self._framed_s = self.last_active_s
         if not self._introduced:
             self._introduce()
-        if self._partial_bytes or self._decoder.pending_bytes:
-            self._count_partial()
-            if self._stats.partial_bytes > self._server.max_partial_bytes:
-                text = "Incomplete frames of all connections take too much memory."
-                self._broken = FrameError(text)
+        if self.partial_bytes or self._decoder.pending_bytes:
+            self._note_partial()
         self._dispatch()
 
     def _introduce(self) -> None:
@@ -346,26 +429,36 @@ class Connection(asyncio.Protocol):
             self.peer = self._decoder.proxied_from
         self._introduced = self.proxied or bool(self._batch)
 
+    def _note_partial(self) -> None:
+        self._count_partial()
+        if self._stats.partial_bytes > self._server.max_partial_bytes:
+            self._server.partial_grew()
+
     def _count_partial(self) -> None:
-        now = self._decoder.pending_bytes
-        self._stats.partial_bytes += now - self._partial_bytes
-        self._partial_bytes = now
+        now = self._decoder.pending_bytes + len(self._put_off)
+        self._stats.partial_bytes += now - self.partial_bytes
+        self.partial_bytes = now
 
     def _dispatch(self) -> None:
-        """Serve the batch, until it ends, the client stops reading, or somebody holds the rest."""
+        """Serve the batch until it or the share ends, the client stops reading, or it is held."""
         self._dispatching = True
+        clock, ends_s = self._turns.clock, self._ends_s
+        first = self._next
         try:
             while self._next < len(self._batch) and not (self.closed or self._congested):
                 self._serve(self._batch[self._next])
                 self._next += 1
+                if clock() >= ends_s:
+                    break
         finally:
             self._dispatching = False
+            self._served = self._next - first
         if self._held is not None or self.closed:
             self._next = len(self._batch)
         if self._out:
             self.flush()
         if self._next < len(self._batch):
-            return  # congested; ``resume_writing`` goes on here
+            return  # another turn goes on here, once the client reads
         self._batch, self._next = [], 0
         self._decoder.forget()
         if self._broken is not None:
@@ -374,18 +467,23 @@ class Connection(asyncio.Protocol):
     def _end_malformed(self, error: FrameError) -> None:
         self._broken = None
         self._stats.malformed += 1
-        _log.warning("connection ended by a malformed frame", peer=self.peer, reason=error)
+        self._server.note_ended("connection ended by a malformed frame", self, error)
         self.close()
 
     def _serve(self, request: RemotingCommand) -> None:
         server = self._server
         stats = self._stats
         if request.flag & FLAG_RESPONSE:
-            if not server.on_response(self, request):
+            if request.body is TOO_LARGE or not server.on_response(self, request):
                 stats.stray_responses += 1
             return
         oneway = request.flag & FLAG_ONEWAY
         size_bytes = len(request.body)
+        if request.body is TOO_LARGE or self._late_s:
+            refusal = server.rules.refuse(request, self._late_s, stats)
+            if refusal is not None:
+                self._send_reply(request, refusal)
+                return
         if oneway:
             stats.oneways += 1
         else:
@@ -396,7 +494,7 @@ class Connection(asyncio.Protocol):
                 or (size_bytes and server.is_too_much(self._unanswered_bytes, size_bytes))
             ):
                 stats.busy += 1
-                self._send_reply(request, _BUSY)
+                self._send_reply(request, BUSY)
                 return
         self._serving = request
         try:
@@ -471,9 +569,22 @@ class Connection(asyncio.Protocol):
     def cut_off(self) -> None:
         """The peer does not read what it asked for."""
         self._stats.slow_closed += 1
-        _log.warning("connection ended, its peer does not read", peer=self.peer)
+        self._server.note_ended("connection ended, its peer does not read", self)
         self.abort()
         self.count_unread()
+
+    def is_stalled(self, now_s: float, within_s: float) -> bool:
+        """Whether it has begun a frame, or none at all, and does not go on in time."""
+        if self._pipe is not None or self._held is not None or self._waits or self._congested:
+            return False
+        due = self.partial_bytes or not self._introduced
+        return bool(due) and now_s - self._framed_s > within_s
+
+    def drop_partial(self) -> None:
+        """Of all that waits to be whole, or for its turn, it has most, and it is too much."""
+        self._end_malformed(FrameError("The unserved bytes of all connections are too many."))
+        self._decoder, self._put_off = FrameDecoder(), b""
+        self._count_partial()
 
     def _stop_waiting(self) -> None:
         if self._stuck is not None:
@@ -487,16 +598,3 @@ class Connection(asyncio.Protocol):
     def _resume_reading(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
-
-
-_BUSY = RemotingCommand(
-    code=ResponseCode.SYSTEM_BUSY,
-    flag=FLAG_RESPONSE,
-    remark="[OVERLOAD]system busy, start flow control for a while",
-)
-
-
-def _address(name: object) -> str:
-    if isinstance(name, tuple) and len(name) >= 2:
-        return join_address(str(name[0]), int(name[1]))
-    return "unknown"

@@ -45,10 +45,11 @@ class Glimpse(NamedTuple):
 class FrameCutter:
     """Cuts one direction of a connection, after any preamble, into whole frames."""
 
-    __slots__ = ("_needed", "_pending")
+    __slots__ = ("_max_header_bytes", "_needed", "_pending")
 
-    def __init__(self) -> None:
-        """Nothing was fed."""
+    def __init__(self, max_header_bytes: int = MAX_FRAME_BYTES) -> None:
+        """Nothing was fed; clients' headers are bounded, those of answers to batches are not."""
+        self._max_header_bytes = max_header_bytes
         self._pending = bytearray()
         self._needed = _PREFIX_BYTES
 
@@ -82,7 +83,11 @@ class FrameCutter:
         while end - position >= _PREFIX_BYTES:
             length, word = _unpack_prefix(data, position)
             kind, header_size = word >> 24, word & _HEADER_LENGTH_MASK
-            if not header_size + _LENGTH_BYTES <= length <= _MAX_LENGTH or kind > 1:
+            if (
+                not header_size + _LENGTH_BYTES <= length <= _MAX_LENGTH
+                or kind > 1
+                or header_size > self._max_header_bytes
+            ):
                 raise FrameError(f"A frame claims {length} bytes with {header_size} of header.")
             frame_end = position + _LENGTH_BYTES + length
             if frame_end > end:

@@ -17,7 +17,9 @@ from gantry_protocol.process import log
 from gantry_protocol.process.listening import BACKLOG, bind, stop_listening
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.limits import ConnectionLimits
+from gantry_protocol.remoting.rules import ANY, RequestRules
 from gantry_protocol.remoting.stats import ServerStats
+from gantry_protocol.remoting.turns import Turns
 
 __all__ = ["Connection", "Handler", "RemotingServer", "not_supported"]
 
@@ -31,6 +33,7 @@ MAX_WRITE_BUFFER_BYTES = 32 * 1024 * 1024  # two of the largest frames
 MAX_UNREAD_BYTES = 256 * 1024 * 1024
 MAX_PARTIAL_BYTES = 256 * 1024 * 1024
 MAX_STUCK_S = 30.0  # a client that lives reads within its own time-outs, which are shorter
+FRAME_WITHIN_S = 15.0  # from its first byte; 4 MiB at 2 Mbit/s, and five times a client's patience
 _LOG_ERRORS_EVERY_S = 1.0
 _CLOSE_WAIT_S = 1.0
 
@@ -60,7 +63,11 @@ class RemotingServer:
             have a quarter of it. Further ones hear ``SYSTEM_BUSY``; what has no body is served.
         max_write_buffer_bytes: unread answers per connection; beyond it the connection is cut.
         max_unread_bytes: the same over all connections; beyond it the one with the most is cut.
-        max_partial_bytes: bytes of incomplete frames over all connections; whoever exceeds it goes.
+        max_partial_bytes: bytes of incomplete frames over all connections; beyond it the one with
+            the most is cut.
+        rules: what is taken of each kind of request.
+        turns: when whose requests are served; servers of one process share them.
+        frame_within_s: a connection that takes longer for a frame, or for its first one, is cut.
     """
 
     def __init__(
@@ -78,7 +85,12 @@ class RemotingServer:
         max_write_buffer_bytes: int = MAX_WRITE_BUFFER_BYTES,
         max_unread_bytes: int = MAX_UNREAD_BYTES,
         max_partial_bytes: int = MAX_PARTIAL_BYTES,
+        rules: RequestRules = ANY,
+        turns: Turns | None = None,
+        frame_within_s: float = FRAME_WITHIN_S,
     ) -> None:
+        self.rules = rules
+        self.turns = Turns() if turns is None else turns
         self.handler = handler
         self.max_in_flight = max_in_flight
         self.max_in_flight_total = max_in_flight_total
@@ -91,6 +103,7 @@ class RemotingServer:
         self.on_response = on_response
         self._on_close = on_close
         self._idle_timeout_s = idle_timeout_s
+        self._frame_within_s = frame_within_s
         self.limits = ConnectionLimits() if limits is None else limits
         self.max_stuck_s = max_stuck_s
         self._loop: asyncio.AbstractEventLoop  # set by ``start``
@@ -100,6 +113,8 @@ class RemotingServer:
         self._answered = asyncio.Event()  # set when the last unanswered request is answered
         self._gone = asyncio.Event()  # set when the last connection ended
         self._quiet_until_s = 0.0  # handler errors are not logged before
+        self._ended_quiet_until_s = 0.0  # nor connections that ended
+        self._ended_unsaid = 0
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port, which is the given one unless that was 0.
@@ -192,6 +207,24 @@ class RemotingServer:
         while self.stats.unread_bytes > self.max_unread_bytes:
             max(self.connections.values(), key=lambda one: one.unread_bytes).cut_off()
 
+    def partial_grew(self) -> None:
+        """Frames that are not whole take too much: cut who has most of them."""
+        while self.stats.partial_bytes > self.max_partial_bytes:
+            max(self.connections.values(), key=lambda one: one.partial_bytes).drop_partial()
+
+    def note_ended(
+        self, phrase: str, connection: Connection, reason: Exception | None = None
+    ) -> None:
+        """Log that a peer's fault ended its connection; one line a second stands for all."""
+        now_s = self._loop.time()
+        if now_s < self._ended_quiet_until_s:
+            self._ended_unsaid += 1
+            return
+        self._ended_quiet_until_s = now_s + _LOG_ERRORS_EVERY_S
+        unsaid, self._ended_unsaid = self._ended_unsaid, 0
+        said = {} if reason is None else {"reason": reason}
+        _log.warning(phrase, peer=connection.peer, others_since=unsaid, **said)
+
     def note_answered(self) -> None:
         """A request is no longer in flight."""
         if not self.stats.in_flight:
@@ -221,14 +254,19 @@ class RemotingServer:
         return reply(request, code, str(error) or type(error).__name__)
 
     def _sweep_interval_s(self) -> float:
-        return self._idle_timeout_s / 4
+        return min(self._idle_timeout_s / 4, self._frame_within_s / 3)
 
     def _sweep(self) -> None:
-        """Close connections on which nothing moved for the idle time-out."""
+        """Close connections on which nothing moves, or no frame gets whole."""
         loop = asyncio.get_running_loop()
-        oldest_s = loop.time() - self._idle_timeout_s
+        now_s = loop.time()
+        oldest_s = now_s - self._idle_timeout_s
         for connection in list(self.connections.values()):
             if connection.last_active_s <= oldest_s:
                 self.stats.idle_closed += 1
                 connection.close()
+            elif connection.is_stalled(now_s, self._frame_within_s):
+                self.stats.stalled_closed += 1
+                self.note_ended("connection ended, its peer sends no whole frame", connection)
+                connection.abort()
         self._sweeper = loop.call_later(self._sweep_interval_s(), self._sweep)

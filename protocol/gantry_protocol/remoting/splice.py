@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import FLAG_ONEWAY, FLAG_RESPONSE, RemotingCommand, request
 from gantry_protocol.errors import ConnectError, FrameError, RemotingError, ResolveError
-from gantry_protocol.frame import FrameDecoder, encode
+from gantry_protocol.frame import MAX_HEADER_BYTES, FrameDecoder, encode
 from gantry_protocol.hosts import split_address
 from gantry_protocol.process import log
 from gantry_protocol.proxy_preamble import UNKNOWN_V1, build_v1
@@ -107,7 +107,7 @@ class Splice:
         self._counted_bytes = 0  # this splice's share of the budget
         self._connect_timeout_s = connect_timeout_s
         self._table = Unanswered()
-        self._said = FrameCutter()
+        self._said = FrameCutter(MAX_HEADER_BYTES)
         self._upstream: Upstream | None = None
         self._task: asyncio.Task[None] | None = None
         self._moving = False  # what the client says waits for the next master

@@ -15,6 +15,9 @@ class ServerStats:
         malformed: connections ended by a malformed frame.
         idle_closed: connections ended because nothing moved.
         slow_closed: connections ended because the peer did not read what it asked for.
+        stalled_closed: connections ended because the peer sent no whole frame in time.
+        too_large: requests refused since their bodies were larger than their codes may have.
+        too_old: requests refused since they had waited for their turn too long.
         stray_responses: response frames nobody waited for.
     """
 
@@ -36,7 +39,10 @@ class ServerStats:
         "requests",
         "slow_closed",
         "spliced",
+        "stalled_closed",
         "stray_responses",
+        "too_large",
+        "too_old",
         "unread_bytes",
     )
 
@@ -56,6 +62,9 @@ class ServerStats:
         self.malformed = 0
         self.idle_closed = 0
         self.slow_closed = 0
+        self.stalled_closed = 0
+        self.too_large = 0
+        self.too_old = 0
         self.spliced = 0
         self.stray_responses = 0
         self.bytes_in = 0

@@ -4,15 +4,20 @@ import asyncio
 import random
 import socket
 import struct
+import time
 from contextlib import suppress
 from typing import Any
 
 import pytest
+from gantry_protocol.codes import ResponseCode
 from gantry_protocol.errors import GantryError, PortInUseError
 from gantry_protocol.frame import RemotingCommand, SerializeType, encode, reply, request
+from gantry_protocol.remoting import connection as connection_module
 from gantry_protocol.remoting import server as server_module
 from gantry_protocol.remoting.limits import ConnectionLimits
+from gantry_protocol.remoting.rules import RequestRules, Rule
 from gantry_protocol.remoting.server import Connection, RemotingServer, not_supported
+from gantry_protocol.remoting.turns import Turns
 from support.wire import WirePeer, until
 
 
@@ -61,7 +66,7 @@ async def test_all_replies_of_one_wake_up_leave_in_one_write(serve: Any) -> None
             return None
         return echo(connection, command)
 
-    _, port = await serve(handler)
+    _, port = await serve(handler, turns=Turns(lambda: 0.0))
     async with await WirePeer.connect(port) as peer:
         peer.send(*[RemotingCommand(code=10, opaque=n) for n in range(50)])
         for _ in range(50):
@@ -332,17 +337,138 @@ async def test_unread_answers_are_bounded_over_all_connections(serve: Any) -> No
     assert server.stats.unread_bytes == 0
 
 
+async def test_a_header_that_is_too_large_ends_the_connection(serve: Any) -> None:
+    server, port = await serve(echo)
+    async with await WirePeer.connect(port) as peer:
+        peer.send(request(10))
+        assert (await peer.receive()).code == 0
+        peer.writer.write(struct.pack(">iI", 14_000_000, 13_900_000))
+        assert await peer.ended()
+    assert server.stats.malformed == 1
+
+
+RULES = RequestRules({34: Rule(100_000, 0.0)}, Rule(1_000_000, 0.0))
+
+
+async def test_a_body_that_is_too_large_is_refused_and_not_kept(serve: Any) -> None:
+    asked = []
+
+    def handle(_: Connection, command: RemotingCommand) -> RemotingCommand:
+        asked.append(command.code)
+        return reply(command)
+
+    server, port = await serve(handle, rules=RULES)
+    async with await WirePeer.connect(port) as peer:
+        small = [request(36) for _ in range(200)]
+        large = request(34, {"a": "b"}, bytes(1_500_000))
+        peer.send(*small, large, request(35, None, bytes(150_000)))
+        answers = [await peer.receive() for _ in range(202)][200:]
+    assert [answer.code for answer in answers] == [ResponseCode.MESSAGE_ILLEGAL, 0]
+    assert "100000" in (answers[0].remark or "")
+    assert asked == [36] * 200 + [35]
+    assert (server.stats.too_large, server.stats.partial_bytes) == (1, 0)
+
+
+def busy(seconds: float) -> None:
+    """Hold up the loop for so long."""
+    until_s = time.perf_counter() + seconds
+    while time.perf_counter() < until_s:
+        pass
+
+
+async def test_who_asks_for_little_does_not_wait_for_who_asks_for_much(serve: Any) -> None:
+    """2,000 requests that take a millisecond each are here before the other one."""
+    served = []
+
+    def handle(_: Connection, command: RemotingCommand) -> RemotingCommand:
+        served.append(command.code)
+        if command.code == 1:
+            busy(0.001)
+        return reply(command)
+
+    server, port = await serve(handle)
+    async with await WirePeer.connect(port) as many, await WirePeer.connect(port) as one:
+        many.send(*[request(1) for _ in range(2000)])
+        await until(lambda: len(served) > 10)
+        for number in range(2, 7):
+            one.send(request(number))
+            assert (await one.receive()).code == 0
+        assert len(served) < 1000
+        assert [code for code in served if code > 1] == [2, 3, 4, 5, 6]
+        assert server.turns.put_off
+        many.writer.transport.abort()
+    await until(lambda: not server.stats.connections)
+
+
+async def test_all_that_was_put_off_is_served_in_order(serve: Any) -> None:
+    served = []
+
+    def handle(_: Connection, command: RemotingCommand) -> RemotingCommand:
+        served.append(command.opaque)
+        return reply(command)
+
+    _, port = await serve(handle)
+    async with await WirePeer.connect(port) as peer:
+        peer.send(*[RemotingCommand(code=1, opaque=number) for number in range(5_000)])
+        answers = [(await peer.receive()).opaque for _ in range(5_000)]
+    assert served == answers == list(range(5_000))
+
+
+async def test_a_request_that_has_waited_too_long_is_refused(
+    serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What does not fit the first share has waited; here that is long enough."""
+    monkeypatch.setattr(connection_module, "LATE_S", -1.0)
+    served = []
+
+    def handle(_: Connection, command: RemotingCommand) -> RemotingCommand:
+        served.append(command.opaque)
+        busy(0.002)
+        return reply(command)
+
+    server, port = await serve(handle, rules=RULES)
+    async with await WirePeer.connect(port) as peer:
+        peer.send(*[RemotingCommand(code=10, opaque=number) for number in range(5)])
+        answers = [await peer.receive() for _ in range(5)]
+    assert served == [0]
+    assert [answer.code for answer in answers] == [0] + 4 * [ResponseCode.SYSTEM_BUSY]
+    assert "TIMEOUT_CLEAN_QUEUE" in (answers[1].remark or "")
+    assert server.stats.too_old == 4
+
+
+async def test_a_frame_that_does_not_end_ends_the_connection(serve: Any) -> None:
+    """A byte now and then is no progress; a connection that says nothing at all goes, too."""
+    server, port = await serve(echo, frame_within_s=0.2)
+    frame = encode(request(10, {"some": "header"}))
+    async with (
+        await WirePeer.connect(port) as silent,
+        await WirePeer.connect(port) as slow,
+        await WirePeer.connect(port) as fine,
+    ):
+        fine.send(request(10))
+        assert (await fine.receive()).code == 0
+        with suppress(ConnectionError, RuntimeError):  # uvloop's word for a closed transport
+            for at in range(len(frame) - 1):
+                slow.writer.write(frame[at : at + 1])
+                await asyncio.sleep(0.01)
+        assert await slow.ended()
+        assert await silent.ended()
+        fine.send(request(10))
+        assert (await fine.receive()).code == 0
+    assert server.stats.stalled_closed == 2
+
+
 async def test_incomplete_frames_are_bounded_over_all_connections(serve: Any) -> None:
     server, port = await serve(echo, max_partial_bytes=100_000)
-    start = struct.pack(">iI", 200_000, 100)
+    start = struct.pack(">iI", 104 + 90_000, 100) + b'{"code":10}'.ljust(100)
     async with await WirePeer.connect(port) as one, await WirePeer.connect(port) as two:
         one.writer.write(start + bytes(80_000))
         await until(lambda: server.stats.partial_bytes > 80_000)
-        two.writer.write(start + bytes(80_000))
-        assert await two.ended()
+        two.writer.write(start + bytes(70_000))
+        assert await one.ended()  # who has most of them
         assert server.stats.connections == 1
-        one.writer.write(bytes(30_000))
-        assert await one.ended()
+        two.writer.write(bytes(20_000))
+        assert (await two.receive()).code == 0
     await until(lambda: not server.stats.connections)
     assert server.stats.partial_bytes == 0
 

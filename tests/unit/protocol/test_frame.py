@@ -8,6 +8,8 @@ import pytest
 from gantry_protocol.errors import FrameError
 from gantry_protocol.frame import (
     MAX_FRAME_BYTES,
+    MAX_HEADER_BYTES,
+    TOO_LARGE,
     FrameDecoder,
     RemotingCommand,
     SerializeType,
@@ -172,3 +174,77 @@ def test_taking_back_returns_the_very_bytes_from_a_command_on() -> None:
     assert decoder.take_back(1) == frames[1] + frames[2] + frames[0][:20]
     assert decoder.pending_bytes == 0
     assert decoder.feed(frames[2]) == [commands[2]]
+
+
+def _started(header: bytes, body_bytes: int, kind: int = 0) -> bytes:
+    """A frame without its body."""
+    length = 4 + len(header) + body_bytes
+    return struct.pack(">iI", length, kind << 24 | len(header)) + header
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+def test_a_header_is_bounded_before_a_byte_of_it_is_there(kind: int) -> None:
+    claims = struct.pack(">iI", MAX_HEADER_BYTES + 5, kind << 24 | MAX_HEADER_BYTES + 1)
+    with pytest.raises(FrameError, match=f"{MAX_HEADER_BYTES + 1} of header"):
+        FrameDecoder(max_header_bytes=MAX_HEADER_BYTES).feed(claims)
+
+
+def test_the_largest_header_of_a_send_is_taken() -> None:
+    """32,767 bytes of properties, half of them separators, which JSON writes with six bytes."""
+    properties = "k\1v\2" * 8191
+    frame = encode(request(310, {"b": "t" * 255, "i": properties}, b"body"))
+    assert len(frame) < MAX_HEADER_BYTES
+    (command,) = FrameDecoder(max_header_bytes=MAX_HEADER_BYTES).feed(frame)
+    assert (command.ext or {})["i"] == properties
+
+
+def test_an_answer_to_a_batch_names_every_message_in_its_header() -> None:
+    answer = reply(request(320), ext={"msgId": ",".join(["A" * 32] * 40_000)})
+    (command,) = FrameDecoder().feed(encode(answer))
+    assert command.ext == answer.ext
+
+
+def _limit(command: RemotingCommand) -> int:
+    return 100_000 if command.code == 34 else 200_000
+
+
+@pytest.mark.parametrize("cut", [8, 20, 60, 30_000, 99_999, 150_060])
+def test_a_body_too_large_for_its_code_is_known_by_the_header(cut: int) -> None:
+    decoder = FrameDecoder(body_limit=_limit)
+    header = b'{"code":34,"opaque":7}'.ljust(50)
+    frame = _started(header, 150_000) + b"x" * 150_000
+    found = decoder.feed(frame[:cut])
+    assert bool(found) is (cut >= 58), "neither before the header is there nor long after"
+    assert decoder.pending_bytes <= 58, "nothing of the body is kept"
+    found += decoder.feed(frame[cut:] + encode(request(35, {"a": "b"})))
+    assert [(one.code, one.opaque) for one in found] == [(34, 7), (35, 0)]
+    assert found[0].body is TOO_LARGE
+
+
+def test_the_same_body_is_taken_where_its_code_may_have_it() -> None:
+    decoder = FrameDecoder(body_limit=_limit)
+    frame = _started(b'{"code":310}', 150_000) + b"x" * 150_000
+    found = [
+        command for at in range(0, len(frame), 7000) for command in decoder.feed(frame[at:][:7000])
+    ]
+    assert [one.body for one in found] == [b"x" * 150_000]
+
+
+def test_frames_are_decoded_as_many_as_wanted() -> None:
+    decoder = FrameDecoder()
+    frames = b"".join(encode(request(n)) for n in range(5))
+    found = [[one.code for one in decoder.feed(frames + frames[:9], 2)]]
+    while decoder.has_more:
+        found.append([one.code for one in decoder.feed(b"", 2)])
+    assert found == [[0, 1], [2, 3], [4]]
+    assert decoder.pending_bytes == 9
+    assert [one.code for one in decoder.feed(frames[9:])] == [0, 1, 2, 3, 4]
+
+
+def test_what_was_put_off_is_taken_back_with_the_rest() -> None:
+    decoder = FrameDecoder(remember=True, body_limit=_limit)
+    frames = [encode(request(n)) for n in range(4)]
+    large = _started(b'{"code":34}', 150_000) + b"x" * 90_000
+    assert len(decoder.feed(b"".join(frames) + large, 3)) == 3
+    assert decoder.take_back(1) == b"".join(frames[1:]) + large
+    assert (decoder.pending_bytes, decoder.has_more) == (0, False)
