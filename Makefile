@@ -64,6 +64,11 @@ measure-queues: venv ## what QUEUES queues (default a million) cost the message 
 	@mkdir -p build/bench
 	@PYTHONPATH=tests $(BIN)/python -m support.measure_queues $(QUEUES) | tee build/bench/queues.jsonl
 
+.PHONY: attacks
+attacks: venv ## what a producer and a consumer keep of their rate beside each of 17 attacks (ten minutes)
+	@mkdir -p build/bench
+	@PYTHONPATH=tests $(BIN)/python -m support.measure_attacks | tee build/bench/attacks.jsonl
+
 .PHONY: profile-broker
 profile-broker: venv ## which part of a broker takes its time, by CASES of the benchmark (needs py-spy)
 	@mkdir -p build/bench
