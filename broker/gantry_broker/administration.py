@@ -21,11 +21,13 @@ from gantry_protocol.types import BrokerId
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from gantry_broker.group import ReplicationGroup
+from gantry_broker.log.checked import holds
 from gantry_broker.replica import Role
 from gantry_broker.replica.member import Member
 from gantry_broker.routing import ClientRouter
 from gantry_broker.tier.service import TierService
 
+DAMAGE_SHOWN = 8  # ranges named in the status document
 UNREADABLE_SHOWN = 8  # packs of the tier named in the status document
 MASTER_ID = BrokerId(0)  # upstream's role id of a master
 
@@ -139,6 +141,31 @@ def status(group: ReplicationGroup, router: ClientRouter) -> dict[str, Any]:
         "held": router.held,
         "retention": _retention(group),
         "tier": _tier(group),
+        "logDamage": _damage(group),
+    }
+
+
+def _damage(group: ReplicationGroup) -> dict[str, Any]:
+    """What is damaged in the log, and how old the newest knowledge of all of it is."""
+    checks, scrubber, repairs = group.store.log.checks, group.store.scrubber, group.repairs
+    damaged = sorted(checks.damage.values(), key=lambda one: one.start)
+    return {
+        "ranges": len(damaged),
+        "found": checks.found,
+        "repaired": repairs.repaired,
+        "scrubbedAt": 0 if scrubber is None else int(scrubber.passed_at_s),
+        "first": [
+            {
+                "file": str(one.path),
+                "position": one.position,
+                "start": one.start,
+                "end": one.end,
+                "reason": one.reason,
+                "repair": repairs.reasons.get(one.start, ""),
+                "holds": holds(one),
+            }
+            for one in damaged[:DAMAGE_SHOWN]
+        ],
     }
 
 
@@ -245,6 +272,7 @@ class BrokerCollector:
         """The metrics as of now."""
         yield from self._role()
         yield from self._log()
+        yield from self._damage()
         yield from self._retention()
         yield from self._links()
         yield from self._clients()
@@ -333,6 +361,32 @@ class BrokerCollector:
             "gantry_broker_retention_stuck",
             "1 while the disk is nearly full and nothing of the log may be deleted.",
             retention is not None and retention.is_stuck,
+        )
+
+    def _damage(self) -> Iterable[Metric]:
+        checks, scrubber = self._group.store.log.checks, self._group.store.scrubber
+        yield gauge(
+            "gantry_broker_log_damaged_ranges",
+            "Ranges of the log that are not what was flushed, and not repaired yet.",
+            len(checks.damage),
+        )
+        yield counter(
+            "gantry_broker_log_damage", "Damaged ranges of the log that were found.", checks.found
+        )
+        yield counter(
+            "gantry_broker_log_repairs",
+            "Damaged ranges that were written anew from another member.",
+            self._group.repairs.repaired,
+        )
+        yield counter(
+            "gantry_broker_log_scrubbed_bytes",
+            "Bytes of the log that were compared with their checksums in the background.",
+            0 if scrubber is None else scrubber.scanned_bytes,
+        )
+        yield gauge(
+            "gantry_broker_log_scrubbed_timestamp_seconds",
+            "When the last such pass reached the end of the log; 0 before the first.",
+            0 if scrubber is None else scrubber.passed_at_s,
         )
 
     def _links(self) -> Iterable[Metric]:

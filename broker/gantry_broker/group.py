@@ -12,6 +12,7 @@ Rule protected: a volume whose log ends below what was confirmed on it is refuse
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import Callable
 
 from gantry_protocol.command import RemotingCommand
@@ -31,8 +32,10 @@ from gantry_broker.group_tier import GroupTier
 from gantry_broker.group_writes import GroupWrites
 from gantry_broker.ha.links import ReplicationLinks
 from gantry_broker.ha.listener import GroupKey
+from gantry_broker.ha.repair import Repairs, give
 from gantry_broker.ha.wire import Caller
 from gantry_broker.local_view import LocalView
+from gantry_broker.log.checked import Damage
 from gantry_broker.queues import MessageStore
 from gantry_broker.readiness import Readiness, Standing
 from gantry_broker.recovery import recover
@@ -46,8 +49,11 @@ from gantry_broker.replica import (
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.master import Mastership
+from gantry_broker.replica.messages import Range, RangeAsk
 from gantry_broker.shell import ReplicaShell
 from gantry_broker.topic_sync import TopicSync
+
+GIVES_WAY_MAX = 2  # masterships given up for one damaged range, until the process ends
 
 _log = log.get("group")
 
@@ -77,7 +83,11 @@ class ReplicationGroup:
         self.watcher = Watcher()
         self.core: ReplicaCore | None = None
         self.shell: ReplicaShell | None = None
-        self.links = ReplicationLinks(self._caller, self._deliver, self._writable, commons.key)
+        self.links = ReplicationLinks(
+            self._caller, self._deliver, self._writable, commons.key, self._give
+        )
+        self.repairs = Repairs(store.log, self._caller, self._followed, commons.key)
+        self._given_way: Counter[int] = Counter()
         self._store = store
         self._stored = stored
         self._key = GroupKey(options.cluster, options.group)
@@ -156,7 +166,11 @@ class ReplicationGroup:
         self.tier.start(options, commons.disk_space, self._fail)
         self.shell.start(self.links)
         agent.start()
-        self._store.verify_soon(self._fail)
+        self._store.log.checks.on_damage = self._damaged
+        for damage in list(self._store.log.checks.damage.values()):
+            self._damaged(damage)
+        self.repairs.start()
+        self._store.scrub(options.log_scrub_s)
 
     async def stop(self) -> None:
         """Take no further part, close the store; what is not flushed is flushed."""
@@ -166,6 +180,7 @@ class ReplicationGroup:
         if self._consumers is not None:
             self._consumers.end()
         await self.tier.stop()
+        await self.repairs.stop()
         self._commons.listener.remove(self._key)
         await self.links.stop()
         if self._agent is not None:
@@ -331,6 +346,8 @@ class ReplicationGroup:
         if self._consumers is not None and not self.options.clients_elsewhere:
             self._consumers.began(self.claim)
         self.tier.promoted(epoch)
+        for damage in self._store.log.checks.damage.values():
+            self._give_way(damage)
         self.watcher.serving_began()
         self._changed()
         if self._agent is not None:
@@ -397,6 +414,36 @@ class ReplicationGroup:
         """Ask the controllers who the master is."""
         if self._agent is not None:
             self._agent.refresh()
+
+    # ---- damage in the log
+
+    def _damaged(self, damage: Damage) -> None:
+        """Have it repaired: by ourselves as a replica, after another member took over otherwise."""
+        _log.error(
+            "the log is damaged",
+            file=damage.path,
+            position=damage.position,
+            start=damage.start,
+            end=damage.end,
+            reason=damage.reason,
+        )
+        self.repairs.wake()
+        self._give_way(damage)
+
+    def _give_way(self, damage: Damage) -> None:
+        """A few times for each range: the others may lack it, too, and would give way to us."""
+        if self.serving and self._given_way[damage.start] < GIVES_WAY_MAX:
+            self._given_way[damage.start] += 1
+            self.step(ev.LogDamaged())
+
+    def _followed(self) -> str:
+        core = self.core
+        following = None if core is None or not core.streaming else core.following
+        return "" if following is None else following.view.master_ha_address
+
+    def _give(self, ask: RangeAsk) -> Range:
+        core = self.core
+        return give(self._store.log, ask, Offset(0) if core is None else core.log.confirm)
 
     # ---- inside
 

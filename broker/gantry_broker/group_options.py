@@ -17,6 +17,7 @@ class GroupOptions(NamedTuple):
         directory: of the group's data, inside the locked data directory.
         advertise: the ip that others use for remoting and replication.
         name: of this broker, for people who read the tier.
+        log_scrub_s: in which every byte of the log is compared once; 0 for never.
         priority: see ``Speaker``.
         tier: where the group's tier is; None without one.
         kept: how much of the log is kept where there is no tier.
@@ -30,6 +31,7 @@ class GroupOptions(NamedTuple):
     remoting_port: int
     pod_uid: str | None = None
     log_segment_bytes: int = 1024 * 1024 * 1024
+    log_scrub_s: float = 86_400.0
     limits: Limits = DEFAULT_LIMITS
     name: str = ""
     priority: int = LOWEST_ELECTION_PRIORITY

@@ -172,6 +172,7 @@ class BrokerServer:
             remoting_port=hosted.port,
             pod_uid=settings.pod_uid,
             log_segment_bytes=file_bytes(settings, directory),
+            log_scrub_s=settings.log_scrub_hours * 3600,
             limits=limits_for(len(self.hosted), settings.heartbeat_timeout_ms),
             name=settings.name,
             priority=(

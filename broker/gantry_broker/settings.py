@@ -112,6 +112,13 @@ class BrokerSettings(Settings):
         description="Size of one file of the commit log, at most a sixteenth of the disk and a "
         "quarter of retention_bytes: only whole files go.",
     )
+    log_scrub_hours: float = Field(
+        default=24.0,
+        ge=0,
+        le=8760,
+        description="How often every byte of the commit log is read and compared with its "
+        "checksums in the background; 0 for never.",
+    )
 
     delay_levels: str = Field(
         default=DEFAULT_LEVELS,

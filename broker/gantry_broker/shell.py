@@ -32,6 +32,7 @@ from gantry_broker.control.agent import ControlAgent
 from gantry_broker.ha.feeding import Feeder
 from gantry_broker.ha.links import ReplicationLinks
 from gantry_broker.log import DiskFullError
+from gantry_broker.log.checked import DamagedError
 from gantry_broker.pool import InOrder
 from gantry_broker.queues import MessageStore
 from gantry_broker.replica import ReplicaCore
@@ -317,10 +318,19 @@ class ReplicaShell:
         return self._confirmed - self._store.dispatched >= DISPATCH_BYTES
 
     def _dispatch(self) -> None:
-        """Make visible what is confirmed and not dispatched yet."""
-        if self._confirmed > self._store.dispatched:
+        """Make visible what is confirmed and not dispatched yet.
+
+        A replica that finds damage on the way goes on from there once it is repaired.
+        """
+        if self._confirmed <= self._store.dispatched:
+            return
+        try:
             self._store.dispatch(self._confirmed)
-            self._observer.confirmed(self._confirmed)
+        except DamagedError:
+            if self.core.serving is not None:
+                raise
+            return
+        self._observer.confirmed(self._confirmed)
 
     def _cut(self, point: Offset, *, reset: bool) -> None:
         self._dispatch()

@@ -18,7 +18,7 @@ from gantry_protocol.types import Epoch
 from gantry_broker.ha.link import Link
 from gantry_broker.ha.wire import Caller, Received
 from gantry_broker.replica import events as ev
-from gantry_broker.replica.messages import Farewell, Message
+from gantry_broker.replica.messages import Farewell, Message, Range, RangeAsk
 
 MAX_LINKS = 64  # a group has at most nine members; the rest is for links that are just ending
 STOP_WITHIN_S = 0.5  # for the last bytes of links that end with us
@@ -37,6 +37,7 @@ class ReplicationLinks:
         deliver: takes ``LinkOpened``, ``LinkClosed`` and ``Received`` for the replica core.
         writable: called when some link can take log bytes again.
         key: shown to the master, which shows it, too.
+        give: answers a member that asks for a range of the log.
     """
 
     def __init__(
@@ -45,8 +46,10 @@ class ReplicationLinks:
         deliver: Deliver,
         writable: Callable[[], None],
         key: KeyFile = NO_KEY,
+        give: Callable[[RangeAsk], Range] = lambda ask: Range(ask.start, b"", "not here"),
     ) -> None:
         """No links yet."""
+        self._give = give
         self.refused = 0
         self._key = key
         self._said = ""  # why the master is not spoken to, as the log has it
@@ -163,6 +166,15 @@ class ReplicationLinks:
         self._note_socket(link)
         if self._welcome(link, hello):
             self._deliver(ev.Received(link.number, hello.message))
+
+    def give(self, link: Link, ask: Received) -> None:
+        """Answer a member that asks for a range of the log."""
+        assert isinstance(ask.message, RangeAsk)
+        assert ask.caller is not None
+        if same_group(self._caller(), ask.caller):
+            link.send(self._give(ask.message))
+        else:
+            link.send(Range(ask.message.start, b"", "this is another group"))
 
     def _note_socket(self, link: Link) -> None:
         self._sockets.add(link)

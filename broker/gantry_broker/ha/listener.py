@@ -3,7 +3,8 @@
 Who arrives shows the quorum's key first (``key_gate``). A link begins with Hello, and Hello names
 the group; only then does anybody know whose link it is.
 Until then it is a stranger: strangers are bounded, must speak within ``HELLO_WITHIN_S``, and reach
-no replica core. A port scan, or a broker with a stale address, is told why and shown out.
+no replica core. A member that asks for a range of the log, to repair its own, remains one. A port
+scan, or a broker with a stale address, is told why and shown out.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from gantry_protocol.types import Epoch
 
 from gantry_broker.ha.link import Link
 from gantry_broker.ha.wire import Caller, Received
-from gantry_broker.replica.messages import Farewell
+from gantry_broker.replica.messages import Farewell, RangeAsk
 
 STRANGERS_MAX = 1024  # all replicas of 512 groups that connect in the same moment
 HELLO_WITHIN_S = 2.0
@@ -38,6 +39,9 @@ class Host(Protocol):
 
     def adopt(self, link: Link, hello: Received) -> None:
         """Take over a link that began with a Hello for this group, or end it."""
+
+    def give(self, link: Link, ask: Received) -> None:
+        """Answer a member that asks for a range of the log."""
 
 
 class ReplicaListener:
@@ -128,6 +132,9 @@ class ReplicaListener:
         host = self._hosts.get(GroupKey(theirs.cluster, theirs.group))
         if host is None:
             self._refuse(link, f"you are of group {theirs.cluster}/{theirs.group}, {self._here()}")
+            return
+        if isinstance(received.message, RangeAsk):
+            host.give(link, received)  # it stays a stranger, and is soon shown out
             return
         self._strangers.discard(link)
         host.adopt(link, received)

@@ -16,7 +16,16 @@ import msgspec
 from gantry_protocol.types import BrokerId, Epoch, EpochEntry, Offset
 
 from gantry_broker.ha.framing import Frame, Frames, LinkError, framed, framed_in_two
-from gantry_broker.replica.messages import Ack, Append, Farewell, Hello, Message, Truncate
+from gantry_broker.replica.messages import (
+    Ack,
+    Append,
+    Farewell,
+    Hello,
+    Message,
+    Range,
+    RangeAsk,
+    Truncate,
+)
 
 MAX_REASON_CHARS = 500
 MAX_NAME_CHARS = 255
@@ -24,8 +33,10 @@ MAX_ENTRIES = 100_000
 
 _APPEND = struct.Struct(">QQQQQB")
 _ACK = struct.Struct(">QQB")
+_RANGE = struct.Struct(">QB")
 _IN_SYNC = 1
 _DRAINING = 1
+_REFUSED = 1
 
 
 class Kind(IntEnum):
@@ -36,6 +47,8 @@ class Kind(IntEnum):
     APPEND = 3
     ACK = 4
     FAREWELL = 5
+    RANGE_ASK = 6
+    RANGE = 7
 
 
 class Caller(NamedTuple):
@@ -76,14 +89,23 @@ class _FarewellBody(msgspec.Struct, forbid_unknown_fields=True):
     reason: str
 
 
+class _RangeAskBody(msgspec.Struct, forbid_unknown_fields=True):
+    cluster: str
+    group: str
+    group_uid: str
+    start: int
+    length: int
+
+
 _hello_decoder = msgspec.json.Decoder(_HelloBody)
 _truncate_decoder = msgspec.json.Decoder(_TruncateBody)
+_range_ask_decoder = msgspec.json.Decoder(_RangeAskBody)
 _farewell_decoder = msgspec.json.Decoder(_FarewellBody)
 _encoder = msgspec.json.Encoder()
 
 
 class Received(NamedTuple):
-    """A message, and for Hello who sent it."""
+    """A message, and who sent it where it may begin a link."""
 
     message: Message
     caller: Caller | None
@@ -108,6 +130,13 @@ def encode(message: Message, caller: Caller) -> list[bytes]:
         case Farewell():
             farewell = _FarewellBody(message.epoch, message.reason[:MAX_REASON_CHARS])
             return [framed(Kind.FAREWELL, _encoder.encode(farewell))]
+        case RangeAsk():
+            ask = _RangeAskBody(*caller, message.start, message.length)
+            return [framed(Kind.RANGE_ASK, _encoder.encode(ask))]
+        case Range():
+            reason = message.reason[:MAX_REASON_CHARS].encode()
+            fixed = _RANGE.pack(message.start, _REFUSED if reason else 0)
+            return framed_in_two(Kind.RANGE, fixed, reason or message.data)
 
 
 def _encode_append(message: Append) -> list[bytes]:
@@ -174,6 +203,10 @@ def _parse(kind: int, payload: bytes) -> Received:
         case Kind.FAREWELL:
             body = _farewell_decoder.decode(payload)
             return Received(Farewell(Epoch(body.epoch), body.reason[:MAX_REASON_CHARS]), None)
+        case Kind.RANGE_ASK:
+            return _parse_range_ask(payload)
+        case Kind.RANGE:
+            return Received(_parse_range(payload), None)
         case _:
             raise LinkError(f"a message of the unknown kind {kind}")
 
@@ -205,6 +238,24 @@ def _parse_hello(payload: bytes) -> Received:
         draining=body.draining,
     )
     return Received(hello, Caller(body.cluster, body.group, body.group_uid))
+
+
+def _parse_range_ask(payload: bytes) -> Received:
+    body = _range_ask_decoder.decode(payload)
+    if max(map(len, (body.cluster, body.group, body.group_uid))) > MAX_NAME_CHARS:
+        raise ValueError("a name is too long")
+    if body.start < 0 or body.length < 1:
+        raise ValueError(f"no range: {body.length} bytes from {body.start} on")
+    ask = RangeAsk(Offset(body.start), body.length)
+    return Received(ask, Caller(body.cluster, body.group, body.group_uid))
+
+
+def _parse_range(payload: bytes) -> Range:
+    start, flags = _RANGE.unpack_from(payload)
+    rest = payload[_RANGE.size :]
+    if flags & _REFUSED:
+        return Range(Offset(start), b"", rest.decode("utf-8", "replace")[:MAX_REASON_CHARS] or "?")
+    return Range(Offset(start), rest)
 
 
 def _parse_truncate(payload: bytes) -> Truncate:

@@ -3,34 +3,45 @@
 What a reader wants lies in one or more ranges that have a sum (``sums``); these are read whole and
 compared, with those that follow them up to ``LOOK_BYTES``. The bytes that were compared last are
 kept and given out again, since readers go on where they were; they are the compared ones, and a log
-does not change. Nothing is remembered of other bytes: they are read and compared again.
+does not change. Only pulls, of which thousands a second read a record here and there, take what is
+not kept any more from the file if it was compared within ``TRUST_S``; everybody else, replication
+above all, gets the very bytes that were compared.
 
-Rules protected: the bytes that are given out are the very ones that were compared, so one that
-differs from what was flushed is neither served nor copied; and ranges beside a damaged one are
-served. Bytes that are not flushed have no sum yet: this process wrote them a moment ago. What it
-refuses: a range that differs from its sum, cannot be read, or has no sum.
+Rules protected: a byte that differs from what was flushed is not copied, and not served beyond
+``TRUST_S`` after it was compared and forgotten; ranges beside a damaged one are served. Bytes that
+are not flushed have no sum yet: this process wrote them a moment ago. What it refuses: a range that
+differs from its sum, cannot be read, or has no sum.
 """
 
 import errno
 import os
+import time
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import google_crc32c
-from gantry_protocol.errors import CorruptionError
+from gantry_protocol.errors import CorruptionError, RecordError
 
 from gantry_broker.log import sums
 from gantry_broker.log.recovery import locate_damage
 from gantry_broker.log.segments import Segment, segment_start
 from gantry_broker.log.sums import RangeSum
+from gantry_broker.log.units import parse_unit
 
+NO_WAIT: int | None = getattr(os, "RWF_NOWAIT", None)  # of Linux
 LOOK_BYTES = 64 * 1024  # compared at once where ranges are small: the next pulls of a reader
-KEPT_BYTES = 2 * 1024 * 1024  # of all logs of a process; more would not fit a processor's cache
+KEPT_BYTES = 16 * 1024 * 1024  # of all logs of a process
+TRUST_S = 10.0  # a hot GiB is compared again with 5 % of a processor
+KNOWN_MAX = 16_384  # pieces of a log, kept or not: about a GiB
 DAMAGE_MAX = 1024  # ranges that are named; what else there is, is found when it is read
+_QUEUES_SHOWN = 8
 _TAIL = 64  # newest sums kept in memory: readers at the end need no file
+
+_buffer = bytearray(1024 * 1024)  # of the event loop's thread: large pieces of memory cost time
 
 Read = Callable[[Segment, int, int], bytes | None]  # of log offset and size; None: not in memory
 
@@ -68,6 +79,17 @@ class DamagedError(CorruptionError):
         self.damage = damage
 
 
+class _Piece:
+    """A stretch of a log up to ``end`` that was compared at ``at_s``; kept if it has data."""
+
+    __slots__ = ("at_s", "data", "end")
+
+    def __init__(self, data: bytes, end: int, at_s: float) -> None:
+        self.data: bytes | None = data
+        self.end = end
+        self.at_s = at_s
+
+
 class Kept:
     """How many bytes all logs of a process keep.
 
@@ -78,16 +100,16 @@ class Kept:
     def __init__(self, most: int = KEPT_BYTES) -> None:
         self._most = most
         self._bytes = 0
-        self._pieces: deque[tuple[Checks, int, int]] = deque()
+        self._pieces: deque[tuple[_Piece, int]] = deque()
 
-    def add(self, owner: "Checks", start: int, size: int) -> None:
-        """``owner`` keeps another piece; the oldest ones go."""
-        self._pieces.append((owner, start, size))
+    def add(self, piece: _Piece, size: int) -> None:
+        """Keep another piece; the oldest ones go."""
+        self._pieces.append((piece, size))
         self._bytes += size
         while self._bytes > self._most and len(self._pieces) > 1:
-            oldest, at, left = self._pieces.popleft()
+            oldest, left = self._pieces.popleft()
             self._bytes -= left
-            oldest.drop(at)
+            oldest.data = None
 
 
 _KEPT = Kept()
@@ -98,6 +120,7 @@ class Checks:
 
     Args:
         kept: bounds what is kept.
+        clock: seconds.
 
     Attributes:
         damage: the damaged ranges that were found and not repaired, by where they start.
@@ -105,13 +128,14 @@ class Checks:
         on_damage: called with each when it is found.
     """
 
-    def __init__(self, kept: Kept = _KEPT) -> None:
+    def __init__(self, kept: Kept = _KEPT, clock: Callable[[], float] = time.monotonic) -> None:
         self.damage: dict[int, Damage] = {}
         self.found = 0
         self.on_damage: Callable[[Damage], None] = lambda _: None
         self._kept = kept
-        self._starts: list[int] = []  # of what is kept, in order
-        self._pieces: dict[int, bytes] = {}
+        self._clock = clock
+        self._starts: list[int] = []  # of pieces, in order
+        self._pieces: dict[int, _Piece] = {}
         self._sums: list[RangeSum] = []  # a few from the file that was looked at last, in order
         self._tail: deque[RangeSum] = deque(maxlen=_TAIL)
 
@@ -123,15 +147,14 @@ class Checks:
         """The log's bytes there have changed, or are no part of it any more."""
         self._tail.clear()
         self._sums.clear()
-        for at in [at for at in self._starts if at < end and start < at + len(self._pieces[at])]:
-            self.drop(at)
+        for at in [at for at in self._starts if at < end and start < self._pieces[at].end]:
+            self._drop(at)
         for one in [one for one in self.damage.values() if start <= one.start < end]:
             del self.damage[one.start]
 
-    def drop(self, start: int) -> None:
-        """Keep what begins there no longer."""
-        if self._pieces.pop(start, None) is not None:
-            del self._starts[bisect_left(self._starts, start)]
+    def _drop(self, start: int) -> None:
+        del self._pieces[start]
+        del self._starts[bisect_left(self._starts, start)]
 
     def read(
         self, segment: Segment, start: int, end: int, flushed: int, read: Read | None = None
@@ -143,7 +166,7 @@ class Checks:
             start: log offset.
             end: log offset.
             flushed: end of what has sums.
-            read: reads without waiting for the disk; None waits.
+            read: reads without waiting for the disk, for pulls; None waits, and trusts no file.
 
         Returns:
             None where ``read`` did not find in memory what has to be compared.
@@ -154,45 +177,83 @@ class Checks:
         parts: list[bytes] = []
         at = start
         while at < end:
-            index = bisect_right(self._starts, at) - 1
-            first = self._starts[index] if index >= 0 else at
-            piece = self._pieces[first] if index >= 0 else b""
-            if at - first >= len(piece):
-                found = self._look(segment, at, end, min(segment.end, flushed), read or _read)
-                if found is None:
-                    return None
-                first, piece = found
-            parts.append(piece[at - first : end - first])
-            at = min(first + len(piece), end)
+            first, piece = self._piece_at(at)
+            if piece is not None and piece.data is not None:
+                part: bytes | None = piece.data[at - first : end - first]
+            elif read and self._is_trusted(piece):
+                assert piece is not None
+                part = read(segment, at, min(end, piece.end) - at) or None
+            else:
+                part = self._look(segment, first, at, end, min(segment.end, flushed), read or _read)
+            if part is None:
+                return None
+            parts.append(part)
+            at += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _look(
-        self, segment: Segment, start: int, end: int, limit: int, read: Read
-    ) -> tuple[int, bytes] | None:
-        """Compare the range that ``start`` lies in, and those that follow; where it begins, and it.
+    def quick(self, start: int, end: int) -> bytes | bool:
+        """[start, end) where it is kept; otherwise whether a pull may take it from the file."""
+        starts = self._starts  # written out: this is what most pulls take
+        index = bisect_right(starts, start) - 1
+        if index < 0:
+            return False
+        first = starts[index]
+        piece = self._pieces[first]
+        if piece.end < end:
+            return False
+        data = piece.data
+        if data is not None:
+            return data[start - first : end - first]
+        return self._clock() - piece.at_s <= TRUST_S
 
-        None where it is not in memory.
+    def _piece_at(self, at: int) -> tuple[int, _Piece | None]:
+        """The piece that ``at`` lies in, and where it begins."""
+        index = bisect_right(self._starts, at) - 1
+        if index >= 0:
+            first = self._starts[index]
+            piece = self._pieces[first]
+            if at < piece.end:
+                return first, piece
+        return at, None
+
+    def _is_trusted(self, piece: _Piece | None) -> bool:
+        return piece is not None and self._clock() - piece.at_s <= TRUST_S
+
+    def _look(
+        self, segment: Segment, begin: int, start: int, end: int, limit: int, read: Read
+    ) -> bytes | None:
+        """Compare the range that ``begin`` lies in, and those that follow; [start, end) of them.
+
+        Maybe not all of it. None where it is not in memory.
 
         Raises:
             DamagedError: the first of them is not what was flushed.
         """
-        wanted = self._wanted(segment, start, end, limit)
-        if not wanted or wanted[0].start in self.damage:
-            self.compare(segment, start, start + 1)
-        first = wanted[0].start
+        wanted = self._wanted(segment, begin, end, limit)
+        is_bad = not wanted or wanted[0].start in self.damage
+        if is_bad and begin < start:  # that is not what was asked for
+            return self._look(segment, start, start, end, limit, read)
+        if is_bad:
+            self.compare(segment, begin, begin + 1)
+            wanted = self._wanted(segment, begin, end, limit)
+        first = sound = wanted[0].start
         data = _tried(read, segment, first, wanted[-1].end - first)
         if data is None:
             return None
-        sound = first
         for one in wanted:
             if google_crc32c.value(data[one.start - first : one.end - first]) != one.crc:
                 self._look_at(segment, one)
                 break
             sound = one.end
-        if sound == first:  # or a read that failed once
-            self.compare(segment, start, start + 1)
-            data, sound = _read(segment, first, wanted[0].length), wanted[0].end
-        return first, self._keep(first, data[: sound - first])
+        if sound > first:
+            self._keep(first, data[: sound - first])
+        if sound > start:
+            return data[start - first : min(end, sound) - first]
+        if begin < start:
+            return self._look(segment, start, start, end, limit, read)
+        self.compare(segment, start, start + 1)
+        data = _read(segment, first, wanted[0].length)  # the first look was a read that failed
+        return data[start - first : end - first]
 
     def _wanted(self, segment: Segment, start: int, end: int, limit: int) -> list[RangeSum]:
         """The ranges from ``start`` on that are compared together."""
@@ -205,12 +266,14 @@ class Checks:
             found.append(one)
         return found
 
-    def _keep(self, first: int, data: bytes) -> bytes:
+    def _keep(self, first: int, data: bytes) -> None:
         if first not in self._pieces:
             insort(self._starts, first)
-        self._pieces[first] = data
-        self._kept.add(self, first, len(data))
-        return data
+        piece = _Piece(data, first + len(data), self._clock())
+        self._pieces[first] = piece
+        self._kept.add(piece, len(data))
+        if len(self._starts) > KNOWN_MAX:
+            self._drop(next(iter(self._pieces)))
 
     def _entries(self, segment: Segment, start: int, end: int) -> list[RangeSum]:
         """The ranges that [start, end) lies in, as far as they have sums."""
@@ -229,6 +292,9 @@ class Checks:
             DamagedError: one is not what was flushed.
         """
         found = list(find_damage(segment, start, end, self._entries(segment, start, end)))
+        still = {one.start for one in found}
+        for at in [at for at in self.damage if start <= at < end and at not in still]:
+            del self.damage[at]
         for one in found:
             self._note(one)
         if found:
@@ -243,6 +309,26 @@ class Checks:
             self.damage[damage.start] = damage
             self.found += 1
             self.on_damage(damage)
+
+
+def holds(damage: Damage) -> list[str]:
+    """The queues and messages that a damaged range seems to hold, as far as it reads."""
+    found: dict[tuple[str, int], list[int]] = {}
+    with suppress(OSError, RecordError):
+        with damage.path.open("rb") as file:
+            file.seek(damage.start - segment_start(damage.path))
+            data = file.read(damage.length)
+        at = 0
+        while at < len(data):
+            unit = parse_unit(data, at, damage.start + at, check_body=False)
+            if unit.record is not None:
+                queue = (unit.record.topic, unit.record.queue_id)
+                found.setdefault(queue, []).append(unit.record.queue_offset)
+            at += unit.size
+    return [
+        f"{topic} queue {queue_id}: {min(numbers)} to {max(numbers)}"
+        for (topic, queue_id), numbers in sorted(found.items())[:_QUEUES_SHOWN]
+    ]
 
 
 def find_damage(
@@ -321,3 +407,23 @@ def _tried(read: Read, segment: Segment, start: int, size: int) -> bytes | None:
 
 def _read(segment: Segment, start: int, size: int) -> bytes:
     return os.pread(segment.descriptor, size, start - segment.start)
+
+
+def read_now(segment: Segment, start: int, size: int) -> bytes | None:
+    """What is in memory; None where not all of it is. Where the system cannot tell, it waits."""
+    assert NO_WAIT is not None
+    if size > len(_buffer):
+        _buffer.extend(bytes(size - len(_buffer)))
+    position = start - segment.start
+    with memoryview(_buffer) as whole, whole[:size] as data:
+        try:
+            count = os.preadv(segment.descriptor, (data,), position, NO_WAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno == errno.EIO:
+                return None  # whoever waits for it finds out
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            return os.pread(segment.descriptor, size, position)
+        return bytes(data) if count == size else None

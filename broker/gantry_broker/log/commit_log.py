@@ -14,6 +14,7 @@ or the thread of the device waits for the disk (``disk``), except in ``open``, `
 import errno
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import ParamSpec
 
@@ -23,13 +24,13 @@ from gantry_protocol.records import BLANK_HEADER_BYTES, MAX_RECORD_BYTES
 from gantry_protocol.types import Offset
 
 from gantry_broker.log import checkpoint, cutting, recovery, sums
-from gantry_broker.log.checked import Checks, DamagedError
+from gantry_broker.log.checked import NO_WAIT, Checks, Damage, DamagedError, read_now
 from gantry_broker.log.disk import Disks, DiskWriter
 from gantry_broker.log.errors import CutRefusedError, DiskFullError, LogFailedError
 from gantry_broker.log.group_commit import GroupCommit, OnFlushed
 from gantry_broker.log.layout import Tail, check_patched
 from gantry_broker.log.received import check_units
-from gantry_broker.log.segments import Segment, Segments, Stretch, list_segments
+from gantry_broker.log.segments import Segment, Segments, Stretch, list_segments, segment_start
 from gantry_broker.log.units import (
     HEAD_BYTES,
     blank_head,
@@ -43,7 +44,6 @@ from gantry_broker.log.writer import Writer
 P = ParamSpec("P")
 
 _ZERO = Offset(0)
-_NO_WAIT: int | None = getattr(os, "RWF_NOWAIT", None)  # of Linux
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _DIRECT_BYTES = 16 * 1024  # appends from here on are written at once: gathering saves little then
 _MAX_GATHERED_BYTES = 256 * 1024  # in memory; what is more is written before the next sync begins
@@ -83,6 +83,7 @@ class CommitLog:
         *,
         confirm_floor: Offset = _ZERO,
         disks: Disks | None = None,
+        keeps_damage: bool = False,
     ) -> "CommitLog":
         """Open or create the log in ``directory``; blocks while it reads and repairs.
 
@@ -93,6 +94,8 @@ class CommitLog:
             confirm_floor: an offset the caller knows to have been confirmed here; the log's own
                 checkpoint may know a higher one.
             disks: who syncs it; None: one of this log's own.
+            keeps_damage: ranges that do not match their sums are noted in ``checks`` and never
+                given out, instead of an error.
 
         Raises:
             CorruptionError: bytes that were on the disk are gone or different.
@@ -113,11 +116,17 @@ class CommitLog:
             synced=current.confirm_floor, durable=max(current.confirm_floor, confirm_floor)
         )
         found = cutting.without_trimmed(directory, current)
-        kept, verified_from = recovery.recover(directory, found, current.log_start, floors)
+        damaged: list[sums.RangeSum] = []
+        kept, verified_from = recovery.recover(
+            directory, found, current.log_start, floors, damaged.append if keeps_damage else None
+        )
         saved = checkpoint.CheckpointFile(path, current)
         disk = None if disks is None else disks.writer_for(directory)
         log = cls(Segments(directory, kept), saved, segment_size_bytes, disk)
         log._verified_from = verified_from
+        for one in damaged:
+            with suppress(DamagedError):
+                log.compare(one.start, one.end)
         return log
 
     @property
@@ -230,7 +239,7 @@ class CommitLog:
 
         Raises:
             ValueError: ``offset`` is not inside the log.
-            DamagedError: they are not what was flushed.
+            DamagedError: they differ from what was flushed.
         """
         if not self._log_start <= offset <= self._end:
             raise ValueError(f"offset {offset} is outside the log [{self._log_start}, {self._end}]")
@@ -245,8 +254,7 @@ class CommitLog:
         if begin == offset:
             return fresh
         sound = self.checks.read(segment, offset, begin, self.flushed)
-        assert sound is not None, "it waits"
-        return sound + fresh if fresh else sound
+        return (sound or b"") + fresh
 
     def read_cached(self, offset: Offset, max_bytes: int) -> bytes | None:
         """Like ``read``, without waiting for the disk; None where not all of it is in memory.
@@ -257,14 +265,20 @@ class CommitLog:
             ValueError: ``offset`` is not inside the log.
             DamagedError: they are not what was flushed.
         """
-        if _NO_WAIT is None or offset + max_bytes > self.flushed or offset < self._log_start:
+        quick = self.checks.quick(offset, offset + max_bytes)
+        if quick and quick is not True:
+            return quick
+        flushed = self._commit.flushed
+        if NO_WAIT is None or offset + max_bytes > flushed or offset < self._log_start:
             return self.read(offset, max_bytes)
-        segment = self._segments.at(offset, flushed=self.flushed)
-        size = min(max_bytes, segment.end - offset)
-        return self.checks.read(segment, offset, offset + size, self.flushed, _read_now)
+        segment = self._segments.at(offset, flushed=flushed)
+        if quick:
+            return read_now(segment, offset, max_bytes)
+        end = min(offset + max_bytes, segment.end)
+        return self.checks.read(segment, offset, end, flushed, read_now)
 
     def compare(self, start: int, end: int) -> None:
-        """Look again at a range of one file that somebody found damaged.
+        """Look again at a range of one file that was found damaged, or repaired.
 
         Raises:
             DamagedError: it is; ``checks`` has it now.
@@ -272,6 +286,21 @@ class CommitLog:
         if self._log_start <= start < end <= self.flushed:
             segment = self._segments.at(start, flushed=self.flushed)
             self.checks.compare(segment, start, min(end, segment.end))
+
+    def overwrite(self, damage: Damage, data: bytes) -> bool:
+        """Write the right bytes of a damaged range; for a thread, blocks until they are durable.
+
+        Cuts and trims wait meanwhile. False where the range was cut, trimmed or repaired before.
+
+        Raises:
+            OSError: the disk does not take them.
+        """
+        with self._writer.paused():
+            if self.checks.damage.get(damage.start) is not damage:
+                return False
+            segment = Segment(damage.path, segment_start(damage.path), 0)
+            segment.overwrite(damage.start - segment.start, data)
+        return True
 
     def read_units(self, offset: Offset, max_bytes: int, *, limit: Offset | None = None) -> bytes:
         """Whole units from ``offset`` on, which is where one begins.
@@ -423,19 +452,26 @@ class CommitLog:
         self._log_start = to
         return removed
 
-    def verify(self, *, everything: bool = True, pause: Callable[[], None] | None = None) -> None:
-        """Compare what is below the confirm floor with its sums; for a thread of its own.
+    def verify(
+        self,
+        *,
+        everything: bool = True,
+        pause: Callable[[], None] | None = None,
+        damaged: recovery.Damaged | None = None,
+    ) -> None:
+        """Compare what is below the confirm floor with its sums; for a thread.
 
         Args:
             everything: otherwise only what was not read when the log was opened.
             pause: called after every few MiB; what it raises ends the work.
+            damaged: told of each range that differs, which may have been cut meanwhile.
 
         Raises:
-            CorruptionError: naming file and offset of the first damage.
+            CorruptionError: naming file and offset of the first damage, without ``damaged``.
         """
         limit = self._floor if everything else min(self._floor, self._verified_from)
         recovery.verify_below(
-            list(self._segments), Offset(limit), pause, lambda start: start < self._log_start
+            list(self._segments), Offset(limit), pause, lambda at: at < self._log_start, damaged
         )
 
     def close(self) -> None:
@@ -560,19 +596,3 @@ class CommitLog:
             f"The disk under {self.directory} failed ({error.strerror}): what is flushed is kept,"
             " check the volume and start again."
         )
-
-
-def _read_now(segment: Segment, start: int, size: int) -> bytes | None:
-    """What is in memory; None where not all of it is. Where the system cannot tell, it waits."""
-    assert _NO_WAIT is not None
-    data = bytearray(size)
-    position = start - segment.start
-    try:
-        count = os.preadv(segment.descriptor, (data,), position, _NO_WAIT)
-    except BlockingIOError:
-        return None
-    except OSError as error:
-        if error.errno != errno.EOPNOTSUPP:
-            raise
-        return os.pread(segment.descriptor, size, position)
-    return bytes(data) if count == size else None

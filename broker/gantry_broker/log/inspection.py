@@ -17,6 +17,7 @@ from gantry_protocol.errors import DataDirError, RecordError
 from gantry_protocol.records import MAX_RECORD_BYTES
 
 from gantry_broker.log import checkpoint, cutting, sums
+from gantry_broker.log.checked import Damage, holds
 from gantry_broker.log.recovery import locate_damage
 from gantry_broker.log.segments import Segment, list_orphans, list_segments
 from gantry_broker.log.units import Unit, parse_unit
@@ -180,7 +181,7 @@ class LogFiles:
         for entry in known.chain:
             position = entry.start - segment.start
             if sums.range_crc(segment.descriptor, position, entry.length) != entry.crc:
-                found.damage.append(_finding(segment, *locate_damage(segment, entry)))
+                found.damage.append(_damage(segment, entry))
             else:
                 found.records += sum(
                     unit.record is not None for _, unit, _ in _walk(segment, entry.start, entry.end)
@@ -265,6 +266,14 @@ def _find(directory: Path) -> Path:
         f"{directory} holds no commit log: name a broker's data directory (it has store/commitlog)"
         " or the commitlog directory itself."
     )
+
+
+def _damage(segment: Segment, entry: sums.RangeSum) -> Finding:
+    """The record that is not whole, or the range and what it seems to hold."""
+    offset, text = locate_damage(segment, entry)
+    position = entry.start - segment.start
+    held = holds(Damage(segment.path, position, *entry, text))
+    return _finding(segment, offset, f"{text}; the range holds {', '.join(held) or 'no record'}")
 
 
 def _finding(segment: Segment, offset: int, text: str) -> Finding:

@@ -28,8 +28,9 @@ from gantry_broker.log.units import Unit, parse_unit
 
 VERIFY_AT_START_BYTES = 1024 * 1024 * 1024  # under a second from a warm cache, five from a disk
 _WINDOW_BYTES = MAX_RECORD_BYTES + 4 * 1024 * 1024
-_PAUSE_BYTES = 8 * 1024 * 1024
+PAUSE_BYTES = 8 * 1024 * 1024
 _MAX_COVER_BYTES = 4 * 1024 * 1024
+Damaged = Callable[[sums.RangeSum], None]
 _ADVICE = "nothing was changed, restore the file from a copy or give this broker an empty volume"
 
 
@@ -62,7 +63,11 @@ class _Found:
 
 
 def recover(
-    directory: Path, segments: list[Segment], log_start: Offset, floors: Floors
+    directory: Path,
+    segments: list[Segment],
+    log_start: Offset,
+    floors: Floors,
+    damaged: Damaged | None = None,
 ) -> tuple[list[Segment], Offset]:
     """Judge ``segments``, repair them, and return those that make up the log.
 
@@ -76,6 +81,7 @@ def recover(
         segments: what the directory holds, oldest first.
         log_start: where the log must begin.
         floors: how far it must be whole; evidence found in the sums raises ``durable``.
+        damaged: told of ranges that do not match their sums, where the log may be opened with them.
 
     Raises:
         CorruptionError: damage below the durable offset.
@@ -93,7 +99,7 @@ def recover(
         end = Offset(kept[-1].valid_end)
     if end < floors.durable:
         raise _missing(directory, kept, end, floors.durable)
-    verified_from = _verify_newest([judged.segment for judged in kept], log_start)
+    verified_from = _verify_newest([judged.segment for judged in kept], log_start, damaged)
     for segment in reversed(segments[len(kept) :]):
         segment.remove()
     for _, path in orphans:
@@ -221,13 +227,13 @@ def _ends_in_blank(segment: Segment, last: sums.RangeSum) -> bool:
     return is_blank
 
 
-def _verify_newest(segments: list[Segment], log_start: Offset) -> Offset:
+def _verify_newest(segments: list[Segment], log_start: Offset, damaged: Damaged | None) -> Offset:
     """Verify as much as may be read at start; returns the start of what was."""
     seen_bytes = 0
     for segment in reversed(segments):
         if seen_bytes >= VERIFY_AT_START_BYTES:
             return segment.end
-        verify_segment(segment)
+        verify_segment(segment, damaged=damaged)
         seen_bytes += segment.size
     return log_start
 
@@ -237,6 +243,7 @@ def verify_below(
     limit: Offset,
     pause: Callable[[], None] | None,
     is_trimmed: Callable[[Offset], bool],
+    damaged: Damaged | None = None,
 ) -> None:
     """Verify what lies below ``limit``, beside others who use, add and trim the same segments."""
     for segment in segments:
@@ -244,7 +251,7 @@ def verify_below(
             return
         copy = Segment(segment.path, segment.start, segment.size)  # descriptors of its own
         try:
-            verify_segment(copy, limit=limit, pause=pause)
+            verify_segment(copy, limit=limit, pause=pause, damaged=damaged)
         except FileNotFoundError:
             if not is_trimmed(segment.start):
                 raise
@@ -253,7 +260,11 @@ def verify_below(
 
 
 def verify_segment(
-    segment: Segment, *, limit: Offset | None = None, pause: Callable[[], None] | None = None
+    segment: Segment,
+    *,
+    limit: Offset | None = None,
+    pause: Callable[[], None] | None = None,
+    damaged: Damaged | None = None,
 ) -> None:
     """Compare the covered bytes of ``segment`` with their sums.
 
@@ -261,15 +272,17 @@ def verify_segment(
         segment: what to read.
         limit: look at ranges that end below it only; None looks at all.
         pause: called after every few MiB, to go easy on the disk; what it raises ends the work.
+        damaged: told of each range that does not match; without it the first one raises.
 
     Raises:
         CorruptionError: naming the damaged record, or the range when every record looks whole.
     """
     loaded = sums.load(sums.sums_path(segment.path), segment.start)
     entries = [entry for entry in loaded.chain if limit is None or entry.end <= limit]
-    bad = sums.find_mismatch(segment.descriptor, segment.start, _paced(entries, pause))
-    if bad is not None:
-        raise damage_in(segment, bad)
+    for bad in sums.mismatches(segment.descriptor, segment.start, _paced(entries, pause)):
+        if damaged is None:
+            raise damage_in(segment, bad)
+        damaged(bad)
 
 
 def _paced(
@@ -279,7 +292,7 @@ def _paced(
     for entry in entries:
         yield entry
         seen_bytes += entry.length
-        if pause is not None and seen_bytes >= _PAUSE_BYTES:
+        if pause is not None and seen_bytes >= PAUSE_BYTES:
             seen_bytes = 0
             pause()
 

@@ -174,6 +174,18 @@ class Segment:
             assert data, "the caller has read these bytes before"
             position += os.pwrite(self.descriptor, data, position)
 
+    def overwrite(self, position: int, data: bytes) -> None:
+        """Write ``data`` over what is damaged there; durable on return.
+
+        By a descriptor of its own: the kernel reports a lost write once to each.
+        """
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            _write_at(descriptor, data, position)
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+
     def extend_with_zeros(self, count: int) -> None:
         """Append ``count`` zero bytes without writing them, and let the file end there."""
         os.ftruncate(self.descriptor, self.size + count)

@@ -11,10 +11,11 @@ The file itself is synced before a checkpoint is written, not with every flush: 
 cut takes away are made again from the records, whose own checks apply there.
 """
 
+import errno
 import os
 import struct
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -181,22 +182,36 @@ def range_crc(descriptor: int, position: int, length: int) -> int:
     return int(crc)
 
 
-def find_mismatch(
+def mismatches(
     descriptor: int, segment_start: int, entries: Iterable[RangeSum]
-) -> RangeSum | None:
-    """The first entry that does not match the file, reading it in large pieces."""
+) -> Iterator[RangeSum]:
+    """The entries that do not match the file, which is read in large pieces."""
     window = b""
     window_at = 0  # position in the file
     for entry in entries:
         position = entry.start - segment_start
         if entry.length > _READ_BYTES:
-            if range_crc(descriptor, position, entry.length) != entry.crc:
-                return entry
+            if not _matches(descriptor, position, entry):
+                yield entry
             continue
         begin = position - window_at
         if begin < 0 or begin + entry.length > len(window):
-            window, window_at, begin = os.pread(descriptor, _READ_BYTES, position), position, 0
+            try:
+                window, window_at, begin = os.pread(descriptor, _READ_BYTES, position), position, 0
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                window, window_at, begin = b"", position, 0
         piece = window[begin : begin + entry.length]
-        if len(piece) < entry.length or google_crc32c.value(piece) != entry.crc:
-            return entry
-    return None
+        is_read = len(piece) == entry.length and google_crc32c.value(piece) == entry.crc
+        if not is_read and not _matches(descriptor, position, entry):
+            yield entry
+
+
+def _matches(descriptor: int, position: int, entry: RangeSum) -> bool:
+    try:
+        return range_crc(descriptor, position, entry.length) == entry.crc
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return False

@@ -6,6 +6,7 @@ at any log offset is what the rows say of an earlier one, plus replay (H12).
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from gantry_protocol.errors import BodyError, CorruptionError, RecordError
 from gantry_protocol.records import RecordPeek, entry_code
@@ -17,6 +18,7 @@ from gantry_protocol.records.layout import (
 from gantry_protocol.types import Offset
 
 from gantry_broker.log import CommitLog
+from gantry_broker.log.checked import DamagedError
 from gantry_broker.log.units import Unit, parse_units
 from gantry_broker.queues import rows
 from gantry_broker.queues.appended import AppendedRun, AppendedRuns
@@ -129,10 +131,7 @@ class Dispatcher:
                 self._take_run(run, touched)
                 continue
             stop = self.appended.next_start(start, upto)
-            if stop - start <= _STEP_BYTES:  # up to there or to the end of a file: whole units
-                data = self._log.read(start, stop - start)
-            else:
-                data = self._log.read_units(start, _STEP_BYTES)
+            data = self._read(start, stop)
             try:
                 self._take_all(data, start, touched)
             except RecordError as error:
@@ -140,6 +139,17 @@ class Dispatcher:
             self.offset = Offset(start + len(data))
             on_step(self.offset)
         return touched
+
+    def _read(self, start: Offset, stop: Offset) -> bytes:
+        """Whole units from ``start`` on, up to ``stop``, to damage or to what a step takes.
+
+        Raises:
+            DamagedError: the first is not what was flushed.
+        """
+        if stop - start <= _STEP_BYTES:  # up to there or to the end of a file: whole units
+            with suppress(DamagedError):
+                return self._log.read(start, stop - start)
+        return self._log.read_units(start, _STEP_BYTES, limit=stop)
 
     def catch_up_with_trim(self) -> Iterator[None]:
         """Raise the minimums of a log that was trimmed after the rows were written.

@@ -25,6 +25,7 @@ from gantry_protocol.records import (
 from gantry_protocol.types import Offset
 
 from gantry_broker.log import CommitLog, CutRefusedError, LogFailedError
+from gantry_broker.log.checked import DamagedError
 from gantry_broker.log.disk import Disks
 from gantry_broker.log.segments import Segment
 from gantry_broker.log.units import parse_unit, unit_size
@@ -33,7 +34,7 @@ from gantry_broker.queues.dispatcher import Dispatcher
 from gantry_broker.queues.kv import KeyValue
 from gantry_broker.queues.queue_table import QueueTable
 from gantry_broker.queues.rows import Head
-from gantry_broker.queues.saving import Saver, Verifier
+from gantry_broker.queues.saving import Saver, Scrubber
 from gantry_broker.queues.state_records import decode_piece, state_records
 from gantry_broker.store.contract import GetResult, KeyRead, Limits, QueueKey, StoredAt
 from gantry_broker.store.encoding import encode
@@ -57,6 +58,7 @@ class MessageStore:
 
     Attributes:
         tiered: what the log no longer has can be read from the tier.
+        scrubber: compares the log with its checksums, once it was told to.
     """
 
     def __init__(self, directory: Path, log: CommitLog, kv: KeyValue, head: Head | None) -> None:
@@ -66,7 +68,7 @@ class MessageStore:
         self._next: dict[QueueKey, int] | None = None  # of what is not dispatched; None: no master
         self._put_timestamp = 0
         self._listeners: list[OnArrival] = []
-        self._verifier: Verifier | None = None
+        self.scrubber: Scrubber | None = None
         self._derive_from(kv, head)
 
     def _derive_from(self, kv: KeyValue, head: Head | None) -> None:
@@ -99,7 +101,11 @@ class MessageStore:
         try:
             floor = max(confirm_floor, _ZERO if head is None else head.offset)
             log = CommitLog.open(
-                directory / "commitlog", segment_size_bytes, confirm_floor=floor, disks=disks
+                directory / "commitlog",
+                segment_size_bytes,
+                confirm_floor=floor,
+                disks=disks,
+                keeps_damage=True,
             )
         except BaseException:
             kv.close()
@@ -422,14 +428,10 @@ class MessageStore:
         """
         self.log.verify()
 
-    def verify_soon(self, failed: Callable[[CorruptionError], None]) -> None:
-        """In the background, compare with its checksums what was too much to read at the start.
-
-        Args:
-            failed: called on the running loop when there is damage; the process should end.
-        """
-        assert self._verifier is None
-        self._verifier = Verifier(self.log, failed)
+    def scrub(self, period_s: float) -> None:
+        """Compare the log with its checksums in the background; see ``Scrubber``."""
+        assert self.scrubber is None
+        self.scrubber = Scrubber(self.log, period_s)
 
     def save(self) -> None:
         """Make everything derived durable as it is now, blocking.
@@ -445,8 +447,8 @@ class MessageStore:
 
     def close(self) -> None:
         """Make everything durable and close the log; blocks."""
-        if self._verifier is not None:
-            self._verifier.stop()
+        if self.scrubber is not None:
+            self.scrubber.stop()
         try:
             self.save()
         finally:
@@ -498,7 +500,8 @@ class MessageStore:
 
         if upto > self.dispatched:
             self.log.raise_confirm_floor(upto)
-            self._dispatcher.dispatch(upto, on_step)
+            with suppress(DamagedError):  # a replica goes on from there once it is repaired
+                self._dispatcher.dispatch(upto, on_step)
 
     def _save_sometimes(self) -> None:
         grown_bytes = self._dispatcher.offset - self._saved_offset

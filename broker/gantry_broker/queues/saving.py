@@ -1,4 +1,4 @@
-"""Work of a store that nobody waits for: making its rows durable, verifying old parts of its log.
+"""Work of a store that nobody waits for: making its rows durable, verifying its log.
 
 Each runs in a thread of its own, at most one at a time; the event loop only hears of
 failures.
@@ -6,15 +6,22 @@ failures.
 
 import asyncio
 import threading
-from collections.abc import Callable
+import time
 from contextlib import suppress
 
 from gantry_protocol.errors import CorruptionError
+from gantry_protocol.process import log as logs
 
 from gantry_broker.log import CommitLog
+from gantry_broker.log.checked import DamagedError
+from gantry_broker.log.recovery import PAUSE_BYTES
+from gantry_broker.log.sums import RangeSum
 from gantry_broker.queues.kv import KeyValue
 
 VERIFY_PAUSE_S = 0.05  # after every 8 MiB: at most 160 MB/s are taken from the disk
+PASS_SHARE = 0.8  # of a period that a pass takes: a disk that is slow has the rest
+
+_log = logs.get("store")
 
 
 class Saver:
@@ -60,40 +67,76 @@ class Saver:
             self._failure = error
 
 
-class Verifier:
-    """Compares with its checksums what was too much to read when the log was opened.
+class Scrubber:
+    """Compares the log with its checksums, again and again, in the background.
+
+    First what was too much to read when the log was opened, as fast as the disk should bear; then
+    all of it, once in each period. Damage is looked at again on the event loop, since the log may
+    be cut meanwhile, and noted there.
 
     Args:
         log: what to read.
-        failed: called on the running loop when there is damage.
+        period_s: in which every byte is read; 0 for the first time only.
+
+    Attributes:
+        scanned_bytes: ever.
+        passes: that reached the end, ever.
+        passed_at_s: when the last one did, by ``time.time``; 0 before the first.
     """
 
-    def __init__(self, log: CommitLog, failed: Callable[[CorruptionError], None]) -> None:
+    def __init__(self, log: CommitLog, period_s: float) -> None:
+        self.scanned_bytes = 0
+        self.passes = 0
+        self.passed_at_s = 0.0
         self._log = log
-        self._failed = failed
+        self._period_s = period_s
+        self._pause_s = VERIFY_PAUSE_S
         self._loop = asyncio.get_running_loop()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="store-verifier", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="store-scrubber", daemon=True)
         self._thread.start()
-
-    def join(self) -> None:
-        """Wait until it has read everything."""
-        self._thread.join()
 
     def stop(self) -> None:
         """End it soon, and wait for that."""
         self._stopping.set()
-        self.join()
+        self._thread.join()
 
     def _run(self) -> None:
+        with suppress(InterruptedError):
+            self._pass(everything=False)
+            while self._period_s and not self._stopping.wait(self._rest_s):
+                self._pause_s = pause_s(self._log.end - self._log.log_start, self._period_s)
+                self._pass(everything=True)
+
+    @property
+    def _rest_s(self) -> float:
+        """Until the next pass begins."""
+        return max(0.0, self._began_s + self._period_s - time.monotonic())
+
+    def _pass(self, *, everything: bool) -> None:
+        self._began_s = time.monotonic()
         try:
-            self._log.verify(everything=False, pause=self._pause)
-        except CorruptionError as error:
-            with suppress(RuntimeError):  # the loop was closed: the process ends anyway
-                self._loop.call_soon_threadsafe(self._failed, error)
-        except InterruptedError:
+            self._log.verify(everything=everything, pause=self._pause, damaged=self._tell)
+        except OSError as error:
+            _log.warning("a scrub of the log broke off", reason=error.strerror)
             return
+        self.passes += 1
+        self.passed_at_s = time.time()
 
     def _pause(self) -> None:
-        if self._stopping.wait(VERIFY_PAUSE_S):
+        self.scanned_bytes += PAUSE_BYTES
+        if self._stopping.wait(self._pause_s):
             raise InterruptedError
+
+    def _tell(self, entry: RangeSum) -> None:
+        with suppress(RuntimeError):  # the loop was closed: the process ends
+            self._loop.call_soon_threadsafe(self._look, entry)
+
+    def _look(self, entry: RangeSum) -> None:
+        with suppress(DamagedError):
+            self._log.compare(entry.start, entry.end)
+
+
+def pause_s(log_bytes: int, period_s: float) -> float:
+    """How long to rest after every ``PAUSE_BYTES``, so that a pass takes most of a period."""
+    return max(VERIFY_PAUSE_S, PASS_SHARE * period_s * PAUSE_BYTES / max(log_bytes, PAUSE_BYTES))

@@ -9,7 +9,8 @@ Events in, effects out; no I/O, no clock, no randomness. The roles::
     any        lineage newer than the group, or a cut below
                confirm: a person must look                   -> STUCK
 
-A master, promoted or about to be, whose disk does not answer asks for another one (``stall``).
+A master, promoted or about to be, whose disk does not answer asks for another one (``stall``), and
+so does one whose log is damaged, which it can repair as a replica only.
 
 Rules protected here:
 
@@ -75,6 +76,7 @@ class ReplicaCore:
         self._departure = Departure(limits)
         self.disk = DiskWatch(limits, now_ms)
         self.disk_says = ""
+        self._is_damaged = False
         self._relief = Relief(limits)
         self._promotion_patience_ms = limits.disk_wait_ms
 
@@ -153,6 +155,9 @@ class ReplicaCore:
                 return self._trimmed(start)
             case ev.DrainRequested():
                 return self._begin_drain()
+            case ev.LogDamaged():
+                self._is_damaged = self.serving is not None
+                return []
             case ev.ProposalFinished():
                 master = self.master
                 return [] if master is None else master.proposal_finished(event, self._now_ms)
@@ -292,6 +297,7 @@ class ReplicaCore:
         self.master = self.following = None
         self._promotion_token = 0
         self._forget_relief()
+        self._is_damaged = False
         self.role = Role.IDLE
         return effects + [fx.CloseLink(link, reason) for link in links]
 
@@ -429,6 +435,8 @@ class ReplicaCore:
         self.disk.look(self.log, self._saver, self._now_ms)
         heirs: list[BrokerId] = []
         says = ""
+        if self._is_damaged and self.serving is not None and self.serving.drain is None:
+            heirs = self.serving.holders()
         if self.disk.is_silent:
             heirs = self._heirs()
             says = _what_is_done(heirs, is_master=self.master is not None)

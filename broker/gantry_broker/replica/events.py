@@ -123,6 +123,10 @@ class ProposalFinished(msgspec.Struct, frozen=True):
     outcome: Adopted | Refused | Unknown
 
 
+class LogDamaged(msgspec.Struct, frozen=True):
+    """A range of our log is not what was flushed; as a replica we could have it again."""
+
+
 class DrainRequested(msgspec.Struct, frozen=True):
     """This process is to leave."""
 
@@ -151,6 +155,7 @@ Event = (
     | LogCut
     | StateSaved
     | ProposalFinished
+    | LogDamaged
     | DrainRequested
     | HandOverFinished
     | Tick

@@ -156,6 +156,17 @@ class Mastership:
         able.sort(key=lambda member: (-member.acked, member.broker_id))
         return [member.broker_id for member in able]
 
+    def holders(self) -> list[BrokerId]:
+        """Who could go on at once with all that was acknowledged, the furthest first."""
+        staying = self.set.members - self._view.draining - {self.me}
+        able = [
+            member
+            for broker_id, member in self.members.items()
+            if broker_id in staying and member.streaming and not member.draining
+        ]
+        able.sort(key=lambda member: (-member.acked, member.broker_id))
+        return [member.broker_id for member in able]
+
     def learn(self, view: ControllerView, now_ms: int) -> list[Effect]:
         """A newer description of the same epoch."""
         self._view = view

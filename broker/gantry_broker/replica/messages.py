@@ -9,6 +9,12 @@ The conversation of one link, replica to master (upstream's ``AutoSwitchHAClient
     master -> replica   Append     a range of bytes of one epoch; none = a heartbeat
     either way          Farewell   why the link ends
 
+A member that found damage in its log asks another on a link of its own, which begins without a
+Hello. A member of an older version ends that link::
+
+    replica -> master   RangeAsk   a range of the log, maybe several times
+    master -> replica   Range      its bytes, or why not
+
 Every message after Hello carries the master's epoch; a message of another epoch ends the link.
 ``gantry_broker.ha.wire`` gives the messages their bytes.
 """
@@ -93,4 +99,19 @@ class Farewell(msgspec.Struct, frozen=True):
     reason: str
 
 
-Message = Hello | Truncate | Append | Ack | Farewell
+class RangeAsk(msgspec.Struct, frozen=True):
+    """A member asks for ``length`` bytes of the confirmed log from ``start`` on."""
+
+    start: Offset
+    length: int
+
+
+class Range(msgspec.Struct, frozen=True):
+    """The bytes from ``start`` on that were asked for, or ``reason`` why they are not given."""
+
+    start: Offset
+    data: bytes
+    reason: str = ""
+
+
+Message = Hello | Truncate | Append | Ack | Farewell | RangeAsk | Range

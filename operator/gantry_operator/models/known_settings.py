@@ -72,6 +72,7 @@ BROKER: Final[dict[str, Setting]] = {
     "heartbeat_interval_ms": Setting("integer", least=50, most=60_000),
     "heartbeat_timeout_ms": Setting("integer", least=200, most=600_000),
     "lock_wait_s": Setting("number", least=0, most=600),
+    "log_scrub_hours": Setting("number", least=0, most=8760),
     "log_segment_bytes": Setting("integer", least=65_536, most=2_147_483_648),
     "quotas": Setting("string", length=65_536),
     "transaction_check_interval_s": Setting("number", least=0.1, most=86_400),

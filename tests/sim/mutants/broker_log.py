@@ -64,6 +64,19 @@ MUTANTS = (
         UnitTests(f"{CHECKED}::test_any_flipped_bit_is_found_by_whoever_reads_it"),
     ),
     Mutant(
+        "repaired-with-any-bytes",
+        "log",
+        "a damaged range is overwritten with whatever another member sends",
+        (
+            Edit(
+                "gantry_broker.ha.repair:Repairs._repair",
+                "if google_crc32c.value(data) != damage.crc:",
+                "if not data:",
+            ),
+        ),
+        UnitTests("unit/broker/ha/test_repair.py::test_only_what_matches_the_sum_is_written"),
+    ),
+    Mutant(
         "cut-without-its-marker",
         "log",
         "a crash in the middle of a cut leaves a newer file behind a shortened older one (#10666)",

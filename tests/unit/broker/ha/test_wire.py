@@ -8,7 +8,16 @@ import google_crc32c
 import pytest
 from gantry_broker.ha.framing import MAX_PAYLOAD_BYTES, LinkError
 from gantry_broker.ha.wire import Caller, Decoder, Received, encode
-from gantry_broker.replica.messages import Ack, Append, Farewell, Hello, Message, Truncate
+from gantry_broker.replica.messages import (
+    Ack,
+    Append,
+    Farewell,
+    Hello,
+    Message,
+    Range,
+    RangeAsk,
+    Truncate,
+)
 from gantry_protocol.types import BrokerId, Epoch, EpochEntry, Offset
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,8 +59,13 @@ MESSAGES: list[Message] = [
     ),
     Ack(epoch=Epoch(3), flushed_end=Offset(BIG), draining=True),
     Farewell(epoch=Epoch(4), reason="so long"),
+    RangeAsk(start=Offset(BIG), length=7),
+    Range(start=Offset(BIG), data=b"records"),
+    Range(start=Offset(0), data=b"", reason="not here"),
 ]
-NAMES = ["hello", "truncate", "append", "heartbeat", "ack", "farewell"]
+NAMES = [
+    "hello", "truncate", "append", "heartbeat", "ack", "farewell", "ask", "range", "refusal"
+]  # fmt: skip
 
 
 def as_bytes(message: Message) -> bytes:
@@ -61,7 +75,7 @@ def as_bytes(message: Message) -> bytes:
 @pytest.mark.parametrize("message", MESSAGES, ids=NAMES)
 def test_round_trip(message: Message) -> None:
     (received,) = Decoder().feed(as_bytes(message))
-    caller = CALLER if isinstance(message, Hello) else None
+    caller = CALLER if isinstance(message, Hello | RangeAsk) else None
     assert received == Received(message, caller)
 
 
@@ -121,6 +135,12 @@ def sealed(kind: int, payload: bytes, version: int = 1) -> bytes:
             "negative",
             id="negative point",
         ),
+        pytest.param(
+            sealed(6, b'{"cluster":"","group":"","group_uid":"","start":-1,"length":1}'),
+            "no range",
+            id="negative range",
+        ),
+        pytest.param(sealed(7, b"short"), "does not read", id="short range"),
         pytest.param(
             b"GNHA" + bytes([1, 3, 0, 0]) + struct.pack(">II", MAX_PAYLOAD_BYTES + 1, 0),
             "are allowed",

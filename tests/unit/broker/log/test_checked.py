@@ -91,6 +91,44 @@ def test_what_was_compared_is_what_is_given_out(log: CommitLog) -> None:
         log.read_cached(at, size)
 
 
+def test_only_pulls_take_from_the_file_what_was_compared_and_for_a_while(log: CommitLog) -> None:
+    log.checks._kept = Kept(1)  # keeps the newest piece only
+    now_s = 100.0
+    log.checks._clock = lambda: now_s
+    log.checks.forget(0, log.end)
+    (at, size), (far, length) = _units(log)[20], _units(log)[290]
+    expected = log.read_cached(at, size)
+    path, position = log.locate(at)
+    logs.flip(path, position + size - 1)
+    log.read_cached(far, length)
+    assert log.read_cached(at, size) != expected, "this is what it costs to be fast"
+    with pytest.raises(DamagedError):
+        log.read(at, size)
+    logs.flip(path, position + size - 1)
+    log.checks.forget(0, log.end)
+    log.read_cached(at, size)
+    log.read_cached(far, length)
+    logs.flip(path, position + size - 1)
+    now_s += checked.TRUST_S + 0.1
+    with pytest.raises(DamagedError):
+        log.read_cached(at, size)
+
+
+def test_what_rotted_beside_it_stops_no_reader_of_a_piece(log: CommitLog) -> None:
+    sound, units = logs.contents(log), _units(log)
+    log.checks.forget(0, log.end)
+    log.checks._kept = Kept(1)
+    for number in (10, 20, 290):
+        log.read(*units[number])
+    path, position = log.locate(units[12][0])
+    logs.flip(path, position + 30)
+    for number in (30, 20, 16, 8, 20):
+        at, size = units[number]
+        assert log.read(at, size) == sound[at : at + size]
+    with pytest.raises(DamagedError):
+        log.read(*units[12])
+
+
 def test_a_reader_at_the_growing_end_compares_what_is_new(log: CommitLog) -> None:
     for number in range(200):
         at, data = logs.append(log, number, 500)
@@ -128,9 +166,11 @@ def test_what_is_kept_and_named_is_bounded(log: CommitLog, monkeypatch: pytest.M
     sound = logs.contents(log)
     log.checks.forget(0, log.end)
     log.checks._kept = Kept(100_000)
+    monkeypatch.setattr(checked, "KNOWN_MAX", 5)
     for at, size in _units_of(sound):
         log.read(at, size)
-    assert sum(map(len, log.checks._pieces.values())) <= 100_000
+        assert sum(len(one.data or b"") for one in log.checks._pieces.values()) <= 100_000
+        assert len(log.checks._pieces) <= 5
     assert sorted(log.checks._pieces) == log.checks._starts
     monkeypatch.setattr(checked, "DAMAGE_MAX", 3)
     path, _ = log.locate(Offset(0))

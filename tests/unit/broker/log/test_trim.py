@@ -123,11 +123,11 @@ def test_a_background_check_passes_files_that_are_trimmed_meanwhile(tmp_path: Pa
 
     import gantry_broker.log.recovery as recovery
 
-    before = recovery._PAUSE_BYTES
-    recovery._PAUSE_BYTES = 1
+    before = recovery.PAUSE_BYTES
+    recovery.PAUSE_BYTES = 1
     try:
         log.verify(pause=trim)
     finally:
-        recovery._PAUSE_BYTES = before
+        recovery.PAUSE_BYTES = before
     assert trimmed
     log.close()

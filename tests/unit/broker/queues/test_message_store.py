@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from gantry_broker.log import CutRefusedError
-from gantry_broker.queues import MessageStore, derived, rows
+from gantry_broker.log.checked import Damage, holds
+from gantry_broker.queues import MessageStore, derived, rows, saving
 from gantry_broker.queues.kv import Batch
 from gantry_broker.store.contract import GetResult, GetStatus, Limits
 from gantry_broker.tables.topics import TopicChange, change_record
@@ -27,6 +28,7 @@ from gantry_protocol.records import (
 )
 from gantry_protocol.types import Offset
 from support import logs, stores
+from support.patience import PATIENCE_S
 
 ALL = Limits(32, 256 * 1024)
 
@@ -591,17 +593,16 @@ def test_checkpoints_happen_by_themselves(tmp_path: Path, monkeypatch: pytest.Mo
     store.close()
 
 
-async def _found_in_background(store: MessageStore) -> list[CorruptionError]:
-    found: list[CorruptionError] = []
-    store.verify_soon(found.append)
-    verifier = store._verifier
-    assert verifier is not None
-    await asyncio.to_thread(verifier.join)
+async def _found_in_background(store: MessageStore) -> list[Damage]:
+    store.scrub(0)
+    assert store.scrubber is not None
+    await asyncio.to_thread(store.scrubber._thread.join)
     await asyncio.sleep(0)
-    return found
+    assert store.scrubber.passes == 1
+    return list(store.log.checks.damage.values())
 
 
-async def test_old_damage_is_reported_from_the_background(
+async def test_old_damage_is_found_in_the_background_and_the_start_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = stores.open_store(tmp_path)
@@ -612,28 +613,84 @@ async def test_old_damage_is_reported_from_the_background(
     store.close()
     monkeypatch.setattr("gantry_broker.log.recovery.VERIFY_AT_START_BYTES", 1)
     monkeypatch.setattr("gantry_broker.queues.saving.VERIFY_PAUSE_S", 0)
-    monkeypatch.setattr("gantry_broker.log.recovery._PAUSE_BYTES", 1)
+    monkeypatch.setattr("gantry_broker.log.recovery.PAUSE_BYTES", 1)
     sound = stores.open_store(tmp_path)
     assert await _found_in_background(sound) == []
     sound.close()
-    oldest = tmp_path / "commitlog" / f"{0:020d}"
+    oldest, next_oldest = sorted((tmp_path / "commitlog").glob("*[0-9]"))[:2]
     logs.flip(oldest, 30)
+    logs.flip(next_oldest, 30)
     store = stores.open_store(tmp_path)
-    (error,) = await _found_in_background(store)
-    assert error.file == oldest
+    assert [one.path for one in await _found_in_background(store)] == [oldest, next_oldest]
     store.close()
+
+
+async def test_a_running_store_is_compared_again_in_each_period(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gantry_broker.queues.saving.VERIFY_PAUSE_S", 0)
+    store = stores.open_store(tmp_path)
+    (stored,) = stores.put(store, stores.message(tag="blue"))
+    stores.confirm(store)
+    store.scrub(0.01)
+    path, position = store.log.locate(stored.offset)
+    logs.flip(path, position + stored.size - 2)  # in a property
+    async with asyncio.timeout(PATIENCE_S):
+        while not store.log.checks.damage:
+            await asyncio.sleep(0.01)
+    (damage,) = store.log.checks.damage.values()
+    assert holds(damage) == ["T queue 0: 0 to 0"]
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("log_bytes", "period_s", "expected"),
+    [
+        (0, 86_400, 69_120),
+        (100 << 30, 86_400, 5.4),
+        (10 << 40, 86_400, 0.0527),
+        (100 << 40, 86_400, 0.05),
+    ],
+)
+def test_a_pass_takes_most_of_its_period_and_never_more_of_the_disk_than_it_bears(
+    log_bytes: int, period_s: float, expected: float
+) -> None:
+    assert saving.pause_s(log_bytes, period_s) == pytest.approx(expected, rel=0.01)
+
+
+async def test_damage_in_what_is_not_derived_yet_leaves_the_rest_for_later(tmp_path: Path) -> None:
+    store = stores.open_store(tmp_path / "store")
+    for number in range(10):
+        stores.put(store, stores.message(body=b"%d" % number))
+        stores.confirm(store)
+    end = store.dispatched
+    store.log._writer._disk._checkpoint([store.log._writer])
+    killed = logs.clone(tmp_path / "store", tmp_path / "killed")
+    store.close()
+    shutil.rmtree(killed / "kv")
+    path = killed / "commitlog" / f"{0:020d}"
+    size = end // 10
+    logs.flip(path, 6 * size + 20)
+    again = stores.open_store(killed, master=False)
+    (damage,) = again.log.checks.damage.values()
+    assert again.dispatched == damage.start < end
+    logs.flip(path, 6 * size + 20)
+    again.log.compare(damage.start, damage.end)
+    again.dispatch(end)
+    assert len(_bodies(again.get("T", 0, 0, ALL))) == 10
+    again.close()
 
 
 async def test_closing_ends_the_background_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gantry_broker.queues.saving.VERIFY_PAUSE_S", 600)
-    monkeypatch.setattr("gantry_broker.log.recovery._PAUSE_BYTES", 1)
+    monkeypatch.setattr("gantry_broker.log.recovery.PAUSE_BYTES", 1)
     store = stores.open_store(tmp_path)
     stores.put(store, stores.message())
     stores.confirm(store)
     store.log._verified_from = store.log.end
-    store.verify_soon(lambda error: None)
+    store.scrub(86_400)
     store.close()
 
 

@@ -1,0 +1,138 @@
+"""Damaged ranges are written anew from another member's log, and with nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from gantry_broker.ha import repair
+from gantry_broker.ha.repair import NoRangeError, Repairs, give
+from gantry_broker.ha.wire import Caller
+from gantry_broker.log import CommitLog
+from gantry_broker.log.checked import Damage, DamagedError
+from gantry_broker.replica.messages import Range, RangeAsk
+from gantry_protocol.types import Offset
+from support import logs
+from support.patience import PATIENCE_S
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CALLER = Caller("c", "g", "")
+
+
+@pytest.fixture
+def log(tmp_path: Path):
+    log = logs.filled(tmp_path / "log", 60)
+    yield log
+    log.close()
+
+
+def damage(log: CommitLog, at: int) -> tuple[Damage, bytes]:
+    """Flip a bit; what was found, and what the range should be."""
+    path, position = log.locate(Offset(at))
+    sound = path.read_bytes()
+    logs.flip(path, position)
+    with pytest.raises(DamagedError) as caught:
+        log.compare(at, at + 1)
+    found = caught.value.damage
+    begin = found.start - int(path.name)
+    return found, sound[begin : begin + found.length]
+
+
+class Master:
+    """Gives what it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.address = "there:1"
+        self.gives: bytes | Exception = b""
+        self.asked: list[tuple[str, int, int]] = []
+        monkeypatch.setattr(repair, "fetch", self._fetch)
+        monkeypatch.setattr(repair, "RETRY_S", 0.01)
+
+    async def _fetch(self, address: str, start: int, length: int, *_: object) -> bytes:
+        self.asked.append((address, start, length))
+        if isinstance(self.gives, Exception):
+            raise self.gives
+        return self.gives
+
+
+@pytest.fixture
+def master(monkeypatch: pytest.MonkeyPatch) -> Master:
+    return Master(monkeypatch)
+
+
+@pytest.fixture
+async def repairs(log: CommitLog, master: Master):
+    made = Repairs(log, lambda: CALLER, lambda: master.address)
+    made.start()
+    yield made
+    await made.stop()
+
+
+async def until(holds) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():
+            await asyncio.sleep(0.005)
+
+
+async def test_a_damaged_range_is_written_anew(log, master, repairs) -> None:
+    found, sound = damage(log, 5_000)
+    master.gives = sound
+    repairs.wake()
+    await until(lambda: repairs.repaired == 1)
+    assert master.asked == [("there:1", found.start, found.length)]
+    assert log.checks.damage == {}
+    assert log.read(Offset(found.start), found.length) == sound
+    log.verify()
+
+
+async def test_only_what_matches_the_sum_is_written(log, master, repairs) -> None:
+    found, sound = damage(log, 5_000)
+    rotten = found.path.read_bytes()
+    for wrong in (sound[:-1] + b"?", sound[:-1], b"", NoRangeError("it is not here")):
+        master.gives = wrong
+        before = len(master.asked)
+        repairs.wake()
+        await until(lambda: len(master.asked) > before + 1)  # noqa: B023
+        assert repairs.reasons[found.start]
+        assert found.path.read_bytes() == rotten
+    assert repairs.repaired == 0
+    master.gives = sound
+    await until(lambda: repairs.repaired == 1)
+    assert repairs.reasons == {}
+
+
+async def test_without_a_master_it_waits_for_one(log, master, repairs) -> None:
+    master.address = ""
+    _, master.gives = damage(log, 5_000)
+    repairs.wake()
+    await asyncio.sleep(0.05)
+    assert master.asked == []
+    master.address = "elsewhere:1"
+    await until(lambda: repairs.repaired == 1)
+
+
+async def test_what_was_cut_meanwhile_is_left_alone(log, master, repairs) -> None:
+    found, sound = damage(log, 15_000)
+    log.truncate(Offset(found.start))
+    before = logs.contents(log)
+    assert not log.overwrite(found, sound)
+    assert log.end == found.start
+    assert logs.contents(log) == before
+
+
+def test_what_is_given_is_confirmed_and_was_compared(log: CommitLog) -> None:
+    sound = logs.contents(log)
+    confirm = Offset(12_000)
+    for start, length in ((0, 100), (100, 9_000), (4_000, 8_000)):
+        assert give(log, RangeAsk(Offset(start), length), confirm) == Range(
+            Offset(start), sound[start : start + length]
+        )
+    for start, length in ((11_999, 2), (13_000, 10), (0, repair.RANGE_BYTES + 1)):
+        refused = give(log, RangeAsk(Offset(start), length), confirm)
+        assert (refused.data, "confirmed here is [0, 12000)" in refused.reason) == (b"", True)
+    log.checks.forget(0, log.end)
+    damage(log, 5_000)
+    assert "damaged here, too" in give(log, RangeAsk(Offset(4_900), 200), confirm).reason
