@@ -9,9 +9,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from gantry_controller.metadata.events import AdoptGroup, encode_event
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.remoting.client import RemotingClient
+from gantry_protocol.types import Epoch
 from support.broker_cluster import (
     BrokerCluster,
     bodies,
@@ -19,7 +21,7 @@ from support.broker_cluster import (
     pull_command,
     send_command,
 )
-from support.loopback_controller import CLUSTER, GROUP
+from support.loopback_controller import CLUSTER, GROUP, LoopbackController
 from support.patience import PATIENCE_S
 
 
@@ -139,3 +141,35 @@ async def test_the_furthest_of_a_struck_group_is_its_next_master(tmp_path: Path)
         await cluster.settled()
         assert cluster.number_of(cluster.master) != number
         assert await readable(cluster) == [b"one", b"two"]
+
+
+async def test_a_quorum_that_knows_nothing_of_a_group_adopts_it(tmp_path: Path) -> None:
+    """Controllers that lost their volumes refuse brokers of later epochs, until a person says so."""
+    async with BrokerCluster(tmp_path) as cluster:
+        await send(cluster, b"one", b"two")
+        others = list(cluster.brokers)
+        for broker in cluster.brokers.values():
+            await broker.stop()
+        cluster.brokers.clear()
+        await cluster.controller.stop()
+        cluster.controller = LoopbackController()
+        await cluster.controller.start()
+        cluster.controller.declare(3, 2)
+        for one in others:
+            cluster.boot(one)
+        controller = cluster.controller
+        await eventually(
+            lambda: len(controller.watchman.claims(controller.group)) == 3, "all copies knock"
+        )
+        assert controller.group.master_id is None
+        claims = controller.watchman.claims(controller.group)
+        event = AdoptGroup(
+            cluster=CLUSTER,
+            name=GROUP,
+            epoch=max(claim.epoch for claim in claims.values()),
+            expected_epoch=Epoch(0),
+        )
+        assert controller.quorum._apply(encode_event(event)).ok
+        await cluster.settled()
+        await send(cluster, b"three")
+        assert await readable(cluster) == [b"one", b"two", b"three"]

@@ -50,6 +50,13 @@ CONDITIONS = [
         broker_world(known=GONE_MASTER), "Available", "False", "NoMaster", id="dead-master"
     ),
     pytest.param(
+        broker_world(known=GONE_MASTER.model_copy(update={"no_master_reason": "too short"})),
+        "Available",
+        "False",
+        "ElectionHeldBack",
+        id="held-back",
+    ),
+    pytest.param(
         broker_world(pods=(pod(0, ready=False), pod(1), pod(2))),
         "Available",
         "False",

@@ -363,6 +363,79 @@ class TestElection:
         assert unknown[0] == 404
 
 
+class TestWithoutAWayBack:
+    """Nobody is left who holds what was confirmed, or this quorum knows nothing of the group."""
+
+    async def only_an_older_copy(self, admin: Admin) -> Any:
+        """Broker 3 comes back with less than 1000; what the group looks like then."""
+        await admin.three_in_sync()
+        office = admin.office
+        said = {"incarnation": "i1", "maxOffset": "1000", "confirmOffset": "1000"}
+        office.heartbeat(1, confirmEpoch="1", **said)
+        for broker_id in (1, 2, 3):
+            office.die(broker_id)
+        office.register(3, incarnation="j3", lastEpoch="1", maxOffset="400")
+        assert office.elect(3, incarnation="j3").code != 0
+        return (await admin.call("GET", GROUP))[1]
+
+    async def test_a_loss_is_accepted_as_it_was_seen(self, admin: Admin) -> None:
+        seen = await self.only_an_older_copy(admin)
+        assert (seen["confirmedEpoch"], seen["confirmedOffset"]) == (1, 1000)
+        wish = {"brokerId": 3, "masterEpoch": 1, "confirmedOffset": 999}
+        status, error = await admin.call("POST", GROUP + "/accept-loss", wish)
+        assert (status, error["error"]) == (409, "ELECT_MASTER_FAILED")
+        wish["confirmedOffset"] = 1000
+        status, view = await admin.call("POST", GROUP + "/accept-loss", wish)
+        assert (status, view["masterBrokerId"], view["clean"]) == (200, 3, False)
+        assert view["confirmedOffset"] == -1
+        assert view["loss"].pop("atMs") > 0
+        assert view["loss"] == {
+            "masterEpoch": 2,
+            "brokerId": 3,
+            "epoch": 1,
+            "end": 400,
+            "confirmedOffset": 1000,
+        }
+
+    async def test_copies_of_another_quorum_are_seen_and_adopted(self, admin: Admin) -> None:
+        await admin.call("PUT", GROUP, WISH)
+        office = admin.office
+
+        def knock(broker_id: int, epoch: int) -> None:
+            ext = {"incarnation": f"i{broker_id}", "lastEpoch": str(epoch), "maxOffset": "70"}
+            assert office.register(broker_id, actedEpoch=str(epoch + 1), **ext).code != 0
+
+        for broker_id, epoch in ((1, 7), (2, 7)):
+            assert office.join(broker_id, lastEpoch="1").code != 0
+            knock(broker_id, epoch)
+        third = {"clusterName": CLUSTER, "brokerName": NAME, "appliedBrokerId": "3"}
+        assert office.call(1013, {**third, "registerCheckCode": "h;3"}).code == 0
+        _, view = await admin.call("GET", GROUP)
+        shown = [(one["refused"], one["epoch"], one["maxOffset"]) for one in view["members"]]
+        assert shown == [(True, 8, 70), (True, 8, 70), (False, -1, -1)]
+        wish: dict[str, Any] = {"brokerIds": [1, 2], "masterEpoch": 0}
+        status, error = await admin.call("POST", GROUP + "/adopt", wish)
+        assert (status, error["message"]) == (409, "Only 2 of 3 copies are there.")
+        knock(3, 6)
+        status, error = await admin.call("POST", GROUP + "/adopt", wish)
+        assert (status, "look again" in error["message"]) == (409, True)
+        status, view = await admin.call("POST", GROUP + "/adopt", {**wish, "brokerIds": [1, 2, 3]})
+        assert (status, view["masterEpoch"]) == (200, 8)
+        assert office.register(1, incarnation="i1", lastEpoch="7").code == 0
+
+    async def test_not_while_a_controller_is_of_an_older_version(self, admin: Admin) -> None:
+        seen = await self.only_an_older_copy(admin)
+        admin.office.watchman.may_raise = lambda: False
+        wish = {"brokerId": 3, "masterEpoch": 1, "confirmedOffset": seen["confirmedOffset"]}
+        status, error = await admin.call("POST", GROUP + "/accept-loss", wish)
+        assert (status, "of this version" in error["message"]) == (409, True)
+        adopting = {"brokerIds": [3], "masterEpoch": 1}
+        status, error = await admin.call("POST", GROUP + "/adopt", adopting)
+        assert (status, "of this version" in error["message"]) == (409, True)
+        assert admin.office.elect(3, incarnation="j3").code != 0, "what was heard still counts"
+        assert not admin.office.machine.state.losses
+
+
 class TestAccess:
     @pytest.mark.parametrize("header", ["", "Bearer wrong", "Basic secret", "Bearer"])
     async def test_needs_the_token(self, admin: Admin, header: str) -> None:

@@ -85,3 +85,20 @@ def test_memory_is_bounded() -> None:
         leader.heard(TWO, point(index, 7), THREE)
     sizes = [len(points) for points in (leader._own, leader._said, leader._verdicts)]
     assert sizes == [POINTS_MAX] * 3
+
+
+def test_a_leader_knows_whether_all_lay_the_state_out_as_it_does() -> None:
+    """Before there is a digest, too; an older program names no layout then, or another."""
+    leader, nodes = Digests(ONE), (ONE, TWO, THREE_)
+    leader.say_layout(5)
+    assert not leader.share_layout(nodes)
+    assert leader.share_layout((ONE,))
+    leader.heard(TWO, point(0, 5 << LAYOUT_SHIFT), THREE)
+    leader.heard(THREE_, point(0, 0), THREE)
+    assert not leader.share_layout(nodes)
+    leader.heard(THREE_, point(1024, 4 << LAYOUT_SHIFT | 9), THREE)
+    assert not leader.share_layout(nodes)
+    leader.heard(THREE_, point(1024, 5 << LAYOUT_SHIFT | 9), THREE)
+    assert leader.share_layout(nodes)
+    leader.heard(TWO, point(0, 0), THREE)
+    assert not leader.share_layout(nodes), "it was started anew as an older program"
