@@ -23,6 +23,7 @@ from collections.abc import Iterable
 
 import msgspec
 from gantry_protocol.types import BrokerId, Epoch
+from msgspec.structs import replace
 
 from gantry_controller.liveness.due import DueQueue
 from gantry_controller.liveness.floors import HeardFloors
@@ -53,6 +54,11 @@ FIRST_WAIT_S = 3.0
 
 OUTAGE_WAIT_S = 3.0
 """How long the first member of the set that is back after an outage of all waits for the others."""
+
+STALE_SHARE = 0.6
+"""Of a heartbeat time-out. Who was not heard for so long, or whose connection has closed, may have
+died with the master: it is not elected before it is heard again. Else, when all die at once, one
+after the other is elected, and the sync-state set ends as the last one alone."""
 
 RETRY_S = 0.2
 """Before a group is looked at again after a proposal of ours came to nothing."""
@@ -222,7 +228,19 @@ class Overseer:
     ) -> tuple[LiveMember, ...]:
         """What an election of ``group`` is to be judged by."""
         live = live_members(self._table, group, self.clock(now_s), asking=asking)
-        return self.floors.lifted(group, live)
+        marked = [
+            replace(one, connected=False)
+            if one.connected and one.broker_id != asking and self._may_be_dead(group, one, now_s)
+            else one
+            for one in live
+        ]
+        return self.floors.lifted(group, marked)
+
+    def _may_be_dead(self, group: BrokerGroup, member: LiveMember, now_s: float) -> bool:
+        row = self._table.row(group.key, member.broker_id)
+        if row is None:
+            return False
+        return row.closed or now_s > row.seen_s + STALE_SHARE * row.beat.timeout_s
 
     def objection(self, group: BrokerGroup, event: ElectMaster, now_s: float) -> str:
         """Why the election that somebody else asks for is not put into the log; mostly empty.
@@ -233,6 +251,10 @@ class Overseer:
         if isinstance(decision, Refused):
             return decision.remark if BELOW_FLOOR in decision.remark else ""
         if not isinstance(decision, Elected) or event.designate:
+            return ""
+        if decision.winner == event.requester and self.floors.is_vouched_for(
+            group, decision.winner
+        ):
             return ""
         _, why = self._wait(group, decision, event.live, now_s)
         return why
@@ -254,7 +276,14 @@ class Overseer:
     ) -> tuple[float | None, str]:
         """Until when the winner has to wait for the rest of the set, and a sentence; or None."""
         floor = self.floors.floor(group.key)
-        if not group.had_master or self.floors.is_vouched_for(group, decision.winner):
+        if not group.had_master:
+            return None, ""
+        row = self._table.row(group.key, decision.winner)
+        in_set = [one for one in live if one.broker_id in group.sync_state_set]
+        if row is not None and all(self._may_be_dead(group, one, now_s) for one in in_set):
+            ends_s = row.silent_from_s + GRID_S  # it is silent strictly after that
+            return ends_s, f"broker {decision.winner} may have died with the master"
+        if self.floors.is_vouched_for(group, decision.winner):
             return None, ""
         here = {one.broker_id for one in live}
         away = [str(one) for one in group.sync_state_set if one not in here]
@@ -262,8 +291,8 @@ class Overseer:
             return None, ""
         came_s = [
             self._table.registered_at(group.key, one.broker_id) or -math.inf
-            for one in live
-            if one.broker_id in group.sync_state_set and holds(one, floor)
+            for one in in_set
+            if holds(one, floor)
         ]
         since_s = max(self.clock(now_s).watching_since_s, min(came_s, default=-math.inf))
         ends_s = since_s + OUTAGE_WAIT_S

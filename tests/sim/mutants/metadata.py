@@ -186,4 +186,17 @@ MUTANTS = (
         ),
         Seeds("restored", 6),
     ),
+    Mutant(
+        "corpses-are-elected",
+        "liveness",
+        "when all die at once the set ends as the last of them alone",
+        (
+            Edit(
+                f"{LIVENESS}.overseer:Overseer._wait",
+                "if row is not None and all(",
+                "if False and all(",
+            ),
+        ),
+        UnitTests("unit/controller/liveness/test_floors.py"),
+    ),
 )

@@ -206,6 +206,41 @@ def test_a_replica_that_the_master_has_just_taken_in_is_vouched_for(watched: Wat
 # ---- everybody dies
 
 
+def test_a_corpse_is_not_elected_so_the_set_stays_whole(watched: Watched) -> None:
+    """All die at once: their connections close, and one after the other refuses."""
+    for broker_id in (1, 2, 3):
+        watched.table.closed(broker_id * 10 + 1)
+    watched.die(1)
+    assert watched.elect() is None
+    watched.die(2)
+    assert watched.elect() is None
+    watched.die(3)
+    assert watched.elect() is None
+    assert watched.world.group.sync_state_set == (1, 2, 3)
+
+
+def test_nor_one_that_has_been_silent_for_as_long_as_the_master(watched: Watched) -> None:
+    """All lose their power at once: no connection closes."""
+    watched.wait(0.9)
+    watched.beat(2, 1000)
+    watched.wait(0.1)
+    watched.beat(3, 1000)
+    watched.wait(1.6)
+    assert watched.elect() is None
+    watched.wait(2)
+    assert watched.elect() is None
+    assert watched.world.group.sync_state_set == (1, 2, 3)
+
+
+def test_one_that_is_heard_again_is(watched: Watched) -> None:
+    for broker_id in (2, 3):
+        watched.table.closed(broker_id * 10 + 1)
+    watched.die(1)
+    assert watched.elect() is None
+    watched.beat(3, 1000)
+    assert watched.elect() == 3
+
+
 def test_an_older_copy_that_comes_first_waits_and_is_no_heir(watched: Watched) -> None:
     all_die(watched)
     watched.come_back(3, 400)
