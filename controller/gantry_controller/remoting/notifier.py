@@ -18,7 +18,7 @@ from gantry_protocol.errors import RemotingError
 from gantry_protocol.process import log
 from gantry_protocol.remoting.pool import ClientPool
 
-from gantry_controller.metadata.events import ElectMaster, Event
+from gantry_controller.metadata.events import AcceptLoss, ElectMaster, Event
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import BrokerGroup
 from gantry_controller.remoting.replies import role_change
@@ -67,7 +67,11 @@ class Notifier:
 
     def applied(self, event: Event, result: Result) -> None:
         """Listens to the state machine."""
-        if isinstance(event, ElectMaster) and result.group is not None and self._leading():
+        if (
+            isinstance(event, ElectMaster | AcceptLoss)
+            and result.group is not None
+            and self._leading()
+        ):
             for address in self._living(result.group):
                 self.tell(address, role_change(result.group))
 

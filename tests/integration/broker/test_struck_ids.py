@@ -144,7 +144,7 @@ async def test_the_furthest_of_a_struck_group_is_its_next_master(tmp_path: Path)
 
 
 async def test_a_quorum_that_knows_nothing_of_a_group_adopts_it(tmp_path: Path) -> None:
-    """Controllers that lost their volumes refuse brokers of later epochs, until a person says so."""
+    """Controllers without their volumes refuse brokers of later epochs until a person says so."""
     async with BrokerCluster(tmp_path) as cluster:
         await send(cluster, b"one", b"two")
         others = list(cluster.brokers)
