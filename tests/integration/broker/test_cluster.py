@@ -116,6 +116,23 @@ async def test_a_dead_master_is_replaced_and_nothing_is_lost(tmp_path: Path) -> 
         assert same_bytes(cluster)
 
 
+async def test_a_commit_that_was_answered_outlives_its_master(tmp_path: Path) -> None:
+    place = {"consumerGroup": "g", "topic": "orders", "queueId": "0"}
+    async with BrokerCluster(tmp_path) as cluster:
+        client = await cluster.client(cluster.master)
+        assert (await client.call(send_command(b"x"))).code == 0
+        for offset in range(1, 21):
+            commit = {**place, "commitOffset": str(offset)}
+            code = (await client.call(request(RequestCode.UPDATE_CONSUMER_OFFSET, commit))).code
+            assert code == 0
+        await cluster.master.abort()
+        await send_until_acknowledged(cluster, b"after")
+        reader = await cluster.client(cluster.master)
+        query = {**place, "setZeroIfNotFound": "false"}
+        answer = await reader.call(request(RequestCode.QUERY_CONSUMER_OFFSET, query))
+        assert answer.ext == {"offset": "20"}
+
+
 async def test_replicas_stay_ready_between_two_masters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
