@@ -357,6 +357,7 @@ class ReplicationGroup:
     def demoted(self, epoch: Epoch) -> None:
         """Serve no more; nobody waits for an answer any longer."""
         self._serving_epoch = None
+        self.watcher.clients_move()  # first: the next master answers what is not answered here
         self.tier.demoted()
         self.writes.end()
         self.view.store.end()

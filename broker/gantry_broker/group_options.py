@@ -55,5 +55,8 @@ class Watcher:
         ``role_changed`` follows when it goes on.
         """
 
+    def clients_move(self) -> None:
+        """It is not any more, and whoever waits for an answer is about to be told so."""
+
     def serving_ends(self) -> None:
         """It is not any more; the store is still as it was."""

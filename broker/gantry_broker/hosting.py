@@ -240,6 +240,11 @@ class HostedGroup(Watcher):
             self.store_server.end("this broker is cut off, and may be the master no more")
         self.router.let_go(list(self.remoting.connections.values()))
 
+    def clients_move(self) -> None:
+        """Pass clients on with what they wait for."""
+        if self.processor is not None:
+            self.router.end_sessions(list(self.remoting.connections.values()))
+
     def serving_ends(self) -> None:
         """Serve clients here no more; whoever waits for a record is sent on to ask again."""
         if self.store_server is not None:

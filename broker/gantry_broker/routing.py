@@ -236,15 +236,25 @@ class ClientRouter:
         self._wake()
 
     def end_sessions(self, connections: Iterable[Connection]) -> None:
-        """This broker serves no more: its clients are passed on to whoever does."""
+        """This broker serves no more: its clients are passed on to whoever does.
+
+        What is not answered by now goes with them: nobody here knows what becomes of it, and the
+        next master looks. Whoever passed a client on gives it to that one by itself.
+        """
         for conn in connections:
             if conn.attrs.keys().isdisjoint((HEARTBEATS, HOST)) or conn.id in self._pipes:
                 continue
             if conn.attrs.get(HEARTBEATS, ()) is None:
                 conn.close()
-            elif conn.can_be_held and not conn.proxied:
+            elif conn.proxied:
+                if conn.take_unanswered():
+                    conn.close()
+            elif conn.can_be_held:
                 conn.hold_here()
                 self._adopt(conn, HOLD_S, as_master=True)
+                pipe = self._pipes.get(conn.id)
+                if pipe is not None:
+                    pipe.take_unanswered()
 
     def let_go(self, connections: Iterable[Connection]) -> None:
         """Another master may serve elsewhere, of which nobody here will hear: end them.
@@ -253,7 +263,7 @@ class ClientRouter:
         told nothing. The others are answered, after this turn of the loop.
         """
         for conn in connections:
-            if HEARTBEATS not in conn.attrs or conn.id in self._pipes:
+            if conn.attrs.keys().isdisjoint((HEARTBEATS, HOST)) or conn.id in self._pipes:
                 continue
             if conn.proxied:
                 conn.close()

@@ -128,6 +128,14 @@ class Splice:
         """Of what waits, these were given to a master before they came here."""
         self._table.claim(opaques)
 
+    def take_unanswered(self) -> None:
+        """What was asked here before and is not answered is for the master that it will lead to."""
+        self._table.add_given(
+            Glimpse(one.code, one.opaque, one.flag, encode(one))
+            for one in self.connection.take_unanswered()
+        )
+        self._count()
+
     def remember(self, heartbeat: bytes) -> None:
         """The client's last heartbeat, said before its connection was taken over."""
         self._table.heartbeat = self._table.heartbeat or heartbeat
@@ -233,10 +241,7 @@ class Splice:
         self.established = True
         if self._client_congested:
             upstream.pause(True)
-        self._table.add_given(
-            Glimpse(one.code, one.opaque, one.flag, encode(one))
-            for one in connection.take_unanswered()
-        )
+        self.take_unanswered()
         handover = self._table.hand_over()
         self._answer(handover.refused)
         self._note(len(handover.marked), len(handover.refused))

@@ -395,6 +395,40 @@ async def test_a_deposed_master_passes_its_clients_on(
     assert await ask(sender) == "other"
 
 
+async def test_what_a_deposed_master_has_not_answered_goes_to_the_next_one(
+    members: tuple[Member, Member],
+) -> None:
+    """It cannot know what becomes of a send; the next one looks, so the send is marked."""
+    one, other = members
+    asked: list[tuple[Connection, RemotingCommand]] = []
+    marks: list[object] = []
+
+    def park(conn: Connection, command: RemotingCommand) -> RemotingCommand | None:
+        if command.code == RequestCode.HEART_BEAT:
+            return reply(command)
+        return asked.append((conn, command))
+
+    def serve(conn: Connection, command: RemotingCommand) -> RemotingCommand:
+        marks.append(conn.attrs.get(RESENT))
+        return reply(command, remark="other")
+
+    one.become_master()
+    one.router.processor = park
+    client = await one.client()
+    await ask(client, RequestCode.HEART_BEAT)
+    asking = asyncio.create_task(ask(client, WRITE))
+    await until(lambda: len(asked) == 1)
+    other.become_master()
+    other.router.processor = serve
+    one.serving, one.master = False, other.address
+    one.router.end_sessions(list(one.server.connections.values()))
+    ((conn, command),) = asked
+    conn.reply(command, reply(command, 14, "too late"))
+    assert await asking == "other"
+    assert marks[-1] == {command.opaque}
+    assert not client.closed
+
+
 async def test_a_master_that_is_cut_off_lets_its_clients_go(
     members: tuple[Member, Member], monkeypatch: pytest.MonkeyPatch
 ) -> None:
