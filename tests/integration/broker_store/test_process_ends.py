@@ -91,9 +91,24 @@ def damaged(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("position", [13, 150, 2000])
-def test_a_flipped_bit_ends_the_start_with_one_sentence(damaged: Path, position: int) -> None:
+def test_a_flipped_bit_is_noted_at_the_start_and_changes_nothing(
+    damaged: Path, position: int
+) -> None:
     file = damaged / "commitlog" / f"{0:020d}"
     logs.flip(file, position)
+    before = file.read_bytes()
+    store = MessageStore.open(damaged, SEGMENT_BYTES)
+    (damage,) = store.log.checks.damage.values()
+    assert damage.path == file
+    assert damage.start <= position < damage.end
+    store.close()
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("kept", [0, 13, 2000])
+def test_missing_bytes_end_the_start_with_one_sentence(damaged: Path, kept: int) -> None:
+    file = damaged / "commitlog" / f"{0:020d}"
+    os.truncate(file, kept)
     before = logs.directory_bytes(damaged / "commitlog")
 
     async def main(stop: asyncio.Event) -> None:
