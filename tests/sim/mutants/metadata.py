@@ -75,7 +75,7 @@ MUTANTS = (
         "what is applied depends on the process",
         (
             Edit(
-                f"{METADATA}.mastership:_promote",
+                f"{METADATA}.mastership:promote",
                 "clean=group.clean and decision.clean,",
                 "clean=id(group) % 32 == 0,",
             ),
