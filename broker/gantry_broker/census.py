@@ -204,6 +204,7 @@ def _metrics_of(hosted: HostedGroup, group: ReplicationGroup) -> Iterable[Metric
     yield from TransactionCollector(lambda: _transactions(hosted)).collect()
     yield from WaitingCollector(lambda: _room(hosted)).collect()
     yield from _quotas(hosted)
+    yield from _new_names(hosted)
     yield from _cold_reads(group.view.store.cold)
 
 
@@ -235,6 +236,15 @@ def _transactions(hosted: HostedGroup) -> Transactions | None:
 
 def _room(hosted: HostedGroup) -> WaitingRoom | None:
     return None if hosted.processor is None else hosted.processor.waiting_room
+
+
+def _new_names(hosted: HostedGroup) -> Iterable[Metric]:
+    processor = hosted.processor
+    yield counter(
+        "gantry_broker_new_names_refused",
+        "Topics and groups refused as too many new ones at once, under this mastership.",
+        0 if processor is None else processor.new_topics.refused + processor.new_groups.refused,
+    )
 
 
 def _quotas(hosted: HostedGroup) -> Iterable[Metric]:

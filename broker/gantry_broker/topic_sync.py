@@ -9,7 +9,9 @@ One reading is under way at a time; wishes that come meanwhile share the next. O
 synchronises; when the mastership ends all waiting creations are refused.
 """
 
+import asyncio
 from collections.abc import Callable
+from time import thread_time
 from typing import Protocol
 
 from gantry_protocol.bodies import TopicConfig, TopicConfigTable, decode_body
@@ -32,6 +34,9 @@ from gantry_broker.store.contract import QueueOffsets, QueueQuestion, Refusal, S
 from gantry_broker.tables.topics import TopicChange, change_record
 
 CALL_TIMEOUT_S = 2.0
+PAUSES = 10.0  # times what a reading took here; the controllers need about as much for it
+PAUSE_MIN_S = 0.02  # a table of a few hundred topics
+PAUSE_MAX_S = 0.5  # who creates a topic waits for it
 MAX_WAITING = 4096
 
 _NO_MASTER = Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "no longer the master")
@@ -75,6 +80,7 @@ class TopicSync:
         self._serving = serving
         self._reading = False
         self._again = False
+        self._used_s = 0.0  # CPU of this reading
         self._waiting: list[tuple[int, Created]] = []  # version wanted, whom to tell
 
     # ---- wishes
@@ -160,7 +166,9 @@ class TopicSync:
             self._finish(_NO_MASTER)
             return
         try:
+            begun_s = thread_time()
             self._append_difference(_table(outcome))
+            self._used_s = thread_time() - begun_s
         except GantryError as error:
             self._finish(Refusal(ResponseCode.SYSTEM_ERROR, str(error)))
 
@@ -232,7 +240,23 @@ class TopicSync:
             else:
                 self._waiting.append((version, done))
         if (self._again or self._waiting) and refusal is None and self._serving():
+            self._read_later()
+
+    def _read_later(self) -> None:
+        """Once more: at once, or after a pause by what one costs where there are many topics."""
+        pause_s = min(PAUSES * self._used_s, PAUSE_MAX_S)
+        if pause_s < PAUSE_MIN_S:
             self._read()
+            return
+        self._reading = True  # wishes that come meanwhile share it
+        asyncio.get_running_loop().call_later(pause_s, self._read_on)
+
+    def _read_on(self) -> None:
+        self._reading = False
+        if self._serving():
+            self._read()
+        else:
+            self.end()
 
 
 def _table(outcome: Outcome) -> TopicConfigTable:

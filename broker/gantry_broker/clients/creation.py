@@ -1,10 +1,13 @@
 """Topics that requests need and the group does not have yet: one creation, many waiting."""
 
+import time
 from collections.abc import Callable
 
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
+from gantry_protocol.remoting.connection import Connection
 
+from gantry_broker.clients.newcomers import Newcomers
 from gantry_broker.clients.view import Created, GroupView
 from gantry_broker.store.contract import Refusal
 
@@ -15,13 +18,27 @@ MAX_CREATIONS = 256
 class TopicCreation:
     """Creations under way, by topic name."""
 
-    def __init__(self, view: GroupView) -> None:
+    def __init__(self, view: GroupView, newcomers: Newcomers) -> None:
         self._view = view
+        self._newcomers = newcomers
         self._waiting: dict[str, list[Created]] = {}
         self._waiting_count = 0
 
-    def ensure(self, topic: TopicConfig, then: Created) -> None:
-        """Create ``topic`` unless somebody already does; ``then`` gets None once it exists."""
+    def refuse_new(self, conn: Connection, name: str) -> Refusal | None:
+        """Why ``conn`` may not have a new topic made now; None if it may, or there is one."""
+        if name in self._waiting or self._view.store.topics.lookup(name) is not None:
+            return None
+        return self._newcomers.refuse(conn, time.monotonic())
+
+    def ensure(self, topic: TopicConfig, then: Created, by: Connection | None = None) -> None:
+        """Create ``topic`` unless somebody already does; ``then`` gets None once it exists.
+
+        ``by`` is who needs it, if a client does.
+        """
+        refusal = None if by is None else self.refuse_new(by, topic.topic_name)
+        if refusal is not None:
+            then(refusal)
+            return
         waiting = self._waiting.get(topic.topic_name)
         is_full = self._waiting_count >= MAX_WAITING
         if is_full or (waiting is None and len(self._waiting) >= MAX_CREATIONS):

@@ -1,6 +1,7 @@
 """Positions: 14 and 15 (how far a group has come), 29 to 33 (what a queue holds)."""
 
 import asyncio
+import time
 from collections.abc import Callable
 
 from gantry_protocol.codes import ResponseCode
@@ -18,6 +19,7 @@ from gantry_protocol.process import log
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.types import Offset
 
+from gantry_broker.clients.newcomers import Newcomers
 from gantry_broker.clients.topic_rules import unknown_topic
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import (
@@ -185,9 +187,17 @@ class OffsetWriter:
 class Positions:
     """Serves 14, 15 and 29 to 33."""
 
-    def __init__(self, view: GroupView, writer: OffsetWriter) -> None:
+    def __init__(
+        self,
+        view: GroupView,
+        writer: OffsetWriter,
+        newcomers: Newcomers,
+        has_members: Callable[[str], bool],
+    ) -> None:
         self._store = view.store
         self._writer = writer
+        self._newcomers = newcomers
+        self._has_members = has_members
 
     def query(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """14."""
@@ -224,6 +234,9 @@ class Positions:
             remark = f"queue {header.queue_id} or offset {header.commit_offset} is illegal"
             return reply(request, ResponseCode.INVALID_PARAMETER, remark)
         key = (header.consumer_group, header.topic, header.queue_id)
+        refusal = self.refuse_new(conn, *key)
+        if refusal is not None:
+            return reply(request, *refusal)
         if not self.commit(*key, header.commit_offset):
             return reply(request, ResponseCode.SYSTEM_BUSY, _TOO_MANY)
         if request.is_oneway:
@@ -234,6 +247,13 @@ class Positions:
 
         self._writer.confirmed(key, written)
         return None
+
+    def refuse_new(self, conn: Connection, group: str, topic: str, queue_id: int) -> Refusal | None:
+        """Why a group that nobody knows may not commit here now; None if it may, or is known."""
+        known = self._store.committed.query(group, topic, queue_id)
+        if known is not None or self._has_members(group):
+            return None
+        return self._newcomers.refuse(conn, time.monotonic())
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
         """Remember how far a group has come, now here and soon in the log.

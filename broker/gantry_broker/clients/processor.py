@@ -24,6 +24,7 @@ from gantry_broker.clients.inspection import Inspection
 from gantry_broker.clients.listings import Listings
 from gantry_broker.clients.locks import QueueLocks
 from gantry_broker.clients.membership import Membership
+from gantry_broker.clients.newcomers import GROUPS, TOPICS, Newcomers
 from gantry_broker.clients.offset_age import KEPT_HOURS, OffsetAge
 from gantry_broker.clients.offsets import OffsetWriter, Positions
 from gantry_broker.clients.passing import Passing
@@ -93,14 +94,28 @@ class ClientProcessor:
         self._view = view
         self.throttle = throttle
         self._disk_is_full = disk_is_full
-        self._creation = TopicCreation(view)
+        self.new_topics = Newcomers("topics", *TOPICS)
+        self.new_groups = Newcomers("groups", *GROUPS)
+        self._creation = TopicCreation(view, self.new_topics)
         self._sessions = Sessions(self._group_appeared, view.consumers)
         view.consumers.serve(self._sessions)
         self._writer = OffsetWriter(view)
         self._traffic = Traffic(time.monotonic())
-        positions = Positions(view, self._writer)
+        positions = Positions(
+            view,
+            self._writer,
+            self.new_groups,
+            lambda name: self._sessions.group(name) is not None,
+        )
         has_read = None if throttle is None else throttle.has_read
-        self._puller = Puller(view, self._sessions, positions.commit, self._traffic, has_read)
+        self._puller = Puller(
+            view,
+            self._sessions,
+            positions.commit,
+            self._traffic,
+            positions.refuse_new,
+            has_read,
+        )
         policy = policy or Policy()
         self.transactions = Transactions(view, policy, lambda: int(clock() * 1000))
         self._rounds = Rounds(

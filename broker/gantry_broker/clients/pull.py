@@ -44,6 +44,7 @@ from gantry_broker.store.contract import (
 from gantry_broker.tables.resets import due_reset
 
 Commit = Callable[[str, str, int, int], bool]
+RefuseNew = Callable[[Connection, str, str, int], Refusal | None]
 HasRead = Callable[[str, int], None]  # a topic, bytes of its records
 
 _COMMIT_OFFSET = 1
@@ -76,6 +77,7 @@ class Puller:
         sessions: who subscribed to what.
         commit: remembers a group's position: group, topic, queue id, offset.
         traffic: counts what goes out.
+        refuse_new: whether a group that nobody knows may not commit now.
         has_read: is told what pulls return; None where nobody wants to know.
 
     Attributes:
@@ -88,12 +90,14 @@ class Puller:
         sessions: Sessions,
         commit: Commit,
         traffic: Traffic,
+        refuse_new: RefuseNew,
         has_read: HasRead | None = None,
     ) -> None:
         self._has_read = has_read
         self._view = view
         self._store = view.store
         self._commit = commit
+        self._refuse_new = refuse_new
         self._sessions = sessions
         self._traffic = traffic
         self.pulled = PulledOffsets()
@@ -128,7 +132,11 @@ class Puller:
             return None
         if due is not None:
             self._commit(*place, due)  # the consumer has followed
-        elif header.sys_flag & _COMMIT_OFFSET and header.commit_offset >= 0:
+        elif (
+            header.sys_flag & _COMMIT_OFFSET
+            and header.commit_offset >= 0
+            and self._refuse_new(conn, *place) is None
+        ):
             self._commit(*place, header.commit_offset)
         pull = ParkedPull(
             connection=conn,

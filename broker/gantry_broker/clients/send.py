@@ -141,7 +141,9 @@ class Sender:
         if wanted is None:
             return _refuse(request, topic_rules.unknown_topic(name))
         self._creation.ensure(
-            wanted, lambda refusal: self._topic_ready(conn, request, header, name, refusal)
+            wanted,
+            lambda refusal: self._topic_ready(conn, request, header, name, refusal),
+            conn,
         )
         return None
 

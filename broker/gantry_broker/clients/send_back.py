@@ -87,7 +87,7 @@ class SendBack:
         if self._view.store.topics.lookup(to.topic) is not None:
             ready(None)
         else:
-            self._creation.ensure(topic_rules.internal_topic(to.topic, queues), ready)
+            self._creation.ensure(topic_rules.internal_topic(to.topic, queues), ready, conn)
 
     def _append(
         self, conn: Connection, request: RemotingCommand, record: MessageRecord, to: Fate

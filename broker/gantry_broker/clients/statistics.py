@@ -1,5 +1,7 @@
 """What admin tools ask a broker about its topics and members: 202, 203, 351; and 17, 18."""
 
+from itertools import chain
+
 from gantry_protocol.bodies import (
     ClientConnection,
     ConsumerConnections,
@@ -69,7 +71,8 @@ class Statistics:
         self, conn: Connection, request: RemotingCommand, topics: list[TopicConfig]
     ) -> RemotingCommand | None:
         refusals = (self._view.accepting_writes(), *map(topic_rules.check_creatable, topics))
-        refusal = next((one for one in refusals if one is not None), None)
+        new = (self._creation.refuse_new(conn, topic.topic_name) for topic in topics)
+        refusal = next((one for one in chain(refusals, new) if one is not None), None)
         if refusal is not None or not topics:
             return reply(request) if refusal is None else reply(request, *refusal)
         outcomes: list[Refusal | None] = []

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gantry_broker import topic_sync
@@ -169,6 +172,33 @@ def test_changes_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.Monke
     assert [one and one.code for one in refusals] == [ResponseCode.SYSTEM_BUSY]
     sync.end()
     host.messages.close()
+
+
+async def test_a_dear_table_is_read_again_after_a_pause(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of many new topics wants a reading; one of thousands must not be all that happens."""
+    readings: list[RemotingCommand] = []
+    ask = world.controllers.ask
+
+    def counted(command: RemotingCommand, done: Any, timeout_s: float) -> None:
+        if command.code == RequestCode.GET_ALL_TOPIC_CONFIG:
+            readings.append(command)
+        ask(command, done, timeout_s)
+
+    monkeypatch.setattr(world.controllers, "ask", counted)
+    used = itertools.count()
+    monkeypatch.setattr(topic_sync, "thread_time", lambda: next(used) * 0.005)
+    world.create()
+    world.controllers.version = 7
+    world.sync.catch_up(7)
+    world.host.confirm()
+    assert len(readings) == 1, "the next one waits for ten times as long as this one took"
+    async with asyncio.timeout(30):
+        while len(readings) < 2:
+            await asyncio.sleep(0.005)
+    world.host.confirm()
+    assert world.host.store.topics.version == 7
 
 
 def test_controllers_are_told_what_shall_become_of_attributes(world: World) -> None:
