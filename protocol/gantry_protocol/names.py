@@ -150,6 +150,11 @@ _EXCEPTIONS: dict[tuple[str, str], Check | None] = {
     # Judged with a send's other faults, in upstream's order.
     ("SendMessageRequestHeader", "topic"): None,
     ("SendMessageRequestHeaderV2", "topic"): None,
+    # Nothing is kept of them, and nothing is sent as often.
+    ("SendMessageRequestHeader", "default_topic"): None,
+    ("SendMessageRequestHeaderV2", "default_topic"): None,
+    ("SendMessageRequestHeader", "broker_name"): None,
+    ("SendMessageRequestHeaderV2", "broker_name"): None,
     # Brokers of the old kind have topics that were created before there was an alphabet.
     ("RegisterTopicRequestHeader", "topic"): _any_topic,
     ("GetRouteInfoRequestHeader", "topic"): _any_topic,
@@ -179,6 +184,7 @@ def checked_fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, Check, bool],
     )
 
 
+_NOTHING: dict[str, None] = {}
 _sound: dict[Check, dict[str, None]] = {}  # names that were looked at lately, by what was asked
 
 
@@ -201,15 +207,16 @@ def check(struct: msgspec.Struct) -> None:
         value = getattr(struct, attribute)
         if value is None or (is_optional and not value):
             continue
-        known = _sound.setdefault(problem_of, {})
+        known = _sound.get(problem_of, _NOTHING)
         if value not in known:
-            _look_at(value, problem_of, known)
+            _look_at(value, problem_of)
 
 
-def _look_at(value: Any, problem_of: Check, known: dict[str, None]) -> None:
+def _look_at(value: Any, problem_of: Check) -> None:
     problem = problem_of(value)
     if problem is not None:
         raise NameRefused(problem)
+    known = _sound.setdefault(problem_of, {})
     if len(known) >= _KNOWN_MAX:
         known.clear()
     known[value] = None
