@@ -202,6 +202,8 @@ class HostedGroup(Watcher):
                 await group.left.wait()
         except TimeoutError:
             _log.warning("nobody took over in time", group=self.name, epoch=group.epoch)
+        # Whom this process has cut comes back, and would be cut amid a request if it came here.
+        await self.remoting.stop_listening()
         await self.router.cut_all()
 
     async def stop(self) -> None:

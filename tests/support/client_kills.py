@@ -77,6 +77,7 @@ class Service:
     def __init__(self, group: Group, through: Through) -> None:
         self.through = through
         self.targets: dict[asyncio.Task[None], str] = {}
+        self.leaving = ""  # no member is sent clients once its end was asked for
         self._group = group
         self._listener = socket.create_server((group.network + ".250", 0))
         self._listener.setblocking(False)
@@ -104,7 +105,9 @@ class Service:
 
     def _choices(self) -> list[str]:
         alive = [
-            ip for ip, one in sorted(self._group.processes.items()) if one.process.poll() is None
+            ip
+            for ip, one in sorted(self._group.processes.items())
+            if one.process.poll() is None and ip != self.leaving
         ]
         master = self._group.master_ip if self._group.controller.group.master else ""
         if self.through == "master":
@@ -210,6 +213,7 @@ async def strike(group: Group, service: Service, name: str) -> Kill:
     victim = group.master_ip
     process = group.processes[victim].process
     kill = Kill(int(time.time() * 1000), name, victim in service.targets.values())
+    service.leaving = victim
     process.send_signal(getattr(signal, name))
     await eventually(lambda: process.poll() is not None, "it ends")
     master = group.controller.group
@@ -217,6 +221,7 @@ async def strike(group: Group, service: Service, name: str) -> Kill:
         lambda: master is not None and group.master_ip != victim, "somebody else is the master"
     )
     group.boot(victim)
+    service.leaving = ""
     return kill
 
 

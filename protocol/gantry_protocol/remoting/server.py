@@ -140,9 +140,7 @@ class RemotingServer:
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
-        listener, self._listener = self._listener, None  # from now on they are turned away
-        if listener is not None:
-            await stop_listening(listener)
+        await self.stop_listening()
         if self.stats.in_flight and grace_s > 0:
             self._answered.clear()
             with suppress(TimeoutError):
@@ -150,6 +148,12 @@ class RemotingServer:
         for connection in list(self.connections.values()):
             connection.close()
         await self._wait_closed()
+
+    async def stop_listening(self) -> None:
+        """Turn away whoever comes; the connections that are there stay."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            await stop_listening(listener)
 
     async def _wait_closed(self) -> None:
         """Until the event loop has let go of every connection; stubborn ones are aborted."""

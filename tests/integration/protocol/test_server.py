@@ -563,6 +563,19 @@ async def test_a_preamble_names_the_client(serve: Any) -> None:
     assert seen[0].local == f"127.0.0.1:{port}"
 
 
+async def test_who_is_here_is_served_on_after_the_listening_has_ended(serve: Any) -> None:
+    """Whoever comes now is refused, and tries elsewhere at once."""
+    server, port = await serve(lambda connection, command: reply(command))
+    async with await WirePeer.connect(port) as peer:
+        peer.send(request(1))
+        await peer.receive()
+        await server.stop_listening()
+        with pytest.raises(ConnectionRefusedError):
+            await WirePeer.connect(port)
+        peer.send(request(1))
+        assert (await peer.receive()).code == 0
+
+
 async def test_stopping_waits_for_answers_and_delivers_them(serve: Any) -> None:
     parked: list[tuple[Connection, RemotingCommand]] = []
     gone: list[Connection] = []
