@@ -57,14 +57,19 @@ class Standing:
     def __init__(self) -> None:
         self.asks_much = False
         self.is_dear = False
-        self._cost_s = 0.0  # of its requests on average; the last ten shares weigh most
+        self._cost_s = 0.0  # of its requests: rises slowly, and falls at once
 
     def note(self, used_s: float, served: int, more: bool) -> None:
         """A share took so long for so many requests, and there are more of them.
 
-        What took long may have been kept from the processor: it counts for little.
+        What took long may have been kept from the processor: it counts for little, and what did
+        not shows what this connection's requests cost.
         """
-        self._cost_s += (min(used_s / served, COSTS_AT_MOST_S) - self._cost_s) / 10
+        cost_s = min(used_s / served, COSTS_AT_MOST_S)
+        if cost_s < self._cost_s:
+            self._cost_s = cost_s
+        else:
+            self._cost_s += (cost_s - self._cost_s) / 10
         self.is_dear = self._cost_s >= DEAR_S
         self.asks_much = more or self.is_dear
 

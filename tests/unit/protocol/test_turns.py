@@ -78,6 +78,9 @@ def _standing(*shares: tuple[float, int, bool]) -> Standing:
         pytest.param(
             [(0.00006, 1, False)] * 9 + [(0.01, 1, False)], False, False, id="kept-waiting"
         ),
+        pytest.param(
+            [(0.005, 1, False)] * 9 + [(0.00006, 1, False)], False, False, id="a-busy-machine"
+        ),
         pytest.param([(0.001, 20, True)], True, False, id="more-than-a-share"),
         pytest.param([(0.001, 20, True), (0.0001, 2, False)], False, False, id="the-end-of-it"),
         pytest.param([(0.001, 1, False)] * 8, True, True, id="dear-requests"),
