@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.errors import volume_error
 from gantry_protocol.process import log
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.limits import ConnectionLimits
@@ -149,6 +150,9 @@ class HostedGroup(Watcher):
 
     def fail(self, error: BaseException) -> None:
         """This group ends here."""
+        if isinstance(error, OSError):
+            where = None if self._options is None else self._options.directory
+            error = volume_error(error, where) or error
         if not self.failure.done():
             self.failure.set_exception(error)
             self.failure.exception()  # it is looked at when the process ends, if at all

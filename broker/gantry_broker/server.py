@@ -94,12 +94,15 @@ class BrokerServer:
     async def _live(self, hosted: HostedGroup, options: GroupOptions, commons: Commons) -> None:
         """Read the volume and join; what is wrong with it ends this group."""
         try:
+            await asyncio.to_thread(make_directory, options.directory)
             await hosted.open(options, commons)
             await hosted.start()
         except Exception as error:  # noqa: BLE001 - whatever it is, no group stays half there
-            if len(self.hosted) > 1:
-                _log.error("a group cannot take part", group=hosted.name, reason=error)
             hosted.fail(error)
+            if len(self.hosted) > 1:
+                _log.error(
+                    "a group cannot take part", group=hosted.name, reason=hosted.failure.exception()
+                )
 
     async def _serve_until(self, stop: asyncio.Event) -> None:
         """Until ``stop`` is set or every group has failed."""
@@ -163,7 +166,6 @@ class BrokerServer:
         settings = self.settings
         if settings.hosts_many:
             directory = directory / "groups" / hosted.name
-            make_directory(directory)
         return GroupOptions(
             cluster=settings.cluster,
             group=hosted.name,

@@ -7,6 +7,7 @@ ends the process with ``exit_code``. Programmer errors are assertions and never 
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,9 @@ EXIT_OK = 0
 EXIT_BAD_INPUT = 2
 EXIT_INTERNAL = 70  # sysexits.h EX_SOFTWARE
 EXIT_TEMPORARY = 75  # sysexits.h EX_TEMPFAIL: the same command may work later
+
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+_OF_VOLUMES = NO_ROOM | {errno.EIO, errno.EROFS}  # no fault of the program
 
 
 class GantryError(Exception):
@@ -67,6 +71,30 @@ class CorruptionError(GantryError):
         self.file = Path(file)
         self.offset = offset
         self.reason = reason
+
+
+class VolumeError(GantryError):
+    """A volume refused something that the process cannot go on without."""
+
+    exit_code = EXIT_INTERNAL
+
+
+def volume_error(error: OSError, where: Path | str | None = None) -> VolumeError | None:
+    """The sentence for what a volume refused; None where ``error`` is something else.
+
+    Args:
+        error: as the system or a library has it.
+        where: a directory of the volume, if the caller knows it.
+    """
+    if error.errno not in _OF_VOLUMES:
+        return None
+    place = where or error.filename or "the data directory"
+    if error.errno in NO_ROOM:
+        return VolumeError(
+            f"The volume of {place} is full ({error}): free some space on it or enlarge it, and"
+            " start again."
+        )
+    return VolumeError(f"The volume of {place} failed ({error}): check the volume and start again.")
 
 
 class ResolveError(GantryError):

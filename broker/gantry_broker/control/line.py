@@ -21,6 +21,7 @@ from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import WireError
 from gantry_protocol.headers.controller import BrokerHeartbeatRequestHeader
+from gantry_protocol.process.tasks import keep
 from gantry_protocol.quorum_key import NO_KEY, KeyFile
 
 from gantry_broker.asking import Outcome
@@ -94,7 +95,7 @@ class ControllerLine:
     def start(self) -> None:
         """Connect, heartbeat and look from now on."""
         self.peers.start()
-        self._task = asyncio.create_task(self._beat_and_look())
+        self._task = keep(self._beat_and_look(), "heartbeats")
 
     async def stop(self) -> None:
         """Say nothing more."""

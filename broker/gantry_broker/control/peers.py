@@ -32,6 +32,7 @@ from gantry_protocol.errors import (
 from gantry_protocol.headers.codec import from_ext
 from gantry_protocol.headers.controller import GetMetadataResponseHeader
 from gantry_protocol.process import log
+from gantry_protocol.process.tasks import keep
 from gantry_protocol.quorum_key import NO_KEY, KeyFile
 from gantry_protocol.remoting.client import RemotingClient
 from gantry_protocol.remoting.key_requests import show_key
@@ -97,8 +98,8 @@ class ControllerPeers:
     def start(self) -> None:
         """Connect to every controller, and again whenever a connection ends."""
         for peer in self._peers:
-            self._tasks.append(asyncio.create_task(self._keep(peer)))
-        self._tasks.append(asyncio.create_task(self._discover_now_and_then()))
+            self._tasks.append(keep(self._keep(peer), f"controller-{peer.address}"))
+        self._tasks.append(keep(self._discover_now_and_then(), "who-leads"))
 
     async def stop(self) -> None:
         """Close everything; calls that wait get ``ConnectionClosed``."""

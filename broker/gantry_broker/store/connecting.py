@@ -13,6 +13,7 @@ from typing import Protocol
 
 from gantry_protocol.errors import ConfigError, ConnectError, KeyRefused, WireError
 from gantry_protocol.process import log
+from gantry_protocol.process.tasks import keep
 from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
 from gantry_protocol.remoting.client import open_connection
 from gantry_protocol.types import BrokerId, Epoch
@@ -93,7 +94,7 @@ class StoreConnection:
     def start(self, own_address: str) -> None:
         """Begin to look for the master; clients reach this broker at ``own_address``."""
         self._hello = wire.Hello(self._hello.cluster, self._hello.group, Epoch(0), own_address)
-        self._task = asyncio.create_task(self._run())
+        self._task = keep(self._run(), "store")
 
     async def stop(self) -> None:
         """Leave the store."""

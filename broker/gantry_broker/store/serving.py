@@ -15,6 +15,7 @@ from gantry_protocol.errors import WireError
 from gantry_protocol.key_gate import KeyGate
 from gantry_protocol.process import log
 from gantry_protocol.process.listening import BACKLOG, bind, stop_listening
+from gantry_protocol.process.tasks import keep
 from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
 
 from gantry_broker.ha.framing import Frame
@@ -88,7 +89,7 @@ class StoreServer:
         bound_port: int = socket.getsockname()[1]
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(self.gate, sock=socket, backlog=BACKLOG)
-        self._ticks = asyncio.create_task(self._tick())
+        self._ticks = keep(self._tick(), "store-ticks")
         return bound_port
 
     async def stop(self) -> None:

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 import msgspec
+from gantry_protocol.process.tasks import keep
 from gantry_protocol.types import NodeId
 
 from gantry_controller.node.contacts import raft_address
@@ -174,7 +175,7 @@ class PeerLinks:
         own = options.peers[options.node_id]
         hello = Hello(VERSION, options.node_id, node, options.cluster_uid, own)
         dialler = Dialler(node, address, hello, process_gone=self._process_gone, key=options.key)
-        task = asyncio.create_task(dialler.run(), name=f"peer-{node}")
+        task = keep(dialler.run(), f"peer-{node}")
         self._links[node] = _Link(address, dialler, task)
 
     def _hang_up(self, node: NodeId) -> None:

@@ -572,7 +572,8 @@ class RaftNode:
         self._reads.drop(NotLeader(None))
 
     def _tell_loop(self, error: BaseException) -> None:
-        context = {"message": "the Raft node failed", "exception": error}
+        # "future": the process may not take it for a socket's trouble.
+        context = {"message": "the Raft node failed", "exception": error, "future": None}
         self._loop.call_exception_handler(context)
 
     # ---- details ---------------------------------------------------------------------------------

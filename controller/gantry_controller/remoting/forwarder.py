@@ -13,6 +13,7 @@ from collections.abc import Callable
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import Busy, ConfigError, ConnectError, KeyRefused, RemotingError
 from gantry_protocol.process import log
+from gantry_protocol.process.tasks import keep
 from gantry_protocol.quorum_key import NO_KEY, KeyFile
 from gantry_protocol.remoting.client import RemotingClient
 from gantry_protocol.remoting.key_requests import show_key
@@ -73,7 +74,7 @@ class Forwarder:
         else:
             self._waiting.append((copy, done))
             if self._connecting is None:
-                self._connecting = asyncio.create_task(self._connect(leader))
+                self._connecting = keep(self._connect(leader), "to-leader")
 
     async def close(self) -> None:
         """Ends the connection; what waits fails."""

@@ -1,9 +1,9 @@
 """How a long-running process starts, stops and reports its end.
 
 The main coroutine gets a stop event and returns when it has shut down. SIGTERM and SIGINT set the
-event; a second signal cancels the coroutine. An operating error is one sentence on stderr; anything
-unforeseen, in the main coroutine or in any task or callback, ends the process with its traceback,
-since a half-dead process is worse than a restarted one.
+event; a second signal cancels the coroutine. An operating error, and what a volume refuses, is one
+sentence on stderr; anything unforeseen, in the main coroutine or in any task or callback, ends the
+process with its traceback, since a half-dead process is worse than a restarted one.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any, TextIO
 
-from gantry_protocol.errors import EXIT_INTERNAL, EXIT_OK, GantryError
+from gantry_protocol.errors import EXIT_INTERNAL, EXIT_OK, GantryError, volume_error
 from gantry_protocol.process import descriptors, log
 
 Main = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
@@ -112,6 +112,8 @@ def _operating_error(error: BaseException) -> GantryError | None:
     """The operating error behind ``error``, if there is nothing unforeseen in it."""
     if isinstance(error, GantryError):
         return error
+    if isinstance(error, OSError):
+        return volume_error(error)
     if isinstance(error, BaseExceptionGroup):
         found = [_operating_error(member) for member in error.exceptions]
         return found[0] if all(member is not None for member in found) else None

@@ -1,14 +1,18 @@
 """How a process ends."""
 
 import asyncio
+import errno
 import gc
 import io
 import os
 import signal
+from contextlib import suppress
 
 import pytest
 from gantry_protocol.errors import ConfigError, CorruptionError, GantryError, PortInUseError
 from gantry_protocol.process.runtime import Main, run
+from gantry_protocol.process.tasks import keep
+from support.patience import PATIENCE_S
 
 
 def _run(main: Main) -> tuple[int, str]:
@@ -80,6 +84,39 @@ def test_a_task_that_dies_ends_the_process(error: Exception, code: int) -> None:
     got, text = _run(main)
     assert got == code
     assert str(error) in text
+
+
+def test_a_task_that_somebody_keeps_ends_the_process_when_it_dies() -> None:
+    """Its owner refers to it until it stops it, so the event loop alone would never tell."""
+
+    async def die() -> None:
+        raise ValueError("in a task that is kept")
+
+    async def main(stop: asyncio.Event) -> None:
+        kept = keep(die(), "kept")
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), PATIENCE_S)
+        assert kept.cancelled(), "it died, and the process goes on"
+
+    code, text = _run(main)
+    assert code == 70
+    assert "in a task that is kept" in text
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS])
+def test_what_a_volume_refuses_is_one_sentence(number: int) -> None:
+    code, text = _run(_raising(OSError(number, os.strerror(number), "/data/store")))
+    assert code == 70
+    assert text.count("\n") == 1
+    assert "/data/store" in text
+    assert os.strerror(number) in text
+    assert "start again" in text
+
+
+def test_a_file_that_is_missing_is_no_fault_of_a_volume() -> None:
+    code, text = _run(_raising(FileNotFoundError(errno.ENOENT, "No such file", "/x")))
+    assert code == 70
+    assert "Traceback" in text
 
 
 def test_a_callback_that_fails_ends_the_process() -> None:

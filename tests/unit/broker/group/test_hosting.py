@@ -15,6 +15,7 @@ from gantry_broker.hosting import HostedGroup
 from gantry_broker.server import BrokerServer
 from gantry_broker.settings import BrokerSettings
 from gantry_broker.transactions import Policy
+from gantry_protocol.errors import VolumeError
 from support.broker_cluster import eventually
 from support.lone_member import lone_member
 
@@ -88,7 +89,7 @@ async def test_who_cannot_begin_anew_is_not_half_there(
         monkeypatch.setattr(hosted, "open", full)
         member.group._fail(IdStruck("broker 1 was struck"))
         await eventually(hosted.failure.done, "it has failed")
-        assert isinstance(hosted.failure.exception(), OSError)
+        assert isinstance(hosted.failure.exception(), VolumeError)
         assert not hosted.ready()[0]
         await hosted.stop()
         member._has_stopped = True
@@ -117,6 +118,6 @@ async def test_a_group_that_cannot_be_opened_ends_its_process(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(server.hosted[0], "open", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(VolumeError, match=r"is full .*No space left.*start again"):
         async with asyncio.timeout(60):
             await server.run(asyncio.Event())
