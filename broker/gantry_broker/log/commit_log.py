@@ -11,14 +11,13 @@ or the thread of the device waits for the disk (``disk``), except in ``open``, `
 ``reset`` and ``close``, which block.
 """
 
-import errno
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import ParamSpec
 
-from gantry_protocol.errors import CorruptionError, RecordError
+from gantry_protocol.errors import NO_ROOM, CorruptionError, RecordError
 from gantry_protocol.process.files import make_directory
 from gantry_protocol.records import BLANK_HEADER_BYTES, MAX_RECORD_BYTES
 from gantry_protocol.types import Offset
@@ -44,7 +43,6 @@ from gantry_broker.log.writer import Writer
 P = ParamSpec("P")
 
 _ZERO = Offset(0)
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _DIRECT_BYTES = 16 * 1024  # appends from here on are written at once: gathering saves little then
 _MAX_GATHERED_BYTES = 256 * 1024  # in memory; what is more is written before the next sync begins
 _MAX_SEGMENT_BYTES = 2**31  # RocketMQ's own files are mapped with 32-bit lengths
@@ -402,6 +400,8 @@ class CommitLog:
         self.flush()
         with self._writer.paused():
             cutting.check_cut_sum(self._segments.at(to, flushed=to), to)
+            if self._segments.last is not None:  # room for the cut itself, on a full disk
+                self._guard_disk(self._segments.last.drop_ahead)
             self._guard_disk(cutting.carry_out, self.directory, cutting.Cut(to))
             self._forget_from(to)
         self._end = to
@@ -415,6 +415,8 @@ class CommitLog:
         self._check_usable()
         self._commit.settle()
         with self._writer.paused():
+            if self._segments.last is not None:
+                self._guard_disk(self._segments.last.drop_ahead)
             self._guard_disk(cutting.carry_out, self.directory, cutting.Cut(to, is_reset=True))
             self._forget_from(_ZERO)
             self._saved.reload()
@@ -517,7 +519,7 @@ class CommitLog:
             else:
                 segment.gather(data, self._segment_size_bytes)
         except OSError as error:
-            if error.errno in _NO_ROOM and is_first:
+            if error.errno in NO_ROOM and is_first:
                 raise DiskFullError(
                     f"No room for {len(data)} bytes in {self.directory}: free some space there."
                 ) from error
@@ -576,6 +578,7 @@ class CommitLog:
         if last is not None:
             last.reserved = last.size
             last.close_sums()  # the file may have been replaced
+            last.unwritten.clear()  # what is kept has its sums by the cut
             last.sums_bytes = sums.sums_path(last.path).stat().st_size
 
     # Failing

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from gantry_protocol.errors import DataDirError
+from gantry_protocol.errors import NO_ROOM, DataDirError
 from gantry_protocol.types import Offset
 
 from gantry_broker.log import sums
@@ -26,6 +26,7 @@ _NAME_DIGITS = 20
 _OTHER_FILES = ("checkpoint", "cut")
 _COPY_BYTES = 1024 * 1024
 _MAX_OPEN = 64  # sealed segments whose descriptors stay open for readers
+_MAX_UNWRITTEN = 65_536  # sums; a full disk takes another mebibyte, of 12,000 records at most
 AHEAD_BYTES = 1024 * 1024  # zeros written at once behind what is appended
 _ZEROS = memoryview(bytes(AHEAD_BYTES))
 
@@ -46,6 +47,7 @@ class Segment:
         size: bytes appended, gathered ones included.
         reserved: length of the file; zeros stand behind what is written.
         sums_bytes: length of the valid part of its sums file.
+        unwritten: sums that are due in that file and wait for room on the disk, in their order.
         is_sealed: its last unit is a blank; nothing more is appended.
         is_new: its directory entry may not be durable yet.
     """
@@ -61,6 +63,7 @@ class Segment:
         "size",
         "start",
         "sums_bytes",
+        "unwritten",
     )
 
     def __init__(self, path: Path, start: Offset, size: int) -> None:
@@ -68,6 +71,7 @@ class Segment:
         self.start = start
         self.size = self.reserved = size
         self.sums_bytes = 0
+        self.unwritten: list[sums.RangeSum] = []
         self.is_sealed = False
         self.is_new = False
         self._gathered: list[bytes] = []
@@ -82,7 +86,11 @@ class Segment:
             segment.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o644
         )
         header = sums.encode_header(start)
-        sums.sums_path(segment.path).write_bytes(header)
+        try:
+            sums.sums_path(segment.path).write_bytes(header)
+        except OSError:
+            segment.remove()  # it would be in the way when there is room again
+            raise
         segment.sums_bytes = len(header)
         segment.is_new = True
         return segment
@@ -203,14 +211,38 @@ class Segment:
 
         The sums file stays open for as long as the segment grows.
         """
+        self.unwritten.append(entry)
+        self.write_sums()
+
+    def write_sums(self) -> None:
+        """Write the sums that are due; on a full disk they wait for the next call.
+
+        Until then the bytes that they cover are like those whose sums a power cut took away: the
+        next start makes them again from whole records.
+
+        Raises:
+            OSError: the disk failed, or more wait than are kept.
+        """
         if self._sums_descriptor < 0:
             self._sums_descriptor = self._open_sums()
+        entries = self.unwritten
+        data = (
+            sums.encode_entry(entries[0])
+            if len(entries) == 1
+            else b"".join(sums.encode_entry(entry) for entry in entries)
+        )
         try:
-            os.pwrite(self._sums_descriptor, sums.encode_entry(entry), self.sums_bytes)
+            written = os.pwrite(self._sums_descriptor, data, self.sums_bytes)
+        except OSError as error:
+            if error.errno not in NO_ROOM or len(entries) > _MAX_UNWRITTEN:
+                raise
+            return
         finally:
             if self.is_sealed:
                 self.close_sums()
-        self.sums_bytes += sums.ENTRY_BYTES
+        whole = written // sums.ENTRY_BYTES  # a part of one is written over by the next call
+        del entries[:whole]
+        self.sums_bytes += whole * sums.ENTRY_BYTES
 
     def share_sums(self) -> int:
         """A descriptor of the sums file for the caller to sync, however long it takes, and close.

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from gantry_protocol.errors import NO_ROOM
 from gantry_protocol.process.files import fsync_directory
 from gantry_protocol.types import Offset
 
@@ -221,7 +222,17 @@ class Writer:
             self._is_noted = False  # from here on a risen floor is for the next one
             self._promised = self._floor
             self._syncing, self._unsynced = self._unsynced, {}
+            for segment in self._syncing.values():
+                if segment.unwritten:
+                    self._catch_up_sums(segment)
         return len(self._syncing)
+
+    def _catch_up_sums(self, segment: Segment) -> None:
+        """Write sums that found no room before; a checkpoint promises nothing without them."""
+        self.guarded(segment.write_sums)
+        if segment.unwritten:
+            self._promised = min(self._promised, Offset(segment.unwritten[0].start))
+            self._unsynced[segment.start] = segment  # the next checkpoint tries again
 
     def sync_sums(self) -> None:
         """Make the range sums durable."""
@@ -238,7 +249,11 @@ class Writer:
         self._syncing.clear()
         floor = self._promised
         if floor > self._checkpoint.current.confirm_floor:
-            self._staged = self._checkpoint.stage_floor(floor)
+            try:
+                self._staged = self._checkpoint.stage_floor(floor)
+            except OSError as error:
+                if error.errno not in NO_ROOM:
+                    raise  # otherwise the older promise holds, and the next checkpoint tries again
 
     @property
     def is_staged(self) -> bool:
