@@ -16,6 +16,7 @@ from gantry_protocol.bodies import (
 )
 from gantry_protocol.bodies.controller import OPEN_END, HaClientInfo
 from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.remoting.error_answers import ErrorAnswers
 from gantry_protocol.remoting.stats import ServerStats
 from gantry_protocol.types import BrokerId
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -539,6 +540,18 @@ class BrokerCollector:
         )
         yield counter("gantry_broker_requests", "Requests served.", stats.requests)
         yield counter("gantry_broker_busy_answers", "Requests refused as too many.", stats.busy)
+
+
+def error_answers(prefix: str, answers: ErrorAnswers) -> Metric:
+    """Requests that were answered ``SYSTEM_ERROR``."""
+    family = CounterMetricFamily(
+        f"{prefix}_error_answers",
+        "Requests answered SYSTEM_ERROR (1), by name and reason.",
+        labels=["request", "reason"],
+    )
+    for kind, count in answers.counts.items():
+        family.add_metric(kind, count)
+    return family
 
 
 def gauge(name: str, text: str, value: float) -> Metric:

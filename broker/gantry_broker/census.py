@@ -8,7 +8,13 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gantry_broker.administration import BrokerCollector, counter, gauge, role_name
+from gantry_broker.administration import (
+    BrokerCollector,
+    counter,
+    error_answers,
+    gauge,
+    role_name,
+)
 from gantry_broker.clients.admin_metrics import AdminCollector
 from gantry_broker.clients.transaction_metrics import TransactionCollector
 from gantry_broker.clients.transactions import Transactions
@@ -118,6 +124,11 @@ class ProcessCollector(Collector):
             sum(one.begun_anew for one in self._hosted),
         )
         yield counter(
+            "gantry_broker_derived_rebuilds",
+            "Times that the rows derived from a log were damaged or lost, and made again from it.",
+            sum(one.rebuilt for one in self._hosted),
+        )
+        yield counter(
             "gantry_broker_heartbeat_messages",
             "Heartbeat messages of all groups together; each goes to every controller.",
             line.messages,
@@ -197,6 +208,7 @@ class GroupsCollector(Collector):
 def _metrics_of(hosted: HostedGroup, group: ReplicationGroup) -> Iterable[Metric]:
     router = hosted.router
     yield from BrokerCollector(group, router, hosted.remoting.stats).collect()
+    yield error_answers("gantry_broker", hosted.remoting.error_answers)
     yield from TierCollector(lambda: group.tier.service, group.view.store.waits).collect()
     yield from DelayCollector(lambda: _delivery(hosted)).collect()
     yield from AdminCollector(lambda: hosted.processor).collect()

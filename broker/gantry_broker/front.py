@@ -26,6 +26,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gantry_broker.administration import error_answers
 from gantry_broker.client_options import ClientOptions
 from gantry_broker.clients.request_rules import CLIENT_RULES
 from gantry_broker.clients.transaction_metrics import TransactionCollector
@@ -231,6 +232,7 @@ class FrontCollector(Collector):
             connection.unknown,
         )
         yield _gauge("gantry_front_held_connections", "Waiting for a store.", front.router.held)
+        yield error_answers("gantry_front", front.remoting.error_answers)
         stats = front.remoting.stats
         yield _gauge("gantry_front_connections", "Open client connections.", stats.connections)
         yield _counter("gantry_front_requests", "Requests served.", stats.requests)

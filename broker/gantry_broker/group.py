@@ -14,6 +14,7 @@ import asyncio
 import secrets
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import GantryError
@@ -35,6 +36,7 @@ from gantry_broker.ha.listener import GroupKey
 from gantry_broker.ha.repair import Repairs, give
 from gantry_broker.ha.wire import Caller
 from gantry_broker.local_view import LocalView
+from gantry_broker.log import DerivedLostError
 from gantry_broker.log.checked import Damage
 from gantry_broker.queues import MessageStore
 from gantry_broker.readiness import Readiness, Standing
@@ -99,6 +101,8 @@ class ReplicationGroup:
         self._agent: ControlAgent | None = None
         self._consumers: Consumers | None = None
         store.tiered = options.tier is not None
+        loop = asyncio.get_running_loop()
+        store.on_lost = lambda reason: self._derived_lost(loop, reason)
         self.writes = GroupWrites(self, store)
         self.tier = GroupTier(self)
         self.view = LocalView(self, commons.readers)
@@ -204,13 +208,29 @@ class ReplicationGroup:
         if self._agent is not None:
             self._agent.beat()
 
+    def _derived_lost(self, loop: asyncio.AbstractEventLoop, reason: str) -> None:
+        """In any thread; the loop was closed where nobody takes part any more."""
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._fail, self._lost_error(reason))
+
+    def _lost_error(self, reason: str) -> DerivedLostError:
+        return DerivedLostError(
+            f"What is derived from the log in {self.options.directory} is lost ({reason}): it is "
+            "made again from the log; check the volume if this happens again."
+        )
+
     def _fail(self, error: BaseException) -> None:
-        if isinstance(error, IdStruck):
+        if self._store.lost and not isinstance(error, DerivedLostError | IdStruck):
+            error = self._lost_error(self._store.lost)
+        if self.failure.done():
+            return
+        if isinstance(error, DerivedLostError):
+            _log.error("what is derived from the log is made again", reason=error)
+        elif isinstance(error, IdStruck):
             _log.warning("this broker begins anew under another id", reason=error)
         else:
             _log.error("this broker cannot go on", reason=error)
-        if not self.failure.done():
-            self.failure.set_exception(error)
+        self.failure.set_exception(error)
 
     # ---- what it is
 
@@ -371,6 +391,7 @@ class ReplicationGroup:
         master = None if self.core is None else self.core.serving
         if master is not None:
             self.writes.confirmed(confirm, master)
+        if master is not None and not self._store.lost:
             self.tier.advanced()
             if self.writes.topics_due:
                 self._catch_up_topics()

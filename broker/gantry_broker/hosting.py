@@ -25,6 +25,7 @@ from gantry_broker.commons import Commons
 from gantry_broker.control.joining import IdStruck
 from gantry_broker.group import ReplicationGroup
 from gantry_broker.group_options import GroupOptions, Watcher
+from gantry_broker.log import DerivedLostError
 from gantry_broker.routing import ClientRouter
 from gantry_broker.store.serving import StoreServer
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 LEAVE_WITHIN_S = 5.0  # hand-over, including a refused and a second try
 WAIT_S = 0.05
+REBUILDS_MAX = 3  # of what is derived from a log, within
+REBUILDS_WITHIN_S = 600.0  # so long; a disk that spoils more is not worth it
 ANSWER_WITHIN_S = 0.2  # for answers that are being written when the process ends
 
 _log = log.get("server")
@@ -67,6 +70,7 @@ class HostedGroup(Watcher):
         failure: set to what ended this group; never to a result.
         group: None until its volume is read.
         begun_anew: how often its id was struck from the record, so that it took another.
+        rebuilt: how often what is derived from its log was lost, and made again from the log.
     """
 
     def __init__(
@@ -87,6 +91,8 @@ class HostedGroup(Watcher):
         self._commons: Commons | None = None
         self._anew: asyncio.Task[None] | None = None
         self.begun_anew = 0
+        self.rebuilt = 0
+        self._rebuilt_s: list[float] = []  # when, lately
         self.port = 0
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.group: ReplicationGroup | None = None
@@ -160,17 +166,37 @@ class HostedGroup(Watcher):
     def _group_failed(self, failure: "asyncio.Future[None]") -> None:
         error = None if failure.cancelled() else failure.exception()
         if isinstance(error, IdStruck):
-            self._anew = asyncio.create_task(self._begin_anew())
-            self._anew.add_done_callback(self._begun_anew)
+            self.begun_anew += 1
+        elif isinstance(error, DerivedLostError) and self._may_rebuild():
+            self.rebuilt += 1
         elif error is not None:
             self.fail(error)
+            return
+        if error is not None:
+            self._anew = asyncio.create_task(
+                self._begin_anew(leaves=not isinstance(error, IdStruck))
+            )
+            self._anew.add_done_callback(self._begun_anew)
 
-    async def _begin_anew(self) -> None:
-        """Take part again as another member, from the same volume: its id was struck."""
+    def _may_rebuild(self) -> bool:
+        """Whether this is not all that the disk lets us do."""
+        now_s = asyncio.get_running_loop().time()
+        self._rebuilt_s = [one for one in self._rebuilt_s if now_s - one < REBUILDS_WITHIN_S]
+        self._rebuilt_s.append(now_s)
+        return len(self._rebuilt_s) <= REBUILDS_MAX
+
+    async def _begin_anew(self, *, leaves: bool) -> None:
+        """Take part again from the same volume.
+
+        Args:
+            leaves: it is a member still, and a master hands over first; otherwise its id was
+                struck, and it will be another member.
+        """
         assert self.group is not None
         assert self._options is not None
         assert self._commons is not None
-        self.begun_anew += 1
+        if leaves:
+            await self._hand_over(self.group)
         former, self.group = self.group, None
         self.serving_ends()
         self.router.role_changed()
@@ -195,9 +221,14 @@ class HostedGroup(Watcher):
 
     async def leave(self) -> None:
         """Hand over, and let every client finish what it is saying."""
-        group = self.group
-        if group is None or self.failure.done():
+        if self.group is None or self.failure.done():
             return
+        await self._hand_over(self.group)
+        # Whom this process has cut comes back, and would be cut amid a request if it came here.
+        await self.remoting.stop_listening()
+        await self.router.cut_all()
+
+    async def _hand_over(self, group: ReplicationGroup) -> None:
         if self.processor is not None:
             self.processor.flush_offsets(lambda: None)
         group.leave()
@@ -206,9 +237,6 @@ class HostedGroup(Watcher):
                 await group.left.wait()
         except TimeoutError:
             _log.warning("nobody took over in time", group=self.name, epoch=group.epoch)
-        # Whom this process has cut comes back, and would be cut amid a request if it came here.
-        await self.remoting.stop_listening()
-        await self.router.cut_all()
 
     async def stop(self) -> None:
         """Close everything."""

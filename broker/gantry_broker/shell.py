@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from gantry_protocol.errors import GantryError, RecordError
+from gantry_protocol.errors import NO_ROOM, GantryError, RecordError
 from gantry_protocol.process import log
 from gantry_protocol.types import Epoch, Offset
 
@@ -31,7 +31,7 @@ from gantry_broker.commons import Commons
 from gantry_broker.control.agent import ControlAgent
 from gantry_broker.ha.feeding import Feeder
 from gantry_broker.ha.links import ReplicationLinks
-from gantry_broker.log import DiskFullError
+from gantry_broker.log import DerivedLostError, DiskFullError
 from gantry_broker.log.checked import DamagedError
 from gantry_broker.pool import InOrder
 from gantry_broker.queues import MessageStore
@@ -41,6 +41,7 @@ from gantry_broker.replica import events as ev
 from gantry_broker.replica.messages import Ack, Message, Truncate
 
 DISPATCH_BYTES = 128 * 1024
+SAVE_AGAIN_S = 1.0  # a state that found no room on the disk
 
 _log = log.get("replica")
 
@@ -113,6 +114,7 @@ class ReplicaShell:
         self._ended = False
         self._turn_due = False
         self._flush_due = False
+        self._newest_state = 0  # token of the state that was to be saved last
         self._disk_is_silent = False
         self._confirmed = store.dispatched  # below is to be dispatched
         self._saver = InOrder(commons.savers)
@@ -227,6 +229,8 @@ class ReplicaShell:
             case fx.Promoted(epoch=epoch, start=start):
                 _log.info("promoted", epoch=epoch, start=start, confirm=self.core.log.confirm)
                 self._dispatch()
+                if self._store.lost:
+                    raise DerivedLostError(f"nobody can serve from here: {self._store.lost}")
                 self._store.take_mastership()
                 self._observer.promoted(epoch, start)
             case fx.Demoted(epoch=epoch):
@@ -321,15 +325,18 @@ class ReplicaShell:
         """Make visible what is confirmed and not dispatched yet.
 
         A replica that finds damage on the way goes on from there once it is repaired.
+        Where the rows for it are lost the log goes on, so that a master can be relieved.
         """
         if self._confirmed <= self._store.dispatched:
             return
         try:
-            self._store.dispatch(self._confirmed)
-        except DamagedError:
-            if self.core.serving is not None:
+            if not self._store.lost:
+                self._store.dispatch(self._confirmed)
+        except GantryError as error:
+            if isinstance(error, DamagedError) and self.core.serving is None:
+                return
+            if not self._store.lost:
                 raise
-            return
         self._observer.confirmed(self._confirmed)
 
     def _cut(self, point: Offset, *, reset: bool) -> None:
@@ -343,19 +350,26 @@ class ReplicaShell:
 
     def _save(self, token: int, state: fx.StoredState) -> None:
         """In their order, and nobody waits for them."""
+        if self._ended or token < self._newest_state:
+            return
         self.saves += 1
+        self._newest_state = token
         saving = self._saver.submit(partial(lineage_file.save, self._directory, state))
         future = asyncio.wrap_future(saving, loop=self._loop)
-        future.add_done_callback(partial(self._saved, token))
+        future.add_done_callback(partial(self._saved, token, state))
 
-    def _saved(self, token: int, future: "asyncio.Future[None]") -> None:
+    def _saved(self, token: int, state: fx.StoredState, future: "asyncio.Future[None]") -> None:
+        """It is durable; or it waits for room, unless a newer one stands for it by then."""
         if future.cancelled() or self._ended:
             return
         error = future.exception()
-        if error is not None:
-            self._fail(error)
-        else:
+        if error is None:
             self.step(ev.StateSaved(token))
+        elif isinstance(error, OSError) and error.errno in NO_ROOM:
+            _log.error("no room for the lineage, asking again", reason=error, wait_s=SAVE_AGAIN_S)
+            self._loop.call_later(SAVE_AGAIN_S, self._save, token, state)
+        else:
+            self._fail(error)
 
     # ---- once per turn of the loop
 

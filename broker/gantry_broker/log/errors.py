@@ -18,5 +18,11 @@ class DiskFullError(GantryError):
     """No room for the record; the log is as it was before the call and stays usable."""
 
 
+class DerivedLostError(GantryError):
+    """The rows that follow from the log are damaged or cannot be written: open the store again."""
+
+    exit_code = EXIT_INTERNAL
+
+
 class CutRefusedError(GantryError):
     """Somebody asked to cut records that were confirmed, or to cut inside a record."""

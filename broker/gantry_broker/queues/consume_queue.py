@@ -46,6 +46,11 @@ class ConsumeQueue:
         self._kv.condemn()
         return self._kv.directory
 
+    def give_up(self, reason: str) -> Path:
+        """Have all queues made again soon, whatever the log holds; returns the same."""
+        self._kv.give_up(reason)
+        return self._kv.directory
+
     @property
     def _stored(self) -> int:
         """Entries below are in rows."""

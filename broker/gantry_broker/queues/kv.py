@@ -6,13 +6,17 @@ order in which they filled. So whatever a crash leaves is the state after some w
 batch that says how far the log is dispatched makes that state one with a place in the log.
 
 Nothing here is the only copy of anything. Damage ends in a ``CorruptionError`` that names the file;
-the directory is marked, and whoever opens it next throws it away and begins again.
+the directory is marked, and whoever opens it next throws it away and begins again. After damage, or
+a full disk, RocksDB takes nothing any more until it is opened again; ``on_lost`` is told at once,
+whoever met it and whatever becomes of the error.
 """
 
 import errno
+import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -39,7 +43,9 @@ _BLOCK_BYTES = 8 * 1024
 _BLOOM_BITS = 10  # one look-up in a hundred reads a file for nothing
 _OPEN_FILES = 64  # per store, whatever it holds
 _KEEP_LOGS = 2
+_SPARE_BYTES = 1024 * 1024  # beside what is to be written: its index, the manifest
 _MARK = "DAMAGED"
+_UNREADABLE = "Input/output error"  # of the block that holds it; another file stands elsewhere
 _FILE_IN_MESSAGE = re.compile(r"(/[^\s:]+/(?:\d+\.sst|MANIFEST-\d+|CURRENT|OPTIONS-\d+))")
 
 
@@ -65,6 +71,7 @@ class KeyValue:
 
     Attributes:
         directory: holds the store and nothing else.
+        on_lost: called with the reason, in any thread, when it has to be opened again.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -75,6 +82,7 @@ class KeyValue:
             OSError: the disk failed.
         """
         self.directory = directory
+        self.on_lost: Callable[[str], None] = lambda _: None
         if (directory / _MARK).exists():
             raise CorruptionError(directory, 0, "it was found damaged when it was read last")
         make_directory(directory)
@@ -90,6 +98,17 @@ class KeyValue:
     def size_bytes(self) -> int:
         """Of its files."""
         return sum(file["size"] for file in self._store.live_files())
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a flush will find room on the disk: RocksDB gives up for good where it does not.
+
+        Raises:
+            OSError: the disk does not say.
+        """
+        found = os.statvfs(self.directory)
+        unwritten: int = self._store.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
+        return found.f_bavail * found.f_frsize > unwritten + _SPARE_BYTES
 
     def get(self, key: bytes) -> bytes | None:
         """The value of ``key``; None without one.
@@ -155,11 +174,18 @@ class KeyValue:
 
     def condemn(self) -> None:
         """Have the directory refused when it is opened next: what it says is wrong."""
-        (self.directory / _MARK).touch()
+        with suppress(OSError):  # without a mark, the damage is found again
+            (self.directory / _MARK).touch()
+
+    def give_up(self, reason: str) -> None:
+        """Have it refused, and opened again soon: it is damaged beyond doubt."""
+        self.condemn()
+        self.on_lost(reason)
 
     def close(self) -> None:
         """Let go of the directory; what is not flushed is lost."""
-        self._store.close()
+        with suppress(Exception):  # it says once more what ended it
+            self._store.close()
 
     def _translated(self, error: Exception, *, opening: bool = False) -> Exception:
         """What ``error`` means here; the directory is marked when it is damaged.
@@ -167,15 +193,18 @@ class KeyValue:
         RocksDB's exceptions carry a text only: its status, then what it was about.
         """
         text = str(error)
-        if "No space left" in text:
+        if "No space left" in text or "quota exceeded" in text:
+            if not opening:
+                self.on_lost(text)
             return OSError(errno.ENOSPC, text)
         missing = opening and ("No such file" in text or "does not exist" in text)
-        if not text.startswith(("Corruption", "Invalid argument")) and not missing:
+        damaged = text.startswith(("Corruption", "Invalid argument")) or _UNREADABLE in text
+        if not damaged and not missing:
             return OSError(errno.EIO, text)
         named = _FILE_IN_MESSAGE.search(text)
         file = self.directory if named is None else Path(named[1])
         if not opening:
-            self.condemn()
+            self.give_up(text)
         return CorruptionError(file, 0, text)
 
 

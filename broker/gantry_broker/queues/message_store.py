@@ -58,12 +58,17 @@ class MessageStore:
 
     Attributes:
         tiered: what the log no longer has can be read from the tier.
+        lost: why the rows are of no use any more and have to be made again by another opening;
+            empty while they are sound.
+        on_lost: called once with that, in any thread.
         scrubber: compares the log with its checksums, once it was told to.
     """
 
     def __init__(self, directory: Path, log: CommitLog, kv: KeyValue, head: Head | None) -> None:
         self.log = log
         self.tiered = False
+        self.lost = ""
+        self.on_lost: Callable[[str], None] = lambda _: None
         self._directory = directory
         self._next: dict[QueueKey, int] | None = None  # of what is not dispatched; None: no master
         self._put_timestamp = 0
@@ -73,6 +78,7 @@ class MessageStore:
 
     def _derive_from(self, kv: KeyValue, head: Head | None) -> None:
         self._kv = kv
+        kv.on_lost = self._lose
         self._dispatcher = Dispatcher(self.log, kv, head)
         self._saver = Saver(kv)
         self._saved_offset = self._dispatcher.offset
@@ -434,12 +440,14 @@ class MessageStore:
         self.scrubber = Scrubber(self.log, period_s)
 
     def save(self) -> None:
-        """Make everything derived durable as it is now, blocking.
+        """Make everything derived durable as it is now, blocking; not where there is no room.
 
         Raises:
             LogFailedError: the disk failed.
         """
         try:
+            if not self._kv.has_room:
+                return  # the next start derives it from the log
             self._begin_save()
             self._saver.join()
         except OSError as error:
@@ -450,7 +458,8 @@ class MessageStore:
         if self.scrubber is not None:
             self.scrubber.stop()
         try:
-            self.save()
+            if not self.lost:
+                self.save()
         finally:
             self.log.close()
             self._kv.close()
@@ -507,8 +516,13 @@ class MessageStore:
         grown_bytes = self._dispatcher.offset - self._saved_offset
         waited_s = time.monotonic() - self._saved_at
         is_due = grown_bytes >= CHECKPOINT_BYTES or waited_s >= CHECKPOINT_INTERVAL_S
-        if is_due and not self._saver.is_busy:
+        if is_due and not self._saver.is_busy and self._kv.has_room:
             self._begin_save()
+
+    def _lose(self, reason: str) -> None:
+        if not self.lost:
+            self.lost = reason
+            self.on_lost(reason)
 
     def _begin_save(self) -> None:
         """Write the rows of now; a thread makes them durable, since nobody should wait for that."""

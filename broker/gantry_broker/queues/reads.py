@@ -175,7 +175,7 @@ def physical_offset(queue: ConsumeQueue, offset: int) -> int:
 def _entries(queue: ConsumeQueue, offset: int, count: int) -> bytes:
     data = queue.entries(offset, count)
     if len(data) != count * ENTRY_BYTES:
-        raise _damaged(queue, offset)
+        raise _lost(queue, offset)
     return data
 
 
@@ -219,7 +219,7 @@ def _extent(log: CommitLog, queue: ConsumeQueue, run: Wanted) -> tuple[Offset, i
     length = sum(size for _, _, size in run)
     is_inside = log.log_start <= start and start + length <= log.end
     if not is_inside or any(size < _HEAD_BYTES for _, _, size in run):
-        raise _damaged(queue, offset)
+        raise _lost(queue, offset)
     return Offset(start), length
 
 
@@ -245,7 +245,7 @@ def _record(
 ) -> bytes:
     """The record an entry points to, or its first ``max_bytes``."""
     if not (log.log_start <= physical < log.end and size >= _HEAD_BYTES):
-        raise _damaged(queue, offset)
+        raise _lost(queue, offset)
     length = size if max_bytes is None else min(size, max_bytes)
     data = log.read(Offset(physical), length)
     if len(data) != length or _HEAD.unpack_from(data) != (size, offset, physical):
@@ -254,10 +254,20 @@ def _record(
 
 
 def _damaged(queue: ConsumeQueue, offset: int) -> CorruptionError:
-    topic, queue_id = queue.key
+    """The entry and the log differ, and either may be at fault: the next start finds out."""
     return CorruptionError(
         queue.condemn(),
         0,
-        f"entry {offset} of queue {queue_id} of {topic} does not fit the commit log; the next start"
-        " makes the directory again from the log",
+        f"{_misfit(queue, offset)}; the next start makes the directory again from the log",
     )
+
+
+def _lost(queue: ConsumeQueue, offset: int) -> CorruptionError:
+    """The entry is missing, or points out of the log: it is wrong for certain."""
+    reason = _misfit(queue, offset)
+    return CorruptionError(queue.give_up(reason), 0, f"{reason}; it is made again from the log")
+
+
+def _misfit(queue: ConsumeQueue, offset: int) -> str:
+    topic, queue_id = queue.key
+    return f"entry {offset} of queue {queue_id} of {topic} does not fit the commit log"

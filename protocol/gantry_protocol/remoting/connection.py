@@ -517,6 +517,8 @@ class Connection(asyncio.Protocol):
     def _send_reply(self, request: RemotingCommand, response: RemotingCommand) -> None:
         if request.flag & FLAG_ONEWAY or self.closed:
             return
+        if response.code == ResponseCode.SYSTEM_ERROR:
+            self._server.note_error(request, response)
         response.opaque = request.opaque
         response.flag |= FLAG_RESPONSE
         try:

@@ -16,6 +16,7 @@ from gantry_protocol.errors import GantryError
 from gantry_protocol.process import log
 from gantry_protocol.process.listening import BACKLOG, bind, stop_listening
 from gantry_protocol.remoting.connection import Connection
+from gantry_protocol.remoting.error_answers import ErrorAnswers
 from gantry_protocol.remoting.limits import ConnectionLimits
 from gantry_protocol.remoting.rules import ANY, RequestRules
 from gantry_protocol.remoting.stats import ServerStats
@@ -99,6 +100,7 @@ class RemotingServer:
         self.max_unread_bytes = max_unread_bytes
         self.max_partial_bytes = max_partial_bytes
         self.stats = ServerStats()
+        self.error_answers = ErrorAnswers()
         self.connections: dict[int, Connection] = {}
         self.on_response = on_response
         self._on_close = on_close
@@ -233,6 +235,10 @@ class RemotingServer:
         """A request is no longer in flight."""
         if not self.stats.in_flight:
             self._answered.set()
+
+    def note_error(self, request: RemotingCommand, response: RemotingCommand) -> None:
+        """``request`` is answered ``SYSTEM_ERROR``."""
+        self.error_answers.note(request, response.remark, self._loop.time())
 
     def flush_soon(self, connection: Connection) -> None:
         """Write the connection's output once everything of this loop turn is ready."""

@@ -32,6 +32,7 @@ class World:
         self.calls: list[str] = []
         self.effects: list[fx.Effect] = []
         self.dispatched = self.end = Offset(0)
+        self.lost = ""
         self.fed: dict[int, int] = {}
         self.serving: object | None = None
         self.tick: Callable[[], None] = lambda: None
