@@ -132,7 +132,7 @@ def status(group: ReplicationGroup, router: ClientRouter) -> dict[str, Any]:
         "flushedOffset": log.flushed,
         "confirmOffset": 0 if core is None else core.log.confirm,
         "diskWaitedMs": 0 if core is None else core.disk.waited_ms,
-        "diskReason": "" if core is None else core.disk_says,
+        "diskReason": group.disk_reason,
         "members": [] if master is None else [_member(group, one) for one in _members(group)],
         "controllersConnected": 0 if agent is None else agent.peers.connections,
         "registered": agent is not None and agent.registered,
@@ -244,6 +244,7 @@ def _member(group: ReplicationGroup, broker_id: BrokerId) -> dict[str, Any]:
         "lagBytes": max(0, group.store.log.end - member.acked),
         "inSync": broker_id in master.set.members,
         "draining": member.draining,
+        "hasRoom": member.has_room,
         "waitedMs": member.pace.recent_ms,
         "reason": _why_out(group, member),
     }
@@ -329,6 +330,11 @@ class BrokerCollector:
             "gantry_broker_disk_silences",
             "Times that the disk did not answer for too long, without an error.",
             0 if self._group.shell is None else self._group.shell.disk_silences,
+        )
+        yield counter(
+            "gantry_broker_disk_reliefs",
+            "Times that a master with a full disk began to give way to a member with room.",
+            0 if self._group.shell is None else self._group.shell.reliefs,
         )
         yield gauge(
             "gantry_broker_topics_version",

@@ -171,6 +171,11 @@ class ProcessCollector(Collector):
             disk.usage.used_percent / 100,
         )
         yield gauge(
+            "gantry_broker_disk_has_room",
+            "1 while a mastership may be handed over to here for want of room elsewhere.",
+            disk.has_room,
+        )
+        yield gauge(
             "gantry_broker_disk_refusing",
             "1 while messages are refused because the disk is nearly full.",
             disk.refusing,

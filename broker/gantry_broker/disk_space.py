@@ -7,12 +7,14 @@ is room for what keeps a group alive: consumer offsets, topics, the log of its m
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from gantry_protocol.process import log
 
+HOLD_S = 10.0  # for so long after a write that found no room, messages are refused
 LOOK_EVERY_S = 0.1  # a fast disk takes 15 MB meanwhile, a tenth of the smallest volume
 FILLS_PERCENT = 20.0  # below the mark at which the disk is nearly full, it fills
 ROOM_SHARE = 1.25  # of the spare bytes: old messages make room before new ones are refused
@@ -70,10 +72,13 @@ class DiskSpace:
         directory: on the disk.
         watermarks: when to refuse.
         look: how full it is.
+        now_s: the steady clock.
 
     Attributes:
         usage: at the last look.
         refusing: whether messages are refused.
+        has_room: whether somebody may hand a mastership over to here for want of room: below the
+            mark from which on messages are taken again, so that it is not handed back soon.
         turn: held by the group that makes room now.
     """
 
@@ -82,19 +87,29 @@ class DiskSpace:
         directory: Path,
         watermarks: Watermarks,
         look: Callable[[Path], Usage] = usage_of,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.usage = Usage(0.0, 0)
         self.refusing = False
+        self.has_room = False  # until the disk has said so
         self.turn = asyncio.Lock()
         self._directory = directory
         self._watermarks = watermarks
         self._look = look
+        self._now_s = now_s
+        self._met_full_s: float | None = None  # when a write found no room
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
         """Look now, and from now on."""
         self.look()
         self._timer = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self.start)
+
+    def met_full(self) -> None:
+        """A write found no room, whatever the disk says of itself: a quota may be the reason."""
+        if self._met_full_s is None or self._now_s() >= self._met_full_s + HOLD_S / 2:
+            self._met_full_s = self._now_s()
+            self.look()
 
     def stop(self) -> None:
         """Look no more."""
@@ -119,7 +134,9 @@ class DiskSpace:
             _log.warning("the disk does not say how full it is", reason=error)
             return
         was, marks = self.refusing, self._watermarks
-        self.refusing = marks.refuses(self.usage, refusing=was)
+        met_full = self._met_full_s is not None and self._now_s() < self._met_full_s + HOLD_S
+        self.refusing = met_full or marks.refuses(self.usage, refusing=was)
+        self.has_room = not met_full and not marks.refuses(self.usage, refusing=True)
         if self.refusing and not was:
             _log.error(
                 "messages are refused, the disk is nearly full",

@@ -289,6 +289,21 @@ class ReplicationGroup:
             return ""
         return view.master_address
 
+    @property
+    def disk_reason(self) -> str:
+        """What is wrong with this member's disk, and what is done about it; empty for nothing."""
+        core = self.core
+        if core is not None and core.disk_says:
+            return f"its disk does not answer: {core.disk_says}"
+        return self._room_reason
+
+    @property
+    def _room_reason(self) -> str:
+        """The same for want of room only."""
+        if self.core is not None and self.core.room_says:
+            return self.core.room_says
+        return "its disk is nearly full" if self._commons.disk_space.refusing else ""
+
     def ready(self) -> tuple[bool, str]:
         """Whether clients may be sent here, and why not."""
         core, agent = self.core, self._agent
@@ -300,7 +315,7 @@ class ReplicationGroup:
             serving=self.serving,
             following=core is not None and core.role is Role.FOLLOWING and core.streaming,
             epoch=self.epoch,
-            disk="" if core is None else core.disk_says,
+            disk=self.disk_reason,
             alone=self.alone,
         )
         return self._readiness.look(standing, asyncio.get_running_loop().time())
@@ -416,9 +431,17 @@ class ReplicationGroup:
         self.stuck = f"{effect.code}: {effect.sentence}"
         self._changed()
 
+    def giving_way(self) -> None:
+        """Somebody will be asked to take over: append what is only in memory yet."""
+        self.watcher.serving_will_end()
+
     def ticked(self) -> None:
         """Answer what has waited long enough."""
         self.writes.ticked()
+
+    def met_full(self) -> None:
+        """A record found no room on the disk."""
+        self._commons.disk_space.met_full()
 
     # ---- what writes and the tier need
 
@@ -486,7 +509,7 @@ class ReplicationGroup:
             confirm_epoch=None if confirmed is None else confirmed.epoch,
             acted_epoch=core.epoch,
             tier=self.tier.report(),
-            disk_stuck=self.tier.disk_stuck,
+            disk_stuck=self.tier.disk_stuck or self._room_reason,
         )
 
     def _learned(self, view: ControllerView) -> None:

@@ -58,5 +58,8 @@ class Watcher:
     def clients_move(self) -> None:
         """It is not any more, and whoever waits for an answer is about to be told so."""
 
+    def serving_will_end(self) -> None:
+        """Soon it is not any more, unless nobody takes over; what is in memory goes to the log."""
+
     def serving_ends(self) -> None:
         """It is not any more; the store is still as it was."""

@@ -20,6 +20,7 @@ from gantry_protocol.types import Offset
 
 from gantry_broker.appends import PendingAppends
 from gantry_broker.clients.view import Created
+from gantry_broker.log import DiskFullError
 from gantry_broker.queues import MessageStore
 from gantry_broker.replica.master import Mastership
 from gantry_broker.store.clock import FOLLOWED_MS, StoreClock
@@ -73,6 +74,9 @@ class WritingMember(Protocol):
 
     def appended(self) -> None:
         """Records were appended: flush them, and feed the replicas."""
+
+    def met_full(self) -> None:
+        """A record found no room on the disk."""
 
 
 def admission(mastership: Mastership | None, *, leaving: bool, is_whole: bool) -> Refusal | None:
@@ -145,7 +149,11 @@ class GroupWrites:
             done(SendOutcome(_NOT_MASTER.code, _NOT_MASTER.remark))
             return
         now_ms = self.clock.now_ms(int(self._wall() * 1000), self._steady())
-        stored = self._store.put(records, now_ms=now_ms)
+        try:
+            stored = self._store.put(records, now_ms=now_ms)
+        except DiskFullError:
+            self._member.met_full()
+            raise
         self.pending.add(stored, done, self._loop.time())
         self._member.appended()
 

@@ -279,6 +279,11 @@ class HostedGroup(Watcher):
         if self.processor is not None:
             self.router.end_sessions(list(self.remoting.connections.values()))
 
+    def serving_will_end(self) -> None:
+        """Write what consumers have committed."""
+        if self.processor is not None:
+            self.processor.flush_offsets(lambda: None)
+
     def serving_ends(self) -> None:
         """Serve clients here no more; whoever waits for a record is sent on to ask again."""
         if self.store_server is not None:

@@ -21,7 +21,7 @@ class Standing(NamedTuple):
         serving: it is the serving master.
         following: it receives the master's log.
         epoch: the newest it acted in.
-        disk: what is done about a disk that does not answer; empty while it does.
+        disk: what is wrong with the disk, and what is done about it; empty for nothing.
         alone: why this master takes no requests, since another one may have been elected.
     """
 
@@ -55,7 +55,7 @@ class Readiness:
             return False, "not registered with the controllers"
         if now.alone:
             return False, now.alone
-        disk = f"; its disk does not answer: {now.disk}" if now.disk else ""
+        disk = f"; {now.disk}" if now.disk else ""
         if now.serving or now.following:
             self._in_place_s = now_s
             place = "master of" if now.serving else "following in"

@@ -70,6 +70,9 @@ class RoleObserver(Protocol):
     def in_touch(self) -> None:
         """That is over, and this is the master still."""
 
+    def giving_way(self) -> None:
+        """Somebody will be asked to take over: append what is only in memory yet."""
+
     def ticked(self) -> None:
         """Time has passed."""
 
@@ -103,6 +106,7 @@ class ReplicaShell:
         self.saves = 0
         self.cut_offs = 0
         self.disk_silences = 0
+        self.reliefs = 0  # masterships to be given away for want of room
         self._store = store
         self._directory = directory
         self._agent = agent
@@ -119,6 +123,8 @@ class ReplicaShell:
         self._confirmed = store.dispatched  # below is to be dispatched
         self._saver = InOrder(commons.savers)
         self._ticker = commons.ticker
+        self._disk_space = commons.disk_space
+        self._room = (False, False)
         self._feeder = Feeder(core, store, self._next_turn)
 
     @property
@@ -179,6 +185,7 @@ class ReplicaShell:
     def _tick(self) -> None:
         if self._ended:
             return
+        self._look_at_room()
         self.step(ev.Tick())
         self._guarded(self._dispatch)
         self._observer.ticked()
@@ -227,12 +234,7 @@ class ReplicaShell:
         agent = self._agent
         match effect:
             case fx.Promoted(epoch=epoch, start=start):
-                _log.info("promoted", epoch=epoch, start=start, confirm=self.core.log.confirm)
-                self._dispatch()
-                if self._store.lost:
-                    raise DerivedLostError(f"nobody can serve from here: {self._store.lost}")
-                self._store.take_mastership()
-                self._observer.promoted(epoch, start)
+                self._promoted(epoch, start)
             case fx.Demoted(epoch=epoch):
                 _log.info("demoted", epoch=epoch)
                 self._store.drop_mastership()
@@ -252,7 +254,7 @@ class ReplicaShell:
                 agent.hand_over(effect, self._handed_over)
             case fx.DrainEnded(reason=reason):
                 self._observer.drained(reason)
-            case fx.DiskSilent() | fx.DiskAnswers():
+            case fx.DiskSilent() | fx.DiskAnswers() | fx.DiskFull() | fx.DiskHasRoom():
                 self._note_disk(effect)
             case fx.CutOff() | fx.InTouch() | fx.Slow():
                 self._note_others(effect)
@@ -262,7 +264,20 @@ class ReplicaShell:
             case _:
                 raise AssertionError(f"unknown effect {effect!r}")
 
-    def _note_disk(self, effect: fx.DiskSilent | fx.DiskAnswers) -> None:
+    def _promoted(self, epoch: Epoch, start: Offset) -> None:
+        _log.info("promoted", epoch=epoch, start=start, confirm=self.core.log.confirm)
+        self._dispatch()
+        if self._store.lost:
+            raise DerivedLostError(f"nobody can serve from here: {self._store.lost}")
+        self._store.take_mastership()
+        self._observer.promoted(epoch, start)
+
+    def _note_disk(
+        self, effect: fx.DiskSilent | fx.DiskAnswers | fx.DiskFull | fx.DiskHasRoom
+    ) -> None:
+        if isinstance(effect, fx.DiskFull | fx.DiskHasRoom):
+            self._note_room(effect)
+            return
         if isinstance(effect, fx.DiskAnswers):
             _log.info("the disk answers again", epoch=self.core.epoch)
             self._disk_is_silent = False
@@ -294,6 +309,23 @@ class ReplicaShell:
         )
         self._observer.cut_off(effect)
 
+    def _note_room(self, effect: fx.DiskFull | fx.DiskHasRoom) -> None:
+        if isinstance(effect, fx.DiskHasRoom):
+            _log.info("the disk has room again", epoch=self.core.epoch)
+            return
+        _log.error("the disk is full", epoch=self.core.epoch, reason=effect.sentence)
+        if effect.gives_way:
+            self.reliefs += 1
+            self._observer.giving_way()
+
+    def _look_at_room(self) -> None:
+        """Tell the core what it does not know yet."""
+        disk = self._disk_space
+        room = (disk.refusing, disk.has_room)
+        if room != self._room:
+            self._room = room
+            self.step(ev.RoomChanged(is_full=disk.refusing, has_room=disk.has_room))
+
     def _handed_over(self, accepted: bool) -> None:
         self.step(ev.HandOverFinished(accepted=accepted))
 
@@ -304,6 +336,8 @@ class ReplicaShell:
         try:
             self._store.log.append_raw(offset, data)
         except (RecordError, DiskFullError) as error:
+            if isinstance(error, DiskFullError):
+                self._disk_space.met_full()
             _log.error("the master's bytes were not written", offset=offset, reason=error)
             self.step(ev.LogRefused(self._store.log.end, str(error)))
             return

@@ -37,6 +37,7 @@ _RANGE = struct.Struct(">QB")
 _IN_SYNC = 1
 _DRAINING = 1
 _REFUSED = 1
+_HAS_ROOM = 2  # older masters pass over it
 
 
 class Kind(IntEnum):
@@ -117,7 +118,7 @@ def encode(message: Message, caller: Caller) -> list[bytes]:
         case Append():
             return _encode_append(message)
         case Ack():
-            flags = _DRAINING if message.draining else 0
+            flags = (_DRAINING if message.draining else 0) | (_HAS_ROOM if message.has_room else 0)
             return [framed(Kind.ACK, _ACK.pack(message.epoch, message.flushed_end, flags))]
         case Hello():
             return [framed(Kind.HELLO, _encoder.encode(_hello_body(message, caller)))]
@@ -194,7 +195,12 @@ def _parse(kind: int, payload: bytes) -> Received:
             return Received(_parse_append(payload), None)
         case Kind.ACK:
             epoch, flushed_end, flags = _ACK.unpack(payload)
-            ack = Ack(Epoch(epoch), Offset(flushed_end), draining=bool(flags & _DRAINING))
+            ack = Ack(
+                Epoch(epoch),
+                Offset(flushed_end),
+                draining=bool(flags & _DRAINING),
+                has_room=bool(flags & _HAS_ROOM),
+            )
             return Received(ack, None)
         case Kind.HELLO:
             return _parse_hello(payload)

@@ -9,8 +9,8 @@ Events in, effects out; no I/O, no clock, no randomness. The roles::
     any        lineage newer than the group, or a cut below
                confirm: a person must look                   -> STUCK
 
-A master, promoted or about to be, whose disk does not answer asks for another one (``stall``), and
-so does one whose log is damaged, which it can repair as a replica only.
+A master, promoted or about to be, whose disk does not answer asks for another one (``stall``). So
+does one whose disk is full, and one whose log is damaged, which it can repair as a replica only.
 
 Rules protected here:
 
@@ -33,7 +33,14 @@ from gantry_broker.replica.following import Following, Stage
 from gantry_broker.replica.master import Batch, Mastership
 from gantry_broker.replica.messages import Ack, Append, Farewell, Hello, Message, Truncate
 from gantry_broker.replica.saver import Saver
-from gantry_broker.replica.stall import PATIENCE_MAX, DiskWatch, Relief
+from gantry_broker.replica.stall import (
+    GIVES_WAY,
+    PATIENCE_MAX,
+    STAYS_FULL,
+    DiskWatch,
+    Relief,
+    Room,
+)
 from gantry_broker.replica.values import DEFAULT_LIMITS, ControllerView, Limits, Role
 
 ASK_ELECTION_MS = 300
@@ -77,6 +84,8 @@ class ReplicaCore:
         self.disk = DiskWatch(limits, now_ms)
         self.disk_says = ""
         self._is_damaged = False
+        self.room = Room(is_full=False, has_room=False)
+        self.room_says = ""
         self._relief = Relief(limits)
         self._promotion_patience_ms = limits.disk_wait_ms
 
@@ -153,6 +162,11 @@ class ReplicaCore:
                 return self._forget_link(link, reason)
             case ev.LogTrimmed(start=start):
                 return self._trimmed(start)
+            case ev.RoomChanged(is_full=is_full, has_room=has_room):
+                self.room = Room(is_full, has_room)
+                if self.following is not None:
+                    self.following.has_room = has_room
+                return []
             case ev.DrainRequested():
                 return self._begin_drain()
             case ev.LogDamaged():
@@ -317,6 +331,7 @@ class ReplicaCore:
             self.me, self.incarnation, view, self.log, self._saver, self._limits, self._now_ms
         )
         self.following.draining = self.draining
+        self.following.has_room = self.room.has_room
         if self.draining:
             self._departure.begin(self._now_ms)
         waiting, self._waiting = self._waiting, {}
@@ -408,7 +423,7 @@ class ReplicaCore:
             self.following.excuse(pause_ms)
 
     def _tick(self) -> list[fx.Effect]:
-        effects = self._look_at_disk() + self._look_around()
+        effects = self._look_at_disk() + self._look_at_room() + self._look_around()
         if self.serving is not None:
             effects += self.serving.tick(self._now_ms)
         if self.following is not None:
@@ -448,6 +463,26 @@ class ReplicaCore:
             effects.append(said)
             self.disk_says = says
         return effects + self._relief.step(heirs, self.epoch, self._now_ms)
+
+    def _look_at_room(self) -> list[fx.Effect]:
+        """A master without room says so, and gives way to a member that has some.
+
+        It asks once all that was written is confirmed: nobody's write is to end for this.
+        """
+        master = self.serving
+        heirs: list[BrokerId] = []
+        says = ""
+        if master is not None and master.drain is None and self.room.is_full:
+            heirs = [] if self.disk.is_silent else master.heirs_with_room()
+            says = GIVES_WAY if heirs else STAYS_FULL
+        if says != self.room_says:  # what is in memory only is written before anybody is asked
+            self.room_says = says
+            if says:
+                return [fx.DiskFull(says, gives_way=bool(heirs))]
+            return [] if self.room.is_full else [fx.DiskHasRoom()]
+        if not heirs or self.log.confirm < self.log.end:
+            return []
+        return self._relief.step(heirs, self.epoch, self._now_ms)
 
     def _heirs(self) -> list[BrokerId]:
         """Who is to be asked to take over; a master that leaves sees to that by itself."""

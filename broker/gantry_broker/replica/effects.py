@@ -176,6 +176,22 @@ class InTouch(msgspec.Struct, frozen=True):
     """The master that was cut off is the master still, and goes on."""
 
 
+class DiskFull(msgspec.Struct, frozen=True):
+    """This master's disk is full; said once for each sentence.
+
+    Attributes:
+        sentence: what is done about it.
+        gives_way: somebody will be asked to take over as soon as all that was written is confirmed.
+    """
+
+    sentence: str
+    gives_way: bool
+
+
+class DiskHasRoom(msgspec.Struct, frozen=True):
+    """The disk of this replica, which was the master then, is not full any more."""
+
+
 class Stuck(msgspec.Struct, frozen=True):
     """This replica refuses to go on, because going on would lose records; a person must look.
 
@@ -209,5 +225,7 @@ Effect = (
     | Slow
     | CutOff
     | InTouch
+    | DiskFull
+    | DiskHasRoom
     | Stuck
 )

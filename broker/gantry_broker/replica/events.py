@@ -137,6 +137,18 @@ class HandOverFinished(msgspec.Struct, frozen=True):
     accepted: bool
 
 
+class RoomChanged(msgspec.Struct, frozen=True):
+    """How much room our disk has is another matter now.
+
+    Attributes:
+        is_full: no message finds room, or is to.
+        has_room: it is far from full; between the two it is neither.
+    """
+
+    is_full: bool
+    has_room: bool
+
+
 class Tick(msgspec.Struct, frozen=True):
     """Time has passed; comes about every 20 ms."""
 
@@ -158,5 +170,6 @@ Event = (
     | LogDamaged
     | DrainRequested
     | HandOverFinished
+    | RoomChanged
     | Tick
 )

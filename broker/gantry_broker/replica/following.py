@@ -65,6 +65,7 @@ class Following:
         link: the link to the master, from the attempt to connect on.
         in_sync: whether the master counts on this replica; None until it has said so on this link.
         draining: this replica is about to leave.
+        has_room: its disk is far from full.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Following:
         self.link: int | None = None
         self.in_sync: bool | None = None
         self.draining = False
+        self.has_room = False
         self._me = me
         self._incarnation = incarnation
         self._log = log
@@ -249,7 +251,10 @@ class Following:
         assert self.link is not None
         self._acked = self._log.flushed
         ack = Ack(
-            epoch=self.view.master_epoch, flushed_end=self._log.flushed, draining=self.draining
+            epoch=self.view.master_epoch,
+            flushed_end=self._log.flushed,
+            draining=self.draining,
+            has_room=self.has_room,
         )
         return [Send(self.link, ack)]
 

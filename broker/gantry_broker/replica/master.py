@@ -144,17 +144,19 @@ class Mastership:
         of them has it all.
         """
         flushed = self._log.flushed
+        return _best([member for member in self._staying() if member.acked > flushed])
+
+    def heirs_with_room(self) -> list[BrokerId]:
+        """Who could go on while our own disk is full, the best first: members that stay."""
+        return _best([member for member in self._staying() if member.has_room])
+
+    def _staying(self) -> list[Member]:
         staying = self.set.members - self._view.draining - {self.me}
-        able = [
+        return [
             member
             for broker_id, member in self.members.items()
-            if broker_id in staying
-            and member.streaming
-            and not member.draining
-            and member.acked > flushed
+            if broker_id in staying and member.streaming and not member.draining
         ]
-        able.sort(key=lambda member: (-member.acked, member.broker_id))
-        return [member.broker_id for member in able]
 
     def holders(self) -> list[BrokerId]:
         """Who could go on at once with all that was acknowledged, the furthest first."""
@@ -240,7 +242,7 @@ class Mastership:
         wrong = member.acknowledged(ack.flushed_end, self._log.end, now_ms)
         if wrong is not None:
             return self._dismiss(link, wrong, now_ms)
-        member.draining = ack.draining
+        member.draining, member.has_room = ack.draining, ack.has_room
         effects = self.advance()
         if begins:
             effects += [Send(link, self._heartbeat(member, now_ms)), Feed()]
@@ -411,3 +413,9 @@ class Mastership:
             if member.streaming and now_ms - member.sent_ms >= self._limits.heartbeat_ms
         ]
         return effects + self.review(now_ms)
+
+
+def _best(members: list[Member]) -> list[BrokerId]:
+    """Who holds most first."""
+    members.sort(key=lambda member: (-member.acked, member.broker_id))
+    return [member.broker_id for member in members]

@@ -29,6 +29,7 @@ class Member:
         draining: it said that it is about to leave.
         heard_ms: when it last acknowledged anything in this epoch, or the epoch began. By that
             it says, too, that it has not left for a newer one.
+        has_room: it said that its disk is far from full.
         pace: what the others have waited for it.
         owes: 0, or what was confirmed when it came back with less: see ``has_lost``.
     """
@@ -42,6 +43,7 @@ class Member:
         "caught_up_ms",
         "connected_once",
         "draining",
+        "has_room",
         "heard_ms",
         "link",
         "owes",
@@ -62,6 +64,7 @@ class Member:
         self.connected_once = False
         self.caught_up_ms = self.heard_ms = now_ms
         self.draining = False
+        self.has_room = False
         self.owes = Offset(0)
         self._mark_end: Offset | None = None
         self._mark_ms = now_ms
@@ -91,6 +94,7 @@ class Member:
         self.sent = point
         self.acked = Offset(0)
         self.draining = draining
+        self.has_room = False  # its acknowledgements say
         self._mark_end = None
 
     def lost(self, now_ms: int) -> None:

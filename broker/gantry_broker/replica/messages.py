@@ -81,11 +81,16 @@ class Append(msgspec.Struct, frozen=True):
 
 
 class Ack(msgspec.Struct, frozen=True):
-    """Everything below ``flushed_end`` is on the replica's disk, and equal to the master's."""
+    """Everything below ``flushed_end`` is on the replica's disk, and equal to the master's.
+
+    Attributes:
+        has_room: its disk is far from full; an older replica never says so.
+    """
 
     epoch: Epoch
     flushed_end: Offset
     draining: bool = False
+    has_room: bool = False
 
 
 class Farewell(msgspec.Struct, frozen=True):

@@ -8,7 +8,14 @@ Rules protected: it hands over to a member of the set only, under compare on its
 member holds what was acknowledged. A serving master asks only for a member that has made durable
 what its own disk has not: where all disks stand still, nobody is better. While nobody can take
 over it keeps the role, and serves again when the disk does.
+
+A full disk answers, and takes no messages; the same relief is asked for there. Members say with
+each acknowledgement whether they have room, by a lower mark than that of a full disk: so where all
+fill up nobody is asked, and a mastership does not come back before a good part of a disk is
+written.
 """
+
+from typing import NamedTuple
 
 from gantry_protocol.types import BrokerId, Epoch
 
@@ -17,7 +24,19 @@ from gantry_broker.replica.facts import LogFacts
 from gantry_broker.replica.saver import Saver
 from gantry_broker.replica.values import Limits
 
+GIVES_WAY = "its disk is full: a member that is in sync and has room is asked to take over"
+STAYS_FULL = (
+    "its disk is full, and no member that is in sync has room: it stays the master and takes no "
+    "messages"
+)
 PATIENCE_MAX = 8  # times ``disk_wait_ms``, for the disk of one who is being promoted
+
+
+class Room(NamedTuple):
+    """What is known of the room on this replica's disk; see ``RoomChanged``."""
+
+    is_full: bool
+    has_room: bool
 
 
 class DiskWatch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gantry_broker.disk_space import DiskSpace, Usage, Watermarks, usage_of
+from gantry_broker.disk_space import HOLD_S, DiskSpace, Usage, Watermarks, usage_of
 
 
 def test_refusing_begins_at_the_high_mark_and_ends_below_the_low_one() -> None:
@@ -54,3 +54,28 @@ async def test_it_looks_as_soon_as_it_is_started() -> None:
     disk.start()
     assert disk.refusing
     disk.stop()
+
+
+def test_room_for_a_mastership_is_room_for_a_while() -> None:
+    """Below the mark from which on messages are taken again, and known."""
+    shares = iter([95, 86, 84, 89])
+    disk = DiskSpace(Path(), Watermarks(90, 85), lambda _: Usage(next(shares), 1))
+    assert not disk.has_room, "nothing is known yet"
+    seen = []
+    for _ in range(4):
+        disk.look()
+        seen.append(disk.has_room)
+    assert seen == [False, False, True, False]
+
+
+def test_a_write_that_found_no_room_is_believed_more_than_the_disk() -> None:
+    """A quota may be the reason; once a write may succeed again the disk's word counts."""
+    now_s = 0.0
+    disk = DiskSpace(Path(), Watermarks(), lambda _: Usage(10.0, 1), lambda: now_s)
+    disk.look()
+    assert (disk.refusing, disk.has_room) == (False, True)
+    disk.met_full()
+    assert (disk.refusing, disk.has_room) == (True, False)
+    now_s = HOLD_S
+    disk.look()
+    assert (disk.refusing, disk.has_room) == (False, True)

@@ -26,9 +26,9 @@ SERVING = IDLE._replace(serving=True)
         (SERVING._replace(registered=False), False, "not registered with the controllers"),
         (SERVING._replace(stuck="Behind: look"), False, "Behind: look"),
         (SERVING._replace(joined=False), False, "waiting for the controllers"),
-        (SERVING._replace(disk="x"), True, "master of epoch 3; its disk does not answer: x"),
+        (SERVING._replace(disk="its disk is full"), True, "master of epoch 3; its disk is full"),
+        (IDLE._replace(disk="its disk is full"), False, "no master to follow; its disk is full"),
         (SERVING._replace(alone="cut off", disk="x"), False, "cut off"),
-        (IDLE._replace(disk="x"), False, "no master to follow; its disk does not answer: x"),
         (SERVING._replace(leaving=True, joined=False), False, "leaving"),
     ],
 )

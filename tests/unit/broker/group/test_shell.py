@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from gantry_broker.disk_space import DiskSpace, Watermarks
 from gantry_broker.ha.feeding import BURST_BYTES, CATCH_UP_BYTES_PER_S, FEED_BYTES, Feeder
 from gantry_broker.log import DiskFullError
 from gantry_broker.log.checked import Damage, DamagedError
@@ -44,13 +45,14 @@ class World:
         self.flushed: Callable[[Offset], None] = pytest.fail
         self.master = None
         nobody = cast("Any", None)
+        disk = DiskSpace(directory, Watermarks())
         self.shell = ReplicaShell(
             cast("Any", self),
             cast("Any", self),
             directory,
             nobody,
             cast("Any", self),
-            cast("Any", SimpleNamespace(savers=None, ticker=self)),
+            cast("Any", SimpleNamespace(savers=None, ticker=self, disk_space=disk)),
             pytest.fail,
         )
         self.shell.start(

@@ -58,13 +58,15 @@ MESSAGES: list[Message] = [
         in_sync=False,
     ),
     Ack(epoch=Epoch(3), flushed_end=Offset(BIG), draining=True),
+    Ack(epoch=Epoch(3), flushed_end=Offset(BIG), has_room=True),
     Farewell(epoch=Epoch(4), reason="so long"),
     RangeAsk(start=Offset(BIG), length=7),
     Range(start=Offset(BIG), data=b"records"),
     Range(start=Offset(0), data=b"", reason="not here"),
 ]
 NAMES = [
-    "hello", "truncate", "append", "heartbeat", "ack", "farewell", "ask", "range", "refusal"
+    "hello", "truncate", "append", "heartbeat", "ack", "ack with room", "farewell",
+    "ask", "range", "refusal",
 ]  # fmt: skip
 
 
