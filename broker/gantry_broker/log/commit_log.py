@@ -400,8 +400,7 @@ class CommitLog:
         self.flush()
         with self._writer.paused():
             cutting.check_cut_sum(self._segments.at(to, flushed=to), to)
-            if self._segments.last is not None:  # room for the cut itself, on a full disk
-                self._guard_disk(self._segments.last.drop_ahead)
+            self._guard_disk(self._segments.drop_ahead)  # room for the cut, on a full disk
             self._guard_disk(cutting.carry_out, self.directory, cutting.Cut(to))
             self._forget_from(to)
         self._end = to
@@ -415,8 +414,7 @@ class CommitLog:
         self._check_usable()
         self._commit.settle()
         with self._writer.paused():
-            if self._segments.last is not None:
-                self._guard_disk(self._segments.last.drop_ahead)
+            self._guard_disk(self._segments.drop_ahead)
             self._guard_disk(cutting.carry_out, self.directory, cutting.Cut(to, is_reset=True))
             self._forget_from(_ZERO)
             self._saved.reload()

@@ -353,6 +353,11 @@ class Segments:
         self._starts.append(start)
         return segment
 
+    def drop_ahead(self) -> None:
+        """Give back the room behind the newest segment; nothing is gathered, or it is cut soon."""
+        if self._segments:
+            self._segments[-1].drop_ahead()
+
     def pop(self) -> Segment:
         """Forget the newest segment."""
         self._starts.pop()

@@ -471,8 +471,7 @@ class Connection(asyncio.Protocol):
         self.close()
 
     def _serve(self, request: RemotingCommand) -> None:
-        server = self._server
-        stats = self._stats
+        server, stats = self._server, self._stats
         if request.flag & FLAG_RESPONSE:
             if request.body is TOO_LARGE or not server.on_response(self, request):
                 stats.stray_responses += 1
@@ -519,8 +518,7 @@ class Connection(asyncio.Protocol):
             return
         if response.code == ResponseCode.SYSTEM_ERROR:
             self._server.note_error(request, response)
-        response.opaque = request.opaque
-        response.flag |= FLAG_RESPONSE
+        response.opaque, response.flag = request.opaque, response.flag | FLAG_RESPONSE
         try:
             data = encode(response)
         except FrameError as error:
