@@ -16,6 +16,7 @@ LINE = "unit/broker/control/test_line.py"
 LINKS = "unit/broker/ha/test_links.py"
 HOSTING = "unit/broker/group/test_hosting.py"
 CLIENTS = "unit/broker/clients"
+FULL = "unit/broker/replica/test_full_disk.py"
 STALL = "unit/broker/replica/test_stall.py"
 
 
@@ -61,7 +62,7 @@ _ANSWERS = (
         "answered-before-it-is-visible",
         "a producer is answered 0 before its record can be read",
         "shell:ReplicaShell._dispatch",
-        "self._store.dispatch(self._confirmed)\n        self._observer.confirmed(self._confirmed)",
+        "if not self._store.lost:\n            self._store.dispatch(self._confirmed)",
         "self._observer.confirmed(self._confirmed)\n        self._store.dispatch(self._confirmed)",
         f"{MEMBER}::test_who_is_acknowledged_finds_its_record",
     ),
@@ -120,7 +121,7 @@ _DISK = (
         "saved-when-handed-over",
         "a master serves before its epoch is on the disk (H4)",
         "shell:ReplicaShell._save",
-        "future.add_done_callback(partial(self._saved, token))",
+        "future.add_done_callback(partial(self._saved, token, state))",
         "self._loop.call_soon(self.step, ev.StateSaved(token))",
         f"{MEMBER}::test_nobody_is_served_before_the_epoch_is_on_the_disk",
     ),
@@ -128,8 +129,8 @@ _DISK = (
         "unsaved-state-believed",
         "a state that could not be saved counts as saved",
         "shell:ReplicaShell._saved",
-        "error is not None",
-        "False",
+        "error is None",
+        "True",
         f"{MEMBER}::test_a_state_that_cannot_be_saved_ends_the_member",
     ),
     _mutant(
@@ -168,9 +169,17 @@ _DISK = (
         "handed-to-a-silent-disk",
         "where all disks stand still the mastership goes round",
         "replica.master:Mastership.heirs",
-        "and member.acked > flushed",
+        " if member.acked > flushed",
         "",
         f"{STALL}::test_whose_disk_stands_still_as_well_is_not_asked_for",
+    ),
+    _mutant(
+        "handed-to-a-full-disk",
+        "where all disks are full the mastership goes round",
+        "replica.master:Mastership.heirs_with_room",
+        " if member.has_room",
+        "",
+        f"{FULL}::test_where_nobody_has_room_it_stays_and_says_so_once",
     ),
     _mutant(
         "follows-with-a-silent-disk",
@@ -210,9 +219,9 @@ _ROLES = (
     _mutant(
         "served-before-mastership",
         "clients are served by a store that numbers nothing yet",
-        "shell:ReplicaShell._carry_out_role",
-        "self._store.take_mastership()\n            self._observer.promoted(epoch, start)",
-        "self._observer.promoted(epoch, start)\n            self._store.take_mastership()",
+        "shell:ReplicaShell._promoted",
+        "self._store.take_mastership()\n    self._observer.promoted(epoch, start)",
+        "self._observer.promoted(epoch, start)\n    self._store.take_mastership()",
         f"{MEMBER}::test_the_store_is_the_masters_while_clients_are_served",
     ),
     _mutant(
@@ -368,7 +377,7 @@ _SERVING = (
     _mutant(
         "leaves-without-offsets",
         "a planned hand-over forgets the offsets of the last moments",
-        "hosting:HostedGroup.leave",
+        "hosting:HostedGroup._hand_over",
         "self.processor.flush_offsets(lambda: None)",
         "pass",
         f"{HOSTING}::test_who_leaves_writes_offsets_hands_over_and_cuts_pipes",
