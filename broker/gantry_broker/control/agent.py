@@ -103,6 +103,7 @@ class ControlAgent:
         self._task: asyncio.Task[None] | None = None
         self._register_now = asyncio.Event()
         self._refresh_timer: asyncio.TimerHandle | None = None
+        self._refresh_due_s = 0.0  # a timer of uvloop that is due at once does not say it
         self._refreshing = False
         self._noticed = False  # while an answer that may be older was on its way
         self._refreshed_s = 0.0
@@ -219,9 +220,10 @@ class ControlAgent:
         loop = asyncio.get_running_loop()
         due_s = max(loop.time(), self._refreshed_s + gap_s)
         if self._refresh_timer is not None:
-            if self._refresh_timer.when() <= due_s:
+            if self._refresh_due_s <= due_s:
                 return  # or whoever gives notice all the time would put it off for ever
             self._refresh_timer.cancel()
+        self._refresh_due_s = due_s
         self._refresh_timer = loop.call_at(due_s, self._refresh)
 
     def _refresh(self) -> None:

@@ -161,6 +161,24 @@ async def test_a_notice_is_worth_asking_sooner(world: World) -> None:
     assert world.agent._refresh_timer.when() < timer.when()
 
 
+async def test_a_notice_while_a_look_is_due_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A timer of uvloop that is due at once is a plain handle."""
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "call_at", lambda _, call: loop.call_soon(call))
+    world.desk.answer(RequestCode.CONTROLLER_GET_REPLICA_INFO, ResponseCode.SUCCESS)
+    world.agent.refresh()
+    world.agent.notice(
+        request(
+            RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
+            {"brokerName": "g", "masterEpoch": "9", "syncStateSetEpoch": "9"},
+            encode_body(SyncStateSetBody([BrokerId(1)], Epoch(1))),
+        )
+    )
+    assert world.agent._refresh_timer is not None
+
+
 async def test_after_the_stop_nothing_is_learned(world: World) -> None:
     await world.agent.stop()
     world.desk.answer(
