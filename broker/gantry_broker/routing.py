@@ -165,7 +165,7 @@ class ClientRouter:
             conn.attrs[HEARTBEATS] = request if is_short else None
         elif request.code == _RESENT:
             _note_resent(conn, request)
-            return None
+            return None if request.is_oneway else reply(request)
         processor = self.processor
         if processor is not None and self._serving():
             if self._leaving() and request.code in WRITING_CODES:

@@ -240,7 +240,11 @@ class Overseer:
         row = self._table.row(group.key, member.broker_id)
         if row is None:
             return False
-        return row.closed or now_s > row.seen_s + STALE_SHARE * row.beat.timeout_s
+        stale_s = STALE_SHARE * row.beat.timeout_s
+        registered_s = self._table.registered_at(group.key, member.broker_id)
+        if registered_s is not None and registered_s > row.seen_s:
+            return now_s > registered_s + stale_s  # a new process, which has not beaten yet
+        return row.closed or now_s > row.seen_s + stale_s
 
     def objection(self, group: BrokerGroup, event: ElectMaster, now_s: float) -> str:
         """Why the election that somebody else asks for is not put into the log; mostly empty.

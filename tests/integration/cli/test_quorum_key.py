@@ -52,7 +52,10 @@ READ_BY_CLIENTS = {
     "GET_CONSUMER_RUNNING_INFO", "GET_CONSUMER_CONNECTION_LIST",
     "GET_ALL_SUBSCRIPTIONGROUP_CONFIG", "GET_SUBSCRIPTIONGROUP_CONFIG", "GET_ALL_DELAY_OFFSET",
     "VIEW_BROKER_STATS_DATA", "GET_BROKER_CONSUME_STATS", "GET_BROKER_EPOCH_CACHE",
-    "GET_BROKER_HA_STATUS",
+    "GET_BROKER_HA_STATUS", "QUERY_CONSUME_TIME_SPAN", "GET_SYSTEM_TOPIC_LIST_FROM_BROKER",
+    "QUERY_CONSUME_QUEUE", "GET_ALL_PRODUCER_INFO", "QUERY_SUBSCRIPTION_BY_CONSUMER",
+    "CHECK_ROCKSDB_CQ_WRITE_PROGRESS", "GET_ALL_MESSAGE_REQUEST_MODE",
+    "INVOKE_BROKER_TO_GET_CONSUMER_STATUS",
 }  # fmt: skip
 OPEN_ON_BROKERS = {
     # What clients do: there are no users yet, so whoever reaches the port is one.
@@ -74,7 +77,18 @@ OPEN_ON_BROKERS = {
     "INVOKE_BROKER_TO_RESET_OFFSET": "an administrator of groups",
     "CONSUME_MESSAGE_DIRECTLY": "an administrator of groups",
     "SET_MESSAGE_REQUEST_MODE": "an administrator of groups",
+    "UPDATE_AND_CREATE_TOPIC_LIST": "an administrator of topics",
+    "UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST": "an administrator of groups",
+    "CLONE_GROUP_OFFSET": "an administrator of groups",
+    "TRIGGER_DELETE_FILES": "nothing is left to clean",
+    "CLEAN_EXPIRED_CONSUMEQUEUE": "nothing is left to clean",
+    "CLEAN_UNUSED_TOPIC": "nothing is left to clean",
+    "DELETE_EXPIRED_COMMITLOG": "nothing is left to clean",
     "UPDATE_BROKER_CONFIG": "refused whatever it says",
+    "UPDATE_AND_GET_GROUP_FORBIDDEN": "changes are refused",
+    "EXPORT_ROCKSDB_CONFIG_TO_JSON": "refused whatever it says",
+    # What a client says of its own requests; it can only spare itself a copy.
+    "GANTRY_RESENT": "of the same connection alone",
     # A hint: the broker asks the controllers and believes them.
     "NOTIFY_BROKER_ROLE_CHANGED": "believed of nobody",
 }
