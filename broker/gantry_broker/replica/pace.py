@@ -7,7 +7,8 @@ disk for longer than ``stall_ms``, it *stalls*, and confirm waits for it and the
 member that has stalled for ``slow_ms`` of the last ``WINDOW_MS`` is slow by its history. It may
 leave the set (``membership``); the controllers decide, as ever.
 
-Out of the set it is watched in the same way. It comes back when it has not stalled for a while: for
+Out of the set it is watched in the same way. It comes back when, for a while, it has stalled for
+less than half of what makes it leave; no member would otherwise, on a machine that is busy: for
 ``probation_ms`` the first time, for twice as long each time it has to leave again, at most
 ``PROBATION_MAX_MS``. A member that then stays for as long as it was made to wait, and at least for
 ``GOOD_CONDUCT_MS``, begins anew. Who has left because it stood still for good may come back at once
@@ -82,7 +83,7 @@ class Pace:
             self.stalled_ms += length_ms * waited_for
             self.recent_ms += length_ms
             self._stalls.append((now_ms, length_ms))
-            if self.out_until_ms:
+            if self.out_until_ms and 2 * self.recent_ms >= self._limits.slow_ms:
                 self.out_until_ms = max(self.out_until_ms, now_ms + self._probation_ms)
         while self._stalls and self._stalls[0][0] <= now_ms - WINDOW_MS:
             self.recent_ms -= self._stalls.popleft()[1]

@@ -73,7 +73,13 @@ MUTANTS = (
         "stalls-out-of-the-set-unseen",
         "pace",
         "a member that still stalls comes back, as nobody waits for it meanwhile",
-        (Edit(f"{REPLICA}.pace:Pace.look", "if self.out_until_ms:", "if False:"),),
+        (
+            Edit(
+                f"{REPLICA}.pace:Pace.look",
+                "if self.out_until_ms and 2 * self.recent_ms >= self._limits.slow_ms:",
+                "if False:",
+            ),
+        ),
         UnitTests(RULE),
         quick=True,
     ),

@@ -110,6 +110,18 @@ def test_who_left_for_it_comes_back_when_it_has_kept_up() -> None:
     assert not one.pace.is_out(one.now_ms)
 
 
+def test_stalls_that_would_not_make_it_leave_do_not_keep_it_out() -> None:
+    """On a busy machine everybody stalls now and then."""
+    one = Watched()
+    one.be_slow()
+    one.pace.left(one.now_ms)
+    for _ in range(5):
+        one.stall(300)
+        one.run(2_660, stalls=False)
+    assert not one.pace.is_out(one.now_ms)
+    assert one.pace.recent_ms > 0
+
+
 def test_each_relapse_costs_twice_as_long_up_to_a_bound() -> None:
     one = Watched()
     waits: list[int] = []
