@@ -69,6 +69,17 @@ async def test_a_producer_loses_nothing_when_masters_end(
     assert found.lost == []
 
 
+@pytest.mark.parametrize("programs", ["go"], indirect=True)
+async def test_through_a_replica_nothing_is_stored_twice(
+    programs: Programs, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """Directly at a killed master a client sends again after its time-out."""
+    found = await run(tmp_path, programs.producer, ["SIGKILL", "SIGKILL"], "replica")
+    print("\n" + found.figures())
+    record_property("gaps_ms", [one.gap_ms for one in found.kills])
+    assert (found.lost, found.duplicated) == ([], [])
+
+
 @contextlib.asynccontextmanager
 async def started(command: Sequence[str]) -> AsyncIterator[list[str]]:
     """A program that runs meanwhile, and the lines that it has printed so far."""

@@ -33,7 +33,7 @@ from gantry_protocol.records import decode_record
 from gantry_protocol.remoting.client import RemotingClient
 from support.broker_cluster import eventually, pull_command
 from support.broker_processes import Group
-from support.go import producer
+from support.foreign_clients import go
 from support.loopback_controller import CLUSTER, GROUP
 from support.patience import PATIENCE_S
 
@@ -323,7 +323,7 @@ def main() -> None:
     args = parser.parse_args()
     names = ("SIGKILL", "SIGTERM") if args.signal == "both" else (args.signal,)
     signals = [names[number % len(names)] for number in range(args.kills)]
-    command = args.program or [str(producer())]
+    command = args.program or go().producer
     os.environ.setdefault("GANTRY_ALLOW_UNAUTHENTICATED", "true")
     with tempfile.TemporaryDirectory() as directory:
         found = asyncio.run(run(Path(directory), command, signals, args.through))
