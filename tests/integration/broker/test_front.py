@@ -114,18 +114,23 @@ async def test_a_full_disk_of_the_store_refuses_messages_and_serves_everything_e
         await ready(front)
         client = await client_of(front)
         assert (await client.call(send_command(b"kept"))).code == 0
-        disks = [one.member._commons.disk_space for one in cluster.brokers.values()]
-        for disk in disks:  # of all: a master whose disk alone is full gives way
-            disk.stop()  # or the next look finds the real disk
-            disk.refusing = True
+        for one in cluster.brokers.values():
+            one.member._commons.disk_space.stop()  # or the next look finds the real disk
+            one.member._commons.disk_space.has_room = False
+        core = cluster.master.group.core
+        assert core is not None
+        assert core.serving is not None
+        members = core.serving.members.values()
+        await eventually(lambda: not any(one.has_room for one in members), "nobody may take over")
+        disk = cluster.master.member._commons.disk_space
+        disk.refusing = True
         await eventually(lambda: front.connection.store.disk_is_full, "the broker is told")
         refused = await client.call(send_command(b"more"))
         assert (refused.code, "nearly full" in refused.remark) == (14, True)
         assert await bodies(front) == [b"kept"]
         commit = {"consumerGroup": "g", "topic": "orders", "queueId": "0", "commitOffset": "1"}
         assert (await client.call(request(RequestCode.UPDATE_CONSUMER_OFFSET, commit))).code == 0
-        for disk in disks:
-            disk.refusing = False
+        disk.refusing = False
         await eventually(lambda: not front.connection.store.disk_is_full, "and told again")
         assert (await client.call(send_command(b"again"))).code == 0
         client.close()
