@@ -207,9 +207,10 @@ def more_is_looked_at(tools: Tools) -> None:
     """Commands beyond set (f), while a consumer is connected."""
     master = master_address(tools)
     eventually(  # the tool shows a queue once something of it is committed
-        lambda: tools.tried("brokerConsumeStats", "-b", master, "-t", "10000"),
+        lambda: tools.mqadmin("brokerConsumeStats", "-b", master, "-t", "10000"),
         rf"{TOPIC}\s+{CONSUMERS}\s+{GROUP}\s+\d",
     )
+    for _ in range(3): tools.mqadmin("brokerConsumeStats", "-b", master, "-t", "10000")
     eventually(lambda: tools.mqadmin("statsAll", "-t", TOPIC), rf"{TOPIC}\s+{CONSUMERS}\s")
     entries = [
         tools.mqadmin("queryCq", "-b", master, "-t", TOPIC, "-q", queue, "-i", "0", "-c", "9")
