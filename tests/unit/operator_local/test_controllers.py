@@ -48,7 +48,8 @@ def test_only_ready_pods_serve() -> None:
 
 
 def _slice(**spec: Any) -> dict[str, Any]:
-    return endpoints.new_slice(service(**spec), ALL)
+    (made,) = endpoints.new_slices(service(**spec), ALL)
+    return made
 
 
 def test_publishing_not_ready_addresses_includes_everything_with_an_address() -> None:
@@ -64,12 +65,12 @@ def test_no_pods_no_subset() -> None:
 @pytest.mark.parametrize(("target", "expected"), [(8080, 8080), ("http", 9000), ("nope", None)])
 def test_target_ports(target: Any, expected: int | None) -> None:
     container = {"ports": [{"name": "http", "containerPort": 9000}]}
-    assert endpoints.resolve_port(target, [pod("a", containers=[container])]) == expected
+    assert endpoints.resolve_port(target, pod("a", containers=[container])) == expected
 
 
 def test_names_of_a_headless_service() -> None:
     headless = service(clusterIP="None")
-    made = endpoints.new_slice(headless, ALL)
+    (made,) = endpoints.new_slices(headless, ALL)
     table = hosts.names([headless], [made])
     assert table["a.s.n.svc"] == table["a.s.n.svc.cluster.local"] == "127.77.0.1"
     assert "b.s.n.svc" not in table
@@ -78,7 +79,7 @@ def test_names_of_a_headless_service() -> None:
 
 def test_names_of_pods_that_are_published_before_they_are_ready() -> None:
     headless = service(clusterIP="None", publishNotReadyAddresses=True)
-    table = hosts.names([headless], [endpoints.new_slice(headless, ALL)])
+    table = hosts.names([headless], endpoints.new_slices(headless, ALL))
     assert table["b.s.n.svc"] == "127.77.0.2"
 
 
@@ -88,7 +89,7 @@ def test_names_of_a_service_with_an_address() -> None:
 
 def test_proxies_listen_only_where_something_is_ready() -> None:
     assert proxy.wanted(service(), [_slice()]) == {("127.78.0.1", 80): [("127.77.0.1", 80)]}
-    assert proxy.wanted(service(), [endpoints.new_slice(service(), [UNREADY])]) == {}
+    assert proxy.wanted(service(), endpoints.new_slices(service(), [UNREADY])) == {}
     assert proxy.wanted(service(clusterIP="None"), [_slice()]) == {}
 
 
@@ -99,6 +100,29 @@ def test_proxies_map_named_ports() -> None:
         ("127.78.0.1", 1): [("127.77.0.1", 10)],
         ("127.78.0.1", 2): [("127.77.0.1", 2)],
     }
+
+
+def _with_port(name: str, ip: str, number: int) -> dict[str, Any]:
+    ports = [{"name": "clients", "containerPort": number}]
+    return pod(name, ip=ip, containers=[{"ports": ports}])
+
+
+def test_a_named_port_is_looked_up_in_each_pod() -> None:
+    """https://kubernetes.io/docs/concepts/services-networking/service/#field-spec-ports."""
+    named = service(ports=[{"name": "p", "port": 80, "targetPort": "clients"}])
+    pods = [
+        _with_port("a", "127.77.0.1", 1),
+        _with_port("b", "127.77.0.2", 2),
+        _with_port("c", "127.77.0.3", 1),
+        pod("d", ip="127.77.0.4"),
+    ]
+    slices = endpoints.new_slices(named, pods)
+    assert len({one["metadata"]["name"] for one in slices}) == len(slices) == 3
+    leads_to = [("127.77.0.1", 1), ("127.77.0.3", 1), ("127.77.0.2", 2)]
+    assert proxy.wanted(named, slices) == {("127.78.0.1", 80): leads_to}
+    subsets = endpoints.new_endpoints(named, pods)["subsets"]
+    assert [[port["port"] for port in one["ports"]] for one in subsets] == [[1], [2], []]
+    assert [len(one["addresses"]) for one in subsets] == [2, 1, 1]
 
 
 @pytest.mark.parametrize(

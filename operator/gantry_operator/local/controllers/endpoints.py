@@ -1,7 +1,8 @@
 """Endpoints and EndpointSlices of Services with a selector.
 
 Ready pods are addresses, others are listed as not ready unless the Service publishes them anyway.
-One slice per Service is enough at this scale.
+A Service has a slice for each set of port numbers among its pods: what a target port's name means
+is each pod's own matter, and pods of two templates may differ while one replaces the other.
 """
 
 from __future__ import annotations
@@ -84,7 +85,13 @@ class EndpointsController:
             return None
         matching = self._pods.matching(key[0], selector)
         pods = [pod for k in matching if (pod := self._direct.get(*PODS, *k)) is not None]
-        self._write(SLICES, new_slice(service, pods))
+        slices = new_slices(service, pods)
+        for wanted in slices:
+            self._write(SLICES, wanted)
+        kept = {wanted["metadata"]["name"] for wanted in slices}
+        for found in self._direct.owned(service, *SLICES):
+            if found["metadata"]["name"] not in kept:
+                self._direct.delete(*SLICES, found)
         self._write(ENDPOINTS, new_endpoints(service, pods))
         return None
 
@@ -120,23 +127,25 @@ def _serves(service: Object, pod: Object) -> bool:
     return is_ready(pod) and not is_terminating(pod)
 
 
-def new_slice(service: Object, pods: list[Object]) -> Object:
-    """The EndpointSlice of a Service."""
+def new_slices(service: Object, pods: list[Object]) -> list[Object]:
+    """The EndpointSlices of a Service; without pods, one that is empty."""
     namespace, name = _key(service)
-    endpoints = [_endpoint(service, pod) for pod in _candidates(service, pods)]
-    return {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {
-            "name": f"{name}-local",
-            "namespace": namespace,
-            "labels": {SERVICE_LABEL: name},
-            "ownerReferences": [owner_reference(service)],
-        },
-        "addressType": "IPv4",
-        "endpoints": endpoints,
-        "ports": _ports(service, pods),
-    }
+    return [
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {
+                "name": f"{name}-local-{number}" if number else f"{name}-local",
+                "namespace": namespace,
+                "labels": {SERVICE_LABEL: name},
+                "ownerReferences": [owner_reference(service)],
+            },
+            "addressType": "IPv4",
+            "endpoints": [_endpoint(service, pod) for pod in alike],
+            "ports": ports,
+        }
+        for number, (ports, alike) in enumerate(_by_ports(service, pods) or [([], [])])
+    ]
 
 
 def _endpoint(service: Object, pod: Object) -> Object:
@@ -158,19 +167,34 @@ def _endpoint(service: Object, pod: Object) -> Object:
 def new_endpoints(service: Object, pods: list[Object]) -> Object:
     """The Endpoints of a Service."""
     namespace, name = _key(service)
-    subset: Object = {}
-    for pod in _candidates(service, pods):
-        field = "addresses" if _serves(service, pod) else "notReadyAddresses"
-        address: Object = {"ip": pod["status"]["podIP"], "targetRef": _reference(pod)}
-        subset.setdefault(field, []).append(address)
-    if subset:
-        subset["ports"] = _ports(service, pods)
     return {
         "apiVersion": "v1",
         "kind": "Endpoints",
         "metadata": {"name": name, "namespace": namespace},
-        "subsets": [subset] if subset else [],
+        "subsets": [_subset(service, ports, alike) for ports, alike in _by_ports(service, pods)],
     }
+
+
+def _subset(service: Object, ports: list[Object], pods: list[Object]) -> Object:
+    subset: Object = {}
+    for pod in pods:
+        field = "addresses" if _serves(service, pod) else "notReadyAddresses"
+        address: Object = {"ip": pod["status"]["podIP"], "targetRef": _reference(pod)}
+        subset.setdefault(field, []).append(address)
+    return subset | {"ports": ports}
+
+
+def _by_ports(service: Object, pods: list[Object]) -> list[tuple[list[Object], list[Object]]]:
+    """Pods that may be listed, together with those to whom the Service's ports mean the same."""
+    groups: list[tuple[list[Object], list[Object]]] = []
+    for pod in _candidates(service, pods):
+        ports = _ports(service, pod)
+        alike = next((found for known, found in groups if known == ports), None)
+        if alike is None:
+            groups.append((ports, [pod]))
+        else:
+            alike.append(pod)
+    return groups
 
 
 def _reference(pod: Object) -> Object:
@@ -183,10 +207,10 @@ def _reference(pod: Object) -> Object:
     }
 
 
-def _ports(service: Object, pods: list[Object]) -> list[Object]:
+def _ports(service: Object, pod: Object) -> list[Object]:
     listed: list[Object] = []
     for port in service["spec"].get("ports") or []:
-        number = resolve_port(port.get("targetPort", port["port"]), pods)
+        number = resolve_port(port.get("targetPort", port["port"]), pod)
         if number is not None:
             entry: Object = {"port": number, "protocol": port.get("protocol", "TCP")}
             if port.get("name"):
@@ -195,13 +219,12 @@ def _ports(service: Object, pods: list[Object]) -> list[Object]:
     return listed
 
 
-def resolve_port(target: int | str, pods: list[Object]) -> int | None:
-    """A target port as a number; names are those of container ports."""
+def resolve_port(target: int | str, pod: Object) -> int | None:
+    """A target port as a number; names are those of the pod's container ports."""
     if isinstance(target, int):
         return target
-    for pod in pods:
-        for container in pod["spec"].get("containers") or []:
-            for port in container.get("ports") or []:
-                if port.get("name") == target:
-                    return int(port["containerPort"])
+    for container in pod["spec"].get("containers") or []:
+        for port in container.get("ports") or []:
+            if port.get("name") == target:
+                return int(port["containerPort"])
     return None

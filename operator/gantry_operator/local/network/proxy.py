@@ -33,19 +33,24 @@ def wanted(service: Object, slices: list[Object]) -> dict[Address, list[Address]
     address = service["spec"].get("clusterIP", "None")
     if address == "None":
         return {}
-    ready = [
-        endpoint["addresses"][0]
+    table: dict[Address, list[Address]] = {}
+    for port in service["spec"].get("ports") or []:
+        backends = _backends(port.get("name", ""), slices)
+        if backends and port.get("protocol", "TCP") == "TCP":
+            table[address, port["port"]] = backends
+    return table
+
+
+def _backends(name: str, slices: list[Object]) -> list[Address]:
+    """Where a Service's port leads in each slice: its number may differ from pod to pod."""
+    return [
+        (endpoint["addresses"][0], port["port"])
         for item in slices
+        for port in item.get("ports") or []
+        if port.get("name", "") == name
         for endpoint in item.get("endpoints") or []
         if endpoint["conditions"]["ready"]
     ]
-    numbers = {p.get("name", ""): p["port"] for item in slices for p in item.get("ports") or []}
-    table: dict[Address, list[Address]] = {}
-    for port in service["spec"].get("ports") or []:
-        target = numbers.get(port.get("name", ""))
-        if ready and target is not None and port.get("protocol", "TCP") == "TCP":
-            table[address, port["port"]] = [(ip, target) for ip in ready]
-    return table
 
 
 class Listener:
