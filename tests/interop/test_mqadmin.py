@@ -210,7 +210,8 @@ def more_is_looked_at(tools: Tools) -> None:
         lambda: tools.mqadmin("brokerConsumeStats", "-b", master, "-t", "10000"),
         rf"{TOPIC}\s+{CONSUMERS}\s+{GROUP}\s+\d",
     )
-    for _ in range(3): tools.mqadmin("brokerConsumeStats", "-b", master, "-t", "10000")
+    for _ in range(3):
+        tools.mqadmin("brokerConsumeStats", "-b", master, "-t", "10000")
     eventually(lambda: tools.mqadmin("statsAll", "-t", TOPIC), rf"{TOPIC}\s+{CONSUMERS}\s")
     entries = [
         tools.mqadmin("queryCq", "-b", master, "-t", TOPIC, "-q", queue, "-i", "0", "-c", "9")
