@@ -26,6 +26,7 @@ from gantry_broker.log.checked import holds
 from gantry_broker.replica import Role
 from gantry_broker.replica.member import Member
 from gantry_broker.routing import ClientRouter
+from gantry_broker.routing_metrics import routing_metrics
 from gantry_broker.tier.service import TierService
 
 DAMAGE_SHOWN = 8  # ranges named in the status document
@@ -456,36 +457,7 @@ class BrokerCollector:
             "How far store times are ahead of the wall clock since it jumped; negative behind.",
             group.writes.clock.ahead_ms / 1000,
         )
-        yield gauge("gantry_broker_held_connections", "Waiting for a master.", router.held)
-        yield gauge("gantry_broker_spliced_connections", "Passed on to the master.", router.spliced)
-        yield counter(
-            "gantry_broker_splices", "Connections handed to a master.", router.spliced_total
-        )
-        yield counter(
-            "gantry_broker_splice_moves",
-            "Of these, to the next master after another.",
-            router.moved_total,
-        )
-        yield gauge(
-            "gantry_broker_splice_kept_bytes",
-            "Requests without an answer, kept for the next master.",
-            router.budget.kept_bytes,
-        )
-        yield counter(
-            "gantry_broker_splice_sends_given_again",
-            "Sends that a master had not answered and the next one was given.",
-            router.budget.given_again,
-        )
-        yield counter(
-            "gantry_broker_splice_refused_again",
-            "Requests that a master had not answered and the next one must not carry out.",
-            router.budget.refused_again,
-        )
-        yield counter(
-            "gantry_broker_refused_requests",
-            "Requests refused because there was no master.",
-            router.refused_total,
-        )
+        yield from routing_metrics("gantry_broker", router)
         consumers = group.known_consumers
         yield counter(
             "gantry_broker_consumer_reports",

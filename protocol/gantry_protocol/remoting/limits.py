@@ -57,7 +57,11 @@ class ConnectionLimits:
         self.open -= 1
 
 
-def fair_limits() -> ConnectionLimits:
-    """As many as the process has descriptors for, a quarter of them out of reach of one source."""
-    total = descriptors.for_clients(CONNECTIONS_MAX)
+def fair_limits(descriptors_each: int = 1) -> ConnectionLimits:
+    """As many as the process has descriptors for, a quarter of them out of reach of one source.
+
+    Args:
+        descriptors_each: what a connection takes; two if each is passed on over another one.
+    """
+    total = descriptors.for_clients(CONNECTIONS_MAX * descriptors_each) // descriptors_each
     return ConnectionLimits(total, total - total // 4)
