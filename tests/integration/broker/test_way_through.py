@@ -2,51 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from gantry_protocol.remoting.client import RemotingClient
-from support.broker_cluster import eventually, send_command
+from support.broker_cluster import eventually
 from support.broker_processes import Group
-from support.client_kills import TOPIC, stored_keys
-from support.patience import PATIENCE_S
-
-SENDERS = 8  # at once, so that some wait for an answer whenever the master ends
-
-
-class Load:
-    """Sends on one connection; none is ever sent twice by itself."""
-
-    def __init__(self, client: RemotingClient) -> None:
-        self.client = client
-        self.codes: dict[str, int] = {}
-        self._count = 0
-        self._tasks = [asyncio.create_task(self._send()) for _ in range(SENDERS)]
-
-    async def _send(self) -> None:
-        while True:
-            self._count += 1
-            key = f"K{self._count}"
-            command = send_command(key.encode(), TOPIC)
-            assert command.ext is not None
-            command.ext["i"] = f"UNIQ_KEY\x01{key}\x02"
-            self.codes[key] = (await self.client.call(command, PATIENCE_S)).code
-
-    async def goes_on(self) -> None:
-        count = len(self.codes)
-        await eventually(
-            lambda: len(self.codes) > count + 5 * SENDERS or any(t.done() for t in self._tasks),
-            "it goes on",
-        )
-        assert not any(task.done() for task in self._tasks)
-
-    async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+from support.client_kills import stored_keys
+from support.sends import Load
 
 
 @pytest.mark.timeout(600)
