@@ -131,6 +131,12 @@ COMMANDS = (
         PROCESSES,
     ),
     Entry(
+        "door",
+        "gantry_cli.commands.door:door",
+        "Take clients' connections beside a broker, and lead them to the master.",
+        PROCESSES,
+    ),
+    Entry(
         "operator",
         "gantry_cli.commands.operator:operator",
         "Run the Kubernetes operator.",

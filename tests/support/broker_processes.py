@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import aiohttp
 from gantry_protocol.errors import RemotingError
 from gantry_protocol.remoting.client import RemotingClient
 from support import hanging_disk
@@ -65,6 +69,48 @@ class Process:
         return "\n".join(lines)
 
 
+class Door:
+    """One `gantry door`, which outlives the broker at its address."""
+
+    def __init__(self, directory: Path, ip: str, controllers: str) -> None:
+        self.address = f"{ip}:10910"
+        self.log = directory / f"{ip}.door.log"
+        variables = {
+            "GANTRY_GROUP": GROUP,
+            "GANTRY_CLUSTER": CLUSTER,
+            "GANTRY_CONTROLLERS": controllers,
+            "GANTRY_BIND": ip,
+        }
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "gantry_cli", "door"],
+                env={**os.environ, **variables},
+                stderr=output,
+            )
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Status and text of a page at its HTTP port."""
+        ip, _, _ = self.address.rpartition(":")
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://{ip}:10920{path}") as answer,
+        ):
+            return answer.status, await answer.text()
+
+    async def ready(self) -> bool:
+        with contextlib.suppress(aiohttp.ClientError):
+            status, _ = await self.get("/readyz")
+            return status == 200
+        return False
+
+    async def status(self) -> dict[str, Any] | None:
+        """Its status document; None while it does not listen."""
+        with contextlib.suppress(aiohttp.ClientError):
+            _, text = await self.get("/status")
+            return json.loads(text)
+        return None
+
+
 class Group:
     """Processes on addresses of their own, and a controller."""
 
@@ -76,6 +122,7 @@ class Group:
         self.network = own_network()
         self.controller = LoopbackController()
         self.processes: dict[str, Process] = {}
+        self.doors: dict[str, Door] = {}
         self.acknowledged: list[float] = []
         self.codes: set[int] = set()
         self._turn = 0
@@ -100,6 +147,15 @@ class Group:
             GANTRY_LOCK_WAIT_S="5",
             **self.env,
         )
+
+    async def open_doors(self) -> None:
+        """A door beside each member."""
+        for ip in self.processes:
+            self.doors[ip] = Door(self.directory, ip, self.controller.address)
+        for door in self.doors.values():
+            while not await door.ready():
+                assert door.process.poll() is None, door.log.read_text("utf-8")
+                await asyncio.sleep(0.05)
 
     async def settled(self) -> None:
         await eventually(
@@ -145,7 +201,7 @@ class Group:
         await eventually(lambda: len(self.acknowledged) > count + 5, what)
 
     async def stop(self) -> None:
-        for process in self.processes.values():
+        for process in (*self.processes.values(), *self.doors.values()):
             process.process.kill()
             process.process.wait()
         await self.controller.stop()

@@ -37,8 +37,9 @@ from support.foreign_clients import go
 from support.loopback_controller import CLUSTER, GROUP
 from support.patience import PATIENCE_S
 
-Through = Literal["replica", "master", "any"]
+Through = Literal["replica", "master", "any", "door"]
 TOPIC = "kills"
+REMOTING_PORT, DOOR_PORT = 10911, 10910
 QUEUES = 16  # more than any client makes
 READ_BYTES = 1 << 18
 PERIOD_S = (1.0, 2.5)  # between a group at rest and the next kill
@@ -99,11 +100,14 @@ class Service:
                 client.close()
                 continue
             target = random.choice(choices)
-            task = asyncio.create_task(_join(client, target))
+            port = DOOR_PORT if self.through == "door" else REMOTING_PORT
+            task = asyncio.create_task(_join(client, target, port))
             self.targets[task] = target
             task.add_done_callback(self.targets.pop)
 
     def _choices(self) -> list[str]:
+        if self.through == "door":
+            return list(self._group.doors)
         alive = [
             ip
             for ip, one in sorted(self._group.processes.items())
@@ -115,14 +119,14 @@ class Service:
         return [ip for ip in alive if ip != master] if self.through == "replica" else alive
 
 
-async def _join(client: socket.socket, target: str) -> None:
+async def _join(client: socket.socket, target: str, port: int) -> None:
     loop = asyncio.get_running_loop()
     with client, socket.socket() as member:
         for one in (client, member):
             one.setblocking(False)
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with contextlib.suppress(OSError):
-            await loop.sock_connect(member, (target, 10911))
+            await loop.sock_connect(member, (target, port))
             copies = [
                 asyncio.create_task(_copy(one, other))
                 for one, other in ((client, member), (member, client))
@@ -167,7 +171,7 @@ class Found(msgspec.Struct):
                 ]
                 if gaps:
                     lines.append(
-                        f"{name} {'direct' if direct else 'through a replica'}: {len(gaps)} kills,"
+                        f"{name} {'direct' if direct else 'passed on'}: {len(gaps)} kills,"
                         f" gap median {statistics.median(gaps):.0f} ms, max {max(gaps)} ms,"
                         f" over 1 s {sum(gap > 1000 for gap in gaps)}"
                     )
@@ -198,6 +202,8 @@ async def group_behind(directory: Path, through: Through) -> AsyncIterator[tuple
     group.controller.declare = lambda *_: None  # type: ignore[method-assign]
     try:
         await group.start()
+        if through == "door":
+            await group.open_doors()
         topic = Topic(read_queue_nums=4, write_queue_nums=4, perm=6)  # Node's client makes none
         group.controller.quorum._apply(
             encode_event(CreateTopic(cluster=CLUSTER, name=GROUP, topic=TOPIC, config=topic))
@@ -212,7 +218,8 @@ async def strike(group: Group, service: Service, name: str) -> Kill:
     """Send a master the signal, and start it again once it is gone."""
     victim = group.master_ip
     process = group.processes[victim].process
-    kill = Kill(int(time.time() * 1000), name, victim in service.targets.values())
+    is_direct = service.through != "door" and victim in service.targets.values()
+    kill = Kill(int(time.time() * 1000), name, is_direct)
     service.leaving = victim
     process.send_signal(getattr(signal, name))
     await eventually(lambda: process.poll() is not None, "it ends")
@@ -318,7 +325,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--signal", default="SIGKILL", choices=("SIGKILL", "SIGTERM", "both"))
-    parser.add_argument("--through", default="any", choices=("any", "replica", "master"))
+    parser.add_argument("--through", default="any", choices=("any", "replica", "master", "door"))
     parser.add_argument("program", nargs="*", help="default: the Go producer")
     args = parser.parse_args()
     names = ("SIGKILL", "SIGTERM") if args.signal == "both" else (args.signal,)

@@ -126,6 +126,20 @@ class ControllerPeers:
         self.unsent += 1
         done(ConnectError("No controller is connected.", refused=False))
 
+    def ask_each(self, make: Callable[[], RemotingCommand], done: Done, timeout_s: float) -> int:
+        """Send to every controller that owes no answer; returns to how many.
+
+        ``done`` comes once for each of them.
+        """
+        asked = 0
+        for peer in self._peers:
+            client = peer.client
+            if client is not None and peer.connected and not client.pending_calls:
+                with suppress(Busy, ConnectionClosed):
+                    client.call_nowait(make(), partial(self._answered, peer, done), timeout_s)
+                    asked += 1
+        return asked
+
     def tell_all(self, make: Callable[[], RemotingCommand]) -> int:
         """Send a oneway request to every controller; returns how many took it."""
         told = 0

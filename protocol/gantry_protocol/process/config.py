@@ -27,7 +27,8 @@ VARIABLE_PREFIX = "GANTRY_"
 FALLBACK_PREFIX = "GANTRY_FALLBACK_"
 CONFIG_VARIABLE = "GANTRY_CONFIG"
 CONFIG_FLAG = "--config"
-TABLES = frozenset({"controller", "broker", "operator", "local"})  # one file may serve all commands
+# One file may serve all commands.
+TABLES = frozenset({"controller", "broker", "door", "operator", "local"})
 
 CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 SettingsT = TypeVar("SettingsT", bound="Settings")

@@ -1,0 +1,244 @@
+"""The door: a process beside a broker that owns clients' connections and leads them to the master.
+
+It passes frames on as a replica does (``routing``), and a broker that is killed takes none of its
+clients' connections along. It serves nothing itself and keeps nothing but what is unanswered.
+
+It asks the controllers who the master is (1004, which every controller answers and which needs no
+key), and changes nothing there. Out, on SIGTERM: it stops listening and ends every connection with
+an answer, or idle, within ``CUT_WITHIN_S``.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import AsyncExitStack, suppress
+from typing import Any
+
+from aiohttp import web
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.command import RemotingCommand, request
+from gantry_protocol.errors import WireError
+from gantry_protocol.headers.codec import from_ext, to_ext
+from gantry_protocol.headers.controller import (
+    GetReplicaInfoRequestHeader,
+    GetReplicaInfoResponseHeader,
+)
+from gantry_protocol.hosts import join_address
+from gantry_protocol.process import log
+from gantry_protocol.process.probes import HttpServer
+from gantry_protocol.process.tasks import keep
+from gantry_protocol.remoting.limits import fair_limits
+from gantry_protocol.remoting.server import RemotingServer
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gantry_broker.asking import Outcome
+from gantry_broker.clients.request_rules import CLIENT_RULES
+from gantry_broker.control.peers import ControllerPeers
+from gantry_broker.door.course import CALM_S, Course
+from gantry_broker.door.settings import DoorSettings
+from gantry_broker.routing import ClientRouter
+from gantry_broker.routing_metrics import routing_metrics
+
+ANSWER_WITHIN_S = 0.1  # for the bytes of last answers when the process ends
+
+_log = log.get("door")
+
+
+class DoorServer:
+    """One door's ports and what stands behind them.
+
+    Attributes:
+        asked: questions to controllers.
+        answered: answers that name the group's epoch.
+    """
+
+    def __init__(self, settings: DoorSettings) -> None:
+        """Nothing is opened before ``run``."""
+        self.settings = settings
+        self.port = settings.port
+        self.http_port = settings.http_port
+        self.course = Course()
+        self.asked = 0
+        self.answered = 0
+        self.router = ClientRouter(
+            serving=lambda: False,
+            leaving=lambda: False,
+            master_address=lambda: self.course.address,
+            ask=self._doubt,
+        )
+        self.remoting = RemotingServer(
+            self.router.handle,
+            on_close=self.router.connection_closed,
+            rules=CLIENT_RULES,
+            limits=fair_limits(descriptors_each=2),
+        )
+        self.peers = ControllerPeers(settings.controllers, self._ask_now)
+        self._sooner = asyncio.Event()
+        self._asked_s = -CALM_S
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Pass clients on until ``stop`` is set.
+
+        Raises:
+            GantryError: an operating error, as one sentence.
+        """
+        async with AsyncExitStack() as stack:
+            await self._open(stack)
+            await stop.wait()
+            await self.remoting.stop_listening()
+            await self.router.cut_all()
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        settings = self.settings
+        self.port = await self.remoting.start(settings.bind, settings.port)
+        stack.push_async_callback(self.remoting.stop, ANSWER_WITHIN_S)
+        stack.callback(self.router.close)
+        made = CollectorRegistry()
+        made.register(DoorCollector(self))
+        http = HttpServer(ready=self.ready, registry=made)
+        http.add_route("GET", "/status", self._status)
+        self.http_port = await http.start(settings.bind, settings.http_port)
+        stack.push_async_callback(http.stop)
+        self.peers.start()
+        stack.push_async_callback(self.peers.stop)
+        asking = keep(self._keep_asking(), "who-is-master")
+        stack.callback(asking.cancel)
+        _log.info("listening", port=self.port, http=self.http_port, group=settings.group)
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether clients may be sent here, and why not; it stays so while there is no master."""
+        course = self.course
+        if not course.known:
+            return False, "no controller has named a master of the group yet"
+        return True, f"leads to {course.address or 'no master'} in epoch {course.epoch}"
+
+    # ---- who the master is
+
+    def _doubt(self) -> None:
+        self.course.doubt(self._now_s())
+        self._sooner.set()
+
+    def _ask_now(self) -> None:
+        """A controller has just connected."""
+        self._asked_s = -CALM_S
+        self._sooner.set()
+
+    async def _keep_asking(self) -> None:
+        while True:
+            now_s = self._now_s()
+            wait_s = self.course.next_ask_s(self._asked_s, now_s) - now_s
+            if wait_s <= 0:
+                self._asked_s = now_s
+                self._ask()
+                continue
+            self._sooner.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._sooner.wait()
+
+    def _ask(self) -> None:
+        if self.course.is_in_doubt(self._now_s()):
+            self.asked += self.peers.ask_each(self._question, self._told, CALM_S)
+        else:
+            self.asked += 1
+            self.peers.ask(self._question(), self._told_calmly, CALM_S)
+
+    def _question(self) -> RemotingCommand:
+        header = GetReplicaInfoRequestHeader(
+            broker_name=self.settings.group, cluster_name=self.settings.cluster
+        )
+        return request(RequestCode.CONTROLLER_GET_REPLICA_INFO, to_ext(header))
+
+    def _told_calmly(self, outcome: Outcome) -> None:
+        """The answer of one controller; if it cannot say, perhaps another can."""
+        if isinstance(outcome, RemotingCommand) and outcome.code == ResponseCode.SUCCESS:
+            self._told(outcome)
+        else:
+            self.asked += self.peers.ask_each(self._question, self._told, CALM_S)
+
+    def _told(self, outcome: Outcome) -> None:
+        if not isinstance(outcome, RemotingCommand) or outcome.code != ResponseCode.SUCCESS:
+            return
+        with suppress(WireError):
+            header = from_ext(GetReplicaInfoResponseHeader, outcome.ext)
+            self.answered += 1
+            if self.course.heard(header.master_epoch, header.master_address or ""):
+                _log.info("master", epoch=self.course.epoch, address=self.course.address)
+                self.router.role_changed()
+
+    @staticmethod
+    def _now_s() -> float:
+        return asyncio.get_running_loop().time()
+
+    # ---- what people see
+
+    @property
+    def address(self) -> str:
+        """Where clients reach this process."""
+        return join_address(self.settings.bind, self.port)
+
+    async def _status(self, request: web.Request) -> web.Response:
+        return web.json_response(self.status())
+
+    def status(self) -> dict[str, Any]:
+        """The status document of ``GET /status``."""
+        ready, reason = self.ready()
+        return {
+            "cluster": self.settings.cluster,
+            "group": self.settings.group,
+            "address": self.address,
+            "role": "door",
+            "ready": ready,
+            "reason": reason,
+            "masterAddress": self.course.address or None,
+            "epoch": self.course.epoch or 0,
+            "controllers": self.peers.connections,
+            "connections": self.remoting.stats.connections,
+            "spliced": self.router.spliced,
+            "held": self.router.held,
+        }
+
+
+class DoorCollector(Collector):
+    """The metrics of a door."""
+
+    def __init__(self, door: DoorServer) -> None:
+        """Nothing is counted here."""
+        self._door = door
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics as of now."""
+        door, course, stats = self._door, self._door.course, self._door.remoting.stats
+        yield _gauge("gantry_door_ready", "1 once a master was known.", door.ready()[0])
+        yield _gauge("gantry_door_epoch", "Newest epoch heard of.", course.epoch or 0)
+        yield _gauge(
+            "gantry_door_controllers", "Controllers that are connected.", door.peers.connections
+        )
+        yield _counter("gantry_door_asked", "Questions for the master.", door.asked)
+        yield _counter("gantry_door_answered", "Answers that named an epoch.", door.answered)
+        yield _counter("gantry_door_stale_answers", "Of these, of a former epoch.", course.stale)
+        yield _gauge("gantry_door_connections", "Open client connections.", stats.connections)
+        yield _counter(
+            "gantry_door_connections_refused",
+            "Connections turned away, too many were open.",
+            stats.refused,
+        )
+        yield from routing_metrics("gantry_door", door.router)
+
+
+async def serve(settings: DoorSettings, stop: asyncio.Event) -> None:
+    """Run one door until ``stop`` is set.
+
+    Raises:
+        GantryError: an operating error, as one sentence.
+    """
+    await DoorServer(settings).run(stop)
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=float(value))
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(name, text, value=float(value))

@@ -1,0 +1,56 @@
+"""A door's settings: one frozen model, read from flags, ``GANTRY_*`` variables or TOML."""
+
+import ipaddress
+from typing import Annotated
+
+from gantry_protocol.errors import ResolveError
+from gantry_protocol.hosts import join_address, split_address
+from gantry_protocol.process.config import Settings
+from pydantic import Field, field_validator
+
+DOOR_PORT = 10910
+HTTP_PORT = 10920
+CONTROLLER_PORT = 9878
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+class DoorSettings(Settings):
+    """Everything a door can be told."""
+
+    name: str = Field(
+        default="door-0", min_length=1, description="Name of this process: its pod's name."
+    )
+    group: str = Field(
+        min_length=1,
+        max_length=127,
+        description="Name of the broker group (brokerName) whose master clients are led to.",
+    )
+    cluster: str = Field(
+        default="gantry", min_length=1, max_length=127, description="Name of its cluster."
+    )
+    controllers: list[str] = Field(
+        min_length=1, description="host:port of every controller; the port defaults to 9878."
+    )
+    bind: str = Field(default="127.0.0.1", description="IP address to listen on.")
+    port: Port = Field(default=DOOR_PORT, description="Port for clients; 0 picks a free one.")
+    http_port: Port = Field(
+        default=HTTP_PORT, description="Port of probes, metrics and status; 0 picks a free one."
+    )
+
+    @field_validator("bind")
+    @classmethod
+    def _must_be_ip(cls, value: str) -> str:
+        try:
+            ipaddress.ip_address(value)
+        except ValueError as error:
+            raise ValueError(f"{value!r} is not an IP address") from error
+        return value
+
+    @field_validator("controllers")
+    @classmethod
+    def _must_be_addresses(cls, value: list[str]) -> list[str]:
+        try:
+            return [join_address(*split_address(one, CONTROLLER_PORT)) for one in value]
+        except ResolveError as error:
+            raise ValueError(str(error)) from error
