@@ -15,10 +15,9 @@ Rules protected:
   ``MOVE_WITHIN_S``; the next one is given the rest, once.
 * A client with sessions (it has sent heartbeats) is introduced to the next master by its last
   heartbeat. One that was too long to be kept is cut, so that the client introduces itself.
-* No loops: a connection that was handed over once (it has a PROXY preamble) is not handed on; it
-  waits for this broker to become the master, or ends. The one exception is a master that leaves,
-  before and after its successor's election: what is said to it meanwhile goes on to the successor,
-  whose epoch is newer than its own, so epochs rise along any such chain and it ends.
+* No loops, and one way for a request: a connection that was handed over once (it has a PROXY
+  preamble) is not handed on; it waits for this broker to become the master, or ends. Whoever handed
+  it over keeps what is unanswered, and gives it to the next master with a mark.
 * Only a process that ends, or a master that is cut off, cuts connections: each with an answer, or
   when its client is idle. A client whose request meets the cut would wait for its time-out.
 
@@ -75,7 +74,6 @@ class Pipe(Splice):
     """A splice with its times.
 
     Attributes:
-        as_master: its client came here while this broker was the master and left, or was deposed.
         hold_s: how long it may wait for a master.
         until_s: when its waiting ends; None while nothing waits.
         waited_until_s: when it would have ended, had no master been reached.
@@ -84,11 +82,8 @@ class Pipe(Splice):
         has_led: to some master before.
     """
 
-    def __init__(
-        self, connection: Connection, router: "ClientRouter", hold_s: float, as_master: bool
-    ) -> None:
+    def __init__(self, connection: Connection, router: "ClientRouter", hold_s: float) -> None:
         """Waits from now on."""
-        self.as_master = as_master
         self.hold_s = hold_s
         self.until_s: float | None = None
         self.waited_until_s = 0.0
@@ -156,6 +151,11 @@ class ClientRouter:
         """Connections that are passed on to a master."""
         return sum(bool(pipe.address) for pipe in self._pipes.values())
 
+    @property
+    def _has_left(self) -> bool:
+        """Whether this broker was the master, and its end is why it is none."""
+        return self._was_master and self._leaving() and not self._serving()
+
     # ---- requests
 
     def handle(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
@@ -169,12 +169,14 @@ class ClientRouter:
         processor = self.processor
         if processor is not None and self._serving():
             if self._leaving() and request.code in WRITING_CODES:
-                return self._pass_on(conn, request, HOLD_S, as_master=True)
+                return self._pass_on(conn, request, HOLD_S)
             return processor(conn, request)
         if conn.proxied:
             self._ask()
-            as_master = self._was_master and self._leaving()
-            return self._pass_on(conn, request, PROXIED_HOLD_S, as_master=as_master)
+            if self._has_left:
+                conn.close()
+                return None
+            return self._pass_on(conn, request, PROXIED_HOLD_S)
         # A master that serves nobody is cut off: there may be another one elsewhere, not here.
         return self._pass_on(conn, request, HOLD_S if processor is None else PROXIED_HOLD_S)
 
@@ -186,23 +188,18 @@ class ClientRouter:
         return reply(asked, ResponseCode.SERVICE_NOT_AVAILABLE, _NO_MASTER)
 
     def _pass_on(
-        self,
-        conn: Connection,
-        request: RemotingCommand,
-        hold_s: float,
-        *,
-        as_master: bool = False,
+        self, conn: Connection, request: RemotingCommand, hold_s: float
     ) -> RemotingCommand | None:
         if self._closed or (len(self._pipes) >= HELD_MAX and self.held >= HELD_MAX):
             return self.refusal(request)
         conn.hold(request)
-        self._adopt(conn, hold_s, as_master=as_master)
+        self._adopt(conn, hold_s)
         return None
 
-    def _adopt(self, conn: Connection, hold_s: float, *, as_master: bool) -> None:
+    def _adopt(self, conn: Connection, hold_s: float) -> None:
         """Pass on what a held connection says."""
         self.held_total += 1
-        pipe = Pipe(conn, self, hold_s, as_master)
+        pipe = Pipe(conn, self, hold_s)
         if pipe.ended:
             return
         self._pipes[conn.id] = pipe
@@ -251,7 +248,7 @@ class ClientRouter:
                     conn.close()
             elif conn.can_be_held:
                 conn.hold_here()
-                self._adopt(conn, HOLD_S, as_master=True)
+                self._adopt(conn, HOLD_S)
                 pipe = self._pipes.get(conn.id)
                 if pipe is not None:
                     pipe.take_unanswered()
@@ -340,7 +337,9 @@ class ClientRouter:
         target = self._master_address()
         if not target or pipe.not_before_s > self._now_s():
             return
-        if pipe.connection.proxied and not pipe.as_master:
+        if pipe.connection.proxied:
+            if self._has_left:
+                pipe.close()
             return
         self.spliced_total += 1
         self.moved_total += pipe.has_led

@@ -231,6 +231,8 @@ class ResentSends:
         if lookup not in self._lookups:
             return
         self._lookups.discard(lookup)
+        if conn.closed:
+            return  # whoever passed the client on gives it to a master again, maybe to this one
         if isinstance(stored, Refusal):
             conn.reply(request, reply(request, stored.code, stored.remark))
         elif stored:

@@ -129,6 +129,21 @@ async def test_what_the_last_master_left_unconfirmed_is_waited_for_in_order(clie
     assert replies[id(later)].ext["queueOffset"] == "1"
 
 
+async def test_a_send_whose_connection_ends_while_it_is_looked_for_is_not_stored(
+    client, group
+) -> None:
+    """It comes again on the next connection, and would be stored by both."""
+    group.holding = True
+    client.ask(310, header(key="K2"), b"of somebody else")
+    client.conn.attrs[RESENT] = {client.opaque + 1}
+    client.ask(310, header(), b"hello")
+    client.conn.close()
+    client.processor.connection_closed(client.conn)
+    group.holding = False
+    group.confirm()
+    assert stored(group) == 1
+
+
 def test_a_master_that_may_not_write_does_not_vouch_for_what_is_there(client, group) -> None:
     client.call(310, header(), b"hello")
     group.refusal = Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "no")
