@@ -1,4 +1,4 @@
-"""Bugs on the way through a replica: what the next master is given, and what it stores again."""
+"""Bugs on the way through a replica or a door: what the next master is given, and stores again."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from sim.mutants.planting import Edit
 TABLE = "unit/protocol/test_unanswered.py"
 RESENT = "unit/broker/clients/test_resent.py"
 ROUTING = "unit/broker/group/test_routing.py"
+COURSE = "unit/broker/group/test_door_course.py"
+PEERS = "unit/broker/control/test_peers.py"
 
 
 def _mutant(name: str, breaks: str, where: str, old: str, new: str, killer: str) -> Mutant:
@@ -70,5 +72,29 @@ MUTANTS = (
         "one.max_offset >= end",
         "True",
         f"{RESENT}::test_what_the_last_master_left_unconfirmed_is_waited_for_in_order",
+    ),
+    _mutant(
+        "door-follows-a-former-master",
+        "clients are led back to a master that is none any more",
+        "gantry_broker.door.course:Course.heard",
+        "epoch < self.epoch",
+        "False",
+        f"{COURSE}::test_only_an_answer_of_the_newest_epoch_counts",
+    ),
+    _mutant(
+        "door-trusts-a-lost-master",
+        "clients wait up to a second for a master that was elected long ago",
+        "gantry_broker.door.course:Course.doubt",
+        "self._doubt_ends_s = now_s + DOUBT_S",
+        "pass",
+        f"{COURSE}::test_a_lost_master_is_doubted_for_a_while",
+    ),
+    _mutant(
+        "door-asks-a-silent-controller-on-and-on",
+        "a controller that does not answer is given a question every 50 ms",
+        "gantry_broker.control.peers:ControllerPeers.ask_each",
+        " and not client.pending_calls",
+        "",
+        f"{PEERS}::test_a_controller_that_owes_an_answer_is_asked_nothing_more",
     ),
 )
