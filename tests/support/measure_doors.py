@@ -1,0 +1,123 @@
+"""What the hop through a door costs: ``python -m support.measure_doors``.
+
+Senders straight at the master, through a replica, and through the door beside the master, in turns,
+since other programs may use the machine meanwhile. Each has one request outstanding, of 1 KiB.
+Prints one JSON object per figure, as `gantry bench` does; CPU is per message. All processes share
+the machine's processors, which a group on machines of its own does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+from gantry_cli.bench.broker.load import Load
+from gantry_cli.bench.broker.throughput import TOPIC
+from gantry_cli.bench.broker.work import Sends
+from gantry_cli.bench.results import line, machine
+from gantry_cli.bench.usage import cpu_of, peak_mb, rss_mb
+from gantry_cli.client.routes import Queue
+from gantry_cli.output import print_json
+from gantry_controller.metadata.events import CreateTopic, encode_event
+from gantry_controller.metadata.state import Topic
+from gantry_protocol.remoting.client import RemotingClient
+from support.broker_cluster import send_command
+from support.broker_processes import Group
+from support.loopback_controller import CLUSTER, GROUP
+
+QUEUES = 8
+SENDERS = (1, 16, 64)
+UNITS = {"messages_per_s": "1/s", "p50_ms": "ms", "p99_ms": "ms", "master_cpu_us": "us"}
+UNITS["way_cpu_us"] = "us"
+
+
+class LargeGroup(Group):
+    """With files as in production."""
+
+    env = {"GANTRY_LOG_SEGMENT_BYTES": str(1 << 28)}  # noqa: RUF012 - replaced, never changed
+
+
+def say(case: str, metric: str, unit: str, values: list[float], digits: int = 1) -> None:
+    print_json(line("doors", case, metric, unit, values, digits=digits))
+    sys.stdout.flush()
+
+
+async def window(
+    address: str, senders: int, seconds: float, master: int, way: int
+) -> dict[str, float]:
+    queues = [Queue(GROUP, number, address) for number in range(QUEUES)]
+    load = await asyncio.to_thread(
+        Load, Sends(TOPIC, queues, senders), [address] * senders, senders
+    )
+    used: list[tuple[float, float]] = []
+    try:
+        seen = await load.window(1.0, seconds, lambda: used.append((cpu_of(master), cpu_of(way))))
+    finally:
+        load.close()
+    (master_s, way_s), (master_end_s, way_end_s) = used
+    per_message = 1e6 / seen.messages
+    return {
+        "messages_per_s": seen.messages / seen.seconds,
+        "p50_ms": seen.p_ms(0.5),
+        "p99_ms": seen.p_ms(0.99),
+        "master_cpu_us": (master_end_s - master_s) * per_message,
+        "way_cpu_us": 0.0 if way == master else (way_end_s - way_s) * per_message,
+    }
+
+
+async def measure(directory: Path, rounds: int, seconds: float) -> None:
+    group = LargeGroup(directory)
+    try:
+        await group.start()
+        await group.open_doors()
+        topic = Topic(read_queue_nums=QUEUES, write_queue_nums=QUEUES, perm=6)
+        group.controller.quorum._apply(
+            encode_event(CreateTopic(cluster=CLUSTER, name=GROUP, topic=TOPIC, config=topic))
+        )
+        master = group.master_ip
+        replica = next(ip for ip in group.processes if ip != master)
+        door = group.doors[master]
+        pid = group.processes[master].process.pid
+        ways = {
+            "master": (f"{master}:10911", pid),
+            "replica": (f"{replica}:10911", group.processes[replica].process.pid),
+            "door": (door.address, door.process.pid),
+        }
+        say("door", "rss_idle", "MB", [rss_mb(door.process.pid)])
+        client = await RemotingClient().connect(f"{master}:10911")
+        while (await client.call(send_command(b"x", TOPIC, QUEUES - 1))).code:
+            await asyncio.sleep(0.1)
+        client.close()
+        for senders in SENDERS:
+            found: dict[str, list[dict[str, float]]] = defaultdict(list)
+            for _ in range(rounds):
+                for name, (address, way) in ways.items():
+                    found[name].append(await window(address, senders, seconds, pid, way))
+            for name, runs in found.items():
+                for metric, unit in UNITS.items():
+                    values = [run[metric] for run in runs]
+                    say(f"{name}-{senders}", metric, unit, values, 2 if unit == "ms" else 0)
+        say("door", "rss_peak", "MB", [peak_mb(door.process.pid)])
+    finally:
+        await group.stop()
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=4.0)
+    args = parser.parse_args()
+    os.environ.setdefault("GANTRY_ALLOW_UNAUTHENTICATED", "true")
+    print_json(machine())
+    with tempfile.TemporaryDirectory(dir=".") as directory:
+        asyncio.run(measure(Path(directory), args.rounds, args.seconds))
+
+
+if __name__ == "__main__":
+    main()
