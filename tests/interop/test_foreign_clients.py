@@ -39,7 +39,7 @@ def programs(
 async def test_a_consumer_gets_what_is_sent_while_masters_end(
     programs: Programs, tmp_path: Path
 ) -> None:
-    async with group_behind(tmp_path, "any") as (group, service):
+    async with group_behind(tmp_path, "door") as (group, service):
         names = group.controller.address
         async with (
             started([*programs.consumer, names, TOPIC, "interop-group"]) as received,
@@ -69,12 +69,12 @@ async def test_a_producer_loses_nothing_when_masters_end(
     assert found.lost == []
 
 
-@pytest.mark.parametrize("programs", ["go"], indirect=True)
-async def test_through_a_replica_nothing_is_stored_twice(
+@pytest.mark.parametrize("programs", ["cpp", "go"], indirect=True)
+async def test_through_a_door_nothing_is_stored_twice(
     programs: Programs, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """Directly at a killed master a client sends again after its time-out."""
-    found = await run(tmp_path, programs.producer, ["SIGKILL", "SIGKILL"], "replica")
+    found = await run(tmp_path, programs.producer, ["SIGKILL", "SIGKILL"], "door")
     print("\n" + found.figures())
     record_property("gaps_ms", [one.gap_ms for one in found.kills])
     assert (found.lost, found.duplicated) == ([], [])

@@ -107,7 +107,8 @@ class Door:
         """Its status document; None while it does not listen."""
         with contextlib.suppress(aiohttp.ClientError):
             _, text = await self.get("/status")
-            return json.loads(text)
+            found: dict[str, Any] = json.loads(text)
+            return found
         return None
 
 
@@ -201,7 +202,9 @@ class Group:
         await eventually(lambda: len(self.acknowledged) > count + 5, what)
 
     async def stop(self) -> None:
-        for process in (*self.processes.values(), *self.doors.values()):
-            process.process.kill()
-            process.process.wait()
+        running = [one.process for one in self.processes.values()]
+        running += [one.process for one in self.doors.values()]
+        for process in running:
+            process.kill()
+            process.wait()
         await self.controller.stop()

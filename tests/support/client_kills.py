@@ -4,7 +4,7 @@ The client is a program that prints a line of JSON per send (``interop/go``). It
 through one address, as through a Service; ``through`` says which members that leads to. What is
 found is the gap that the client saw after each kill, what it lost, and what is stored twice.
 
-``python -m support.client_kills --kills 50 --through replica PROGRAM …`` prints the figures.
+``python -m support.client_kills --kills 50 --through door --client cpp`` prints the figures.
 """
 
 from __future__ import annotations
@@ -33,15 +33,17 @@ from gantry_protocol.records import decode_record
 from gantry_protocol.remoting.client import RemotingClient
 from support.broker_cluster import eventually, pull_command
 from support.broker_processes import Group
-from support.foreign_clients import go
+from support.foreign_clients import CLIENTS
 from support.loopback_controller import CLUSTER, GROUP
 from support.patience import PATIENCE_S
 
+Victim = Literal["master", "replica"]
 Through = Literal["replica", "master", "any", "door"]
 TOPIC = "kills"
 REMOTING_PORT, DOOR_PORT = 10911, 10910
 QUEUES = 16  # more than any client makes
 READ_BYTES = 1 << 18
+STILL_S = 3.0  # a replica that is stopped; a master until another one is elected besides
 PERIOD_S = (1.0, 2.5)  # between a group at rest and the next kill
 
 
@@ -61,7 +63,7 @@ class Sent(msgspec.Struct):
 
 
 class Kill(msgspec.Struct):
-    """One signal to a master."""
+    """One signal to a member."""
 
     at_ms: int
     signal: str
@@ -214,28 +216,38 @@ async def group_behind(directory: Path, through: Through) -> AsyncIterator[tuple
         await group.stop()
 
 
-async def strike(group: Group, service: Service, name: str) -> Kill:
-    """Send a master the signal, and start it again once it is gone."""
-    victim = group.master_ip
-    process = group.processes[victim].process
-    is_direct = service.through != "door" and victim in service.targets.values()
+async def strike(group: Group, service: Service, name: str, victim: Victim = "master") -> Kill:
+    """Send a member the signal, and start it again once it is gone, or let it go on."""
+    master = group.master_ip
+    ip = master if victim == "master" else random.choice(sorted({*group.processes} - {master}))
+    process = group.processes[ip].process
+    is_direct = service.through != "door" and ip in service.targets.values()
     kill = Kill(int(time.time() * 1000), name, is_direct)
-    service.leaving = victim
+    is_end = name != "SIGSTOP"
+    if is_end:
+        service.leaving = ip
     process.send_signal(getattr(signal, name))
-    await eventually(lambda: process.poll() is not None, "it ends")
-    master = group.controller.group
-    await eventually(
-        lambda: master is not None and group.master_ip != victim, "somebody else is the master"
-    )
-    group.boot(victim)
-    service.leaving = ""
+    if is_end:
+        await eventually(lambda: process.poll() is not None, "it ends")
+    if ip == master:
+        await eventually(lambda: group.master_ip != ip, "somebody else is the master")
+    if is_end:
+        group.boot(ip)
+        service.leaving = ""
+    else:
+        await asyncio.sleep(STILL_S)
+        process.send_signal(signal.SIGCONT)
     return kill
 
 
 async def run(
-    directory: Path, command: Sequence[str], signals: Sequence[str], through: Through
+    directory: Path,
+    command: Sequence[str],
+    signals: Sequence[str],
+    through: Through,
+    victim: Victim = "master",
 ) -> Found:
-    """One signal after the other to whoever is the master; then everything is read back."""
+    """One signal after the other to whoever is the master, or is not; then all is read back."""
     async with group_behind(directory, through) as (group, service):
         client = await asyncio.create_subprocess_exec(
             *command,
@@ -252,7 +264,7 @@ async def run(
             for name in signals:
                 await group.settled()
                 await asyncio.sleep(random.uniform(*PERIOD_S))
-                kills.append(await strike(group, service, name))
+                kills.append(await strike(group, service, name, victim))
                 acknowledged = sum(one.is_ok for one in sent)
                 await eventually(
                     lambda least=acknowledged: sum(one.is_ok for one in sent) > least + 5,
@@ -307,7 +319,7 @@ def judge(sent: Sequence[Sent], kills: list[Kill], stored: Counter[str]) -> Foun
     for number, kill in enumerate(kills):
         until_ms = kills[number + 1].at_ms if number + 1 < len(kills) else ends[-1] + 1
         pairs = itertools.pairwise(ends)
-        gaps = [after - at for at, after in pairs if after > kill.at_ms and at < until_ms]
+        gaps = [after - at for at, after in pairs if kill.at_ms < after <= until_ms]
         kill.gap_ms = max(gaps, default=0)
     results = Counter(one.result.split(":")[0] for one in sent)
     return Found(
@@ -324,16 +336,20 @@ def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--signal", default="SIGKILL", choices=("SIGKILL", "SIGTERM", "both"))
+    parser.add_argument(
+        "--signal", default="SIGKILL", choices=("SIGKILL", "SIGTERM", "SIGSTOP", "both")
+    )
+    parser.add_argument("--victim", default="master", choices=("master", "replica"))
     parser.add_argument("--through", default="any", choices=("any", "replica", "master", "door"))
-    parser.add_argument("program", nargs="*", help="default: the Go producer")
+    parser.add_argument("--client", default="go", choices=sorted(CLIENTS))
+    parser.add_argument("program", nargs="*", help="default: the producer of --client")
     args = parser.parse_args()
     names = ("SIGKILL", "SIGTERM") if args.signal == "both" else (args.signal,)
     signals = [names[number % len(names)] for number in range(args.kills)]
-    command = args.program or go().producer
+    command = args.program or CLIENTS[args.client]().producer
     os.environ.setdefault("GANTRY_ALLOW_UNAUTHENTICATED", "true")
     with tempfile.TemporaryDirectory() as directory:
-        found = asyncio.run(run(Path(directory), command, signals, args.through))
+        found = asyncio.run(run(Path(directory), command, signals, args.through, args.victim))
     print(found.figures())
     print("gaps", [(one.signal, one.direct, one.gap_ms) for one in found.kills])
 
