@@ -18,7 +18,7 @@ import os
 import time
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -40,6 +40,7 @@ KNOWN_MAX = 16_384  # pieces of a log, kept or not: about a GiB
 DAMAGE_MAX = 1024  # ranges that are named; what else there is, is found when it is read
 _QUEUES_SHOWN = 8
 _TAIL = 64  # newest sums kept in memory: readers at the end need no file
+_STRETCHES = 32  # of sums kept from files, as many in each: one for every reader that goes on
 
 _buffer = bytearray(1024 * 1024)  # of the event loop's thread: large pieces of memory cost time
 
@@ -115,6 +116,38 @@ class Kept:
 _KEPT = Kept()
 
 
+class _Stretches:
+    """The sums that were read of late, a few in a row for each place where somebody reads."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []  # in order
+        self._known: dict[int, list[RangeSum]] = {}  # the one read first is the first
+
+    def around(self, start: int, end: int) -> list[RangeSum] | None:
+        """Some in a row that [start, end) lies in."""
+        index = bisect_right(self._starts, start) - 1
+        found = self._known[self._starts[index]] if index >= 0 else None
+        return found if found and end <= found[-1].end else None
+
+    def keep(self, found: list[RangeSum]) -> None:
+        """Know these, too; the oldest go."""
+        if not found:
+            return
+        start = found[0].start
+        if self._known.pop(start, None) is None:
+            insort(self._starts, start)
+        self._known[start] = found
+        if len(self._starts) > _STRETCHES:
+            oldest = next(iter(self._known))
+            del self._known[oldest]
+            self._starts.remove(oldest)
+
+    def clear(self) -> None:
+        """Know none."""
+        self._starts.clear()
+        self._known.clear()
+
+
 class Checks:
     """What is known of the flushed bytes of one log; for the event loop's thread.
 
@@ -136,7 +169,7 @@ class Checks:
         self._clock = clock
         self._starts: list[int] = []  # of pieces, in order
         self._pieces: dict[int, _Piece] = {}
-        self._sums: list[RangeSum] = []  # a few from the file that was looked at last, in order
+        self._sums = _Stretches()
         self._tail: deque[RangeSum] = deque(maxlen=_TAIL)
 
     def flushed(self, ranges: Iterable[RangeSum]) -> None:
@@ -277,11 +310,12 @@ class Checks:
 
     def _entries(self, segment: Segment, start: int, end: int) -> list[RangeSum]:
         """The ranges that [start, end) lies in, as far as they have sums."""
-        for known in (self._tail, self._sums):
-            if known and known[0].start <= start and end <= known[-1].end:
-                break
-        else:
-            known = self._sums = sums.covering(sums.sums_path(segment.path), start, end, _TAIL)
+        known: Sequence[RangeSum] | None = self._tail
+        if not (known and known[0].start <= start and end <= known[-1].end):
+            known = self._sums.around(start, end)
+        if known is None:
+            known = sums.covering(sums.sums_path(segment.path), start, end, _TAIL)
+            self._sums.keep(known)
         begin = bisect_right(known, start, key=_start_of) - 1
         return [known[at] for at in range(max(begin, 0), bisect_left(known, end, key=_start_of))]
 

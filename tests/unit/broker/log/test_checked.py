@@ -167,10 +167,14 @@ def test_what_is_kept_and_named_is_bounded(log: CommitLog, monkeypatch: pytest.M
     log.checks.forget(0, log.end)
     log.checks._kept = Kept(100_000)
     monkeypatch.setattr(checked, "KNOWN_MAX", 5)
+    monkeypatch.setattr(checked, "_STRETCHES", 2)
+    monkeypatch.setattr(checked, "_TAIL", 2)
     for at, size in _units_of(sound):
         log.read(at, size)
         assert sum(len(one.data or b"") for one in log.checks._pieces.values()) <= 100_000
         assert len(log.checks._pieces) <= 5
+        assert sorted(log.checks._sums._known) == log.checks._sums._starts
+        assert len(log.checks._sums._starts) <= 2
     assert sorted(log.checks._pieces) == log.checks._starts
     monkeypatch.setattr(checked, "DAMAGE_MAX", 3)
     path, _ = log.locate(Offset(0))
@@ -245,3 +249,24 @@ def test_ranges_are_found_from_any_place(log: CommitLog) -> None:
         end = min(log.end, start + draw.choice([1, 10, 500, 5000]))
         expected = [one for one in chain if one.start < end and start < one.end]
         assert sums.covering(path, start, end) == expected
+
+
+def test_readers_that_go_on_read_few_sums_from_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To find sums in the file takes five times as long as to compare what they cover."""
+    log = CommitLog.open(tmp_path / "log", 1 << 22)
+    for number in range(1200):
+        logs.append(log, number, 900)
+        log.flush()
+    units = _units(log)
+    log.checks.forget(0, log.end)
+    asked, covering = [], sums.covering
+    monkeypatch.setattr(checked, "LOOK_BYTES", 1)
+    monkeypatch.setattr(sums, "covering", lambda *args: asked.append(args) or covering(*args))
+    readers = [units[begin : begin + 100] for begin in range(0, 1200, 100)]
+    for step in itertools.zip_longest(*readers):
+        for at, size in filter(None, step):
+            log.read_cached(at, size)
+    assert len(asked) <= 3 * len(readers)
+    log.close()
