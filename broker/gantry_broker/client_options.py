@@ -20,12 +20,14 @@ class ClientOptions(NamedTuple):
         policy: when producers are asked how their transactions end.
         quotas: of tenants; None where nobody has one.
         offsets_kept_hours: how long the offsets of groups that nobody uses are kept.
+        max_batch_messages: how many messages one batch may hold.
     """
 
     levels: DelayLevels
     policy: Policy
     quotas: Quotas | None
     offsets_kept_hours: int
+    max_batch_messages: int
 
     @classmethod
     def of(cls, settings: BrokerSettings) -> "ClientOptions":
@@ -36,6 +38,7 @@ class ClientOptions(NamedTuple):
             settings.transaction_policy,
             settings.parsed_quotas,
             settings.offsets_kept_hours,
+            settings.max_batch_messages,
         )
 
     def processor(
@@ -49,4 +52,5 @@ class ClientOptions(NamedTuple):
             throttle=None if self.quotas is None else Throttle(self.quotas),
             disk_is_full=disk_is_full,
             offsets_kept_hours=self.offsets_kept_hours,
+            max_batch_messages=self.max_batch_messages,
         )

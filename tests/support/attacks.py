@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from itertools import count, repeat
 from typing import NamedTuple
 
+from gantry_broker.clients.send import MAX_BATCH_MESSAGES
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import SerializeType, request
 from gantry_protocol.frame import encode
@@ -181,7 +182,7 @@ def _send_ext(topic: str, queue: int, *, batch: bool = False) -> dict[str, str]:
 
 
 def _batches(number: int, topic: str) -> Iterator[bytes]:
-    body = encode_batch(repeat_message(40_000))
+    body = encode_batch(repeat_message(MAX_BATCH_MESSAGES))
     ext = _send_ext(topic, number % 8, batch=True)
     return repeat(encode(request(RequestCode.SEND_BATCH_MESSAGE, ext, body)))
 
@@ -229,7 +230,7 @@ ATTACKS: dict[str, Attack] = {
     "long-polls": Attack("200,000 pulls that wait, 4,000 at the next message", _long_polls, 50),
     "topics": Attack("new topics without end", _topics, 16),
     "scans": Attack("queries by key and by time", _scans, 16),
-    "big-batches": Attack("batches of 40,000 messages", _batches, 8),
+    "big-batches": Attack("batches of as many small messages as one may hold", _batches, 8),
     "oneways": Attack("sends without answers", _oneways, 16),
 }
 

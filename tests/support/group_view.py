@@ -28,6 +28,7 @@ from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.frame import FrameDecoder
 from gantry_protocol.records import MessageRecord, RecordRun, decode_records
+from gantry_protocol.remoting.turns import Turns
 from gantry_protocol.types import Offset
 from support import stores
 
@@ -164,6 +165,7 @@ class FakeConnection:
         self.proxied = False
         self.attrs: dict[str, Any] = {}
         self.closed = False
+        self.turns = Turns()
         self.replies: list[tuple[RemotingCommand, RemotingCommand]] = []
         self.sent: list[RemotingCommand] = []
 

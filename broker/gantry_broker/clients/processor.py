@@ -34,7 +34,7 @@ from gantry_broker.clients.pulled import PulledOffsets
 from gantry_broker.clients.queries import Queries
 from gantry_broker.clients.resent import ResentSends
 from gantry_broker.clients.resets import OffsetResets
-from gantry_broker.clients.send import Sender
+from gantry_broker.clients.send import MAX_BATCH_MESSAGES, Sender
 from gantry_broker.clients.send_back import SendBack
 from gantry_broker.clients.sessions import Sessions
 from gantry_broker.clients.statistics import Statistics
@@ -73,6 +73,7 @@ class ClientProcessor:
         throttle: holds what is beyond a tenant's quota; None where nobody has one.
         disk_is_full: whether messages are refused for want of room.
         offsets_kept_hours: how long the offsets of groups that nobody uses are kept.
+        max_batch_messages: how many messages one batch may hold.
 
     Attributes:
         age: forgets the offsets that nobody uses.
@@ -90,6 +91,7 @@ class ClientProcessor:
         throttle: Throttle | None = None,
         disk_is_full: Callable[[], bool] = lambda: False,
         offsets_kept_hours: int = KEPT_HOURS,
+        max_batch_messages: int = MAX_BATCH_MESSAGES,
     ) -> None:
         self._view = view
         self.throttle = throttle
@@ -127,7 +129,14 @@ class ClientProcessor:
         )
         locks = QueueLocks()
         sender = Sender(
-            view, self._creation, locks, levels, self.transactions, self._traffic, clock
+            view,
+            self._creation,
+            locks,
+            levels,
+            self.transactions,
+            self._traffic,
+            clock,
+            max_batch_messages,
         )
         self.resent = ResentSends(view, sender, clock)
         returns = SendBack(view, self._creation, levels)

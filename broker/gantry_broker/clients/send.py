@@ -73,7 +73,7 @@ from gantry_broker.delay.retries import (
     RETRY_PREFIX,
     is_spent,
 )
-from gantry_broker.store.contract import Records, Refusal, SendOutcome, StoredAt
+from gantry_broker.store.contract import Appended, Records, Refusal, SendOutcome, StoredAt
 from gantry_broker.store.stored import offsets_of
 from gantry_broker.transactions.records import half_record
 
@@ -97,6 +97,10 @@ _SPECIAL = tuple(name.encode() for name in (_TIMER_START, DELAY_TIME_LEVEL, TRAN
 _NOT_STORED = tuple(  # each with the separator that follows it
     name + NAME_VALUE_SEPARATOR for name in (POP_CK, MSG_REGION, TRACE_ON, CLUSTER)
 )
+MAX_BATCH_MESSAGES = 16_384  # 1 MiB, upstream's advice, holds 14,000 of the smallest from Java
+# What a message of a batch costs later: 2 µs to dispatch it here, 4 µs in each of two replicas.
+_LATER_S = 10e-6
+_FEW = 64  # messages of a batch; later work like that of as many sends is within what sends may do
 _LONG_NAMES = RequestCode.SEND_MESSAGE  # to look a member up costs a tenth of a microsecond
 _CONFIRMED = ResponseCode.SUCCESS
 
@@ -113,8 +117,10 @@ class Sender:
         transactions: Transactions,
         traffic: Traffic,
         clock: Callable[[], float],
+        max_batch_messages: int = MAX_BATCH_MESSAGES,
     ) -> None:
         self._view = view
+        self._max_batch_messages = max_batch_messages
         self._traffic = traffic
         self._creation = creation
         self._locks = locks
@@ -201,10 +207,24 @@ class Sender:
                     record = self._waiting(record, asked, unique_key if is_half else None)
                 records = [record]
             done = partial(self._ended, conn, request, topic.topic_name, queue_id, unique_key)
-            self._view.store.append(records, done)
+            if len(records) > _FEW:
+                self._append_batch(conn, records, done)
+            else:
+                self._view.store.append(records, done)
         except RecordError as error:
             return _refuse(request, _illegal(str(error)))
         return None
+
+    def _append_batch(self, conn: Connection, records: Records, done: Appended) -> None:
+        """Append many records; until they are confirmed their later cost is owed."""
+        later_s = _LATER_S * len(records)
+
+        def stored(outcome: SendOutcome) -> None:
+            conn.turns.settle(later_s)
+            done(outcome)
+
+        self._view.store.append(records, stored)
+        conn.turns.owe(later_s)
 
     def sought(self, conn: Connection, request: RemotingCommand) -> list[MessageRecord]:
         """The records that a send with unique keys would store; none if it would be refused.
@@ -271,12 +291,13 @@ class Sender:
         )
         if wanted_level(asked) > 0:
             raise RecordError(_DELAYED_BATCH)
-        run = scan_run(request.body, common, _SPECIAL)
+        most = self._max_batch_messages
+        run = scan_run(request.body, common, _SPECIAL, most)
         return self._batch_one_by_one(request.body, common) if run is None else run
 
-    def _batch_one_by_one(self, body: bytes, common: MessageRecord) -> list[MessageRecord]:
+    def _batch_one_by_one(self, body: bytes, common: MessageRecord) -> Records:
         """The long way, which says what is wrong with a batch."""
-        messages = split_batch(body)
+        messages = split_batch(body, self._max_batch_messages)
         if not messages:
             raise RecordError("The batch holds no message.")
         for message in messages:
@@ -289,7 +310,7 @@ class Sender:
                 raise RecordError(_DELAYED_BATCH)
             if _says_half(asked):
                 raise RecordError("half messages cannot be sent in a batch")
-        return [
+        return scan_run(body, common) or [
             replace(common, body=message.body, properties=message.properties, flag=message.flag)
             for message in messages
         ]

@@ -240,7 +240,7 @@ class MessageStore:
         """Append a run with one write; None where a file may end within it."""
         assert self._next is not None, "only a master puts"
         start, size = self.log.end, sum(run.sizes)
-        if size > MAX_RECORD_BYTES or not self.log.fits(size):
+        if max(run.sizes) > MAX_RECORD_BYTES or not self.log.fits(size):
             return None
         common = run.common
         key = (common.topic, common.queue_id)

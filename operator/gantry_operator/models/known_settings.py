@@ -74,6 +74,7 @@ BROKER: Final[dict[str, Setting]] = {
     "lock_wait_s": Setting("number", least=0, most=600),
     "log_scrub_hours": Setting("number", least=0, most=8760),
     "log_segment_bytes": Setting("integer", least=65_536, most=2_147_483_648),
+    "max_batch_messages": Setting("integer", least=1, most=1_000_000),
     "quotas": Setting("string", length=65_536),
     "transaction_check_interval_s": Setting("number", least=0.1, most=86_400),
     "offsets_kept_hours": Setting("integer", least=0, most=876_000),

@@ -6,6 +6,7 @@ CRC and total size are not read, as upstream does not; the parts must fill the b
 """
 
 import struct
+import sys
 from collections.abc import Iterable
 
 import msgspec
@@ -46,18 +47,21 @@ def encode_batch(messages: Iterable[BatchMessage]) -> bytes:
     return b"".join(parts)
 
 
-def split_batch(body: bytes) -> list[BatchMessage]:
+def split_batch(body: bytes, messages_max: int = sys.maxsize) -> list[BatchMessage]:
     """The messages in the body of a batch.
 
     Raises:
-        RecordError: a length leads out of the body, or properties are not UTF-8.
+        RecordError: a length leads out of the body, properties are not UTF-8, or there are more
+            than ``messages_max``.
     """
-    messages = []
+    messages: list[BatchMessage] = []
     position, limit = 0, len(body)
     unpack_head, unpack_size = _HEAD.unpack_from, _INT16.unpack_from
     head_size, number_size = _HEAD.size, _INT16.size
     try:
         while position < limit:
+            if len(messages) == messages_max:
+                raise too_many(messages_max)
             _total, _magic, _crc, flag, body_size = unpack_head(body, position)
             start = position + head_size
             end = start + body_size
@@ -75,6 +79,14 @@ def split_batch(body: bytes) -> list[BatchMessage]:
             f"The batch is malformed after {len(messages)} messages: {error}."
         ) from error
     return messages
+
+
+def too_many(messages_max: int) -> RecordError:
+    """The error of a batch with more messages than that."""
+    return RecordError(
+        f"The batch holds more than {messages_max} messages: send smaller ones, or raise the"
+        " broker's max_batch_messages."
+    )
 
 
 def _beyond(size: int, left: int) -> RecordError:

@@ -4,11 +4,13 @@ The messages of a batch share topic, queue, hosts and times, so their records di
 numbers, the body and the properties. ``scan_run`` looks at every length once and at the text of all
 properties together; ``RecordRun.encode`` writes all records in one pass when their place is known.
 
-What is refused: nothing. A batch in which anything is odd or needs a rule of its own gives no run,
-and whoever asked goes the long way through ``split_batch``, which says what is wrong with it.
+What is refused: more messages than are allowed, before the rest is looked at. A batch in which
+anything is odd or needs a rule of its own gives no run, and whoever asked goes the long way through
+``split_batch``, which says what is wrong with it.
 """
 
 import struct
+import sys
 from collections.abc import Collection, Iterator
 from zlib import crc32
 
@@ -16,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gantry_protocol.errors import RecordError
+from gantry_protocol.records.batch import too_many
 from gantry_protocol.records.layout import FIXED, HOST_FAMILIES, pack_host
 from gantry_protocol.records.record import MessageRecord, families_of, topic_part
 
@@ -107,7 +110,10 @@ class RecordRun(msgspec.Struct, frozen=True):
 
 
 def scan_run(
-    messages: bytes, common: MessageRecord, special: Collection[bytes] = ()
+    messages: bytes,
+    common: MessageRecord,
+    special: Collection[bytes] = (),
+    messages_max: int = sys.maxsize,
 ) -> RecordRun | None:
     """The records of a batch send; None when one of its messages has to be looked at by itself.
 
@@ -115,11 +121,12 @@ def scan_run(
         messages: the body of the batch send.
         common: topic, queue, times, hosts and system flag of all.
         special: names of properties that have rules of their own, or what they begin with.
+        messages_max: how many a batch may hold.
 
     Raises:
-        RecordError: no record has such a topic or such hosts.
+        RecordError: there are more, or no record has such a topic or such hosts.
     """
-    places = _places(messages)
+    places = _places(messages, messages_max)
     if not places or "\0" in common.topic:
         return None
     properties = _BETWEEN.join([messages[end + _SIZE.size : stop] for _, _, end, stop in places])
@@ -132,7 +139,7 @@ def scan_run(
     return RecordRun(common, messages, places, sizes, properties)
 
 
-def _places(messages: bytes) -> list[_Place] | None:
+def _places(messages: bytes, messages_max: int) -> list[_Place] | None:
     """Where the messages stand; None when one has no body, or a length leads out."""
     places: list[_Place] = []
     at, limit = 0, len(messages)
@@ -147,6 +154,8 @@ def _places(messages: bytes) -> list[_Place] | None:
         at = end + size_bytes + properties_size
         if properties_size < 0 or at > limit:
             return None
+        if len(places) == messages_max:
+            raise too_many(messages_max)
         places.append((flag, start, end, at))
     return places if at == limit else None
 

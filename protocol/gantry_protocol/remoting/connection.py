@@ -83,7 +83,7 @@ class Connection(asyncio.Protocol):
         self._stats = server.stats
         self._loop: asyncio.AbstractEventLoop  # set once connected; to ask for it is a system call
         self._transport: asyncio.Transport | None = None
-        self._turns = server.turns
+        self.turns = server.turns  # whose requests are served when
         self._decoder = FrameDecoder(
             remember=True,
             max_header_bytes=MAX_HEADER_BYTES,
@@ -216,7 +216,7 @@ class Connection(asyncio.Protocol):
         data, self._held = bytes(self._held), None
         if self.closed:
             return
-        self._turns.used(self._go(data))
+        self.turns.used(self._go(data))
         self._read_on()
 
     # What the splice calls.
@@ -248,7 +248,7 @@ class Connection(asyncio.Protocol):
         self._pipe = None
         if self.closed:
             return
-        self._turns.used(self._go(data))
+        self.turns.used(self._go(data))
         self._read_on()
 
     def cork(self) -> None:
@@ -321,12 +321,12 @@ class Connection(asyncio.Protocol):
             assert not self._batch, "nothing is read while a batch waits for the client to read"
             self._came_s = now_s
             much = self._standing.asks_much or self.partial_bytes >= LARGE_BYTES
-            if much or not self._turns.is_open:
+            if much or not self.turns.is_open:
                 self._put_off += data
                 self._note_partial()
                 self._wait(first=not much)
             else:
-                self._turns.used(self._go(data))
+                self.turns.used(self._go(data))
 
     def pause_writing(self) -> None:
         """The client does not read fast enough."""
@@ -362,7 +362,7 @@ class Connection(asyncio.Protocol):
 
     def _go(self, data: bytes) -> float:
         """Serve what was left, or else ``data``, within a share; returns the time it took."""
-        begun_s = self._turns.clock()
+        begun_s = self.turns.clock()
         self._ends_s = begun_s + SHARE_S
         self._served = 0
         if self._batch:
@@ -370,7 +370,7 @@ class Connection(asyncio.Protocol):
             self._dispatch()
         else:
             self._consume(data)
-        used_s, self._late_s = self._turns.clock() - begun_s, 0.0
+        used_s, self._late_s = self.turns.clock() - begun_s, 0.0
         more = self._has_more
         if self._served:  # a part of a frame costs nothing, and says nothing
             self._standing.note(used_s, self._served, more)
@@ -394,7 +394,7 @@ class Connection(asyncio.Protocol):
         if not self._waits:
             self._waits = True
             self._pause_reading()
-            self._turns.wait(self, first=first)
+            self.turns.wait(self, first=first)
 
     def _rested(self) -> None:
         self._waits = False
@@ -442,7 +442,7 @@ class Connection(asyncio.Protocol):
     def _dispatch(self) -> None:
         """Serve the batch until it or the share ends, the client stops reading, or it is held."""
         self._dispatching = True
-        clock, ends_s = self._turns.clock, self._ends_s
+        clock, ends_s = self.turns.clock, self._ends_s
         first = self._next
         try:
             while self._next < len(self._batch) and not (self.closed or self._congested):

@@ -12,6 +12,10 @@ are few where nobody means harm: the row rests four times as long for them, as s
 the first row at all. A connection that waits is not read from, so what waits is bounded by one read
 each.
 
+Some requests cost most of their time later, and elsewhere: each message of a batch is checked and
+dispatched by every replica. Whoever serves one says so (``owe``). It counts like time of a dear
+request, and the second row is not served while too much of it is still to be done (``settle``).
+
 This is DRR with sparse flows first, as in RFC 8290, with time in place of bytes. What it refuses:
 to interrupt a request. One that takes 0.2 s takes them; its row pays for it afterwards.
 """
@@ -33,6 +37,7 @@ BUSY_FIRST_ROW = 0.1  # of the time that the second row leaves; it rests as long
 USED_FIRST_ROW = 0.005  # the same for dear requests
 REST = 2.0  # times what the second row has used
 REST_DEAR = 4.0  # the same for dear requests
+OWED_S = 0.2  # of work that was caused and is not done; the second row waits from then on
 _MARK_AFTER_S = FIRST_ROW_S / 4  # a turn is told from the next one only when it gets long
 _MEMORY_S = 0.5  # over which the first row's use is averaged
 
@@ -101,16 +106,19 @@ class Turns:
 
     Attributes:
         put_off: connections that had to wait for a later turn, ever.
+        owed_s: how long others will work for what was served.
     """
 
     def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
         """Nobody waits."""
         self.put_off = 0
+        self.owed_s = 0.0
         self.clock = clock
         self._load = Load()
         self._first: deque[Waiting] = deque()
         self._second: deque[Waiting] = deque()
         self._first_s = 0.0  # used by the first row since the last turn
+        self._newly_owed_s = 0.0  # since then
         self._turned_s = clock()
         self._rests_until_s = 0.0
         self._armed: asyncio.Handle | None = None
@@ -128,6 +136,17 @@ class Turns:
         """Somebody who was not put off was served for so long."""
         self._first_s += seconds
         if self._first_s > _MARK_AFTER_S and not self._is_soon:
+            self._arm()
+
+    def owe(self, seconds: float) -> None:
+        """Others will work so long for what is served now, until ``settle`` says that they have."""
+        self.owed_s += seconds
+        self._newly_owed_s += seconds
+
+    def settle(self, seconds: float) -> None:
+        """So much of what was owed is done."""
+        self.owed_s -= seconds
+        if self._second and self._armed is None:
             self._arm()
 
     def wait(self, one: Waiting, *, first: bool) -> None:
@@ -151,9 +170,12 @@ class Turns:
             self._armed.cancel()
         loop = asyncio.get_running_loop()
         rest_s = self._rests_until_s - self.clock()
-        self._is_soon = bool(self._first) or self._first_s > 0 or rest_s <= 0
+        is_late = bool(self._first) or self._first_s > 0
+        self._is_soon = is_late or (rest_s <= 0 and self.owed_s < OWED_S)
         if self._is_soon:
             self._armed = loop.call_soon(self._turn)
+        elif self.owed_s >= OWED_S:
+            self._armed = None  # until it is settled
         else:
             self._armed = loop.call_later(rest_s, self._turn)
 
@@ -165,15 +187,17 @@ class Turns:
         self._serve(self._first, begun_s + FIRST_ROW_S)
         now_s = clock()
         second_s = dear_s = 0.0
-        if self._second and now_s >= self._rests_until_s:
+        if self._second and now_s >= self._rests_until_s and self.owed_s < OWED_S:
             dear_s = self._serve(self._second, now_s + SECOND_ROW_S)
             second_s = clock() - now_s
         first_s += now_s - begun_s
         ended_s = now_s + second_s
         self._load.note(ended_s - self._turned_s, first_s, second_s)
         self._turned_s = ended_s
-        if second_s:
-            self._rests_until_s = ended_s + self._load.rest_s(second_s, dear_s)
+        owed_s, self._newly_owed_s = self._newly_owed_s, 0.0
+        if second_s or owed_s:
+            rest_s = self._load.rest_s(second_s + owed_s, dear_s + owed_s)
+            self._rests_until_s = max(self._rests_until_s, ended_s) + rest_s
         if self._first or self._second:
             self._arm()
 

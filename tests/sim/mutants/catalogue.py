@@ -18,6 +18,7 @@ from sim.mutants import (
     retention,
     shipments,
     snapshots,
+    turns,
     way_through,
 )
 
@@ -38,4 +39,5 @@ MUTANTS = (
     *contact.MUTANTS,
     *pace.MUTANTS,
     *way_through.MUTANTS,
+    *turns.MUTANTS,
 )

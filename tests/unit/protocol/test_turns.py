@@ -1,14 +1,20 @@
 """Whose requests are served when: the two rows, how long the second rests, who stands where."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
+from gantry_protocol.command import RemotingCommand
+from gantry_protocol.frame import encode
 from gantry_protocol.remoting import turns as turns_module
+from gantry_protocol.remoting.server import Connection, Handler, RemotingServer
 from gantry_protocol.remoting.turns import (
     FIRST_ROW_S,
+    OWED_S,
     REST,
     REST_DEAR,
     SECOND_ROW_S,
+    SHARE_S,
     Load,
     Standing,
     Turns,
@@ -60,7 +66,7 @@ def test_what_the_second_row_took_does_not_make_the_first_look_idle() -> None:
     """Else an attack that starves a victim would look like one that disturbs nobody."""
     load = Load()
     for _ in range(10):
-        load.note(0.2, 0.001, 0.196)  # a request of 0.2 s, and what the victim gets in between
+        load.note(0.2, 0.0005, 0.196)  # a request of 0.2 s, and what the victim gets in between
     assert load.rest_s(0.2, 0.2) == pytest.approx(0.2 * REST_DEAR)
 
 
@@ -139,11 +145,128 @@ async def test_the_second_row_waits_while_it_rests() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
     assert said == ["dear", "little"], "0.2 s were used, and the first row was busy"
-    clock.now_s += 1.0
+    for passed_s, count in [(0.7, 3), (0.2, 5)]:
+        clock.now_s += passed_s
+        turns.wait(Peer("little", clock, 0.0001, said), first=True)
+        await _until_served(said, count)
+    assert said[2:] == ["little", "little", "dear"], "it rests 0.8 s"
+    turns.close()
+
+
+async def test_what_others_work_for_a_request_counts_like_its_own_time() -> None:
+    clock, said = Clock(), list[str]()
+    turns = Turns(clock)
+
+    class Batch(Peer):
+        def take_turn(self) -> bool:
+            turns.owe(OWED_S / 4)
+            return super().take_turn()
+
+    clock.now_s += FIRST_ROW_S
+    turns.used(FIRST_ROW_S)
+    turns.wait(Batch("batch", clock, 0.0001, said), first=False)
+    await _until_served(said, 1)
+    turns.settle(OWED_S / 4)
+    turns.wait(Batch("batch", clock, 0.0001, said), first=False)
+    rests_s = REST_DEAR * OWED_S / 4
+    clock.now_s += 0.9 * rests_s
+    turns.wait(Peer("little", clock, 0.0001, said), first=True)
+    await _until_served(said, 2)
+    clock.now_s += 0.2 * rests_s
     turns.wait(Peer("little", clock, 0.0001, said), first=True)
     await _until_served(said, 4)
-    assert said[2:] == ["little", "dear"]
+    assert said == ["batch", "little", "little", "batch"]
     turns.close()
+
+
+async def test_the_second_row_waits_while_too_much_is_owed() -> None:
+    """However long it has rested: else the replicas would fall behind."""
+    clock, said = Clock(), list[str]()
+    turns = Turns(clock)
+    turns.owe(OWED_S)
+    turns.wait(Peer("batch", clock, 0.0001, said), first=False)
+    turns.wait(Peer("little", clock, 0.0001, said), first=True)
+    await _until_served(said, 1)
+    clock.now_s += 10.0
+    turns.wait(Peer("little", clock, 0.0001, said), first=True)
+    await _until_served(said, 2)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert said == ["little", "little"]
+    turns.settle(OWED_S / 2)
+    await _until_served(said, 3)
+    assert said == ["little", "little", "batch"]
+    turns.close()
+
+
+class _Deaf(asyncio.Transport):
+    """Takes everything."""
+
+    def pause_reading(self) -> None:
+        """Nothing comes."""
+
+    def resume_reading(self) -> None:
+        """Nothing comes."""
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """There is no buffer."""
+
+    def is_closing(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def write(self, data: bytes) -> None:  # type: ignore[override]
+        """Gone."""
+
+
+@pytest.fixture
+async def served_by():
+    """A server with a handler, that listens."""
+    servers = []
+
+    async def serve(handler: Handler, clock: Clock) -> RemotingServer:
+        server = RemotingServer(handler, turns=Turns(clock))
+        servers.append(server)
+        await server.start("127.0.0.1", 0)
+        return server
+
+    yield serve
+    for server in servers:
+        await server.stop(0)
+
+
+@pytest.mark.parametrize(
+    ("costs_s", "shares"),
+    [
+        pytest.param(SHARE_S * 0.3, [4, 4, 4], id="time"),
+        pytest.param(2 * SHARE_S, [1] * 12, id="one-at-least"),
+        pytest.param(0.0, [12], id="all-at-once"),
+    ],
+)
+async def test_a_share_ends_with_its_time(served_by, costs_s: float, shares: list[int]) -> None:
+    """What came in one piece is served in several turns, in order."""
+    clock, served, ends = Clock(), list[int](), list[int]()
+
+    def handler(_: Connection, command: RemotingCommand) -> None:
+        served.append(command.opaque)
+        clock.now_s += costs_s
+
+    connection = Connection(await served_by(handler, clock), 1)
+    connection.connection_made(_Deaf())
+    frames = [encode(RemotingCommand(code=10, opaque=number)) for number in range(12)]
+    connection.data_received(b"".join(frames))
+    ends.append(len(served))
+    async with asyncio.timeout(5):
+        while len(served) < len(frames):
+            clock.now_s += 1.0  # however long the second row rests
+            await asyncio.sleep(0)
+            if len(served) > ends[-1]:
+                ends.append(len(served))
+    connection.connection_lost(None)
+    assert served == list(range(12))
+    assert [after - before for before, after in pairwise([0, *ends])] == shares
 
 
 async def test_who_comes_in_a_turn_that_is_over_is_put_off() -> None:

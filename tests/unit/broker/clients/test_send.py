@@ -11,6 +11,7 @@ from gantry_protocol.codes import ResponseCode
 from gantry_protocol.records import (
     BatchMessage,
     MessageRecord,
+    RecordRun,
     decode_properties,
     decode_record,
     encode_batch,
@@ -374,6 +375,47 @@ def test_batches_that_are_refused_whole(client, group, changes, body, words) -> 
     assert answer.code == 13
     assert words in answer.remark
     assert group.appended == []
+
+
+@pytest.fixture
+def small_batches(client, monkeypatch):
+    monkeypatch.setattr(client.processor._handlers[320].__self__._sender, "_max_batch_messages", 2)
+    return client
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        pytest.param(["", "", ""], id="plain"),
+        pytest.param(["X\x01TIMER_DELAYED\x02", "", ""], id="to-be-looked-at-one-by-one"),
+    ],
+)
+def test_a_batch_of_too_many_messages_is_refused_in_words(small_batches, group, properties) -> None:
+    messages = [BatchMessage(b"x", one) for one in properties]
+    answer = small_batches.call(320, _v2(m=True), encode_batch(messages))
+    assert (answer.code, group.appended) == (ResponseCode.MESSAGE_ILLEGAL, [])
+    assert "more than 2 messages" in answer.remark
+    assert "max_batch_messages" in answer.remark
+    assert small_batches.call(320, _v2(m=True), encode_batch(messages[:2])).code == 0
+
+
+def test_what_looks_special_and_is_not_is_still_one_run(client, group) -> None:
+    """Else a stranger has each message of a batch encoded by itself."""
+    taken = []
+    client.processor._view.store.append = lambda records, _: taken.append(records)
+    client.ask(320, _v2(m=True), encode_batch([BatchMessage(b"x", "X\x01TIMER_DELAYED\x02")] * 3))
+    assert [type(one) for one in taken] == [RecordRun]
+    assert len(taken[0]) == 3
+
+
+@pytest.mark.parametrize("ends", ["confirm", "give_up", "doubt"])
+def test_what_a_large_batch_costs_later_is_owed_until_it_ends(client, group, ends) -> None:
+    group.holding = True
+    for size in (100, 3):
+        client.ask(320, _v2(m=True), encode_batch([BatchMessage(b"x")] * size))
+    assert client.conn.turns.owed_s == pytest.approx(0.001), "a small one owes nothing"
+    getattr(group, ends)()
+    assert client.conn.turns.owed_s == pytest.approx(0.0)
 
 
 def test_a_retry_topic_takes_no_batches(client, group) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from gantry_broker.queues import appended, rows
+from gantry_broker.queues import appended, message_store, rows
 from gantry_broker.queues.appended import AppendedRun, AppendedRuns
 from gantry_broker.queues.key_index import KeyIndex
 from gantry_broker.queues.scanning import scan
@@ -101,6 +101,20 @@ def test_a_run_is_not_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     stores.confirm(store)
     monkeypatch.undo()
     assert store.max_offset("T", 0) == 6
+    store.close()
+
+
+def test_a_run_of_many_records_is_one_whatever_they_take_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its records one by one cost five times as much, in one turn of the event loop."""
+    store, run = stores.open_store(tmp_path), _run(*[""] * 8)
+    monkeypatch.setattr(message_store, "MAX_RECORD_BYTES", max(run.sizes))
+    assert isinstance(store.put(run, now_ms=1), StoredRun)
+    monkeypatch.setattr(message_store, "MAX_RECORD_BYTES", max(run.sizes) - 1)
+    assert not isinstance(store.put(run, now_ms=1), StoredRun), "a record is looked at by itself"
+    stores.confirm(store)
+    assert store.max_offset("T", 0) == 16
     store.close()
 
 
