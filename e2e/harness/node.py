@@ -38,22 +38,25 @@ def on_node(node: str, *argv: str, timeout_s: float = 30.0) -> str:
     return run("docker", "exec", node, *argv, timeout_s=timeout_s)
 
 
-def process_of(pod: Object) -> Process:
-    """The process of a running pod's only container.
+def process_of(pod: Object, container: str = "") -> Process:
+    """The process of a running pod's container, by default of its first.
 
     Raises:
         CommandError: the pod has no running container.
     """
     name, node = pod["metadata"]["name"], pod["spec"].get("nodeName", "")
+    container = container or pod["spec"]["containers"][0]["name"]
     for status in pod["status"].get("containerStatuses", ()):
-        if "running" not in status["state"]:
+        if status["name"] != container or "running" not in status["state"]:
             continue
-        container = status["containerID"].removeprefix(CONTAINERD_SCHEME)
+        container_id = status["containerID"].removeprefix(CONTAINERD_SCHEME)
         tasks = on_node(node, "ctr", "-n", "k8s.io", "task", "ls")
-        found = re.search(rf"^{container}\s+(\d+)\s+RUNNING", tasks, re.MULTILINE)
+        found = re.search(rf"^{container_id}\s+(\d+)\s+RUNNING", tasks, re.MULTILINE)
         if found:
             return Process(node, int(found[1]))
-    raise CommandError(f"pod {name} has no running container on node {node or '(none)'}")
+    raise CommandError(
+        f"pod {name} has no running container {container} on node {node or '(none)'}"
+    )
 
 
 def signal(process: Process, name: str) -> None:

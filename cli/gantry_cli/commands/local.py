@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 namespace_option = click.option(
     "-n", "--namespace", default=NAMESPACE, show_default=True, help="Namespace of the object."
 )
+container_option = click.option(
+    "-c", "--container", default="", help="Which container of the pod; by default its first."
+)
 
 
 @click.group(
@@ -219,24 +222,32 @@ async def delete(kind: str, name: str, namespace: str, grace_s: int | None) -> N
     help="Which signal; STOP and CONT freeze and thaw.",
 )
 @namespace_option
+@container_option
 @asynchronous
-async def kill(pod: str, signal_name: str, namespace: str) -> None:
-    """Send a signal to the process of POD, behind Kubernetes' back."""
-    pid = await api.kill(local_settings(), pod, signal_name=signal_name, namespace=namespace)
+async def kill(pod: str, signal_name: str, namespace: str, container: str) -> None:
+    """Send a signal to a process of POD, behind Kubernetes' back."""
+    pid = await api.kill(
+        local_settings(), pod, signal_name=signal_name, namespace=namespace, container=container
+    )
     click.echo(f"Sent SIG{signal_name.upper()} to {pod} (pid {pid}).")
 
 
 @local.command()
 @click.argument("pod")
 @namespace_option
+@container_option
 @click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl-C.")
 @click.option("-p", "--previous", is_flag=True, help="Of the process before the last restart.")
 @click.option("--tail", type=click.IntRange(0), help="Only so many last lines.")
 @asynchronous
-async def logs(pod: str, namespace: str, follow: bool, previous: bool, tail: int | None) -> None:
+async def logs(
+    pod: str, namespace: str, container: str, follow: bool, previous: bool, tail: int | None
+) -> None:
     """Print the log of POD."""
     async with api.client(local_settings()) as client:
-        chunks = client.logs(pod, namespace, tail=tail, previous=previous, follow=follow)
+        chunks = client.logs(
+            pod, namespace, container=container, tail=tail, previous=previous, follow=follow
+        )
         async for chunk in chunks:
             sys.stdout.buffer.write(chunk)
             sys.stdout.buffer.flush()

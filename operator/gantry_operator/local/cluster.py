@@ -333,8 +333,9 @@ def _pod_line(pod: dict[str, Any]) -> PodLine:
 
 
 def _process_of(pod: dict[str, Any], container: str) -> identity.ProcessIdentity | None:
+    container = container or pod["spec"]["containers"][0]["name"]
     for found in (pod.get("status") or {}).get("containerStatuses") or []:
-        if container in {"", found["name"]} and "running" in found["state"]:
+        if container == found["name"] and "running" in found["state"]:
             return identity.parse(found.get("containerID", ""))
     return None
 
@@ -354,7 +355,7 @@ async def kill(
     namespace: str = "default",
     container: str = "",
 ) -> int:
-    """Signal a pod's process and nothing else; returns its pid.
+    """Signal the process of a pod's container, by default its first; returns its pid.
 
     Raises:
         GantryError: no such pod, nothing runs in it, or the signal is unknown.
@@ -371,7 +372,7 @@ async def kill(
 async def find_process(
     settings: LocalSettings, pod: str, *, namespace: str = "default", container: str = ""
 ) -> identity.ProcessIdentity:
-    """The process of a pod's container, by default of its first that runs.
+    """The process of a pod's container, by default of its first.
 
     Raises:
         GantryError: no such pod, or nothing runs in it.
