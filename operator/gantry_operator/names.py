@@ -40,6 +40,8 @@ MANAGED_BY: Final = "gantry-operator"
 MANAGED_SELECTOR: Final = f"{LABEL_MANAGED_BY}={MANAGED_BY}"
 CONTROLLER: Final = "controller"
 BROKER: Final = "broker"
+DOOR: Final = "door"
+"""Of a container beside the broker's in its pod; no pods are of it alone."""
 OPERATOR: Final = "operator"
 AUDIT: Final = "audit"
 """Of jobs that read the tier; no Service selects it."""
@@ -77,6 +79,8 @@ CONTROLLER_HTTP_PORT: Final = 9880
 BROKER_REMOTING_PORT: Final = 10911
 BROKER_HA_PORT: Final = 10912
 BROKER_HTTP_PORT: Final = 10913
+DOOR_PORT: Final = 10910
+DOOR_HTTP_PORT: Final = 10920
 OPERATOR_HTTP_PORT: Final = 8080
 
 DATA_DIR: Final = "/var/lib/gantry"

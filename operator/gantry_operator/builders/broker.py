@@ -20,14 +20,25 @@ PORTS = (
     ("ha", names.BROKER_HA_PORT),
     ("http", names.BROKER_HTTP_PORT),
 )
-REQUESTS = {"cpu": "250m", "memory": "256Mi"}
 CLIENT_PORTS = PORTS[:1]
+"""`remoting` is the port of a pod where clients come in. The Service of the group leads to it by
+that name: in a pod with a door it is the door's, in one without, or made before there were doors,
+the broker's own. So the Service is right for each pod while one kind replaces the other."""
+PORTS_BEHIND_DOOR = (("direct", names.BROKER_REMOTING_PORT), *PORTS[1:])
+DOOR_PORTS = (("remoting", names.DOOR_PORT), ("door-http", names.DOOR_HTTP_PORT))
+REQUESTS = {"cpu": "250m", "memory": "256Mi"}
+DOOR_REQUESTS = {"cpu": "100m", "memory": "96Mi"}
 GRACE_PERIOD_S = 30
 """A draining master needs about one second; the rest is for a slow disk."""
 
 
 def broker_objects(
-    group: BrokerGroup, controllers: ControllerGroup, *, image: str, replicas: int
+    group: BrokerGroup,
+    controllers: ControllerGroup,
+    *,
+    image: str,
+    replicas: int,
+    door: bool = True,
 ) -> list[Manifest]:
     """All objects of a broker group, in the order in which they are applied.
 
@@ -37,6 +48,7 @@ def broker_objects(
         image: the default image.
         replicas: how many pods there are to be now. It differs from the wish while scaling down,
             which is a decision of the plan and not of the builder.
+        door: whether the image knows doors; without, there are none whatever the wish.
     """
     name = names.broker_statefulset(group.metadata.name)
     component = names.BROKER
@@ -48,6 +60,7 @@ def broker_objects(
             component,
             names.group_service(group.metadata.name),
             CLIENT_PORTS,
+            by_name=True,
             traffic=names.TRAFFIC_ON,
         ),
         services.cluster_ip(
@@ -62,37 +75,60 @@ def broker_objects(
         *broker_policy(group),
         pods.statefulset(
             group,
-            _workload(group, controllers, image),
+            _workload(group, controllers, image, door=door and group.spec.clients.has_door),
             replicas,
             controller_group=group.spec.controller_ref.name,
         ),
     ]
 
 
-def _workload(group: BrokerGroup, controllers: ControllerGroup, image: str) -> pods.Workload:
+def _workload(
+    group: BrokerGroup, controllers: ControllerGroup, image: str, *, door: bool
+) -> pods.Workload:
     keys = tier_keys(group)
+    image = group.spec.image or image
     addresses = names.controllers(
         controllers.metadata.name, controllers.spec.replicas, controllers.metadata.namespace
+    )
+    of_group = (
+        pods.value("GANTRY_GROUP", group.metadata.name),
+        pods.value("GANTRY_CLUSTER", group.spec.controller_ref.name),
+        pods.value("GANTRY_CONTROLLERS", addresses),
     )
     return pods.Workload(
         component=names.BROKER,
         statefulset=names.broker_statefulset(group.metadata.name),
-        image=group.spec.image or image,
+        image=image,
         env=(
             *pods.POD_ENV,
             pods.field("GANTRY_POD_UID", "metadata.uid"),
-            pods.value("GANTRY_GROUP", group.metadata.name),
-            pods.value("GANTRY_CLUSTER", group.spec.controller_ref.name),
-            pods.value("GANTRY_CONTROLLERS", addresses),
+            *of_group,
             pods.QUORUM_KEY_FILE,
             *tier_env(group),
             *_retention_env(group),
         ),
-        ports=PORTS,
+        ports=PORTS_BEHIND_DOOR if door else PORTS,
         http_port=names.BROKER_HTTP_PORT,
         requests=REQUESTS,
         secrets=(pods.quorum_key(controllers.metadata.name), *((keys,) if keys else ())),
         grace_period_s=GRACE_PERIOD_S,
+        beside=(_door(group, image, of_group),) if door else (),
+    )
+
+
+def _door(group: BrokerGroup, image: str, of_group: tuple[Manifest, ...]) -> Manifest:
+    """The container that owns the clients' connections.
+
+    It has neither the key of the quorum nor a volume: it asks the controllers what everybody may
+    ask, and keeps nothing.
+    """
+    return pods.container(
+        names.DOOR,
+        image=image,
+        env=(*pods.ADDRESS_ENV, *of_group),
+        ports=DOOR_PORTS,
+        http_port=names.DOOR_HTTP_PORT,
+        resources=pods.resources(group.spec.clients.door.resources, DOOR_REQUESTS),
     )
 
 

@@ -39,10 +39,10 @@ def controller_policy(group: ControllerGroup, operator_namespace: str) -> list[M
     brokers = _pods({names.LABEL_NAME: names.APP_NAME, names.LABEL_COMPONENT: names.BROKER})
     tools = [_operator(operator_namespace), _tools(), *_peers(wish.tools_from)]
     rules = [
-        _rule(names.NAMESERVER_PORT, _peers(wish.clients_from)),
-        _rule(names.CONTROLLER_REMOTING_PORT, [own, brokers, *tools]),
-        _rule(names.RAFT_PORT, [own]),
-        _rule(names.CONTROLLER_HTTP_PORT, [*tools, *_peers(wish.metrics_from)]),
+        _rule((names.NAMESERVER_PORT,), _peers(wish.clients_from)),
+        _rule((names.CONTROLLER_REMOTING_PORT,), [own, brokers, *tools]),
+        _rule((names.RAFT_PORT,), [own]),
+        _rule((names.CONTROLLER_HTTP_PORT,), [*tools, *_peers(wish.metrics_from)]),
     ]
     policy = owned(group, component, *_KIND, names.controller_statefulset(name))
     return [_sealed(policy, names.selector(component, name), rules)]
@@ -55,13 +55,17 @@ def broker_policy(group: BrokerGroup) -> list[Manifest]:
         return []
     name, component = group.metadata.name, names.BROKER
     own = _pods(names.selector(component, name))
-    # A replica passes clients on to the master, and the controllers knock to see who is there.
+    # Doors and replicas pass clients on to the master, and the controllers knock to see who is
+    # there. The door's ports are open without one, too: it may be on its way in or out.
     knocking = _pods(names.selector(names.CONTROLLER, group.spec.controller_ref.name))
     clients = _peers(wish.clients_from)
     rules = [
-        _rule(names.BROKER_REMOTING_PORT, [own, knocking, *clients] if clients else []),
-        _rule(names.BROKER_HA_PORT, [own]),
-        _rule(names.BROKER_HTTP_PORT, _peers(wish.metrics_from)),
+        _rule(
+            (names.BROKER_REMOTING_PORT, names.DOOR_PORT),
+            [own, knocking, *clients] if clients else [],
+        ),
+        _rule((names.BROKER_HA_PORT,), [own]),
+        _rule((names.BROKER_HTTP_PORT, names.DOOR_HTTP_PORT), _peers(wish.metrics_from)),
     ]
     policy = owned(group, component, *_KIND, names.broker_statefulset(name))
     return [_sealed(policy, names.selector(component, name), rules)]
@@ -79,9 +83,9 @@ def _sealed(policy: Manifest, selector: dict[str, str], rules: list[Manifest]) -
     return sealed(policy)
 
 
-def _rule(port: int, peers: list[Manifest]) -> Manifest:
-    """Lets these peers reach a port; without any, everybody."""
-    rule: Manifest = {"ports": [{"protocol": "TCP", "port": port}]}
+def _rule(ports: tuple[int, ...], peers: list[Manifest]) -> Manifest:
+    """Lets these peers reach some ports; without any, everybody."""
+    rule: Manifest = {"ports": [{"protocol": "TCP", "port": port} for port in ports]}
     return rule | ({"from": peers} if peers else {})
 
 

@@ -62,6 +62,7 @@ class Workload(NamedTuple):
         secrets: Secrets to mount read-only.
         grace_period_s: seconds between SIGTERM and SIGKILL.
         requests: CPU and memory that are reserved where the owner says nothing of them.
+        beside: further containers of each pod.
     """
 
     component: str
@@ -73,6 +74,7 @@ class Workload(NamedTuple):
     secrets: tuple[MountedSecret, ...]
     grace_period_s: int
     requests: Mapping[str, str]
+    beside: tuple[Manifest, ...] = ()
 
 
 def value(name: str, text: str) -> Manifest:
@@ -86,15 +88,19 @@ def field(name: str, path: str) -> Manifest:
 
 
 QUORUM_KEY_FILE = value("GANTRY_QUORUM_KEY_FILE", f"{names.QUORUM_DIR}/{names.QUORUM_KEY}")
-POD_ENV = (
+ADDRESS_ENV = (
     field("GANTRY_NAME", "metadata.name"),
     field("POD_IP", "status.podIP"),
     value("GANTRY_BIND", "$(POD_IP)"),
+)
+"""Who and where a process is; `$(POD_IP)` is expanded by the kubelet from the variable above it."""
+POD_ENV = (
+    *ADDRESS_ENV,
     value("GANTRY_ADVERTISE", "$(POD_IP)"),
     value("GANTRY_DATA_DIR", names.DATA_DIR),
     value("GANTRY_CONFIG", f"{names.CONFIG_DIR}/{names.CONFIG_KEY}"),
 )
-"""What every pod is told; `$(POD_IP)` is expanded by the kubelet from the variable above it."""
+"""What the main container of every pod is told."""
 
 
 def statefulset(
@@ -171,13 +177,13 @@ def _pod_spec(owner: BrokerGroup | ControllerGroup, load: Workload) -> Manifest:
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(owner, load)],
+        "containers": [_main_container(owner, load), *load.beside],
         "volumes": _volumes(owner.spec.storage, load),
     }
     return spec | _placement(owner.spec.template, load.component, owner.metadata.name)
 
 
-def _container(owner: BrokerGroup | ControllerGroup, load: Workload) -> Manifest:
+def _main_container(owner: BrokerGroup | ControllerGroup, load: Workload) -> Manifest:
     mounts = [
         {"name": "data", "mountPath": names.DATA_DIR},
         {"name": "config", "mountPath": names.CONFIG_DIR, "readOnly": True},
@@ -186,16 +192,34 @@ def _container(owner: BrokerGroup | ControllerGroup, load: Workload) -> Manifest
         {"name": secret.volume, "mountPath": secret.path, "readOnly": True}
         for secret in load.secrets
     ]
-    container: Manifest = {
-        "name": load.component,
-        "image": load.image,
+    made = container(
+        load.component,
+        image=load.image,
+        env=load.env,
+        ports=load.ports,
+        http_port=load.http_port,
+        resources=resources(owner.spec.resources, load.requests),
+    )
+    return made | {"volumeMounts": mounts}
+
+
+def container(
+    name: str,
+    *,
+    image: str,
+    env: Iterable[Manifest],
+    ports: Iterable[tuple[str, int]],
+    http_port: int,
+    resources: Manifest,
+) -> Manifest:
+    """A container that runs the command of its name, without any volume."""
+    made: Manifest = {
+        "name": name,
+        "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["gantry", load.component],
-        "env": list(load.env),
-        "ports": [
-            {"name": name, "containerPort": port, "protocol": "TCP"} for name, port in load.ports
-        ],
-        "volumeMounts": mounts,
+        "command": ["gantry", name],
+        "env": list(env),
+        "ports": [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports],
         # The last sentence of a process that ends in an error comes into the pod's status.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
@@ -203,24 +227,22 @@ def _container(owner: BrokerGroup | ControllerGroup, load: Workload) -> Manifest
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
+        "resources": resources,
     }
-    container["resources"] = _resources(owner.spec.resources, load)
-    return container | _probes(load.http_port)
+    return made | _probes(http_port)
 
 
-def _resources(wanted: Resources, load: Workload) -> Manifest:
+def resources(wanted: Resources, requests: Mapping[str, str]) -> Manifest:
     """What the owner wants, and requests where it says nothing.
 
     A pod without requests gets the processor last and is evicted first. For what is limited, the
     API server derives the request from the limit; a default could exceed it.
     """
-    resources = wanted.to_object()
+    made = wanted.to_object()
     if wanted.requests is None:
         limits = wanted.limits or {}
-        resources["requests"] = {
-            name: size for name, size in load.requests.items() if name not in limits
-        }
-    return resources
+        made["requests"] = {name: size for name, size in requests.items() if name not in limits}
+    return made
 
 
 def _probes(port: int) -> Manifest:

@@ -29,14 +29,25 @@ def headless(owner: Resource, component: str, name: str, ports: Ports) -> Manife
     return sealed(service)
 
 
-def cluster_ip(owner: Resource, component: str, name: str, ports: Ports, **labels: str) -> Manifest:
-    """A Service over the Ready pods of a group that have these labels too (`role`, `traffic`)."""
+def cluster_ip(
+    owner: Resource,
+    component: str,
+    name: str,
+    ports: Ports,
+    *,
+    by_name: bool = False,
+    **labels: str,
+) -> Manifest:
+    """A Service over the Ready pods of a group that have these labels too (`role`, `traffic`).
+
+    With `by_name` a port leads to the container port of that name, whose number each pod chooses.
+    """
     service = owned(owner, component, "v1", "Service", name)
     extra = {f"{names.GROUP}/{label}": text for label, text in labels.items()}
     service["spec"] = {
         "type": "ClusterIP",
         "selector": names.selector(component, owner.metadata.name) | extra,
-        "ports": _ports(ports),
+        "ports": _ports(ports, by_name=by_name),
     }
     return sealed(service)
 
@@ -54,7 +65,8 @@ def disruption_budget(owner: Resource, component: str, name: str) -> Manifest:
     return sealed(budget)
 
 
-def _ports(ports: Ports) -> list[Manifest]:
+def _ports(ports: Ports, *, by_name: bool = False) -> list[Manifest]:
     return [
-        {"name": name, "port": port, "targetPort": port, "protocol": "TCP"} for name, port in ports
+        {"name": name, "port": port, "targetPort": name if by_name else port, "protocol": "TCP"}
+        for name, port in ports
     ]

@@ -64,6 +64,25 @@ class Replication(Model):
     )
 
 
+class Door(Model):
+    """A process beside each broker that owns the connections of clients."""
+
+    enabled: bool = Field(
+        default=True,
+        description=(
+            "Whether each pod runs a door where route is Group: a small process in a container of "
+            "its own that takes the connections of clients and passes them on to the master. They "
+            "stay open when the master's process is killed, so clients that wait for a while after "
+            "a lost connection, such as those for Go and C++, go on at once. false saves the "
+            "process and a hop. The image must know the command gantry door. A change restarts the "
+            "replicas one by one. Default true."
+        ),
+    )
+    resources: Resources = Field(
+        default_factory=Resources, description="CPU and memory of each door."
+    )
+
+
 class Clients(Model):
     """How clients reach the group."""
 
@@ -73,9 +92,19 @@ class Clients(Model):
             "The address that clients get as the master's. Group is the Service over all Ready "
             "replicas, which pass connections on to the master: the address survives a failover. "
             "Master is the Service that follows the role label. Pod is the master's own address, "
-            "which saves a hop but changes with every failover. Default Group."
+            "which saves a hop but changes with every failover. A change from or to Group adds or "
+            "removes doors, which restarts the replicas one by one. Default Group."
         ),
     )
+    door: Door = Field(
+        default_factory=Door,
+        description="The process beside each broker that keeps connections open in a failover.",
+    )
+
+    @property
+    def has_door(self) -> bool:
+        """Whether clients come in through doors; no other route leads to them."""
+        return self.door.enabled and self.route == "Group"
 
 
 class Switchover(Model):

@@ -124,15 +124,15 @@ class BrokerNetworkPolicy(Model):
     clients_from: Peers = Field(
         default=(),
         description=(
-            "Who reaches 10911, where clients send and receive, beside the group's own brokers and "
-            f"the controllers: {_CLIENTS} 10912 (replication) is reached by the group's own "
-            "brokers and nobody else."
+            "Who reaches 10911 and the door's 10910, where clients send and receive, beside the "
+            f"group's own pods and the controllers: {_CLIENTS} 10912 (replication) is reached by "
+            "the group's own brokers and nobody else."
         ),
     )
     metrics_from: Peers = Field(
         default=(),
         description=(
-            "Who reaches 10913, metrics and probes, where nothing can be commanded: name peers to "
-            "let in those only. At most 16; default everybody."
+            "Who reaches 10913 and the door's 10920, metrics and probes, where nothing can be "
+            "commanded: name peers to let in those only. At most 16; default everybody."
         ),
     )

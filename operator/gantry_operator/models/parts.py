@@ -142,14 +142,14 @@ class Storage(Model):
 
 
 class Resources(Model):
-    """CPU and memory of the main container."""
+    """CPU and memory of a container."""
 
     requests: QuantityMap | None = Field(
         default=None,
         description=(
             'Reserved per replica, for example {cpu: "1", memory: 2Gi}; {} reserves nothing. '
             "Default: {cpu: 250m, memory: 256Mi} for a broker, {cpu: 50m, memory: 128Mi} for a "
-            "controller, without what limits names."
+            "controller, {cpu: 100m, memory: 96Mi} for a door, without what limits names."
         ),
     )
     limits: QuantityMap | None = Field(

@@ -29,7 +29,7 @@ from gantry_operator.plan.deletion import delete_broker_group, deletion_waits_fo
 from gantry_operator.plan.events import broker_events
 from gantry_operator.plan.members import Group
 from gantry_operator.plan.minimum import minimum_now
-from gantry_operator.plan.objects import ensure, surplus
+from gantry_operator.plan.objects import ensure, has_container, surplus
 from gantry_operator.plan.observed import BrokerObserved, Unreachable
 from gantry_operator.plan.reasons import Reason
 from gantry_operator.plan.switchover import switchover
@@ -107,8 +107,15 @@ def _ensure(seen: BrokerObserved, group: BrokerGroup, load: Workload | None) -> 
 
 
 def _objects(seen: BrokerObserved, group: BrokerGroup, replicas: int) -> list[Manifest]:
+    """The owned objects; a group gets its doors with the image that knows them.
+
+    An operator that brings doors brings a new image, too. Until it is the group's turn to get that,
+    its pods keep the containers that they have.
+    """
     assert seen.controllers is not None, "an accepted resource has controllers"
-    return broker_objects(group, seen.controllers, image=seen.image, replicas=replicas)
+    live = seen.objects.get(("StatefulSet", names.broker_statefulset(seen.meta.name)))
+    door = seen.image_wait is None or (live is not None and has_container(live, names.DOOR))
+    return broker_objects(group, seen.controllers, image=seen.image, replicas=replicas, door=door)
 
 
 def _next_step(

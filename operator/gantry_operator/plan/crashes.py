@@ -21,24 +21,31 @@ if TYPE_CHECKING:
     from gantry_operator.plan.observed import PodView
 
 OURS = frozenset({names.BROKER, names.CONTROLLER})
-"""Names of our containers; what others say is not repeated."""
+"""Names of the containers that hold a replica: whether a pod's process runs is said of these."""
+HEARD = OURS | {names.DOOR}
+"""Names of all our containers; what others say is not repeated."""
 MARK = "gantry: "
 """Before the sentence with which a process of ours ends."""
 MAX_WORDS = 400
 """Characters of that sentence that are repeated."""
 LASTING_RUN = dt.timedelta(seconds=60)
 """A run that lasts longer is no part of a crash loop, whatever the pod still waits for."""
+_NEVER = dt.datetime.max.replace(tzinfo=dt.UTC)
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """The last run of our container in a pod, which ended in an error.
+    """The last run of a container of ours, which ended in an error.
 
     Attributes:
+        container: its name.
+        running_since: when its present run began; None if it does not run.
         code: exit code, never 0.
         cause: what the kubelet or the signal adds to it; may be empty.
         words: the sentence with which the process ended; empty if it had none.
     """
 
+    container: str
+    running_since: dt.datetime | None
     code: int
     cause: str
     words: str
@@ -72,16 +79,24 @@ def last_words(message: str) -> str:
 
 
 def last_end(statuses: Iterable[dict[str, Any]]) -> Ended | None:
-    """How our container's last finished run ended; None if well, or if there was none."""
-    for status in statuses:
-        if status.get("name") not in OURS:
-            continue
-        now, before = status.get("state") or {}, status.get("lastState") or {}
-        ended = now.get("terminated") or before.get("terminated") or {}
-        code = ended.get("exitCode") or 0
-        if code:
-            return Ended(code, _cause(ended, code), last_words(ended.get("message") or ""))
-    return None
+    """How the last finished run of a container of ours ended; None if none ended in an error.
+
+    Of several, the one that does not run or began its present run last: what another one ended
+    with long ago is no news.
+    """
+    found = [ended for status in statuses if (ended := _ended(status)) is not None]
+    return max(found, key=lambda ended: ended.running_since or _NEVER, default=None)
+
+
+def _ended(status: dict[str, Any]) -> Ended | None:
+    name = status.get("name") or ""
+    now, before = status.get("state") or {}, status.get("lastState") or {}
+    ended = now.get("terminated") or before.get("terminated") or {}
+    code = ended.get("exitCode") or 0
+    if name not in HEARD or not code:
+        return None
+    words = last_words(ended.get("message") or "")
+    return Ended(name, _running_since(now), code, _cause(ended, code), words)
 
 
 def _cause(ended: dict[str, Any], code: int) -> str:
@@ -92,16 +107,14 @@ def _cause(ended: dict[str, Any], code: int) -> str:
     return signal.Signals(number).name if number in set(signal.Signals) else ""
 
 
-def running_since(statuses: Iterable[dict[str, Any]]) -> dt.datetime | None:
-    """When our container's present run began; None if it does not run."""
-    for status in statuses:
-        running = (status.get("state") or {}).get("running")
-        if status.get("name") in OURS and running is not None:
-            try:
-                return dt.datetime.fromisoformat(running.get("startedAt") or "")
-            except ValueError:
-                return dt.datetime.min.replace(tzinfo=dt.UTC)
-    return None
+def _running_since(state: dict[str, Any]) -> dt.datetime | None:
+    running = state.get("running")
+    if running is None:
+        return None
+    try:
+        return dt.datetime.fromisoformat(running.get("startedAt") or "")
+    except ValueError:
+        return dt.datetime.min.replace(tzinfo=dt.UTC)
 
 
 def crash_loop(pods: Iterable[PodView], now: dt.datetime) -> str:
@@ -110,9 +123,12 @@ def crash_loop(pods: Iterable[PodView], now: dt.datetime) -> str:
     if not crashing:
         return ""
     name, ended = crashing[0]
+    is_door = ended.container == names.DOOR
     cause = f" ({ended.cause})" if ended.cause else ""
-    text = f"{name} ended with code {ended.code}{cause} and is started again"
-    text += f": {ended.words}" if ended.words else f"; see `kubectl logs --previous {name}`."
+    who = f"The door of {name}" if is_door else name
+    text = f"{who} ended with code {ended.code}{cause} and is started again"
+    log = f"{name} -c {names.DOOR}" if is_door else name
+    text += f": {ended.words}" if ended.words else f"; see `kubectl logs --previous {log}`."
     more = len(crashing) - 1
     if not more:
         return text
@@ -123,4 +139,5 @@ def crash_loop(pods: Iterable[PodView], now: dt.datetime) -> str:
 def _crashes(pod: PodView, now: dt.datetime) -> bool:
     if pod.ready or pod.terminating:
         return False
-    return pod.running_since is None or now - pod.running_since < LASTING_RUN
+    since = pod.ended.running_since if pod.ended else None
+    return since is None or now - since < LASTING_RUN

@@ -65,9 +65,18 @@ def surplus(owner: str, wished: list[Manifest], live: dict[ObjectKey, Body]) -> 
     ]
 
 
+def has_container(statefulset: Body, name: str) -> bool:
+    """Whether a StatefulSet's pods are to have a container of this name."""
+    return any(one.get("name") == name for one in _containers(statefulset))
+
+
+def _containers(statefulset: Body) -> list[Body]:
+    return statefulset["spec"]["template"]["spec"].get("containers") or []
+
+
 def setting(statefulset: Body, name: str) -> str | None:
     """What a StatefulSet tells our container in an environment variable; None if it does not."""
-    for container in statefulset["spec"]["template"]["spec"].get("containers") or ():
+    for container in _containers(statefulset):
         if container.get("name") not in OURS:
             continue
         for entry in container.get("env") or ():

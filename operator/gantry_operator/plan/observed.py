@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gantry_operator import names
-from gantry_operator.plan.crashes import OURS, Ended, last_end, running_since
+from gantry_operator.plan.crashes import OURS, Ended, last_end
 
 if TYPE_CHECKING:
-    import datetime as dt
-
     from gantry_protocol.admin import GroupView, QuorumView
 
     from gantry_operator.models import (
@@ -61,15 +59,15 @@ class PodView(msgspec.Struct, frozen=True):
     """The facts about a pod that decisions rest on.
 
     Attributes:
-        running: a process may be alive in it. False only on the kubelet's word that the container
-            waits or has terminated, or before the pod has a node; unknown counts as running.
+        running: the process of a replica may be alive in it, whatever its door does. False only on
+            the kubelet's word that the container waits or has terminated, or before the pod has a
+            node; unknown counts as running.
         finished: the kubelet says that the container has terminated and nothing will start it
             again. A pod object that merely went away never gets this far.
         revision: the `controller-revision-hash` label.
         role: the role label, None if there is none.
         traffic: whether the Service of the group leads to it while it is Ready.
-        ended: how the last finished run of our container ended; None if well, or if there is none.
-        running_since: when the present run began; None if there is none.
+        ended: how the last finished run of a container of ours ended; None if all ended well.
     """
 
     name: str
@@ -85,7 +83,6 @@ class PodView(msgspec.Struct, frozen=True):
     role: str | None
     traffic: bool
     ended: Ended | None = None
-    running_since: dt.datetime | None = None
 
 
 class ClaimView(msgspec.Struct, frozen=True):
@@ -209,7 +206,6 @@ def pod_view(body: Body) -> PodView:
         role=labels.get(names.LABEL_ROLE),
         traffic=labels.get(names.LABEL_TRAFFIC) != names.TRAFFIC_OFF,
         ended=last_end(containers),
-        running_since=running_since(containers),
     )
 
 

@@ -8,6 +8,7 @@ import tomllib
 from typing import Any
 
 import pytest
+from gantry_broker.door import DoorSettings
 from gantry_broker.settings import BrokerSettings
 from gantry_broker.store.retention import Kept
 from gantry_controller.settings import ControllerSettings
@@ -54,6 +55,12 @@ def applied_hash(manifest: dict[str, Any]) -> str | None:
 def env(manifest: dict[str, Any]) -> dict[str, Any]:
     container = manifest["spec"]["template"]["spec"]["containers"][0]
     return {e["name"]: e.get("value", e.get("valueFrom")) for e in container["env"]}
+
+
+def containers(group: BrokerGroup | None = None, **changes: Any) -> list[dict[str, Any]]:
+    found = statefulset(group, **changes)["spec"]["template"]["spec"]["containers"]
+    assert isinstance(found, list)
+    return found
 
 
 def test_a_broker_group_owns() -> None:
@@ -199,21 +206,24 @@ def test_pods_obey_the_restricted_pod_security_standard(kind: str) -> None:
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["runAsUser"] > 0
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    (container,) = pod["containers"]
-    assert container["securityContext"]["allowPrivilegeEscalation"] is False
-    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert pod["containers"][0]["name"] == kind
+    for container in pod["containers"]:
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     allowed = {"configMap", "emptyDir", "secret", "persistentVolumeClaim"}
     assert {key for v in pod["volumes"] for key in v} - {"name"} <= allowed
     assert pod["automountServiceAccountToken"] is False
 
 
 def test_probes_ask_what_the_processes_answer() -> None:
-    (container,) = statefulset()["spec"]["template"]["spec"]["containers"]
-    ready = container["readinessProbe"]
-    assert ready["httpGet"] == {"path": "/readyz", "port": 10913, "scheme": "HTTP"}
-    assert (ready["periodSeconds"], ready["timeoutSeconds"], ready["failureThreshold"]) == (1, 1, 1)
-    assert container["livenessProbe"]["httpGet"]["path"] == "/livez"
-    assert container["startupProbe"]["httpGet"]["path"] == "/livez"
+    for container, port in zip(containers(), (10913, 10920), strict=True):
+        ready = container["readinessProbe"]
+        assert ready["httpGet"] == {"path": "/readyz", "port": port, "scheme": "HTTP"}
+        often = (ready["periodSeconds"], ready["timeoutSeconds"], ready["failureThreshold"])
+        assert often == (1, 1, 1)
+        assert container["livenessProbe"]["httpGet"]["path"] == "/livez"
+        assert container["startupProbe"]["httpGet"]["path"] == "/livez"
 
 
 @pytest.mark.parametrize(
@@ -230,8 +240,69 @@ def test_probes_ask_what_the_processes_answer() -> None:
     ids=["nothing is said", "something", "explicitly nothing", "a limit below the default"],
 )
 def test_brokers_reserve_what_they_need(wanted: dict[str, Any], expected: dict[str, Any]) -> None:
-    (container,) = statefulset(brokers(resources=wanted))["spec"]["template"]["spec"]["containers"]
-    assert container["resources"] == expected
+    broker, door = containers(brokers(resources=wanted))
+    assert broker["resources"] == expected
+    assert door["resources"] == {"requests": {"cpu": "100m", "memory": "96Mi"}}
+
+
+def test_a_door_stands_beside_each_broker_and_knows_what_everybody_may_know() -> None:
+    broker, door = containers()
+    assert door["name"] == "door"
+    assert door["image"] == broker["image"] == "gantry:1"
+    assert door["command"] == ["gantry", "door"]
+    assert "volumeMounts" not in door, "neither the quorum's key nor the log"
+    given = {e["name"]: e.get("value", e.get("valueFrom")) for e in door["env"]}
+    same = env(statefulset())
+    assert given.items() <= same.items()
+    assert given.keys() == {
+        "GANTRY_NAME", "POD_IP", "GANTRY_BIND", "GANTRY_GROUP", "GANTRY_CLUSTER",
+        "GANTRY_CONTROLLERS",
+    }  # fmt: skip
+    pod = {"GANTRY_NAME": "orders-broker-0", "GANTRY_BIND": "10.0.0.1", "POD_IP": "10.0.0.1"}
+    settings = load_settings(DoorSettings, env=given | pod)
+    ports = [port["containerPort"] for port in door["ports"]]
+    assert [settings.port, settings.http_port] == ports
+    assert len(settings.controllers) == 3
+    own = brokers(clients={"door": {"resources": {"limits": {"memory": "1Gi"}}}})
+    expected = {"requests": {"cpu": "100m"}, "limits": {"memory": "1Gi"}}
+    assert containers(own)[1]["resources"] == expected
+
+
+@pytest.mark.parametrize(
+    ("clients", "image_knows", "expected"),
+    [
+        ({}, True, ["broker", "door"]),
+        ({"door": {"enabled": False}}, True, ["broker"]),
+        ({"route": "Master"}, True, ["broker"]),
+        ({"route": "Pod"}, True, ["broker"]),
+        ({}, False, ["broker"]),
+    ],
+)
+def test_doors_are_where_the_route_leads_to_them(
+    clients: dict[str, Any], image_knows: bool, expected: list[str]
+) -> None:
+    found = containers(brokers(clients=clients), door=image_knows)
+    assert [one["name"] for one in found] == expected
+
+
+def test_the_service_leads_to_the_door_of_a_pod_that_has_one() -> None:
+    """And to the broker of one that has none: so it never waits for the last pod to be replaced."""
+
+    def leads_to(made: list[dict[str, Any]]) -> list[int]:
+        (port,) = built()["Service", "orders"]["spec"]["ports"]
+        assert port["port"] == 10911, "the address that clients know does not change"
+        ports = [found for one in made for found in one["ports"]]
+        return [p["containerPort"] for p in ports if p["name"] == port["targetPort"]]
+
+    closed = brokers(clients={"door": {"enabled": False}})
+    assert leads_to(containers()) == [10910]
+    assert leads_to(containers(closed)) == leads_to(containers(door=False)) == [10911]
+    assert built(closed)["Service", "orders"] == built()["Service", "orders"]
+    before_doors = [{"ports": [{"name": "remoting", "containerPort": 10911}]}]
+    assert leads_to(before_doors) == [10911]
+    for straight in ("orders-master", "orders-broker"):
+        ports = built()["Service", straight]["spec"]["ports"]
+        assert ports[0]["targetPort"] == 10911
 
 
 def test_storage() -> None:
@@ -473,7 +544,7 @@ def test_the_keys_of_a_tier_are_files_for_the_pods_group_and_need_not_be_there()
         "defaultMode": 0o440,
         "optional": True,
     }
-    (container,) = pod["containers"]
+    container = pod["containers"][0]
     mount = {"name": volume["name"], "mountPath": "/etc/gantry/tier", "readOnly": True}
     assert mount in container["volumeMounts"]
     assert "secretKeyRef" not in str(manifest)
@@ -483,7 +554,7 @@ def test_pods_with_a_tier_obey_the_restricted_pod_security_standard() -> None:
     pod = statefulset(brokers(tier=TIER))["spec"]["template"]["spec"]
     plain = statefulset()["spec"]["template"]["spec"]
     assert pod["securityContext"] == plain["securityContext"]
-    (container,), (before,) = pod["containers"], plain["containers"]
+    container, before = pod["containers"][0], plain["containers"][0]
     assert container["securityContext"] == before["securityContext"]
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     writable = [m["name"] for m in container["volumeMounts"] if not m.get("readOnly")]

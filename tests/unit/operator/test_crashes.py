@@ -84,8 +84,8 @@ def test_the_kubelet_is_asked_for_last_words() -> None:
         controllers(), image=IMAGE, operator_namespace="", cluster_uid="cg-uid"
     )
     templates = [m["spec"]["template"]["spec"] for m in made if m["kind"] == "StatefulSet"]
-    policies = [t["containers"][0]["terminationMessagePolicy"] for t in templates]
-    assert policies == ["FallbackToLogsOnError"] * 2
+    policies = [one["terminationMessagePolicy"] for t in templates for one in t["containers"]]
+    assert policies == ["FallbackToLogsOnError"] * 3
 
 
 def test_a_crash_loop_is_told_with_the_last_words() -> None:
@@ -181,6 +181,36 @@ def test_a_roll_out_that_waits_for_it_tells_it() -> None:
 )
 def test_an_end_without_words(end: dict[str, Any], text: str) -> None:
     assert text in told(crashing(container(BACK_OFF, end)), "Progressing")[2]
+
+
+@pytest.mark.parametrize("broker", [None, {"exitCode": 137}], ids=["well", "killed-long-ago"])
+def test_a_door_that_ends_again_and_again_is_told_beside_a_broker_that_runs(broker: Any) -> None:
+    statuses = (container(since(3600), broker), container(BACK_OFF, END, "door"))
+    message = told(crashing(*statuses), "Progressing")[2]
+    assert message.startswith("The door of orders-broker-2 ended with code 2 and is started again:")
+    assert message.endswith("TENANT:BYTES.")
+    silent = crashing(container(since(3600)), container(BACK_OFF, {"exitCode": 1}, "door"))
+    log = "see `kubectl logs --previous orders-broker-2 -c door`."
+    assert told(silent, "Progressing")[2].endswith(log)
+
+
+def test_the_door_of_a_broker_that_ends_again_and_again_says_nothing() -> None:
+    statuses = (container(BACK_OFF, END), container(since(3600), {"exitCode": 1}, "door"))
+    assert told(crashing(*statuses), "Progressing")[2].startswith("orders-broker-2 ended with code")
+
+
+def test_whether_a_replica_runs_is_not_said_by_its_door() -> None:
+    running, waiting = since(10), {"waiting": {"reason": "CrashLoopBackOff"}}
+    assert live_pod(
+        "orders-broker-2", [container(running), container(waiting, name="door")]
+    ).running
+    ended = {"terminated": {"exitCode": 0}}
+    leaving = [container(ended), container(running, name="door")]
+    gone = live_pod("orders-broker-2", leaving, deletionTimestamp="now")
+    assert gone.finished
+    assert not gone.running
+    closed = [container(running), container(ended, name="door")]
+    assert not live_pod("orders-broker-2", closed, deletionTimestamp="now").finished
 
 
 def test_several_are_counted() -> None:

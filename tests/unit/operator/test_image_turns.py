@@ -22,6 +22,7 @@ from unit.operator.world import (
     changed,
     controller_world,
     controllers,
+    live,
     of_type,
     planned,
     told,
@@ -86,6 +87,21 @@ def test_a_group_that_waits_says_so_and_goes_on_otherwise(world: Any) -> None:
     assert of_type(planned(waiting), ApplyObject) == []
     other = changed(waiting, image_wait=ImageWait(NEW, 1, 7))
     assert told(other, "Progressing")[2] == message, "no status write for each one that is done"
+
+
+def test_a_group_gets_its_doors_with_the_image_that_knows_them() -> None:
+    seen = broker_world()
+    manifests = broker_objects(brokers(), controllers(), image=OLD, replicas=3, door=False)
+    before = changed(seen, image=OLD, objects=live(manifests))
+    waiting = changed(before, image_wait=ImageWait(NEW, 1, 3))
+    assert of_type(planned(waiting), ApplyObject) == []
+    (applied,) = of_type(planned(changed(before, image=NEW)), ApplyObject)
+    made = applied.manifest["spec"]["template"]["spec"]["containers"]
+    assert [(one["name"], one["image"]) for one in made] == [("broker", NEW), ("door", NEW)]
+    # One that has doors keeps them while it waits for the next image.
+    manifests = broker_objects(brokers(), controllers(), image=OLD, replicas=3)
+    has_them = changed(waiting, objects=live(manifests))
+    assert of_type(planned(has_them), ApplyObject) == []
 
 
 # The fleet in the cache

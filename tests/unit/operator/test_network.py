@@ -95,9 +95,11 @@ BY_DEFAULT = [
     (of_quorum, 9878, {"operator", "tool", "controller", "broker", "other-broker"}),
     (of_quorum, 9879, {"controller"}),
     (of_quorum, 9880, {"operator", "tool"}),
+    (of_brokers, 10910, EVERYBODY),
     (of_brokers, 10911, EVERYBODY),
     (of_brokers, 10912, {"broker"}),
     (of_brokers, 10913, EVERYBODY),
+    (of_brokers, 10920, EVERYBODY),
     (of_brokers, 10914, set[str]()),  # as a store would: no rule, so closed
 ]
 
@@ -108,7 +110,9 @@ def test_by_default_a_port_is_open_to(of: Any, port: int, wanted: set[str]) -> N
 
 
 def test_every_port_of_a_pod_has_a_rule() -> None:
-    for found, ports in ((of_quorum(), controller.PORTS), (of_brokers(), broker.PORTS)):
+    closed = of_brokers(clients={"door": {"enabled": False}})  # pods that had one may be there yet
+    of_pod = broker.PORTS + broker.DOOR_PORTS
+    for found, ports in ((of_quorum(), controller.PORTS), (of_brokers(), of_pod), (closed, of_pod)):
         assert found is not None
         rules = found["spec"]["ingress"]
         assert {p["port"] for r in rules for p in r["ports"]} == {port for _, port in ports}
@@ -155,10 +159,22 @@ def test_the_pods_of_the_group_are_selected_and_only_connections_to_them_limited
             id="clients-of-brokers",
         ),
         pytest.param(
+            lambda: of_brokers(networkPolicy={"clientsFrom": FROM_SHOP}),
+            10910,
+            {"shop", "impostor", "far-broker", "broker", "controller"},
+            id="clients-of-doors",
+        ),
+        pytest.param(
             lambda: of_brokers(networkPolicy={"metricsFrom": FROM_MONITORING}),
             10913,
             {"prometheus"},
             id="metrics-of-brokers",
+        ),
+        pytest.param(
+            lambda: of_brokers(networkPolicy={"metricsFrom": FROM_MONITORING}),
+            10920,
+            {"prometheus"},
+            id="metrics-of-doors",
         ),
         pytest.param(
             lambda: of_quorum(namespace=""), 9880, {"tool"}, id="an-operator-outside-a-cluster"
