@@ -21,7 +21,7 @@ GROUP = "orders"
 IMAGE = os.environ.get("GANTRY_E2E_IMAGE", "gantry:dev")
 CLUSTER = os.environ.get("CLUSTER_NAME", "gantry")
 CRDS = ("brokergroups.mq.gantry.dev", "controllergroups.mq.gantry.dev")
-IDLE_RSS_MB = {"controller": 80, "broker": 100, "operator": 140}
+IDLE_RSS_MB = {"controller": 80, "broker": 100, "door": 80, "operator": 140}
 INSTALL_PATIENCE_S = 120.0
 DELETE_PATIENCE_S = 120.0
 
@@ -83,9 +83,10 @@ def wait_until_whole(kube: Kube) -> None:
 
 
 def idle_rss_mb(kube: Kube, component: str) -> list[float]:
-    """Resident memory of every pod of a component, in MB."""
-    selector = f"{names.LABEL_NAME}={names.APP_NAME},{names.LABEL_COMPONENT}={component}"
-    return [rss_bytes(process_of(pod)) / 1e6 for pod in kube.list("pods", selector)]
+    """Resident memory of every process of a component, in MB."""
+    of_pod = names.BROKER if component == names.DOOR else component
+    selector = f"{names.LABEL_NAME}={names.APP_NAME},{names.LABEL_COMPONENT}={of_pod}"
+    return [rss_bytes(process_of(pod, component)) / 1e6 for pod in kube.list("pods", selector)]
 
 
 def remove(kube: Kube) -> None:

@@ -59,6 +59,8 @@ ANNOTATION_UNCHECKED: Final = f"{GROUP}/unchecked-config"
 version."""
 ANNOTATION_CONTROLLER_GROUP: Final = f"{GROUP}/controller-group"
 """On a broker StatefulSet: the ControllerGroup it was created for."""
+ANNOTATION_DOORS: Final = f"{GROUP}/doors"
+"""`known` on a broker StatefulSet whose image runs `gantry door`; see `plan.broker`."""
 FINALIZER: Final = f"{GROUP}/controller-metadata"
 """Set only while storage.whenDeleted is Delete. Removing it by hand leaves the group's metadata in
 the controller, nothing else: `kubectl patch bg NAME --type=json -p

@@ -78,6 +78,7 @@ def broker_objects(
             _workload(group, controllers, image, door=door and group.spec.clients.has_door),
             replicas,
             controller_group=group.spec.controller_ref.name,
+            **({"doors": "known"} if door else {}),
         ),
     ]
 

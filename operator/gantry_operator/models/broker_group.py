@@ -74,8 +74,8 @@ class Door(Model):
             "its own that takes the connections of clients and passes them on to the master. They "
             "stay open when the master's process is killed, so clients that wait for a while after "
             "a lost connection, such as those for Go and C++, go on at once. false saves the "
-            "process and a hop. The image must know the command gantry door. A change restarts the "
-            "replicas one by one. Default true."
+            "process and a hop. A group that is older than doors gets them with its next image. A "
+            "change restarts the replicas one by one. Default true."
         ),
     )
     resources: Resources = Field(

@@ -29,7 +29,7 @@ from gantry_operator.plan.deletion import delete_broker_group, deletion_waits_fo
 from gantry_operator.plan.events import broker_events
 from gantry_operator.plan.members import Group
 from gantry_operator.plan.minimum import minimum_now
-from gantry_operator.plan.objects import ensure, has_container, surplus
+from gantry_operator.plan.objects import container, ensure, surplus
 from gantry_operator.plan.observed import BrokerObserved, Unreachable
 from gantry_operator.plan.reasons import Reason
 from gantry_operator.plan.switchover import switchover
@@ -107,15 +107,27 @@ def _ensure(seen: BrokerObserved, group: BrokerGroup, load: Workload | None) -> 
 
 
 def _objects(seen: BrokerObserved, group: BrokerGroup, replicas: int) -> list[Manifest]:
-    """The owned objects; a group gets its doors with the image that knows them.
-
-    An operator that brings doors brings a new image, too. Until it is the group's turn to get that,
-    its pods keep the containers that they have.
-    """
     assert seen.controllers is not None, "an accepted resource has controllers"
+    return broker_objects(
+        group,
+        seen.controllers,
+        image=seen.image,
+        replicas=replicas,
+        door=_knows_doors(seen, group.spec.image or seen.image),
+    )
+
+
+def _knows_doors(seen: BrokerObserved, image: str) -> bool:
+    """Rule: a group gets its doors with the first image that an operator with doors gives it.
+
+    One that it has had before may be older than doors: that of a group that waits for its turn, and
+    one that its spec names. A door would end there again and again, and no pod would be Ready.
+    """
     live = seen.objects.get(("StatefulSet", names.broker_statefulset(seen.meta.name)))
-    door = seen.image_wait is None or (live is not None and has_container(live, names.DOOR))
-    return broker_objects(group, seen.controllers, image=seen.image, replicas=replicas, door=door)
+    if live is None or names.ANNOTATION_DOORS in (live["metadata"].get("annotations") or {}):
+        return True
+    broker = container(live, names.BROKER)
+    return broker is not None and broker.get("image") != image
 
 
 def _next_step(

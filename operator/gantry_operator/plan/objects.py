@@ -65,21 +65,22 @@ def surplus(owner: str, wished: list[Manifest], live: dict[ObjectKey, Body]) -> 
     ]
 
 
-def has_container(statefulset: Body, name: str) -> bool:
-    """Whether a StatefulSet's pods are to have a container of this name."""
-    return any(one.get("name") == name for one in _containers(statefulset))
+def container(statefulset: Body, name: str) -> Body | None:
+    """The container of this name in a StatefulSet's pods."""
+    return next((one for one in _containers(statefulset) if one.get("name") == name), None)
 
 
 def _containers(statefulset: Body) -> list[Body]:
-    return statefulset["spec"]["template"]["spec"].get("containers") or []
+    template = statefulset["spec"].get("template") or {}
+    return (template.get("spec") or {}).get("containers") or []
 
 
 def setting(statefulset: Body, name: str) -> str | None:
     """What a StatefulSet tells our container in an environment variable; None if it does not."""
-    for container in _containers(statefulset):
-        if container.get("name") not in OURS:
+    for one in _containers(statefulset):
+        if one.get("name") not in OURS:
             continue
-        for entry in container.get("env") or ():
+        for entry in one.get("env") or ():
             if entry["name"] == name:
                 found: str | None = entry.get("value")
                 return found

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from gantry_operator import names
 from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, POD, STATEFULSET
 from gantry_operator.cache import Cache, Key
+from gantry_operator.plan.objects import container
 from gantry_operator.plan.observed import pod_view
 from gantry_operator.plan.turns import ImageWait, Line, Place, line_up
 from gantry_operator.plan.workload import workload
@@ -107,7 +108,8 @@ class Fleet:
             key.namespace,
             (names.broker_statefulset if of_brokers else names.controller_statefulset)(key.name),
         )
-        image = None if statefulset is None else _image(statefulset, component)
+        ours = None if statefulset is None else container(statefulset, component)
+        image = None if ours is None else ours.get("image")
         if statefulset is None or image is None:
             return None
         deleting = body["metadata"].get("deletionTimestamp") is not None
@@ -128,16 +130,6 @@ class Fleet:
         if load is None or load.revision is None or load.disturbance() or load.outdated():
             return False
         return all(pod.ready for pod in load.pods)
-
-
-def _image(statefulset: Body, component: str) -> str | None:
-    """The image of Gantry's own container, whatever others have put beside it."""
-    template = statefulset["spec"].get("template") or {}
-    for container in (template.get("spec") or {}).get("containers") or ():
-        if container.get("name") == component:
-            found: str | None = container.get("image")
-            return found
-    return None
 
 
 def _is_usable(body: Body) -> bool:

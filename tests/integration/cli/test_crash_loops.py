@@ -45,8 +45,10 @@ def ready(cluster: CliCluster) -> tuple[str, str]:
 
 
 def restarts(cluster: CliCluster) -> int:
-    (found,) = shown(cluster, "pod", "orders-broker-0")["status"]["containerStatuses"]
-    return int(found["restartCount"])
+    status = shown(cluster, "pod", "orders-broker-0")["status"]
+    return sum(
+        one["restartCount"] for one in status["containerStatuses"] if one["name"] == "broker"
+    )
 
 
 def until(check: Any) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from gantry_protocol.remoting.client import RemotingClient
+from support.broker_cluster import send_command
 from support.cli_cluster import CliCluster, cluster_with_group, settled
+from support.patience import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -19,6 +23,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CliCluster]:
 
 SEGMENT_BYTES = 1024 * 1024
 """Of the group by its `spec.config`; the cluster's own default is 64 times as much."""
+
+
+CLIENTS = 24
+"""Through a Service over three pods; without doors, some would be connected to the master."""
 
 
 def consumed(cluster: CliCluster, topic: str, count: int) -> list[dict[str, object]]:
@@ -65,6 +73,40 @@ def test_what_has_no_effect_on_a_cluster_that_is_there_is_told(cluster: CliClust
     for flag in flags[::2]:
         assert f"{flag} has no effect, because" in told.stderr
     assert "has no effect" not in cluster.run("local", "up").stderr
+
+
+def test_a_killed_master_ends_no_client_s_connection(cluster: CliCluster) -> None:
+    """The Service leads to doors, also to the one beside the master."""
+    group = cluster.wait_until(settled)
+    cluster.gantry("topics", "create", "kept")
+    master = cluster.master_pod()
+    before = restarts(cluster, master)
+    with asyncio.Runner() as runner:
+        clients = runner.run(connected(group["routeAddress"]))
+        assert runner.run(codes(clients)) == {0}
+        cluster.gantry("local", "kill", master, "--container", "broker")
+        assert runner.run(codes(clients)) == {0}
+        assert [client for client in clients if client.closed] == []
+        for client in clients:
+            client.close()
+    after = cluster.wait_until(settled)
+    assert after["masterEpoch"] > group["masterEpoch"]
+    assert restarts(cluster, master) == before | {"broker": before["broker"] + 1}
+
+
+async def connected(address: str) -> list[RemotingClient]:
+    return [await RemotingClient().connect(address) for _ in range(CLIENTS)]
+
+
+async def codes(clients: list[RemotingClient]) -> set[int]:
+    """What a send over each connection is answered."""
+    calls = [client.call(send_command(b"x", "kept"), PATIENCE_S) for client in clients]
+    return {answer.code for answer in await asyncio.gather(*calls)}
+
+
+def restarts(cluster: CliCluster, pod: str) -> dict[str, int]:
+    status = json.loads(cluster.shown("local", "get", "pod", pod, "-o", "json"))["status"]
+    return {one["name"]: one["restartCount"] for one in status["containerStatuses"]}
 
 
 def test_deleted_master_hands_over(cluster: CliCluster) -> None:

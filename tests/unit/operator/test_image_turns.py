@@ -102,6 +102,21 @@ def test_a_group_gets_its_doors_with_the_image_that_knows_them() -> None:
     manifests = broker_objects(brokers(), controllers(), image=OLD, replicas=3)
     has_them = changed(waiting, objects=live(manifests))
     assert of_type(planned(has_them), ApplyObject) == []
+    # One with an image of its own gets them with the next one of its own.
+    own = brokers(image=OLD)
+    manifests = broker_objects(own, controllers(), image=NEW, replicas=3, door=False)
+    pinned = changed(before, image=NEW, group=own, objects=live(manifests))
+    assert of_type(planned(pinned), ApplyObject) == []
+    (applied,) = of_type(planned(changed(pinned, group=brokers(image="own:2"))), ApplyObject)
+    assert len(applied.manifest["spec"]["template"]["spec"]["containers"]) == 2
+
+
+def test_a_group_whose_image_knows_doors_may_go_without_and_get_them_back() -> None:
+    closed = brokers(clients={"door": {"enabled": False}})
+    (applied,) = of_type(planned(changed(broker_world(), group=closed)), ApplyObject)
+    assert len(applied.manifest["spec"]["template"]["spec"]["containers"]) == 1
+    (applied,) = of_type(planned(changed(broker_world(closed), group=brokers())), ApplyObject)
+    assert len(applied.manifest["spec"]["template"]["spec"]["containers"]) == 2
 
 
 # The fleet in the cache
