@@ -156,6 +156,11 @@ class ClientRouter:
         """Whether this broker was the master, and its end is why it is none."""
         return self._was_master and self._leaving() and not self._serving()
 
+    @property
+    def is_owed(self) -> bool:
+        """Whether a master owes an answer, other than one to a pull."""
+        return any(pipe.address and not pipe.is_quiet for pipe in self._pipes.values())
+
     # ---- requests
 
     def handle(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:

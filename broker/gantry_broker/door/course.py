@@ -13,6 +13,7 @@ FAST_S = 0.05  # a failover takes 0.1 s to 0.2 s, and clients wait
 SLOW_S = 0.25  # once that has not helped for
 FAST_FOR_S = 10.0  # so long: no client waits for a master any more
 CALM_S = 1.0
+LOOK_S = 0.25  # between two looks whether the master answers; one that stands still ends nothing
 DOUBT_S = 1.0  # after the last reason for it; whoever cannot reach the master gives them all along
 
 
@@ -34,6 +35,8 @@ class Course:
         self.stale = 0
         self._doubted_s: float | None = None  # since when
         self._doubt_ends_s = 0.0
+        self._said_bytes = 0
+        self._was_owing = False
 
     def heard(self, epoch: int, address: str) -> bool:
         """A controller's answer; whether it changes where clients are led."""
@@ -53,6 +56,18 @@ class Course:
         if not self.is_in_doubt(now_s):
             self._doubted_s = now_s
         self._doubt_ends_s = now_s + DOUBT_S
+
+    def looked(self, said_bytes: int, is_owing: bool, now_s: float) -> None:
+        """Every ``LOOK_S``: doubt a master that has answered nothing since the last look.
+
+        Args:
+            said_bytes: what clients were told so far.
+            is_owing: whether the master owes an answer; one to a pull may take long.
+            now_s: the time.
+        """
+        if self._was_owing and is_owing and said_bytes == self._said_bytes:
+            self.doubt(now_s)
+        self._said_bytes, self._was_owing = said_bytes, is_owing
 
     def is_in_doubt(self, now_s: float) -> bool:
         """Whether there may be another master than the one that is known."""

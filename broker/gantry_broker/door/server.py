@@ -35,7 +35,7 @@ from prometheus_client.registry import Collector
 from gantry_broker.asking import Outcome
 from gantry_broker.clients.request_rules import CLIENT_RULES
 from gantry_broker.control.peers import ControllerPeers
-from gantry_broker.door.course import CALM_S, Course
+from gantry_broker.door.course import CALM_S, LOOK_S, Course
 from gantry_broker.door.settings import DoorSettings
 from gantry_broker.routing import ClientRouter
 from gantry_broker.routing_metrics import routing_metrics
@@ -102,8 +102,11 @@ class DoorServer:
         stack.push_async_callback(http.stop)
         self.peers.start()
         stack.push_async_callback(self.peers.stop)
-        asking = keep(self._keep_asking(), "who-is-master")
-        stack.callback(asking.cancel)
+        for task in (
+            keep(self._keep_asking(), "who-is-master"),
+            keep(self._keep_looking(), "does-it-answer"),
+        ):
+            stack.callback(task.cancel)
         _log.info("listening", port=self.port, http=self.http_port, group=settings.group)
 
     def ready(self) -> tuple[bool, str]:
@@ -136,6 +139,14 @@ class DoorServer:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._sooner.wait()
+
+    async def _keep_looking(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            said_bytes, now_s = self.remoting.stats.bytes_out, self._now_s()
+            self.course.looked(said_bytes, self.router.is_owed, now_s)
+            if self.course.is_in_doubt(now_s):
+                self._sooner.set()
 
     def _ask(self) -> None:
         if self.course.is_in_doubt(self._now_s()):
@@ -193,6 +204,7 @@ class DoorServer:
             "reason": reason,
             "masterAddress": self.course.address or None,
             "epoch": self.course.epoch or 0,
+            "inDoubt": self.course.is_in_doubt(self._now_s()),
             "controllers": self.peers.connections,
             "connections": self.remoting.stats.connections,
             "spliced": self.router.spliced,

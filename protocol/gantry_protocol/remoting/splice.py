@@ -124,6 +124,11 @@ class Splice:
         """Requests of the client that are not answered."""
         return len(self._table)
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the master has answered everything but pulls."""
+        return self._table.is_quiet
+
     def claim(self, opaques: Iterable[int]) -> None:
         """Of what waits, these were given to a master before they came here."""
         self._table.claim(opaques)

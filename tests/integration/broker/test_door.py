@@ -99,6 +99,23 @@ async def test_a_master_that_stands_still_is_left_for_the_next_one(group: Group)
     await all_are_stored_once(group, load)
 
 
+async def test_a_master_that_answers_nobody_is_doubted(group: Group) -> None:
+    """Without controllers, which would name another one."""
+    master = group.master_ip
+    door = group.doors[master]
+    client = await RemotingClient().connect(door.address)
+    assert (await client.call(send_command(b"before", TOPIC), PATIENCE_S)).code == 0
+    await group.controller.stop()
+    group.processes[master].process.send_signal(signal.SIGSTOP)
+    assert not (await door.status() or {})["inDoubt"]
+    sending = asyncio.create_task(client.call(send_command(b"amid", TOPIC), PATIENCE_S))
+    while not (await door.status() or {})["inDoubt"]:
+        await asyncio.sleep(0.05)
+    assert not sending.done()
+    sending.cancel()
+    client.close()
+
+
 async def test_it_is_ready_from_the_first_master_on_and_ends_when_told(tmp_path: Path) -> None:
     group = Group(tmp_path)
     await group.controller.start()

@@ -67,6 +67,26 @@ def test_a_lost_master_is_doubted_for_a_while() -> None:
     assert not course.is_in_doubt(10 + DOUBT_S)
 
 
+@pytest.mark.parametrize(
+    ("looks", "doubts"),
+    [
+        pytest.param([(5, True), (5, True)], True, id="it stands still"),
+        pytest.param([(5, True), (9, True)], False, id="it answers somebody"),
+        pytest.param([(5, False), (5, True)], False, id="it was asked just now"),
+        pytest.param([(5, True), (5, False)], False, id="whoever waited is gone"),
+        pytest.param([(5, False), (5, False)], False, id="nobody asks"),
+        pytest.param([(5, True), (9, True), (9, True)], True, id="it stops answering"),
+    ],
+)
+def test_a_master_that_owes_answers_and_gives_none_is_doubted(
+    looks: list[tuple[int, bool]], doubts: bool
+) -> None:
+    course = led_to(1, A)
+    for number, (said_bytes, is_owing) in enumerate(looks):
+        course.looked(said_bytes, is_owing, 10 + number / 4)
+    assert course.is_in_doubt(10 + len(looks) / 4) == doubts
+
+
 def test_the_next_master_ends_the_doubt() -> None:
     course = led_to(1, A)
     course.doubt(10)
