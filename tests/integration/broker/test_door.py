@@ -106,8 +106,9 @@ async def test_a_master_that_answers_nobody_is_doubted(group: Group) -> None:
     client = await RemotingClient().connect(door.address)
     assert (await client.call(send_command(b"before", TOPIC), PATIENCE_S)).code == 0
     await group.controller.stop()
+    while (await door.status() or {})["inDoubt"]:  # of a master that answered late
+        await asyncio.sleep(0.05)
     group.processes[master].process.send_signal(signal.SIGSTOP)
-    assert not (await door.status() or {})["inDoubt"]
     sending = asyncio.create_task(client.call(send_command(b"amid", TOPIC), PATIENCE_S))
     while not (await door.status() or {})["inDoubt"]:
         await asyncio.sleep(0.05)
