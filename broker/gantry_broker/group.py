@@ -510,6 +510,7 @@ class ReplicationGroup:
             acted_epoch=core.epoch,
             tier=self.tier.report(),
             disk_stuck=self.tier.disk_stuck or self._room_reason,
+            log_damage=self.repairs.told(),
         )
 
     def _learned(self, view: ControllerView) -> None:

@@ -140,7 +140,8 @@ class MemberView(_View):
 
     ``epoch`` and the offsets (``log_start`` is its oldest byte) are what its last heartbeat said,
     -1 when none came; ``last_heartbeat_age_ms`` is None when none came. ``disk_stuck`` says why a
-    disk that is nearly full takes nothing more; empty while it does. ``tier`` is None without one.
+    disk that is nearly full takes nothing more, ``log_damage`` what of its log is damaged and was
+    not repaired; both are empty otherwise. ``tier`` is None without one.
     ``refused``: its registration was refused, since it knows of epochs that this quorum never
     decided; ``epoch`` and ``max_offset`` are then what that said.
     """
@@ -158,6 +159,7 @@ class MemberView(_View):
     confirm_offset: int = -1
     log_start: int = -1
     disk_stuck: str = ""
+    log_damage: str = ""
     last_heartbeat_age_ms: int | None = None
     in_sync: bool
     tier: TierView | None = None

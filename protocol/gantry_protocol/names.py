@@ -125,6 +125,7 @@ NO_NAMES = frozenset(
         "index_type",
         "key",  # of a message, and of the controllers' settings
         "living",
+        "log_damage",
         "message_model",
         "mode",
         "msg_id",

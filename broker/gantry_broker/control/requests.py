@@ -64,6 +64,7 @@ class Report(NamedTuple):
         acted_epoch: the newest one we have taken part in; in registrations only.
         tier: of our tier, in heartbeats only; None without one.
         disk_stuck: why a disk that is nearly full takes nothing more; empty while it does.
+        log_damage: what of the log is damaged and was not repaired; empty while nothing is.
     """
 
     epoch: Epoch
@@ -75,6 +76,7 @@ class Report(NamedTuple):
     acted_epoch: Epoch | None = None
     tier: TierReport | None = None
     disk_stuck: str = ""
+    log_damage: str = ""
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -117,6 +119,7 @@ def heartbeat(
         tier_reason=None if tier is None else tier.reason or None,
         tier_version=None if tier is None else tier.version,
         disk_stuck=report.disk_stuck or None,
+        log_damage=report.log_damage or None,
     )
 
 

@@ -30,6 +30,8 @@ from gantry_broker.replica.messages import Farewell, Range, RangeAsk
 
 RANGE_BYTES = 1024 * 1024  # of one answer; a longer range takes several
 RETRY_S = 0.5
+GIVES_WAY_WITHIN = 10  # of these; a damaged master asks others, once it is none any more
+NOBODY = "this is the master and nobody in sync can take over, or there is no master to ask"
 ANSWER_WITHIN_S = 2.0
 CONNECT_TIMEOUT_S = 0.5
 
@@ -87,13 +89,30 @@ class Repairs:
         """Damage was found."""
         self._found.set()
 
+    def told(self) -> str:
+        """What is damaged and could not be repaired so far, in a line; empty while nothing is."""
+        damage = self._log.checks.damage
+        start = min((at for at in self.reasons if at in damage), default=None)
+        if start is None:
+            return ""
+        first = damage[start]
+        return (
+            f"{len(damage)} damaged ranges, the first at log offsets {first.start} to {first.end}:"
+            f" {self.reasons[start]}"
+        )
+
     async def _run(self) -> None:
+        rounds = 0  # with damage
         while True:
             await self._found.wait()
             address = self._master()
+            damage = self._log.checks.damage
             if address:
                 await self._repair_all(address)
-            damage = self._log.checks.damage
+            elif rounds >= GIVES_WAY_WITHIN:
+                for one in list(damage.values()):
+                    self._say(one, NOBODY)
+            rounds = rounds + 1 if damage else 0
             self.reasons = {start: why for start, why in self.reasons.items() if start in damage}
             if damage:
                 await asyncio.sleep(RETRY_S)

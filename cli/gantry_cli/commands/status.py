@@ -125,6 +125,11 @@ def remarks(group: GroupView) -> list[str]:
         for member in group.members
         if member.alive and member.disk_stuck
     ]
+    said += [
+        f"The log of broker {member.broker_id} is damaged: {member.log_damage}"
+        for member in group.members
+        if member.alive and member.log_damage
+    ]
     if group.loss is not None:
         loss = group.loss
         when = datetime.fromtimestamp(loss.at_ms / 1000, UTC).isoformat(" ", "seconds")

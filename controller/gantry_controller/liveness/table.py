@@ -73,6 +73,7 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
     tier: Tier | None = None
     log_start: Offset = Offset(-1)
     disk_stuck: str = ""
+    log_damage: str = ""
 
 
 class Row(msgspec.Struct, gc=False):
@@ -84,7 +85,7 @@ class Row(msgspec.Struct, gc=False):
         connection: the connection it came on; None for what another controller passed on.
         closed: that connection is gone.
         refused: since then its address has twice refused to be connected to.
-        shown: what watchers are told of it: alive, draining, the tier, a stuck disk.
+        shown: what watchers are told of it: alive, draining, the tier, a stuck disk, damage.
     """
 
     beat: Heartbeat
@@ -169,7 +170,8 @@ class HeartbeatTable:
         row.connection = connection
         row.closed = False
         row.refused = False
-        if sooner or beat.draining is not old.draining or beat.tier != old.tier:
+        is_trouble = beat.disk_stuck != old.disk_stuck or beat.log_damage != old.log_damage
+        if sooner or beat.draining is not old.draining or beat.tier != old.tier or is_trouble:
             self._show(key, row, alive=True)
         if sooner:
             self._due.put((*key, beat.broker_id), row.silent_from_s)
@@ -263,8 +265,8 @@ class HeartbeatTable:
 
     def _show(self, key: GroupKey, row: Row, *, alive: bool) -> None:
         tier = row.beat.tier
-        stuck = bool(row.beat.disk_stuck)
-        shown = (alive, row.beat.draining, None if tier is None else tier.news, stuck)
+        stuck, damaged = bool(row.beat.disk_stuck), bool(row.beat.log_damage)
+        shown = (alive, row.beat.draining, None if tier is None else tier.news, stuck, damaged)
         if shown != row.shown:
             self.alive += alive - bool(row.shown[0])
             row.shown = shown

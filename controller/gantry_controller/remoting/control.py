@@ -175,6 +175,7 @@ class ControllerRequests:
             tier=_tier(header),
             log_start=Offset(-1) if header.log_start is None else header.log_start,
             disk_stuck=(header.disk_stuck or "")[:TIER_REASON_MAX_CHARS],
+            log_damage=(header.log_damage or "")[:TIER_REASON_MAX_CHARS],
         )
         self._watchman.heard((header.cluster_name, header.broker_name), beat, connection)
 

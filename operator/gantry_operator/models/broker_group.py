@@ -330,6 +330,7 @@ class BrokerGroupStatus(Model):
         description=(
             "Accepted, Available, InSync, FullyReplicated, Progressing, TierHealthy (with "
             "spec.tier only), DiskFull (while a disk is nearly full and nothing may be deleted), "
+            "LogDamaged (while bytes of a log are damaged and nobody could repair them), "
             "Altered (while others have changed the pods), Paused and Ready, "
             "which sums the others up; one entry each."
         ),

@@ -156,7 +156,7 @@ def _conditions(
         _replication(conditions, seen.group, joined)
         _progressing(conditions, seen, joined, step, crashes)
     report_tier(conditions, seen, joined)
-    _disks(conditions, joined)
+    _told(conditions, joined)
     report_additions(conditions, seen.objects)
     paused = seen.group is not None and seen.group.spec.paused
     if paused:
@@ -167,18 +167,20 @@ def _conditions(
     return conditions.result()
 
 
-def _disks(conditions: Conditions, joined: Group | None) -> None:
-    """DiskFull: who has no room, and what is in the way; no condition while all have."""
-    if joined is None:
-        return
-    told = []
-    for member in joined.view.members:
+def _told(conditions: Conditions, joined: Group | None) -> None:
+    """DiskFull and LogDamaged: who says so, and why; no condition while nobody does."""
+    full, damaged = [], []
+    for member in () if joined is None else joined.view.members:
+        pod = joined.pod_of(member) if joined else None
+        name = pod.name if pod else f"Broker {member.broker_id}"
         if member.alive and member.disk_stuck:
-            pod = joined.pod_of(member)
-            name = pod.name if pod else f"Broker {member.broker_id}"
-            told.append(f"{name} has no room: {member.disk_stuck}.")
-    if told:
-        conditions.set("DiskFull", "True", Reason.NOTHING_MAY_GO, " ".join(told))
+            full.append(f"{name} has no room: {member.disk_stuck}.")
+        if member.alive and member.log_damage:
+            damaged.append(f"The log of {name} is damaged: {member.log_damage}.")
+    if full:
+        conditions.set("DiskFull", "True", Reason.NOTHING_MAY_GO, " ".join(full))
+    if damaged:
+        conditions.set("LogDamaged", "True", Reason.NOT_REPAIRED, " ".join(damaged))
 
 
 def _available(conditions: Conditions, joined: Group | None) -> None:

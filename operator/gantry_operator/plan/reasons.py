@@ -145,6 +145,12 @@ class Reason(StrEnum):
         "A disk is nearly full and nothing of its log may be deleted; messages are refused soon.",
     )
 
+    # LogDamaged, which is there while it is True
+    NOT_REPAIRED = (
+        "NotRepaired",
+        "Bytes of a log are not what was written, and no member could give the right ones.",
+    )
+
     # Events of a ControllerGroup
     VOLUMES_TAKEN_UP = (
         "VolumesTakenUp",

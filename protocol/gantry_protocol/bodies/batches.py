@@ -53,6 +53,7 @@ class HeartbeatRow(msgspec.Struct, frozen=True, array_like=True):
     tier: TierRow | None = None
     confirm_epoch: WireEpoch | None = None
     disk_stuck: str | None = None
+    log_damage: str | None = None
 
 
 class HeartbeatsBody(msgspec.Struct, frozen=True, rename="camel"):
@@ -132,6 +133,7 @@ def heartbeat_row(header: BrokerHeartbeatRequestHeader) -> HeartbeatRow:
         tier=tier,
         confirm_epoch=header.confirm_epoch,
         disk_stuck=header.disk_stuck,
+        log_damage=header.log_damage,
     )
 
 
@@ -160,4 +162,5 @@ def heartbeat_header(body: HeartbeatsBody, row: HeartbeatRow) -> BrokerHeartbeat
         tier_reason=None if tier is None else tier.reason,
         tier_version=None if tier is None else tier.version,
         disk_stuck=row.disk_stuck,
+        log_damage=row.log_damage,
     )

@@ -28,7 +28,8 @@ class BrokerHeartbeatRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     ``confirm_epoch`` is that of the last byte below ``confirm_offset``.
     ``tier_state`` is given by a broker whose group has a tier, and says that the other tier fields
     mean something; a ``tier_reason`` has at most 256 characters. ``disk_stuck`` says why a disk
-    that is nearly full takes nothing more, in as many; None while it does.
+    that is nearly full takes nothing more, in as many; None while it does. ``log_damage`` says what
+    of the log is damaged and was not repaired, in as many; None while nothing is.
     """
 
     cluster_name: str
@@ -55,6 +56,7 @@ class BrokerHeartbeatRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     tier_reason: str | None = None
     tier_version: Int64 | None = None
     disk_stuck: str | None = None
+    log_damage: str | None = None
 
 
 class AlterSyncStateSetRequestHeader(msgspec.Struct, frozen=True, rename="camel"):

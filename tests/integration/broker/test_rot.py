@@ -117,3 +117,7 @@ async def test_alone_it_serves_the_rest_and_says_what_is_lost(tmp_path: Path) ->
         assert (await client.call(_message(0))).code == 0, "writes go on"
         (damage,) = cluster.master.group.store.log.checks.damage.values()
         assert damage.path == path
+        await eventually(
+            lambda: f"offsets {damage.start} to " in cluster.master.group._report().log_damage,
+            "its heartbeats name it",
+        )

@@ -55,6 +55,12 @@ def test_a_disk_without_room_is_told_with_what_is_in_the_way() -> None:
     assert remarks(seen) == ["Broker 2 has no room: a delayed message …"]
 
 
+def test_damage_that_nobody_repaired_is_told() -> None:
+    seen = group(1, 2, 3)
+    seen.members[1] = seen.members[1].model_copy(update={"log_damage": "1 damaged range …"})
+    assert remarks(seen) == ["The log of broker 2 is damaged: 1 damaged range …"]
+
+
 class FakeAdmin:
     """Knows the groups that a test names, and notes what it is to forget."""
 

@@ -505,3 +505,12 @@ def test_a_disk_that_is_full_of_what_must_stay_is_told_while_it_is() -> None:
     assert "has no room: a delayed message needs the log from 3 on." in text
     usual = [condition["type"] for condition in settled_status(broker_world())["conditions"]]
     assert "DiskFull" not in usual
+    assert "LogDamaged" not in usual
+
+
+def test_a_log_that_nobody_could_repair_is_told_while_it_is() -> None:
+    damaged = member(2, log_damage="1 damaged ranges, the first at log offsets 3 to 9: no")
+    seen = broker_world(known=view(member(1), damaged, member(3)))
+    status, reason, text = told(seen, "LogDamaged")
+    assert (status, reason) == ("True", "NotRepaired")
+    assert "is damaged: 1 damaged ranges, the first at log offsets 3 to 9: no." in text

@@ -94,6 +94,15 @@ def test_a_heartbeat_says_why_a_full_disk_takes_nothing_more() -> None:
     assert heartbeat_header(body, body.rows[0]).disk_stuck == "a message"
 
 
+def test_a_heartbeat_says_what_is_damaged() -> None:
+    damaged = REPORT._replace(log_damage="1 damaged range")
+    header = requests.heartbeat(ME, BrokerId(2), damaged, timeout_ms=2500)
+    plain = requests.heartbeat(ME, BrokerId(2), REPORT, timeout_ms=2500)
+    assert to_ext(header) == to_ext(plain) | {"logDamage": "1 damaged range"}
+    body = HeartbeatsBody("c", 2500, [heartbeat_row(header)])
+    assert heartbeat_header(body, body.rows[0]).log_damage == "1 damaged range"
+
+
 @pytest.mark.parametrize("tier", [None, TIER], ids=["no tier", "tier"])
 def test_a_row_says_what_a_heartbeat_says(tier: TierReport | None) -> None:
     header = requests.heartbeat(ME, BrokerId(2), REPORT._replace(tier=tier), timeout_ms=2500)

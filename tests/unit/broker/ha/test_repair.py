@@ -97,11 +97,13 @@ async def test_only_what_matches_the_sum_is_written(log, master, repairs) -> Non
         repairs.wake()
         await until(lambda: len(master.asked) > before + 1)  # noqa: B023
         assert repairs.reasons[found.start]
+        assert f"log offsets {found.start} to {found.end}: " in repairs.told()
         assert found.path.read_bytes() == rotten
     assert repairs.repaired == 0
     master.gives = sound
     await until(lambda: repairs.repaired == 1)
     assert repairs.reasons == {}
+    assert repairs.told() == ""
 
 
 async def test_without_a_master_it_waits_for_one(log, master, repairs) -> None:
@@ -110,6 +112,7 @@ async def test_without_a_master_it_waits_for_one(log, master, repairs) -> None:
     repairs.wake()
     await asyncio.sleep(0.05)
     assert master.asked == []
+    await until(lambda: "no master to ask" in repairs.told())
     master.address = "elsewhere:1"
     await until(lambda: repairs.repaired == 1)
 

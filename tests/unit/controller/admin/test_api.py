@@ -151,6 +151,7 @@ class TestGroups:
             "confirmOffset": 70,
             "logStart": -1,
             "diskStuck": "",
+            "logDamage": "",
             "inSync": True,
             "tier": {
                 "state": "stalled",

@@ -1,5 +1,7 @@
 """The heartbeat table: which message about a broker is the newest."""
 
+import msgspec
+import pytest
 from gantry_controller.liveness import table as tables
 from gantry_controller.liveness.table import GONE_PODS_MAX, Heartbeat, HeartbeatTable
 from gantry_controller.metadata.state import GroupKey
@@ -152,6 +154,15 @@ class TestNews:
         assert table.alive == 1
         table.pass_time(12.6, 10)
         assert table.alive == 0
+
+    @pytest.mark.parametrize("field", ["disk_stuck", "log_damage"])
+    def test_trouble_is_news_once_when_it_comes_and_when_it_goes(self, field: str) -> None:
+        table = HeartbeatTable()
+        self.heard(table, 1.0)
+        for said, is_news in (("a", True), ("b", False), ("", True), ("", False)):
+            told = msgspec.structs.replace(beat(1), **{field: said})
+            assert table.heard(KEY, told, now_s=2.0, connection=1)
+            assert table.take_news() == ({KEY} if is_news else set())
 
     def test_refusal_is_news(self) -> None:
         table = HeartbeatTable()
