@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 from gantry_protocol.command import RemotingCommand
+from gantry_protocol.frame import encode
+from gantry_protocol.hosts import split_address
+from gantry_protocol.proxy_preamble import UNKNOWN_V1
 from gantry_protocol.remoting.client import RemotingClient
 from support.broker_cluster import eventually, send_command
 from support.broker_processes import Door, Group
@@ -115,6 +118,19 @@ async def test_a_master_that_answers_nobody_is_doubted(group: Group) -> None:
     assert not sending.done()
     sending.cancel()
     client.close()
+
+
+async def test_who_was_passed_on_before_is_not_passed_on_again(group: Group) -> None:
+    """Doors that lead to each other would go round in circles."""
+    host, port = split_address(group.doors[group.master_ip].address)
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(UNKNOWN_V1 + encode(send_command(b"round", TOPIC)))
+    assert await reader.read() == b""
+    writer.close()
+    client = await RemotingClient().connect(f"{group.master_ip}:10911")
+    assert (await client.call(send_command(b"direct", TOPIC), PATIENCE_S)).code == 0
+    client.close()
+    assert await stored_keys(f"{group.master_ip}:10911") == {"direct": 1}
 
 
 async def test_it_is_ready_from_the_first_master_on_and_ends_when_told(tmp_path: Path) -> None:
