@@ -131,6 +131,18 @@ def _subscriptions(number: int, _: str) -> Iterator[bytes]:
     return repeat(encode(request(RequestCode.HEART_BEAT, {}, body.encode())))
 
 
+def _members(number: int, _: str) -> Iterator[bytes]:
+    for first in count(0, 100):
+        names = (f"m-{os.getpid()}-{number}-{one}" for one in range(first, first + 100))
+        groups = ",".join(
+            f'{{"groupName":"{name}","consumeType":"CONSUME_PASSIVELY","messageModel":"CLUSTERING",'
+            '"consumeFromWhere":"CONSUME_FROM_LAST_OFFSET","subscriptionDataSet":[]}'
+            for name in names
+        )
+        body = f'{{"clientID":"m{number}","producerDataSet":[],"consumerDataSet":[{groups}]}}'
+        yield encode(request(RequestCode.HEART_BEAT, {}, body.encode()))
+
+
 def _a_byte_a_second(_: int, topic: str) -> Iterator[bytes]:
     frame = _pull(topic, 0, 0, 0, 1)
     while True:
@@ -220,6 +232,7 @@ ATTACKS: dict[str, Attack] = {
     "never-reading": Attack("60 consumers that never read", _pulls, 60, reads=False),
     "new-groups": Attack("commits of new consumer groups, without end", _commits, 8),
     "subscriptions": Attack("heartbeats with 100,000 subscriptions", _subscriptions, 8),
+    "new-members": Attack("heartbeats of new consumer groups, without end", _members, 16),
     "slowloris": Attack("a byte a second on 2,000 connections", _a_byte_a_second, 2000, pause_s=1),
     "connect-storm": Attack("connections that end at once", _nothing, 64, storms=True),
     "garbage": Attack("4 KB of noise on each connection", _garbage, 64, storms=True),

@@ -13,6 +13,9 @@ from gantry_broker.store.contract import Refusal
 
 MAX_WAITING = 4096  # requests that wait for topics; each holds its message in memory
 MAX_CREATIONS = 256
+# What one costs later: a commit at the controllers, a row of their table, which is read anew, a
+# record and a look at each of its queues.
+LATER_S = 1e-3
 
 
 class TopicCreation:
@@ -49,7 +52,23 @@ class TopicCreation:
             waiting.append(then)
             return
         self._waiting[topic.topic_name] = [then]
-        self._view.create_topic(topic, self._created(topic.topic_name), if_absent=True)
+        self.begin(topic, self._created(topic.topic_name), by, if_absent=True)
+
+    def begin(
+        self, topic: TopicConfig, then: Created, by: Connection | None, *, if_absent: bool
+    ) -> None:
+        """Have the controllers create or change ``topic``; what that costs is owed by ``by``."""
+        if by is None:
+            self._view.create_topic(topic, then, if_absent=if_absent)
+            return
+        turns = by.turns
+        turns.owe(LATER_S)
+
+        def ended(refusal: Refusal | None) -> None:
+            turns.settle(LATER_S)
+            then(refusal)
+
+        self._view.create_topic(topic, ended, if_absent=if_absent)
 
     def _created(self, name: str) -> Callable[[Refusal | None], None]:
         def created(refusal: Refusal | None) -> None:

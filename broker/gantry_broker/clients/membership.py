@@ -1,8 +1,11 @@
 """Serves what clients say about themselves: 34, 35, 38, 46; locks: 41, 42."""
 
+import time
+
 from gantry_protocol import names
 from gantry_protocol.bodies import (
     CheckClientRequestBody,
+    ConsumerData,
     ConsumerIdList,
     HeartbeatData,
     LockBatchBody,
@@ -24,8 +27,10 @@ from msgspec.structs import replace
 
 from gantry_broker.clients import subscription as subscriptions
 from gantry_broker.clients.locks import QueueLocks
+from gantry_broker.clients.newcomers import Newcomers
 from gantry_broker.clients.sessions import Sessions
 from gantry_broker.clients.view import GroupView
+from gantry_broker.delay.retries import RETRY_PREFIX
 
 # These skip a rebalance when 38 fails. Others (Go) take a failure for an empty list and release all
 # their queues; for them only a lost connection is a safe answer.
@@ -35,8 +40,11 @@ _TOLERATES_ERRORS = ("JAVA", "CPP")
 class Membership:
     """Serves session requests on one group."""
 
-    def __init__(self, view: GroupView, sessions: Sessions, locks: QueueLocks) -> None:
+    def __init__(
+        self, view: GroupView, sessions: Sessions, locks: QueueLocks, newcomers: Newcomers
+    ) -> None:
         self._view = view
+        self._newcomers = newcomers
         self._sessions = sessions
         self._locks = locks
 
@@ -44,11 +52,31 @@ class Membership:
         """34. The answer names no heartbeat v2, so clients send their subscriptions every time.
 
         A group with a name that cannot be one is passed over, as upstream does, since the others of
-        the same client are none the worse for it.
+        the same client are none the worse for it. So is one that is new and beyond the budget, and
+        the client hears so: it says all of them again in 30 s.
         """
         data = _with_sound_names(decode_body(HeartbeatData, request.body))
+        refusal = None
+        taken: list[ConsumerData] = []
+        for consumer in data.consumer_data_set:
+            if not self._is_known(consumer.group_name):
+                refused = self._newcomers.refuse(conn, time.monotonic())
+                if refused is not None:
+                    refusal = refused
+                    continue
+            taken.append(consumer)
+        if refusal is not None:
+            data = replace(data, consumer_data_set=taken)
         self._sessions.heartbeat(conn, request.language, request.version, data)
-        return reply(request)
+        return reply(request) if refusal is None else reply(request, *refusal)
+
+    def _is_known(self, group: str) -> bool:
+        """Whether a consumer group has members, or had some: then it has its retry topic."""
+        topics = self._view.store.topics
+        return (
+            self._sessions.group(group) is not None
+            or topics.lookup(RETRY_PREFIX + group) is not None
+        )
 
     def unregister(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
         """35."""

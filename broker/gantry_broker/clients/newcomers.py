@@ -64,4 +64,4 @@ def _granted(until_s: float, budget: Budget, now_s: float) -> float | None:
 
 # A script may make a thousand topics through one connection, or a fleet connect at once.
 TOPICS = Budget(1_000, 20.0), Budget(2_000, 50.0)
-GROUPS = Budget(1_000, 50.0), Budget(5_000, 200.0)  # that commit without a member here
+GROUPS = Budget(1_000, 50.0), Budget(5_000, 200.0)  # that nobody knows: by a heartbeat or a commit

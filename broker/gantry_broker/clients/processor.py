@@ -140,7 +140,7 @@ class ClientProcessor:
         )
         self.resent = ResentSends(view, sender, clock)
         returns = SendBack(view, self._creation, levels)
-        members = Membership(view, self._sessions, locks)
+        members = Membership(view, self._sessions, locks, self.new_groups)
         statistics = Statistics(view, self._sessions, self._creation, self._traffic)
         settings = SubscriptionGroups(view, self._writer)
         progress = Progress(view, self._sessions, self._puller.pulled, self._traffic)

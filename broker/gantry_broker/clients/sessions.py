@@ -26,7 +26,7 @@ from gantry_protocol.remoting.connection import Connection
 from gantry_broker.clients.view import ConsumerBook
 
 EXPIRY_S = 120.0  # upstream's channelExpiredTimeout
-MAX_GROUPS_PER_HEARTBEAT = 1024
+MAX_GROUPS_PER_CLIENT = 1024
 MAX_SUBSCRIPTIONS_PER_GROUP = 4096
 
 
@@ -105,25 +105,26 @@ class Sessions:
         """34.
 
         Raises:
-            BodyError: it names more groups or topics than one client may.
+            BodyError: it is in more groups than one client may, those of its earlier heartbeats
+                included, or names more topics.
         """
-        groups = len(data.consumer_data_set) + len(data.producer_data_set)
+        known = self._groups_of.get(conn.id, set())
+        groups = known | {(False, one.group_name) for one in data.producer_data_set}
+        groups |= {(True, one.group_name) for one in data.consumer_data_set}
         topics = [len(consumer.subscription_data_set) for consumer in data.consumer_data_set]
         if (
-            groups > MAX_GROUPS_PER_HEARTBEAT
+            len(groups) > MAX_GROUPS_PER_CLIENT
             or max(topics, default=0) > MAX_SUBSCRIPTIONS_PER_GROUP
         ):
             raise BodyError(
-                f"A client may be in {MAX_GROUPS_PER_HEARTBEAT} groups, each with"
+                f"A client may be in {MAX_GROUPS_PER_CLIENT} groups, each with"
                 f" {MAX_SUBSCRIPTIONS_PER_GROUP} topics."
             )
         member = Member(conn, data.client_id, language, version, self._clock())
-        groups_of = self._groups_of.setdefault(conn.id, set())
+        self._groups_of[conn.id] = groups
         for producer in data.producer_data_set:
-            groups_of.add((False, producer.group_name))
             self._producers.setdefault(producer.group_name, {})[conn.id] = member
         for consumer in data.consumer_data_set:
-            groups_of.add((True, consumer.group_name))
             self._join(member, consumer, without_subscriptions=data.without_sub)
 
     def unregister(self, conn: Connection, producer: str | None, consumer: str | None) -> None:

@@ -85,7 +85,7 @@ class Statistics:
                 conn.reply(request, answer)
 
         for topic in topics:
-            self._view.create_topic(topic, created, if_absent=False)
+            self._creation.begin(topic, created, conn, if_absent=False)
         return None
 
     def topic_config(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:

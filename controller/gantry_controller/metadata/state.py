@@ -429,16 +429,25 @@ class MetadataState:
         else:
             self._names.pop(name, None)
 
-    def put_topics(self, key: GroupKey, table: TopicTable) -> TopicTable:
-        """Makes ``table`` the topics of the group ``key``."""
+    def put_topics(
+        self, key: GroupKey, table: TopicTable, added: Collection[str] | None = None
+    ) -> TopicTable:
+        """Makes ``table`` the topics of the group ``key``.
+
+        Args:
+            key: of the group.
+            table: its topics.
+            added: names among which those are that were not there; None: some may be gone as well.
+        """
         old = self.topics.get(key, _NO_TOPICS)
         assert table.version > old.version, (key, old.version, table.version)
         self._sum.touched("topics", key, self.topics.get(key))
-        for topic in old.topics.keys() - table.topics.keys():
+        gone = old.topics.keys() - table.topics.keys() if added is None else ()
+        for topic in gone:
             self._topic_groups[topic].pop(key)
             if not self._topic_groups[topic]:
                 del self._topic_groups[topic]
-        for topic in table.topics.keys() - old.topics.keys():
+        for topic in table.topics.keys() - old.topics.keys() if added is None else added:
             self._topic_groups.setdefault(topic, {})[key] = None
         self.topics[key] = table
         return table

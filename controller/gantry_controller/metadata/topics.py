@@ -252,7 +252,7 @@ def _merge_topics(state: MetadataState, key: GroupKey, topics: dict[str, Topic])
     for name, topic in news.items():
         known = table.topics.get(name)
         merged[name] = replace(topic, since=version if known is None else known.since)
-    state.put_topics(key, TopicTable(version=version, topics=merged))
+    state.put_topics(key, TopicTable(version=version, topics=merged), news)
     return True
 
 

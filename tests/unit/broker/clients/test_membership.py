@@ -209,10 +209,23 @@ def test_nothing_is_left_of_clients_that_are_gone(connect, processor) -> None:
 
 
 def test_a_heartbeat_may_not_name_endlessly_many_groups(client) -> None:
-    producers = [ProducerData(f"g{n}") for n in range(sessions.MAX_GROUPS_PER_HEARTBEAT + 1)]
+    producers = [ProducerData(f"g{n}") for n in range(sessions.MAX_GROUPS_PER_CLIENT + 1)]
     body = encode_body(HeartbeatData("c", producer_data_set=producers))
     with pytest.raises(BodyError, match="1024 groups"):
         client.call(BEAT, None, body)
+
+
+def test_groups_of_one_client_are_counted_over_all_its_heartbeats(client, processor) -> None:
+    half = sessions.MAX_GROUPS_PER_CLIENT // 2
+    for start in (0, half, 0, half):
+        producers = [ProducerData(f"g{n}") for n in range(start, start + half)]
+        client.call(BEAT, None, encode_body(HeartbeatData("c", producer_data_set=producers)))
+    one_more = HeartbeatData("c", producer_data_set=[ProducerData("another")])
+    with pytest.raises(BodyError, match="1024 groups"):
+        client.call(BEAT, None, encode_body(one_more))
+    client.call(LEAVE, {"clientID": "c", "producerGroup": "g0"})
+    assert client.call(BEAT, None, encode_body(one_more)).code == 0
+    assert len(processor._sessions.producer_groups()) == sessions.MAX_GROUPS_PER_CLIENT
 
 
 @pytest.mark.parametrize(

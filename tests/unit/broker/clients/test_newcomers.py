@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from gantry_broker.clients.creation import LATER_S
 from gantry_broker.clients.newcomers import Budget, Newcomers
+from gantry_protocol.bodies import ConsumerData, HeartbeatData, encode_body
 from gantry_protocol.codes import RequestCode, ResponseCode
 from support.group_view import FakeConnection
 
@@ -68,3 +70,32 @@ async def test_new_topics_are_bounded_and_known_ones_are_not(tight) -> None:
     assert refused.code == ResponseCode.SYSTEM_BUSY
     _, known = tight.ask(code, {**TOPIC, "topic": "TopicTest"})
     assert known is None or known.code == 0
+
+
+async def test_new_groups_by_heartbeats_are_bounded_and_known_ones_are_not(tight, connect) -> None:
+    """Who was a member once has a retry topic, so that a fleet may come back at once."""
+
+    def beat(client, *groups: str) -> int:
+        data = HeartbeatData("c", consumer_data_set=[ConsumerData(name) for name in groups])
+        return client.call(RequestCode.HEART_BEAT, None, encode_body(data)).code
+
+    sessions, other = tight.processor._sessions, connect()
+    assert beat(tight, "a", "b") == 0
+    assert beat(tight, "a", "b", "c") == ResponseCode.SYSTEM_BUSY
+    assert sessions.consumer_groups() == ["a", "b"]
+    assert beat(other, "a") == 0
+    tight.processor.connection_closed(tight.conn)
+    tight.processor.connection_closed(other.conn)
+    assert sessions.consumer_groups() == []
+    assert beat(connect(), "a", "b", "d", "e") == 0
+    assert tight.processor.new_groups.refused == 1
+
+
+async def test_what_a_topic_costs_later_is_owed_until_it_is_there(client, group) -> None:
+    """Also if it was there: the controllers commit each change."""
+    group.holding_topics = True
+    for topic in ("one", "TopicTest"):
+        client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, {**TOPIC, "topic": topic})
+    assert client.conn.turns.owed_s == pytest.approx(2 * LATER_S)
+    group.release_topics()
+    assert client.conn.turns.owed_s == pytest.approx(0.0)
