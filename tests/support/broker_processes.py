@@ -8,16 +8,22 @@ import json
 import os
 import subprocess
 import sys
+import urllib.request
+from collections.abc import Callable, Container
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import RemotingError
 from gantry_protocol.remoting.client import RemotingClient
 from support import hanging_disk
 from support.broker_cluster import eventually, send_command
 from support.loopback_controller import CLUSTER, GROUP, LoopbackController
 from support.patience import PATIENCE_S, STARTS_WITHIN_S
+
+NOT_NOW = frozenset({1, 2, 14})  # of answers: too few in sync yet, busy, no master
 
 
 def own_network() -> str:
@@ -174,6 +180,40 @@ class Group:
         assert master is not None
         return master.address.partition(":")[0]
 
+    async def ask(
+        self, command: RemotingCommand, again: Container[int] = NOT_NOW
+    ) -> RemotingCommand:
+        """Like a client of a Service: any broker, the next one until an answer is not `again`."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                self._turn += 1
+                ip = sorted(self.processes)[self._turn % len(self.processes)]
+                client = RemotingClient()
+                with suppress(RemotingError):
+                    await client.connect(f"{ip}:10911", 0.5)
+                    answer = await client.call(command, 8)
+                    if answer.code not in again:
+                        client.close()
+                        return answer
+                client.close()
+                await asyncio.sleep(0.05)
+
+    async def until(self, ip: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The status document of ``ip``, once it is so."""
+        found: dict[str, Any] = {}
+        deadline_s = asyncio.get_running_loop().time() + PATIENCE_S
+        while not (found and holds(found)):
+            assert asyncio.get_running_loop().time() < deadline_s, found
+            with suppress(OSError):  # it is not up yet
+                found = await asyncio.to_thread(_status, ip)
+            await asyncio.sleep(0.1)
+        return found
+
+    async def kill(self, ip: str) -> None:
+        """SIGKILL."""
+        self.processes[ip].process.kill()
+        await asyncio.to_thread(self.processes[ip].process.wait)
+
     async def produce(self) -> None:
         """Like a client of a Service: any broker will do, and the next one after an error."""
         clock = asyncio.get_running_loop().time
@@ -208,3 +248,9 @@ class Group:
             process.kill()
             process.wait()
         await self.controller.stop()
+
+
+def _status(ip: str) -> dict[str, Any]:
+    with urllib.request.urlopen(f"http://{ip}:10913/status", timeout=PATIENCE_S) as answer:
+        found: dict[str, Any] = json.load(answer)
+        return found

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gantry_protocol.command import RemotingCommand
-from gantry_protocol.errors import RemotingError
 from gantry_protocol.records import MessageRecord, decode_properties, decode_records
-from gantry_protocol.remoting.client import RemotingClient
 from support.broker_cluster import pull_command, send_command
 from support.broker_processes import Group
 from support.patience import PATIENCE_S
@@ -38,24 +33,6 @@ class Delays(Group):
         "GANTRY_DELAY_LEVELS": f"{SHORT_MS}ms {LONG_MS}ms"
     }
 
-    async def ask(self, command: RemotingCommand) -> RemotingCommand:
-        """Like a client of a Service: again until somebody answers in earnest."""
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                self._turn += 1
-                ip = sorted(self.processes)[self._turn % len(self.processes)]
-                client = RemotingClient()
-                try:
-                    await client.connect(f"{ip}:10911", 0.5)
-                    answer = await client.call(command, 5)
-                    if answer.code not in (1, 2, 14):
-                        return answer
-                except RemotingError:
-                    pass
-                finally:
-                    client.close()
-                await asyncio.sleep(0.02)
-
     async def read(self, holds: Callable[[list[MessageRecord]], bool]) -> list[MessageRecord]:
         """All messages of the topic's queue, once they are as they should be."""
         found: list[MessageRecord] = []
@@ -65,27 +42,11 @@ class Delays(Group):
                 found += decode_records(answer.body or b"")
         return found
 
-    def kill(self) -> str:
+    async def lose_master(self) -> str:
         """SIGKILL to the master."""
         ip = self.master_ip
-        self.processes[ip].process.kill()
-        self.processes[ip].process.wait()
+        await self.kill(ip)
         return ip
-
-    def status(self, ip: str) -> dict[str, Any]:
-        with urllib.request.urlopen(f"http://{ip}:10913/status", timeout=PATIENCE_S) as answer:
-            found: dict[str, Any] = json.load(answer)
-            return found
-
-    async def until(self, ip: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The status of ``ip``, once it is so."""
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                with suppress(OSError):  # it is not up yet
-                    found = await asyncio.to_thread(self.status, ip)
-                    if holds(found):
-                        return found
-                await asyncio.sleep(0.1)
 
 
 @pytest.fixture
@@ -105,7 +66,7 @@ async def test_delayed_messages_survive_their_master_and_arrive_once_it_is_time(
         body = b"%d" % number
         sent_ms[body] = int(time.time() * 1000)
         assert (await group.ask(delayed(body, 2))).code == 0
-    group.kill()
+    await group.lose_master()
     found = await group.read(lambda found: len(found) >= 21)
     bodies = [one.body for one in found]
     assert bodies == [b"now", *sent_ms], "each once, in their order"
@@ -123,7 +84,7 @@ async def test_masters_die_amid_deliveries_and_nothing_is_lost(group) -> None:
         assert answer.code in (0, 12)
         sent.append(body)
         if number in (40, 90):
-            group.boot(group.kill())
+            group.boot(await group.lose_master())
             if number == 40:
                 await group.settled()
     found = await group.read(lambda found: {*sent} <= {one.body for one in found})
@@ -156,7 +117,7 @@ async def test_what_is_parked_is_kept_though_the_tier_has_it(tmp_path: Path) -> 
         for ip in group.processes:  # any of them may be the next master
             pinned = await group.until(ip, lambda found: "is read from" in _kept(found))
             assert pinned["logStart"] == 0
-        group.kill()
+        await group.lose_master()
         found = await group.read(lambda found: found[-1:] != [] and found[-1].body == b"parked")
         assert len(found) == 8
         await group.until(group.master_ip, lambda found: found["logStart"] > 0)

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 import signal
-import urllib.request
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gantry_protocol.codes import RequestCode
-from gantry_protocol.command import RemotingCommand, request
-from gantry_protocol.errors import RemotingError
+from gantry_protocol.command import request
 from gantry_protocol.records import decode_records
-from gantry_protocol.remoting.client import RemotingClient
 from support.broker_cluster import eventually, pull_command, send_command
 from support.broker_processes import Group
-from support.patience import PATIENCE_S
 
 BODY_BYTES = 1000
 SEGMENT_BYTES = 64 * 1024
@@ -43,25 +37,6 @@ class TieredGroup(Group):
             "GANTRY_LOG_SEGMENT_BYTES": str(SEGMENT_BYTES),
         }
         self.sent: list[bytes] = []
-
-    async def ask(self, command: RemotingCommand) -> RemotingCommand:
-        """Like a client of a Service: again until somebody answers; 1 is `too few in sync yet`."""
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                self._turn += 1
-                ip = sorted(self.processes)[self._turn % len(self.processes)]
-                client = RemotingClient()
-                try:
-                    await client.connect(f"{ip}:10911", 0.5)
-                    answer = await client.call(command, 8)
-                except RemotingError:
-                    await asyncio.sleep(0.05)
-                    continue
-                finally:
-                    client.close()
-                if answer.code not in (1, 2, 14, 20) or command.code == RequestCode.PULL_MESSAGE:
-                    return answer
-                await asyncio.sleep(0.05)
 
     async def send(self, count: int) -> None:
         """Messages of one queue; each is acknowledged before the next, so none is there twice."""
@@ -87,11 +62,6 @@ class TieredGroup(Group):
             bodies += [one.body for one in records]
             offset = int((answer.ext or {})["nextBeginOffset"])
 
-    def status(self, ip: str) -> dict[str, Any]:
-        with urllib.request.urlopen(f"http://{ip}:10913/status", timeout=PATIENCE_S) as answer:
-            found: dict[str, Any] = json.load(answer)
-            return found
-
     async def trimmed(self, ip: str, above: int = 0) -> dict[str, Any]:
         """The status, once the log of ``ip`` begins above ``above``."""
         return await self.until(ip, lambda found: found["logStart"] > above)
@@ -99,21 +69,6 @@ class TieredGroup(Group):
     async def in_sync(self, ip: str) -> dict[str, Any]:
         """The status, once ``ip`` is in the set."""
         return await self.until(ip, lambda found: found["inSync"])
-
-    async def until(self, ip: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The status of ``ip``, once it is so."""
-        found: dict[str, Any] = {}
-        deadline_s = asyncio.get_running_loop().time() + PATIENCE_S
-        while not (found and holds(found)):
-            assert asyncio.get_running_loop().time() < deadline_s, found
-            with suppress(OSError):  # it is not up yet
-                found = await asyncio.to_thread(self.status, ip)
-            await asyncio.sleep(0.2)
-        return found
-
-    async def kill(self, ip: str) -> None:
-        self.processes[ip].process.kill()
-        await asyncio.to_thread(self.processes[ip].process.wait)
 
 
 @pytest.fixture

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import urllib.request
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from gantry_protocol.codes import RequestCode
-from gantry_protocol.command import RemotingCommand, request
-from gantry_protocol.errors import RemotingError
+from gantry_protocol.command import request
 from gantry_protocol.records import decode_records
-from gantry_protocol.remoting.client import RemotingClient
 from support.broker_cluster import pull_command, send_command
 from support.broker_processes import Group
 from support.patience import PATIENCE_S
@@ -33,25 +27,6 @@ class SmallGroup(Group):
         "GANTRY_RETENTION_BYTES": str(KEPT_BYTES),
         "GANTRY_LOG_SEGMENT_BYTES": str(FILE_BYTES),
     }
-
-    async def ask(self, command: RemotingCommand) -> RemotingCommand:
-        """Like a client of a Service: again until somebody answers well."""
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                self._turn += 1
-                ip = sorted(self.processes)[self._turn % len(self.processes)]
-                client = RemotingClient()
-                try:
-                    await client.connect(f"{ip}:10911", 0.5)
-                    answer = await client.call(command, 8)
-                except RemotingError:
-                    await asyncio.sleep(0.05)
-                    continue
-                finally:
-                    client.close()
-                if answer.code not in (1, 2, 14):
-                    return answer
-                await asyncio.sleep(0.05)
 
     async def send(self, start: int, count: int) -> None:
         for number in range(start, start + count):
@@ -77,25 +52,6 @@ class SmallGroup(Group):
 
     def log_of(self, ip: str) -> Path:
         return self.directory / ip / "store" / "commitlog"
-
-    async def until(self, ip: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The status of ``ip``, once it is so."""
-        found: dict[str, Any] = {}
-
-        def status() -> dict[str, Any]:
-            with urllib.request.urlopen(f"http://{ip}:10913/status", timeout=PATIENCE_S) as answer:
-                return json.load(answer)  # type: ignore[no-any-return]
-
-        async with asyncio.timeout(PATIENCE_S):
-            while not (found and holds(found)):
-                with suppress(OSError):  # it is not up yet
-                    found = await asyncio.to_thread(status)
-                await asyncio.sleep(0.1)
-        return found
-
-    async def kill(self, ip: str) -> None:
-        self.processes[ip].process.kill()
-        await asyncio.to_thread(self.processes[ip].process.wait)
 
 
 @pytest.fixture
