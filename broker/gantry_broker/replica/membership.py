@@ -11,9 +11,9 @@ time; once it has passed confirm, which now stands still, it is proposed.
 A member that comes back with less than is confirmed leaves at once, however near it is: as long as
 it is in the set it may be elected (``Member.has_lost``).
 
-A member that is slow by its history (``pace``) leaves as well, but only while the minimum of
-members stays, one at a time, the slowest first; and it joins again when it has kept up for a while,
-or at once when without it there would be fewer than the minimum.
+A member that stands still, or is slow by its history (``pace``), leaves as well, but only while the
+minimum of members stays, one at a time, the slowest first; and it joins again when it has kept up
+for a while, or at once when without it there would be fewer than the minimum.
 
 The set may shrink below the minimum, down to the master alone: the minimum refuses writes (H11), it
 does not keep a dead member in the set. A leaving member is let go at once while enough others stay,
@@ -60,7 +60,7 @@ def wanted_set(
     for broker_id in sorted(wanted - {me}):
         if members[broker_id].draining and len(wanted) > needed:
             wanted.discard(broker_id)
-    slow = [members[one] for one in wanted & current - {me} if members[one].pace.is_slow]
+    slow = [members[one] for one in wanted & current - {me} if members[one].pace.holds_up]
     if slow and len(wanted) > needed:
         wanted.discard(max(slow, key=lambda one: (one.pace.recent_ms, one.broker_id)).broker_id)
     return frozenset(wanted)

@@ -1,11 +1,12 @@
 """Whether a member keeps up: what the others have waited for it, and for how long it stays out.
 
-A member that stands still for good leaves the set after ``lag_ms`` (``Member.fell_behind``). One
-that stands still for a part of that, again and again, never does, and everybody waits for it each
-time. So what it costs is added up: while records that the minimum of members hold are not on its
-disk for longer than ``stall_ms``, it *stalls*, and confirm waits for it and the likes of it. A
-member that has stalled for ``slow_ms`` of the last ``WINDOW_MS`` is slow by its history. It may
-leave the set (``membership``); the controllers decide, as ever.
+A member that stands still for good leaves the set after ``lag_ms`` (``Member.fell_behind``), and
+where the minimum stays without it after ``still_ms`` already. One that stands still for a part of
+that, again and again, never does, and everybody waits for it each time. So what it costs is added
+up: while records that the minimum of members hold are not on its disk for longer than ``stall_ms``,
+it *stalls*, and confirm waits for it and the likes of it. A member that has stalled for ``slow_ms``
+of the last ``WINDOW_MS`` is slow by its history. It may leave the set (``membership``); the
+controllers decide, as ever.
 
 Out of the set it is watched in the same way. It comes back when, for a while, it has stalled for
 less than half of what makes it leave; no member would otherwise, on a machine that is busy: for
@@ -35,6 +36,7 @@ class Pace:
     Attributes:
         stalled_ms: for how long it has stalled while confirm waited for it, ever.
         recent_ms: for how long it has stalled in the window.
+        standing_ms: for how long it has not got what the minimum of members had then.
         departures: how often it left the set for being slow, or for standing still, since it began
             anew.
         out_until_ms: it stays out of the set until then, longer with each stall; 0: it does not.
@@ -52,11 +54,12 @@ class Pace:
         "out_until_ms",
         "recent_ms",
         "stalled_ms",
+        "standing_ms",
     )
 
     def __init__(self, limits: Limits, now_ms: int) -> None:
         """Nothing is known of it."""
-        self.stalled_ms = self.recent_ms = 0
+        self.stalled_ms = self.recent_ms = self.standing_ms = 0
         self.departures = 0
         self.out_until_ms = 0
         self._limits = limits
@@ -77,7 +80,8 @@ class Pace:
         if self._mark is None or acked >= self._mark:
             self._mark = held if acked < held else None
             self._mark_ms = self._seen_ms = now_ms
-        elif now_ms - self._mark_ms >= self._limits.stall_ms:
+        self.standing_ms = now_ms - self._mark_ms
+        if self.standing_ms >= self._limits.stall_ms:
             length_ms = now_ms - self._seen_ms
             self._seen_ms = now_ms
             self.stalled_ms += length_ms * waited_for
@@ -102,6 +106,11 @@ class Pace:
     def is_slow(self) -> bool:
         """Whether everybody has waited for it for too long, all in all."""
         return self.recent_ms >= self._limits.slow_ms
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether it should leave, if enough others stay."""
+        return self.is_slow or self.standing_ms >= self._limits.still_ms
 
     def is_out(self, now_ms: int) -> bool:
         """Whether it has yet to show that it keeps up."""

@@ -58,6 +58,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         lag_ms: a member that has not been at the end of the log for this long leaves the set.
             Shorter than the 3 s after which a waiting send is answered "not replicated", so that a
             stopped replica costs latency and not an error.
+        still_ms: such a member leaves after this long already where the minimum of members stays:
+            who waits are clients, and it comes back at once if it was nothing. Longer than a busy
+            machine or a disk that clears its cache takes.
         stall_ms: for so long everybody waits for a member without a word; what it takes longer is
             added up. Longer than a sync of a slow disk that works takes, and the one before it.
         slow_ms: a member that was waited for as long as this, all in all, of the last 8 s, leaves
@@ -96,6 +99,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     lag_ms: int = 2_000
+    still_ms: int = 700
     stall_ms: int = 200
     slow_ms: int = 2_000
     probation_ms: int = 5_000

@@ -10,6 +10,14 @@ RULE = "unit/broker/replica/test_pace.py"
 
 MUTANTS = (
     Mutant(
+        "still-member-stays",
+        "pace",
+        "a member that stands still holds everybody up for 2 s, though enough others stay",
+        (Edit(f"{REPLICA}.pace:Pace.holds_up", "self.is_slow or", "self.is_slow and"),),
+        UnitTests(RULE),
+        quick=True,
+    ),
+    Mutant(
         "slow-member-stays",
         "pace",
         "a member that stalls again and again, never for 2 s, slows everybody for ever",

@@ -16,6 +16,7 @@ from gantry_protocol.types import BrokerId, Offset
 from support.replicas import Group, Node
 
 STALL_MS = DEFAULT_LIMITS.stall_ms
+STILL_MS = DEFAULT_LIMITS.still_ms
 SLOW_MS = DEFAULT_LIMITS.slow_ms
 PROBATION_MS = DEFAULT_LIMITS.probation_ms
 
@@ -161,6 +162,26 @@ def test_who_stood_still_for_good_comes_back_at_once_the_first_time() -> None:
     assert one.pace.is_out(one.now_ms)
 
 
+def test_who_stands_still_holds_others_up_from_then_on_and_until_it_goes_on() -> None:
+    one = Watched()
+    one.run(1_000, stalls=False)
+    one.run(STILL_MS - 20, stalls=True)
+    assert not one.pace.holds_up
+    one.run(60, stalls=True)
+    assert one.pace.holds_up
+    one.run(40, stalls=False)
+    assert not one.pace.holds_up
+
+
+def test_our_own_pause_is_no_standing_still_of_others() -> None:
+    one = Watched()
+    one.run(400, stalls=True)
+    one.pace.excuse(600)
+    one.now_ms += 600
+    one.run(200, stalls=True)
+    assert not one.pace.holds_up
+
+
 # ---- in a group
 
 
@@ -216,6 +237,29 @@ def test_it_stays_out_while_it_stalls_and_comes_back_when_it_does_not() -> None:
     assert len(proposals(group[1])) == 1
     keeping_up(group, 300)
     assert proposals(group[1])[1:] == [ids(1, 2, 3)]
+
+
+def test_who_stands_still_leaves_long_before_its_link_is_given_up() -> None:
+    group = Group(3)
+    group.elect(1)
+    group.held = {3}
+    keeping_up(group, STILL_MS - 40)
+    assert proposals(group[1]) == []
+    keeping_up(group, 100)
+    assert proposals(group[1]) == [ids(1, 2)]
+    group.accept(group[1])
+    group.held = set()
+    group.release(3)
+    keeping_up(group, 200)
+    assert proposals(group[1])[1:] == [ids(1, 2, 3)], "and comes back at once"
+
+
+def test_of_two_that_stand_still_the_minimum_is_waited_for() -> None:
+    group = Group(3)
+    group.elect(1)
+    group.held = {2, 3}
+    keeping_up(group, DEFAULT_LIMITS.lag_ms - 100)
+    assert proposals(group[1]) == []
 
 
 def test_who_stays_out_is_not_waited_for_to_join() -> None:
