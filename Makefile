@@ -65,7 +65,7 @@ measure-queues: venv ## what QUEUES queues (default a million) cost the message 
 	@PYTHONPATH=tests $(BIN)/python -m support.measure_queues $(QUEUES) | tee build/bench/queues.jsonl
 
 .PHONY: attacks
-attacks: venv ## what a producer and a consumer keep of their rate beside each of 18 attacks (ten minutes)
+attacks: venv ## what a producer and a consumer keep of their rate beside each of 32 attacks (twenty minutes)
 	@mkdir -p build/bench
 	@PYTHONPATH=tests $(BIN)/python -m support.measure_attacks | tee build/bench/attacks.jsonl
 

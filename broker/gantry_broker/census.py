@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from gantry_protocol.process.probes import HttpServer
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -81,6 +82,22 @@ def registry(
     made.register(ProcessCollector(hosted, commons))
     made.register(GroupsCollector(hosted, labelled=labelled))
     return made
+
+
+class HttpCollector(Collector):
+    """What the HTTP port counts."""
+
+    def __init__(self, http: HttpServer) -> None:
+        """Nothing is counted here."""
+        self._http = http
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics as of now."""
+        yield counter(
+            "gantry_broker_http_delayed",
+            "Requests to the HTTP port that had to wait for their turn.",
+            self._http.pace.delayed,
+        )
 
 
 class ProcessCollector(Collector):

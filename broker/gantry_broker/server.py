@@ -145,6 +145,7 @@ class BrokerServer:
             ready=lambda: census.ready(self.hosted),
             registry=census.registry(self.hosted, commons, labelled=settings.hosts_many),
         )
+        http.registry.register(census.HttpCollector(http))
         http.add_route("GET", "/status", self._status)
         http.add_route("GET", "/status/{group}", self._group_status)
         self.http_port = await http.start(settings.bind, settings.http_port)

@@ -1,4 +1,4 @@
-"""What a stranger who can reach a broker's port may do: attacks as data, and who carries them out.
+"""What a stranger who can reach a port may do: attacks as data, and who carries them out.
 
 An attack is a number of connections and, for each, a series of pieces of bytes. Its process writes
 them as fast as they are taken, reads answers or leaves them unread, and connects again where it is
@@ -29,6 +29,8 @@ from gantry_protocol.records.batch import BatchMessage, encode_batch
 
 CONNECTS_PER_S = 200  # of an attack that does not consist in connecting
 CHUNK_BYTES = 1 << 18
+PORTS = ("clients", "ha", "http", "control", "names", "raft", "admin")
+"""The master: clients, replicas, probes; the controller: brokers, clients, peers, people."""
 _MB = 1_000_000
 
 
@@ -42,6 +44,7 @@ class Attack(NamedTuple):
         reads: whether answers are taken.
         pause_s: after each piece.
         storms: whether it connects again without a bound.
+        port: whom it is for, see ``PORTS``.
     """
 
     what: str
@@ -50,6 +53,7 @@ class Attack(NamedTuple):
     reads: bool = True
     pause_s: float = 0.0
     storms: bool = False
+    port: str = "clients"
 
 
 def _frame(header: bytes, body: bytes = b"", kind: int = 0) -> bytes:
@@ -218,6 +222,59 @@ def _nothing(_: int, __: str) -> Iterator[bytes]:
     return iter([])
 
 
+def _silent(_: int, __: str) -> Iterator[bytes]:
+    return repeat(b"", 1 << 30)
+
+
+def _questions(*codes: RequestCode) -> Callable[[int, str], Iterator[bytes]]:
+    def pieces(number: int, topic: str) -> Iterator[bytes]:
+        for at in count():
+            ext = {"topic": f"{topic}-{number}-{at}", "group": "g", "consumerGroup": "g"}
+            ext |= {"brokerName": "bench", "clusterName": "gantry"}
+            yield b"".join(encode(request(code, ext)) for code in codes) * 50
+
+    return pieces
+
+
+def _reports(number: int, _: str) -> Iterator[bytes]:
+    one = '"t%d":{"topicName":"t%d","readQueueNums":8,"writeQueueNums":8,"perm":6}'
+    topics = ",".join(one % (at, at) for at in range(150_000))
+    table = f'"topicConfigTable":{{{topics}}},"dataVersion":{{"counter":1,"timestamp":1}}'
+    body = f'{{"topicConfigSerializeWrapper":{{{table}}},"filterServerList":[]}}'.encode()
+    ext = {"brokerName": f"stranger-{number}", "brokerAddr": f"10.9.9.{number}:1", "brokerId": "0"}
+    ext |= {"clusterName": "gantry", "haServerAddr": "10.9.9.9:2", "compressed": "false"}
+    return repeat(encode(request(RequestCode.REGISTER_BROKER, ext, body)))
+
+
+def _slow_http(_: int, __: str) -> Iterator[bytes]:
+    yield b"GET /metrics HTTP/1.1\r\n"
+    yield from repeat(b"X-A: b\r\n")
+
+
+def _large_http(_: int, __: str) -> Iterator[bytes]:
+    yield b"GET /metrics HTTP/1.1\r\n"
+    yield from repeat(b"X-" + b"a" * 4000 + b": b\r\n")
+
+
+def _scrapes(_: int, __: str) -> Iterator[bytes]:
+    return repeat(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+
+
+def _groups(_: int, __: str) -> Iterator[bytes]:
+    return repeat(b"GET /v1/groups HTTP/1.1\r\nHost: a\r\n\r\n")
+
+
+def _giant_greeting(_: int, __: str) -> Iterator[bytes]:
+    yield b"GKEY\x01" + bytes(32)
+    yield from repeat(struct.pack(">I", 0xFFFFFFF0) + bytes(4092))
+
+
+_READS = (
+    RequestCode.GET_BROKER_CLUSTER_INFO,
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+    RequestCode.GET_ROUTEINFO_BY_TOPIC,
+)
+
 ATTACKS: dict[str, Attack] = {
     "huge-header": Attack(
         "JSON headers of 13.9 MB, on 8 connections", _same(_frame(_many_fields(13_900_000))), 8
@@ -245,6 +302,32 @@ ATTACKS: dict[str, Attack] = {
     "scans": Attack("queries by key and by time", _scans, 16),
     "big-batches": Attack("batches of as many small messages as one may hold", _batches, 8),
     "oneways": Attack("sends without answers", _oneways, 16),
+    "control-reads": Attack(
+        "questions to the controller as fast as they are taken",
+        _questions(*_READS, RequestCode.GET_ALL_TOPIC_CONFIG),
+        16,
+        port="control",
+    ),
+    "names-reads": Attack(
+        "questions to the name server as fast as they are taken",
+        _questions(*_READS),
+        16,
+        port="names",
+    ),
+    "names-reports": Attack("brokers' reports of 12 MB", _reports, 8, port="names"),
+    "control-headers": Attack(
+        "headers of 120 KB", _same(_frame(_many_fields(120_000))), 64, port="control"
+    ),
+    "raft-garbage": Attack("noise at the peers' port", _garbage, 64, storms=True, port="raft"),
+    "raft-silent": Attack("1,000 silent peers", _silent, 1000, port="raft"),
+    "ha-garbage": Attack("noise at the replicas' port", _garbage, 64, storms=True, port="ha"),
+    "ha-silent": Attack("2,000 silent replicas", _silent, 2000, port="ha"),
+    "ha-giant": Attack("replicas that greet and send huge lengths", _giant_greeting, 64, port="ha"),
+    "http-slow": Attack("a header line a second", _slow_http, 1000, pause_s=1, port="http"),
+    "http-large": Attack("headers without end", _large_http, 64, port="http"),
+    "http-scrapes": Attack("metrics without end", _scrapes, 32, port="http"),
+    "admin-slow": Attack("the same at the controller", _slow_http, 1000, pause_s=1, port="admin"),
+    "admin-lists": Attack("lists of groups without end", _groups, 32, port="admin"),
 }
 
 

@@ -66,18 +66,30 @@ class Range:
                 await other.wait()
         return seen, said
 
+    def address_of(self, port: str) -> str:
+        """Of one of ``PORTS``."""
+        if port == "clients":
+            return self.address
+        if port in ("ha", "http"):
+            return f"127.0.0.1:{self.port(port)}"
+        kind = {"control": "remoting", "names": "nameserver", "admin": "http"}.get(port, port)
+        return self.members.controller(kind)
+
+    def port(self, name: str) -> str:
+        """One that the master has chosen by itself."""
+        log = (self.members.data(self.members.master)).with_suffix(".log").read_text("utf-8")
+        return str(re.findall(rf"\b{name}=(\d+)", log)[-1])
+
     async def epoch(self) -> int:
         group = await self.members.group()
         return -1 if group is None else group.master_epoch
 
     async def lag_s(self) -> float:
         """The longest time for which the master's event loop served nobody, lately."""
-        log = (self.members.data(self.members.master)).with_suffix(".log").read_text("utf-8")
-        port = re.findall(r"http=(\d+)", log)[-1]
         try:
             async with (
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http,
-                http.get(f"http://127.0.0.1:{port}/metrics") as answer,
+                http.get(f"http://127.0.0.1:{self.port('http')}/metrics") as answer,
             ):
                 found = _LAG.search(await answer.text())
         except (aiohttp.ClientError, TimeoutError):
@@ -92,7 +104,8 @@ class Range:
     async def attacked(self, name: str) -> dict[str, object]:
         """The figures of one attack; it and the neutral process take turns."""
         lasts = str(self.seconds + SETTLE_S + 0.5)
-        attack = ("-m", "support.attacks", name, self.address, TOPIC, lasts)
+        to = self.address_of(ATTACKS[name].port)
+        attack = ("-m", "support.attacks", name, to, TOPIC, lasts)
         found: dict[str, object] = {"attack": name}
         beside, alone, elections, lags = [], [], 0, []
         for _ in range(ROUNDS):

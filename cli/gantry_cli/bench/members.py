@@ -92,6 +92,10 @@ class Members:
         """Whom clients ask for routes."""
         return [self._controllers.address(CONTROLLER, "nameserver")]
 
+    def controller(self, port: str) -> str:
+        """Where the controller listens: `remoting`, `nameserver`, `http` or `raft`."""
+        return self._controllers.address(CONTROLLER, port)
+
     async def start(self, variables: Mapping[str, str] | None = None) -> GroupView:
         """Start every broker that does not run, with `variables` besides; the group once settled.
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
+from gantry_protocol.process.probes import Pace
 from gantry_protocol.remoting.limits import ConnectionLimits
 from gantry_protocol.remoting.stats import ServerStats
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -22,6 +23,7 @@ class Http(Protocol):
     """What is asked of the HTTP server."""
 
     refused: int
+    pace: Pace
 
     @property
     def connections(self) -> int:
@@ -70,6 +72,11 @@ class ConnectionMetrics(Collector):
         yield ended
         yield busy
         yield self._refused()
+        yield CounterMetricFamily(
+            PREFIX + "http_delayed_total",
+            "Requests to the HTTP port without the token that had to wait for their turn.",
+            value=self._http.pace.delayed,
+        )
         yield GaugeMetricFamily(
             PREFIX + "connections_limit",
             "Connections that the remoting listeners may hold together.",

@@ -5,7 +5,9 @@ text from a registry that belongs to this server, never the global one, so that 
 worth of objects can live in one test. The three need no token; everything else does when one is
 set.
 
-Connections are bounded; further ones are closed as they come.
+Connections are bounded; further ones are closed as they come. Requests without the token are served
+at a bounded pace, and who asks for metrics while others wait for them gets the same text: making it
+takes milliseconds of the event loop, and anybody may ask.
 """
 
 import asyncio
@@ -28,12 +30,39 @@ HttpHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 MAX_BODY_BYTES = 1024 * 1024
 MAX_CONNECTIONS = 1000  # probes, scrapes, operators, watches of every broker
+STRANGERS_PER_S = 500.0  # requests without a token; each takes some 0.15 ms
+STRANGERS_AT_ONCE = 100
+METRICS_REST = 9.0  # times what they took to make: a tenth of the event loop's time at most
+METRICS_REST_MIN_S = 0.1
 _SHUTDOWN_S = 0.25  # watches are always open; nobody is helped by waiting for them
 
 
 def always_live() -> tuple[bool, str]:
     """A probe that holds as long as the event loop turns."""
     return True, "ok"
+
+
+class Pace:
+    """At most so many in a second; pure.
+
+    Attributes:
+        delayed: how many had to wait, ever.
+    """
+
+    def __init__(self, per_s: float = STRANGERS_PER_S, at_once: int = STRANGERS_AT_ONCE) -> None:
+        self.delayed = 0
+        self._per_s = per_s
+        self._burst_s = at_once / per_s
+        self._until_s = 0.0  # when all that came will have been paid for
+
+    def wait_s(self, now_s: float) -> float:
+        """How long one that comes now has to wait."""
+        self._until_s = max(self._until_s, now_s) + 1 / self._per_s
+        wait_s = self._until_s - now_s - self._burst_s
+        if wait_s <= 0:
+            return 0.0
+        self.delayed += 1
+        return wait_s
 
 
 class HttpServer:
@@ -61,7 +90,13 @@ class HttpServer:
         self._max_connections = max_connections
         self._listener: asyncio.Server | None = None
         self.registry = CollectorRegistry() if registry is None else registry
-        middlewares = [] if token is None else [bearer_token(token)]
+        self.pace = Pace()
+        self._rendering: asyncio.Task[bytes] | None = None  # has not begun, so others may share it
+        self._renders: set[asyncio.Task[bytes]] = set()
+        self._rested_s = 0.0  # loop time from which on metrics may be made again
+        middlewares = [_paced(self.pace, token)]
+        if token is not None:
+            middlewares.append(bearer_token(token))
         self.app = web.Application(middlewares=middlewares, client_max_size=MAX_BODY_BYTES)
         self.app.router.add_get("/livez", _probe_handler(live))
         self.app.router.add_get("/readyz", _probe_handler(ready))
@@ -97,6 +132,8 @@ class HttpServer:
         listener, self._listener = self._listener, None
         if listener is not None:
             await stop_listening(listener)
+        for task in list(self._renders):
+            task.cancel()
         if self._runner is not None:
             runner, self._runner = self._runner, None
             await runner.cleanup()
@@ -116,8 +153,25 @@ class HttpServer:
         return runner.server()
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        body = generate_latest(self.registry)
+        if self._rendering is None:
+            self._rendering = asyncio.create_task(self._render())
+            self._renders.add(self._rendering)
+            self._rendering.add_done_callback(self._renders.discard)
+        body = await asyncio.shield(self._rendering)  # who hangs up takes it from nobody
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def _render(self) -> bytes:
+        """The metrics for all who asked before it begins."""
+        loop = asyncio.get_running_loop()
+        rest_s = self._rested_s - loop.time()
+        if rest_s > 0:
+            await asyncio.sleep(rest_s)
+        self._rendering = None
+        begun_s = loop.time()
+        body = generate_latest(self.registry)
+        took_s = loop.time() - begun_s
+        self._rested_s = begun_s + took_s + max(METRICS_REST * took_s, METRICS_REST_MIN_S)
+        return body
 
 
 class _TurnedAway(asyncio.Protocol):
@@ -125,6 +179,28 @@ class _TurnedAway(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         cast(asyncio.Transport, transport).abort()  # uvloop's is no subclass
+
+
+def _paced(pace: Pace, token: str | Callable[[], str] | None) -> Middleware:
+    """Middleware that has strangers wait for their turn."""
+
+    @web.middleware
+    async def wait(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if token is None or not _is_shown(request, token):
+            wait_s = pace.wait_s(asyncio.get_running_loop().time())
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+        return await handler(request)
+
+    return wait
+
+
+def _is_shown(request: web.Request, token: str | Callable[[], str]) -> bool:
+    """Whether a request carries the token."""
+    expected = token if isinstance(token, str) else token()
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    matches = hmac.compare_digest(given.strip().encode(), expected.encode())
+    return scheme.lower() == "bearer" and bool(expected) and matches
 
 
 def bearer_token(token: str | Callable[[], str]) -> Middleware:
@@ -137,10 +213,7 @@ def bearer_token(token: str | Callable[[], str]) -> Middleware:
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.path in OPEN_PATHS:
             return await handler(request)
-        expected = token if isinstance(token, str) else token()
-        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        matches = hmac.compare_digest(given.strip().encode(), expected.encode())
-        if scheme.lower() != "bearer" or not expected or not matches:
+        if not _is_shown(request, token):
             refusal = ErrorView(error="UNAUTHORIZED", message="A valid bearer token is needed.")
             return web.json_response(
                 text=refusal.to_json(), status=401, headers={"WWW-Authenticate": "Bearer"}

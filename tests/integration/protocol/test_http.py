@@ -9,8 +9,9 @@ import pytest
 from aiohttp import web
 from gantry_protocol.admin import ErrorView
 from gantry_protocol.errors import PortInUseError
-from gantry_protocol.process.probes import HttpServer
-from prometheus_client import Counter
+from gantry_protocol.process import probes
+from gantry_protocol.process.probes import HttpServer, Pace
+from prometheus_client import CollectorRegistry, Counter
 
 
 class Health:
@@ -52,6 +53,50 @@ async def test_probes_tell_their_reason_without_a_token(base: str, health: Healt
     assert await _get(f"{base}/readyz") == (503, "recovering the log\n")
     health.ready = (True, "serving")
     assert await _get(f"{base}/readyz") == (200, "serving\n")
+
+
+async def test_who_asks_for_metrics_while_others_wait_gets_the_same(
+    base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Making them takes milliseconds of the event loop, and anybody may ask."""
+    made: list[int] = []
+    make = probes.generate_latest
+
+    def counted(registry: CollectorRegistry) -> bytes:
+        made.append(1)
+        return make(registry)
+
+    monkeypatch.setattr(probes, "generate_latest", counted)
+    monkeypatch.setattr(probes, "METRICS_REST_MIN_S", 0.5)
+    answers = await asyncio.gather(*(_get(f"{base}/metrics") for _ in range(30)))
+    assert {status for status, _ in answers} == {200}
+    assert len(made) < 30
+
+
+def test_strangers_come_at_a_bounded_pace() -> None:
+    pace = Pace(per_s=10.0, at_once=5)
+    assert [pace.wait_s(100.0) > 0 for _ in range(7)] == [False] * 5 + [True] * 2
+    assert pace.wait_s(100.0) == pytest.approx(0.3)
+    assert pace.delayed == 3
+    assert pace.wait_s(200.0) == 0.0, "what it owed is forgotten, and nothing is saved up"
+    assert [pace.wait_s(200.0) > 0 for _ in range(5)] == [False] * 4 + [True]
+
+
+@pytest.mark.parametrize(
+    ("headers", "waits"), [({}, True), ({"Authorization": "Bearer secret"}, False)]
+)
+async def test_who_has_the_token_does_not_wait(
+    base: str, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], *, waits: bool
+) -> None:
+    asked: list[float] = []
+
+    def wait_s(_: Pace, now_s: float) -> float:
+        asked.append(now_s)
+        return 0.0
+
+    monkeypatch.setattr(Pace, "wait_s", wait_s)
+    await _get(f"{base}/readyz", **headers)
+    assert bool(asked) == waits
 
 
 async def test_metrics_are_this_servers_alone(base: str) -> None:
