@@ -13,7 +13,7 @@ from harness.installation import NAMESPACE
 from harness.shell import CommandError, run
 
 if TYPE_CHECKING:
-    from harness.kube import Kube, Object
+    from harness.kube import Kube
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -125,18 +125,18 @@ def test_pods_satisfy_the_restricted_standard(kube: Kube) -> None:
 
 
 def test_root_file_system_is_read_only_and_user_is_not_root(kube: Kube) -> None:
-    for name in pod_names(kube, ALL_PODS):
-        assert kube.ctl("exec", name, "--", "id", "-u").strip() == "10001"
+    for place in containers(kube, ALL_PODS):
+        assert kube.ctl("exec", *place, "--", "id", "-u").strip() == "10001"
         with pytest.raises(CommandError, match="Read-only file system"):
-            kube.ctl("exec", name, "--", "touch", "/opt/gantry/file")
+            kube.ctl("exec", *place, "--", "touch", "/opt/gantry/file")
 
 
 def test_brokers_and_controllers_have_no_token(kube: Kube) -> None:
-    pods = pod_names(kube, DATA_PODS)
-    assert len(pods) >= 6
-    for name in pods:
+    places = containers(kube, DATA_PODS)
+    assert len(places) >= 9
+    for place in places:
         with pytest.raises(CommandError, match="No such file or directory"):
-            kube.ctl("exec", name, "--", "ls", "/var/run/secrets/kubernetes.io")
+            kube.ctl("exec", *place, "--", "ls", "/var/run/secrets/kubernetes.io")
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,14 @@ def test_replicas_are_on_every_node_that_takes_pods(
     assert sorted({pod["spec"]["nodeName"] for pod in pods}) == workers
 
 
-def pod_names(kube: Kube, selector: str) -> list[str]:
-    pods: list[Object] = kube.list("pods", selector)
-    return [pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+def containers(kube: Kube, selector: str) -> list[tuple[str, str, str]]:
+    """Each container of pods, as kubectl takes it."""
+    return [
+        (pod["metadata"]["name"], "-c", container["name"])
+        for pod in kube.list("pods", selector)
+        if "deletionTimestamp" not in pod["metadata"]
+        for container in pod["spec"]["containers"]
+    ]
 
 
 # --- plain manifests -------------------------------------------------------------------------
