@@ -8,6 +8,7 @@ thread, and one step is under way at a time. A step that fails is left, with its
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
@@ -55,7 +56,7 @@ class KeeperHost(Protocol):
         """The log begins at ``start`` now."""
 
 
-class LogKeeper:
+class LogKeeper(ABC):
     """See the module; what is to be done, a subclass decides.
 
     Args:
@@ -82,9 +83,9 @@ class LogKeeper:
         self._state_bytes = 0
         self._state_end = Offset(0)
 
+    @abstractmethod
     def _decide(self) -> Decision:
         """What is to be done now."""
-        raise NotImplementedError
 
     @property
     def _pause_s(self) -> float:
