@@ -10,7 +10,7 @@ from aiohttp import web
 from gantry_protocol.admin import ErrorView
 from gantry_protocol.errors import PortInUseError
 from gantry_protocol.process import probes
-from gantry_protocol.process.probes import HttpServer, Pace
+from gantry_protocol.process.probes import STRANGERS_MAX, HttpServer, Pace
 from prometheus_client import CollectorRegistry, Counter
 
 
@@ -75,11 +75,21 @@ async def test_who_asks_for_metrics_while_others_wait_gets_the_same(
 
 def test_strangers_come_at_a_bounded_pace() -> None:
     pace = Pace(per_s=10.0, at_once=5)
-    assert [pace.wait_s(100.0) > 0 for _ in range(7)] == [False] * 5 + [True] * 2
-    assert pace.wait_s(100.0) == pytest.approx(0.3)
+    assert [pace.wait_s("a", 100.0) > 0 for _ in range(7)] == [False] * 5 + [True] * 2
+    assert pace.wait_s("a", 100.0) == pytest.approx(0.3)
     assert pace.delayed == 3
-    assert pace.wait_s(200.0) == 0.0, "what it owed is forgotten, and nothing is saved up"
-    assert [pace.wait_s(200.0) > 0 for _ in range(5)] == [False] * 4 + [True]
+    assert pace.wait_s("b", 100.0) == 0.0, "another address waits for nobody, such as a probe"
+    assert pace.wait_s("a", 200.0) == 0.0, "what it owed is forgotten, and nothing is saved up"
+    assert [pace.wait_s("a", 200.0) > 0 for _ in range(5)] == [False] * 4 + [True]
+
+
+def test_addresses_that_are_told_apart_are_bounded() -> None:
+    pace = Pace(per_s=1.0, at_once=1)
+    for number in range(2 * STRANGERS_MAX):
+        pace.wait_s(str(number), 0.0)
+        pace.wait_s("often", 0.0)
+    assert len(pace._until_s) == STRANGERS_MAX
+    assert pace.wait_s("often", 0.0) > STRANGERS_MAX, "who comes all the time is not forgotten"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +100,8 @@ async def test_who_has_the_token_does_not_wait(
 ) -> None:
     asked: list[float] = []
 
-    def wait_s(_: Pace, now_s: float) -> float:
+    def wait_s(_: Pace, address: str, now_s: float) -> float:
+        assert address == "127.0.0.1"
         asked.append(now_s)
         return 0.0
 
