@@ -37,7 +37,7 @@ from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.splice import Budget, Splice, Upstream
 from gantry_protocol.remoting.unanswered import MAX_HEARTBEAT_BYTES, PULLS
 
-from gantry_broker.clients.resent import RESENT
+from gantry_broker.clients.resent import RESENT, Marks
 from gantry_broker.clients.send import HOST
 
 HOLD_S = 2.5  # clients give a request 3 s
@@ -357,7 +357,7 @@ class ClientRouter:
         conn = pipe.connection
         marked, data = pipe.serve_here()
         if marked:
-            conn.attrs[RESENT] = set(marked)
+            conn.attrs[RESENT] = Marks(marked)
         conn.detach(data)
 
     def _wake(self) -> None:
@@ -404,7 +404,7 @@ class ClientRouter:
 def _note_resent(conn: Connection, request: RemotingCommand) -> None:
     """What follows was given to another master before; harmless if a client says it of its own."""
     body = request.body[: len(request.body) // 4 * 4]
-    conn.attrs[RESENT] = {one for (one,) in struct.iter_unpack(">i", body)}
+    conn.attrs[RESENT] = Marks(one for (one,) in struct.iter_unpack(">i", body))
 
 
 def _pull_again(asked: RemotingCommand) -> RemotingCommand:

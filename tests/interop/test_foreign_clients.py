@@ -69,7 +69,6 @@ async def test_a_producer_loses_nothing_when_masters_end(
     assert found.lost == []
 
 
-@pytest.mark.parametrize("programs", ["cpp", "go"], indirect=True)
 async def test_through_a_door_nothing_is_stored_twice(
     programs: Programs, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:

@@ -3,49 +3,59 @@
 Whoever passes a client on to this master says which sends the last one left unanswered
 (``GANTRY_RESENT``). Such a send is not stored again if the log has a record of its topic with its
 unique key and its own time of birth, stored at most ``WINDOW_MS`` ago: the client named both, and a
-client that sends the same message again of its own accord gives it a new time. A client that says
-so itself can only spare itself a copy, so anybody may.
+client that sends the same message again of its own accord gives it a new time. Without a unique key
+all that the client said must be the same, and the record answers one send only
+(``sent_records``). A client that says so itself can only spare itself a copy, so anybody may.
 
 What the last master wrote, and this one has not confirmed yet, counts: a send waits until
-everything is confirmed that its queue held when it came. Meanwhile what its client says next waits
-behind it, so that the order stays.
+everything is confirmed that its queue held when the first one came for it. What was stored later is
+of this master, so of another send. Meanwhile what its client says next waits behind it, so that the
+order stays.
 
-What it refuses: nothing; a send without a unique key is stored. Of a batch all records must be
-there, or all are stored.
+What it refuses: nothing; what is not found is stored. Of a batch all records must be there, and
+each with its key, or all are stored.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
-from gantry_protocol.records import MessageRecord, RecordPeek, decode_properties, peek
-from gantry_protocol.records.properties import UNIQ_KEY
+from gantry_protocol.errors import GantryError
+from gantry_protocol.records import MessageRecord
 from gantry_protocol.remoting.connection import Connection
-from gantry_protocol.types import Offset
 
 from gantry_broker.clients.send import Sender
+from gantry_broker.clients.sent_records import Stretch, by_content, by_key, key_of, place_of
 from gantry_broker.clients.view import GroupView
-from gantry_broker.store.contract import (
-    GetResult,
-    KeyRead,
-    QueueKey,
-    QueueOffsets,
-    QueueQuestion,
-    Refusal,
-    StoredAt,
-)
+from gantry_broker.store.contract import QueueKey, QueueOffsets, QueueQuestion, Refusal, StoredAt
+from gantry_broker.store.steps import Run
 
-RESENT = "resent"  # in a connection's attrs: opaques of sends that a master may have stored before
+RESENT = "resent"  # in a connection's attrs: its ``Marks``
 WINDOW_MS = 10 * 60 * 1000  # a client gives a send up seconds after it first said it
 WAIT_S = 2.5  # for what the last master left; clients give a send 3 s
 QUEUED_MAX = 4_096  # sends of one connection behind one that waits
-_CANDIDATES = 8  # records with one key: a message that its client has sent several times
 _BUSY = "[OVERLOAD]system busy, start flow control for a while"
 _NOT_YET = "service not available now. what the last master wrote is not confirmed yet"
+
+
+class Marks(set[int]):
+    """Opaques of sends that a master may have stored before; what is known of them goes with them.
+
+    Attributes:
+        ends: what each queue held when the first of them was looked for: none is later.
+        given: log offsets of the records without a key of its client that have answered one.
+    """
+
+    def __init__(self, opaques: Iterable[int]) -> None:
+        """None was looked for."""
+        super().__init__(opaques)
+        self.ends: dict[QueueKey, int] = {}
+        self.given: set[int] = set()
 
 
 class _Turn(msgspec.Struct):
@@ -63,23 +73,30 @@ Looked = Callable[[Sequence[StoredAt] | Refusal], None]
 
 
 class _Lookup:
-    """Whether the records of one send are in the log."""
+    """Whether the records of one send are in the log.
 
-    def __init__(self, view: GroupView, sought: list[MessageRecord], now_ms: int) -> None:
+    Attributes:
+        given_key: of a record that was found: the unique key that a broker gave it.
+    """
+
+    def __init__(
+        self, view: GroupView, sought: list[MessageRecord], marks: Marks, now_ms: int
+    ) -> None:
+        self.given_key: str | None = None
         self._view = view
         self._sought = sought
-        self._now_ms = now_ms
-        self._found: list[StoredAt] = []
+        self._marks = marks
+        self._since_ms = now_ms - WINDOW_MS
         self._queues: list[QueueKey] = []
-        self._ends: list[int] | None = None  # what the queues held when the send came
         self._done: Looked | None = None
         self._unsubscribe: Callable[[], None] | None = None
         self._deadline: asyncio.TimerHandle | None = None
+        self._run: Run[Any] | None = None
 
     def start(self, done: Looked) -> None:
         """``done`` comes once, maybe at once: the places of all records, or none."""
         self._done = done
-        if not self._sought or not all(map(_key, self._sought)):
+        if not self._sought or (len(self._sought) > 1 and not all(map(key_of, self._sought))):
             self._finish([])
             return
         self._queues = self._queues_of(self._sought[0])
@@ -89,6 +106,8 @@ class _Lookup:
         """Tell nobody any more."""
         self._done = None
         self._stop()
+        if self._run is not None:
+            self._run.cancel()
 
     def _queues_of(self, record: MessageRecord) -> list[QueueKey]:
         if record.queue_id >= 0:
@@ -102,16 +121,20 @@ class _Lookup:
         self._view.store.offsets(questions, self._learned)
 
     def _learned(self, answers: list[QueueOffsets] | Refusal) -> None:
-        if self._done is None:
+        if self._done is None or self._run is not None:
             return
         if isinstance(answers, Refusal):
             self._finish(answers)
             return
-        if self._ends is None:
-            self._ends = [one.next_offset for one in answers]
-        if all(one.max_offset >= end for one, end in zip(answers, self._ends, strict=True)):
+        stretches = []
+        for queue, held in zip(self._queues, answers, strict=True):
+            end = self._marks.ends.setdefault(queue, held.next_offset)
+            stretches.append((queue, held.min_offset, end))
+        if all(
+            held.max_offset >= end for held, (_, _, end) in zip(answers, stretches, strict=True)
+        ):
             self._stop()
-            self._read()
+            self._read(stretches)
         elif self._unsubscribe is None:
             self._unsubscribe = self._view.store.subscribe(lambda offset, queues: self._ask())
             loop = asyncio.get_running_loop()
@@ -120,33 +143,25 @@ class _Lookup:
     def _too_long(self) -> None:
         self._finish(Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, _NOT_YET))
 
-    def _read(self) -> None:
-        record = self._sought[len(self._found)]
-        wanted = KeyRead(
-            topic=record.topic,
-            key=_key(record) or "",
-            max_count=_CANDIDATES,
-            begin_ms=self._now_ms - WINDOW_MS,
-            end_ms=2**62,
-            is_unique=True,
-        )
-        self._view.store.read(wanted, partial(self._was_read, record))
+    def _read(self, stretches: list[Stretch]) -> None:
+        store, first = self._view.store, self._sought[0]
+        if key_of(first) is not None:
+            self._run = Run(store, by_key(self._sought, self._since_ms), self._finish, self._failed)
+        else:
+            steps = by_content(first, stretches, self._since_ms, self._marks.given)
+            self._run = Run(store, steps, self._found, self._failed)
+        self._run.start()
 
-    def _was_read(self, record: MessageRecord, result: GetResult | Refusal) -> None:
-        if self._done is None:
-            return
-        if isinstance(result, Refusal):
-            self._finish(result)
-            return
-        place = _same(result.body, record)
-        if place is None:
+    def _found(self, record: MessageRecord | None) -> None:
+        if record is None:
             self._finish([])
             return
-        self._found.append(place)
-        if len(self._found) == len(self._sought):
-            self._finish(self._found)
-        else:
-            self._read()
+        self._marks.given.add(record.physical_offset)
+        self.given_key = key_of(record)
+        self._finish([place_of(record)])
+
+    def _failed(self, error: GantryError) -> None:
+        self._finish(Refusal(ResponseCode.SYSTEM_ERROR, str(error)))
 
     def _finish(self, found: Sequence[StoredAt] | Refusal) -> None:
         self._stop()
@@ -188,7 +203,7 @@ class ResentSends:
 
     def send(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """Serve 10, 310 or 320."""
-        marks = conn.attrs.get(RESENT)
+        marks: Marks | None = conn.attrs.get(RESENT)
         if marks is None:
             return self._sender.send(conn, request)
         turn = self._turns.get(conn.id)
@@ -214,10 +229,10 @@ class ResentSends:
             lookup.end()
         self._lookups.clear()
 
-    def _look(self, conn: Connection, request: RemotingCommand, marks: set[int]) -> None:
+    def _look(self, conn: Connection, request: RemotingCommand, marks: Marks) -> None:
         marks.discard(request.opaque)
         sought = self._sender.sought(conn, request)
-        lookup = _Lookup(self._view, sought, int(self._clock() * 1000))
+        lookup = _Lookup(self._view, sought, marks, int(self._clock() * 1000))
         self._lookups.add(lookup)
         lookup.start(partial(self._looked, conn, request, lookup))
 
@@ -237,7 +252,7 @@ class ResentSends:
             conn.reply(request, reply(request, stored.code, stored.remark))
         elif stored:
             self.found += 1
-            self._sender.answer_found(conn, request, stored)
+            self._sender.answer_found(conn, request, stored, lookup.given_key)
         else:
             self.appended += 1
             answer = self._sender.send(conn, request)
@@ -263,29 +278,6 @@ class ResentSends:
             if answer is not None:
                 conn.reply(request, answer)
 
-    def _look_if(self, turn: _Turn, request: RemotingCommand, marks: set[int]) -> None:
+    def _look_if(self, turn: _Turn, request: RemotingCommand, marks: Marks) -> None:
         if self._turns.get(turn.conn.id) is turn:
             self._look(turn.conn, request, marks)
-
-
-def _key(record: MessageRecord) -> str | None:
-    return decode_properties(record.properties).get(UNIQ_KEY)
-
-
-def _same(records: bytes, sought: MessageRecord) -> StoredAt | None:
-    """The place of the record that is the sought one, among those with its key."""
-    for found in _peeks(records):
-        is_same_queue = sought.queue_id in (-1, found.queue_id)
-        if found.born_timestamp == sought.born_timestamp and is_same_queue:
-            return StoredAt(
-                found.queue_id, found.queue_offset, Offset(found.physical_offset), found.size
-            )
-    return None
-
-
-def _peeks(records: bytes) -> Iterable[RecordPeek]:
-    position = 0
-    while position < len(records):
-        found = peek(records, position)
-        yield found
-        position += found.size

@@ -227,9 +227,9 @@ class Sender:
         conn.turns.owe(later_s)
 
     def sought(self, conn: Connection, request: RemotingCommand) -> list[MessageRecord]:
-        """The records that a send with unique keys would store; none if it would be refused.
+        """The records that a send would store; none if it would be refused.
 
-        Their queue is -1 where the sender leaves it to the broker.
+        Their queue is -1 where the sender leaves it to the broker, and the broker gives no key.
         """
         header = _header(request)
         topic = self._view.store.topics.lookup(self._target_topic(header))
@@ -244,18 +244,25 @@ class Sender:
             record = self._record(conn, header, topic, queue_id, request.body, properties)
             is_half = _is_half(header, asked)
             if is_half or DELAY_TIME_LEVEL in asked:
-                record = self._waiting(record, asked, asked.get(UNIQ_KEY) if is_half else None)
+                record = self._waiting(record, asked, asked.get(UNIQ_KEY, "") if is_half else None)
         except RecordError:
             return []
         return [record]
 
     def answer_found(
-        self, conn: Connection, request: RemotingCommand, stored: Sequence[StoredAt]
+        self,
+        conn: Connection,
+        request: RemotingCommand,
+        stored: Sequence[StoredAt],
+        given_key: str | None,
     ) -> None:
-        """Answer a send whose records were in the log before it came."""
+        """Answer a send whose records were in the log before it came.
+
+        A message without a unique key was given one by the broker that stored it.
+        """
         header = _header(request)
         queue_id = stored[0].queue_id if header.queue_id < 0 else header.queue_id
-        unique_key = decode_properties(header.properties or "").get(UNIQ_KEY)
+        unique_key = decode_properties(header.properties or "").get(UNIQ_KEY, given_key)
         outcome = SendOutcome(_CONFIRMED, None, stored)
         self._ended(conn, request, self._target_topic(header), queue_id, unique_key, outcome)
 

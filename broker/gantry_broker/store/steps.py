@@ -12,10 +12,10 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from gantry_protocol.errors import GantryError
 from gantry_protocol.records import MessageRecord
 
-from gantry_broker.store.contract import QueueQuestion, QueueRead, Refusal, Store
+from gantry_broker.store.contract import KeyRead, QueueQuestion, QueueRead, Refusal, Store
 
 ResultT = TypeVar("ResultT")
-Wish: TypeAlias = "QueueRead | Sequence[QueueQuestion] | Append | float"
+Wish: TypeAlias = "QueueRead | KeyRead | Sequence[QueueQuestion] | Append | float"
 Steps = Generator[Wish, Any, ResultT]
 
 _PENDING: Any = object()
@@ -89,7 +89,7 @@ class Run(Generic[ResultT]):
             self._timer = asyncio.get_running_loop().call_later(wish, self._advance, None)
             return _PENDING
         self._answer, self._asking = _PENDING, True
-        if isinstance(wish, QueueRead):
+        if isinstance(wish, QueueRead | KeyRead):
             self._store.read(wish, self._answered)
         elif isinstance(wish, Append):
             self._store.append(wish.records, self._answered)

@@ -32,6 +32,7 @@ from gantry_protocol.records import (
     without_property,
 )
 from gantry_protocol.records.layout import TRANSACTION_COMMIT, TRANSACTION_MASK
+from gantry_protocol.records.properties import TRANSACTION_ID
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -41,7 +42,7 @@ GROUP = "CID_RMQ_SYS_TRANS"  # its consumer offsets say what is still needed of 
 _ENDED_TAG = "d"
 _TABLE_TAG = "t"
 _OUTCOME = "TRAN_OUTCOME"
-_BY_BROKER = ("REAL_TOPIC", "REAL_QID", "__transactionId__")
+_BY_BROKER = ("REAL_TOPIC", "REAL_QID", TRANSACTION_ID)
 _MAX_ROWS = 500  # in one piece of a table: some 30 KB
 
 
@@ -118,7 +119,7 @@ def half_record(message: MessageRecord, unique_key: str) -> MessageRecord:
         topic=HALF_TOPIC,
         queue_id=0,
         sys_flag=message.sys_flag & ~TRANSACTION_MASK,
-        properties=append_properties(properties, {**added, "__transactionId__": unique_key}),
+        properties=append_properties(properties, {**added, TRANSACTION_ID: unique_key}),
     )
 
 
@@ -185,7 +186,7 @@ def refuse_end(
         return ResponseCode.SYSTEM_ERROR, "The transaction state table offset is wrong"
     if properties.get("PGROUP") != claim.producer_group:
         return ResponseCode.SYSTEM_ERROR, "The producer group is wrong"
-    if claim.transaction_id and claim.transaction_id != properties.get("__transactionId__"):
+    if claim.transaction_id and claim.transaction_id != properties.get(TRANSACTION_ID):
         return ResponseCode.SYSTEM_ERROR, "The transaction id is wrong"
     immune_ms = immunity_ms(half.properties.encode())
     late = immune_ms and now_ms - half.store_timestamp >= immune_ms

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gantry_broker.clients import resent
-from gantry_broker.clients.resent import RESENT
-from gantry_broker.store.contract import Refusal
+from gantry_broker.clients import resent, sent_records
+from gantry_broker.clients.resent import RESENT, Marks
+from gantry_broker.store.contract import Limits, Refusal
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.records import BatchMessage, encode_batch
 
@@ -40,8 +40,14 @@ def same_clock(client: Any, group: Any) -> None:
 
 def again(client: Any, ext: dict, body: bytes = b"hello", code: int = 310) -> Any:
     """The send as the way through gives it to the next master."""
-    client.conn.attrs[RESENT] = {client.opaque + 1}
+    client.conn.attrs[RESENT] = Marks([client.opaque + 1])
     return client.call(code, ext, body)
+
+
+async def again_later(client: Any, ext: dict, body: bytes = b"hello", code: int = 310) -> Any:
+    """The same, with an answer that may take turns of the event loop."""
+    client.conn.attrs[RESENT] = Marks([client.opaque + 1])
+    return await client.answer(code, ext, body)
 
 
 def stored(group: Any) -> int:
@@ -60,27 +66,30 @@ PLACE = ("queueId", "queueOffset", "msgId", "transactionId")
         pytest.param("TRAN_MSG\x01true\x02PGROUP\x01pg\x02", 1, id="half"),
     ],
 )
+@pytest.mark.parametrize("key", [pytest.param("K1", id="key"), pytest.param("", id="no key")])
 async def test_a_record_that_is_there_is_answered_and_not_stored_again(
-    client, group, more: str, queue_id: int
+    client, group, more: str, queue_id: int, key: str
 ) -> None:
-    first = client.call(310, header(more=more, queue_id=queue_id), b"hello")
+    ext = header(key, more=more, queue_id=queue_id)
+    first = client.call(310, ext, b"hello")
     count = stored(group)
-    answer = again(client, header(more=more, queue_id=queue_id))
+    answer = again(client, ext)
     assert answer.code == 0
-    assert {name: answer.ext[name] for name in PLACE} == {name: first.ext[name] for name in PLACE}
+    assert [answer.ext[name] for name in PLACE] == [first.ext[name] for name in PLACE]
     assert stored(group) == count
     assert client.processor.resent.found == 1
     assert RESENT not in client.conn.attrs
 
 
-def test_a_batch_that_is_there_is_answered_in_full(client, group) -> None:
-    body = encode_batch([BatchMessage(b"m%d" % n, f"UNIQ_KEY\x01B{n}\x02") for n in range(3)])
+@pytest.mark.parametrize("count", [3, 300])
+async def test_a_batch_that_is_there_is_answered_in_full(client, group, count: int) -> None:
+    body = encode_batch([BatchMessage(b"m%d" % n, f"UNIQ_KEY\x01B{n}\x02") for n in range(count)])
     ext = {**header(key="B"), "m": "true"}
     first = client.call(320, ext, body)
-    answer = again(client, ext, body, 320)
+    answer = await again_later(client, ext, body, 320)
     assert answer.ext["msgId"] == first.ext["msgId"]
-    assert len(first.ext["msgId"].split(",")) == 3
-    assert stored(group) == 3
+    assert len(first.ext["msgId"].split(",")) == count
+    assert stored(group) == count
 
 
 @pytest.mark.parametrize(
@@ -92,8 +101,8 @@ def test_a_batch_that_is_there_is_answered_in_full(client, group) -> None:
         pytest.param(header(key=""), id="no unique key"),
     ],
 )
-def test_what_is_not_there_is_stored(client, group, ext: dict) -> None:
-    client.call(310, header(), b"hello")
+async def test_what_is_not_there_is_stored(client, group, ext: dict) -> None:
+    client.call(310, header(more="TAGS\x01a\x02"), b"hello")
     assert again(client, ext).code == 0
     assert stored(group) == 2
 
@@ -116,7 +125,7 @@ async def test_what_the_last_master_left_unconfirmed_is_waited_for_in_order(clie
     group.holding = True
     _, unanswered = client.ask(310, header(), b"hello")
     assert unanswered is None
-    client.conn.attrs[RESENT] = {client.opaque + 1}
+    client.conn.attrs[RESENT] = Marks([client.opaque + 1])
     asked, answer = client.ask(310, header(), b"hello")
     later, _ = client.ask(310, header(key="K2"), b"later")
     assert answer is None
@@ -135,7 +144,7 @@ async def test_a_send_whose_connection_ends_while_it_is_looked_for_is_not_stored
     """It comes again on the next connection, and would be stored by both."""
     group.holding = True
     client.ask(310, header(key="K2"), b"of somebody else")
-    client.conn.attrs[RESENT] = {client.opaque + 1}
+    client.conn.attrs[RESENT] = Marks([client.opaque + 1])
     client.ask(310, header(), b"hello")
     client.conn.close()
     client.processor.connection_closed(client.conn)
@@ -148,3 +157,117 @@ def test_a_master_that_may_not_write_does_not_vouch_for_what_is_there(client, gr
     client.call(310, header(), b"hello")
     group.refusal = Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "no")
     assert again(client, header()).code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+KEYLESS = header(key="", more="TAGS\x01a\x02")
+
+
+@pytest.mark.parametrize(
+    ("ext", "body"),
+    [
+        pytest.param(KEYLESS, b"hullo", id="another body"),
+        pytest.param({**KEYLESS, "g": str(BORN_MS + 1)}, b"hello", id="another time"),
+        pytest.param({**KEYLESS, "i": "TAGS\x01b\x02"}, b"hello", id="other properties"),
+        pytest.param({**KEYLESS, "e": "2"}, b"hello", id="another queue"),
+    ],
+)
+async def test_without_a_unique_key_all_that_was_said_has_to_be_the_same(
+    client, group, ext: dict, body: bytes
+) -> None:
+    client.call(310, KEYLESS, b"hello")
+    assert (await again_later(client, ext, body)).code == 0
+    assert stored(group) == 2
+
+
+async def test_the_same_words_of_another_client_are_another_message(client, group, connect) -> None:
+    other = connect()
+    other.conn.peer = "10.1.1.2:5000"
+    other.call(310, KEYLESS, b"hello")
+    assert (await again_later(client, KEYLESS)).code == 0
+    assert stored(group) == 2
+
+
+@pytest.mark.parametrize("queue_id", [1, -1])
+@pytest.mark.parametrize("count", [0, 1, 2])
+async def test_a_record_without_a_unique_key_answers_one_send_of_three_equal_ones(
+    client, group, count: int, queue_id: int
+) -> None:
+    """Neither again, nor when this very master has stored it for the one before."""
+    ext = {**KEYLESS, "e": str(queue_id)}
+    for _ in range(count):
+        client.call(310, ext, b"hello")
+    client.conn.attrs[RESENT] = Marks(range(client.opaque + 1, client.opaque + 4))
+    answers = [await client.answer(310, ext, b"hello") for _ in range(3)]
+    assert len({answer.ext["msgId"] for answer in answers}) == 3
+    assert stored(group) == 3
+    assert client.processor.resent.found == count
+
+
+@pytest.mark.parametrize(
+    ("newer", "is_found"),
+    [pytest.param(100, True, id="in reach"), pytest.param(128, False, id="beyond")],
+)
+@pytest.mark.parametrize("queue_id", [1, -1])
+async def test_newer_records_are_looked_at_up_to_a_bound(
+    client, group, monkeypatch, newer: int, is_found: bool, queue_id: int
+) -> None:
+    """Other topics' are none, and neither are other queues', if the client has named one."""
+    monkeypatch.setattr(sent_records, "RECORDS_MAX", 128)
+    client.call(310, {**KEYLESS, "e": "1"}, b"hello")
+    for number in range(newer):
+        client.call(310, header(f"N{number}", queue_id=1), b"newer")
+    assert (await again_later(client, {**KEYLESS, "e": str(queue_id)})).code == 0
+    assert client.processor.resent.found == is_found
+
+
+@pytest.mark.parametrize("most", [500, 5000])
+async def test_large_records_are_read_in_pieces_up_to_a_bound(
+    client, group, monkeypatch, most: int
+) -> None:
+    monkeypatch.setattr(sent_records, "BYTES_MAX", most)
+    monkeypatch.setattr(sent_records, "_BLOCK", Limits(max_count=4, max_bytes=300))
+    client.call(310, KEYLESS, b"hello")
+    for number in range(10):
+        client.call(310, header(f"N{number}", queue_id=1), b"newer")
+    assert (await again_later(client, KEYLESS)).code == 0
+    assert client.processor.resent.found == (most == 5000)
+
+
+async def test_a_delayed_message_for_any_queue_is_found(client, group) -> None:
+    ext = {**KEYLESS, "e": "-1", "i": "DELAY\x013\x02"}
+    client.call(310, ext, b"hello")
+    assert (await again_later(client, ext)).code == 0
+    assert client.processor.resent.found == 1
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "is_found"),
+    [
+        pytest.param(sent_records.CLOCKS_MS - 1, True, id="a clock that is ahead"),
+        pytest.param(sent_records.CLOCKS_MS + 1, False, id="too far"),
+        pytest.param(-resent.WINDOW_MS + 1000, True, id="long ago"),
+        pytest.param(-resent.WINDOW_MS - 1000, False, id="too long ago"),
+    ],
+)
+async def test_a_record_is_found_if_it_was_stored_soon_after_its_birth(
+    client, group, late_ms: int, is_found: bool
+) -> None:
+    """Births are of the client's clock: one that is wrong by more costs a second copy."""
+    ext = {**KEYLESS, "g": str(group.now_ms + 1 + max(late_ms, 0))}
+    client.call(310, ext, b"hello")
+    group.now_ms -= min(late_ms, 0)
+    assert (await again_later(client, ext)).code == 0
+    assert client.processor.resent.found == is_found
+
+
+async def test_what_is_much_older_than_the_message_is_not_read(client, group, monkeypatch) -> None:
+    """A full queue of yesterday costs a send that is not there one read."""
+    for number in range(100):
+        client.call(310, header(f"N{number}"), b"old")
+    group.now_ms += sent_records.CLOCKS_MS + 1000
+    reads = []
+    read = group.store.read
+    monkeypatch.setattr(group.store, "read", lambda *args: (reads.append(args), read(*args)))
+    ext = {**KEYLESS, "g": str(group.now_ms)}
+    assert (await again_later(client, ext)).code == 0
+    assert len(reads) == 1
