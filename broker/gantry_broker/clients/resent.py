@@ -12,6 +12,9 @@ everything is confirmed that its queue held when the first one came for it. What
 of this master, so of another send. Meanwhile what its client says next waits behind it, so that the
 order stays.
 
+A master that may not write yet, since too few are in sync, has the send wait, too: who is refused
+sends anew, and what the last master wrote may be confirmed all the same.
+
 What it refuses: nothing; what is not found is stored. Of a batch all records must be there, and
 each with its key, or all are stored.
 """
@@ -37,7 +40,8 @@ from gantry_broker.store.steps import Run
 
 RESENT = "resent"  # in a connection's attrs: its ``Marks``
 WINDOW_MS = 10 * 60 * 1000  # a client gives a send up seconds after it first said it
-WAIT_S = 2.5  # for what the last master left; clients give a send 3 s
+WAIT_S = 2.5  # for what the last master left, or to be allowed to write; clients give a send 3 s
+LOOK_S = 0.05  # between two looks whether this master may write
 QUEUED_MAX = 4_096  # sends of one connection behind one that waits
 _BUSY = "[OVERLOAD]system busy, start flow control for a while"
 _NOT_YET = "service not available now. what the last master wrote is not confirmed yet"
@@ -63,10 +67,12 @@ class _Turn(msgspec.Struct):
 
     Attributes:
         later: what it sent meanwhile.
+        until_s: how long it waits for this master to be allowed to write.
     """
 
     conn: Connection
     later: deque[RemotingCommand]
+    until_s: float | None = None
 
 
 Looked = Callable[[Sequence[StoredAt] | Refusal], None]
@@ -214,8 +220,8 @@ class ResentSends:
             return None
         if request.opaque not in marks:
             return self._sender.send(conn, request)
-        self._turns[conn.id] = _Turn(conn, deque())
-        self._look(conn, request, marks)
+        turn = self._turns[conn.id] = _Turn(conn, deque())
+        self._look(turn, request, marks)
         return None
 
     def connection_closed(self, conn: Connection) -> None:
@@ -229,7 +235,15 @@ class ResentSends:
             lookup.end()
         self._lookups.clear()
 
-    def _look(self, conn: Connection, request: RemotingCommand, marks: Marks) -> None:
+    def _look(self, turn: _Turn, request: RemotingCommand, marks: Marks) -> None:
+        if self._view.accepting_writes() is not None:
+            loop = asyncio.get_running_loop()
+            if turn.until_s is None:
+                turn.until_s = loop.time() + WAIT_S
+            if loop.time() < turn.until_s:
+                loop.call_later(LOOK_S, self._look_if, turn, request, marks)
+                return
+        conn = turn.conn
         marks.discard(request.opaque)
         sought = self._sender.sought(conn, request)
         lookup = _Lookup(self._view, sought, marks, int(self._clock() * 1000))
@@ -280,4 +294,4 @@ class ResentSends:
 
     def _look_if(self, turn: _Turn, request: RemotingCommand, marks: Marks) -> None:
         if self._turns.get(turn.conn.id) is turn:
-            self._look(turn.conn, request, marks)
+            self._look(turn, request, marks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -153,10 +154,37 @@ async def test_a_send_whose_connection_ends_while_it_is_looked_for_is_not_stored
     assert stored(group) == 1
 
 
-def test_a_master_that_may_not_write_does_not_vouch_for_what_is_there(client, group) -> None:
+NOT_NOW = Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "no")
+
+
+async def test_a_master_that_may_not_write_does_not_vouch_for_what_is_there(
+    client, group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resent, "WAIT_S", 0.01)
+    monkeypatch.setattr(resent, "LOOK_S", 0.001)
     client.call(310, header(), b"hello")
-    group.refusal = Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "no")
-    assert again(client, header()).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    group.refusal = NOT_NOW
+    assert (await again_later(client, header())).code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+async def test_a_send_waits_until_its_master_may_write(
+    client, group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused, its client would send it to another queue, and what is there be confirmed."""
+    monkeypatch.setattr(resent, "LOOK_S", 0.001)
+    client.call(310, header(), b"hello")
+    group.refusal = NOT_NOW
+    client.conn.attrs[RESENT] = Marks({client.opaque + 1})
+    asked, _ = client.ask(310, header(), b"hello")
+    later, _ = client.ask(310, header(key="K2"), b"later")
+    await asyncio.sleep(0.01)
+    assert client.conn.replies == [] or client.conn.replies[-1][0] not in (asked, later)
+    group.refusal = None
+    async with asyncio.timeout(5):
+        while [to for to, _ in client.conn.replies][-2:] != [asked, later]:
+            await asyncio.sleep(0.001)
+    assert [response.code for _, response in client.conn.replies][-2:] == [0, 0]
+    assert stored(group) == 2
 
 
 KEYLESS = header(key="", more="TAGS\x01a\x02")
