@@ -133,7 +133,7 @@ COMMANDS = (
     Entry(
         "door",
         "gantry_cli.commands.door:door",
-        "Take clients' connections beside a broker, and lead them to the master.",
+        "Run a door: take clients' connections and pass them on to the group's master.",
         PROCESSES,
     ),
     Entry(

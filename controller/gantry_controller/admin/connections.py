@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from gantry_protocol.process.probes import Pace
+from gantry_protocol.process.strangers import Pace
 from gantry_protocol.remoting.limits import ConnectionLimits
 from gantry_protocol.remoting.stats import ServerStats
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric

@@ -5,10 +5,11 @@ text from a registry that belongs to this server, never the global one, so that 
 worth of objects can live in one test. The three need no token; everything else does when one is
 set.
 
-Connections are bounded; further ones are closed as they come. Requests without the token are served
-at a bounded pace, each address at its own, so that a stranger's flood delays no probe. Who asks for
-metrics while others wait for them gets the same text: making it takes milliseconds of the event
-loop, and anybody may ask.
+Connections are bounded, and so is what an address may make of them, and what it may say before its
+first request (``strangers``); further ones are closed as they come. Requests without the token are
+served at a bounded pace, each address at its own, so that a stranger's flood delays no probe. Who
+asks for metrics while others wait for them gets the same text: making it takes milliseconds of the
+event loop, and anybody may ask.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from gantry_protocol.admin import ErrorView
 from gantry_protocol.process.listening import bind, stop_listening
+from gantry_protocol.process.strangers import Comers, Guard, Pace, quiet_logger
 
 Probe = Callable[[], tuple[bool, str]]
 HttpHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -31,9 +33,6 @@ HttpHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 MAX_BODY_BYTES = 1024 * 1024
 MAX_CONNECTIONS = 1000  # probes, scrapes, operators, watches of every broker
-STRANGERS_PER_S = 250.0  # requests of an address without a token; each takes some 0.15 ms
-STRANGERS_AT_ONCE = 50
-STRANGERS_MAX = 1024  # addresses that are told apart
 METRICS_REST = 9.0  # times what they took to make: a tenth of the event loop's time at most
 METRICS_REST_MIN_S = 0.1
 _SHUTDOWN_S = 0.25  # watches are always open; nobody is helped by waiting for them
@@ -42,32 +41,6 @@ _SHUTDOWN_S = 0.25  # watches are always open; nobody is helped by waiting for t
 def always_live() -> tuple[bool, str]:
     """A probe that holds as long as the event loop turns."""
     return True, "ok"
-
-
-class Pace:
-    """At most so many of one address in a second; pure.
-
-    Attributes:
-        delayed: how many had to wait, ever.
-    """
-
-    def __init__(self, per_s: float = STRANGERS_PER_S, at_once: int = STRANGERS_AT_ONCE) -> None:
-        self.delayed = 0
-        self._per_s = per_s
-        self._burst_s = at_once / per_s
-        self._until_s: dict[str, float] = {}  # when all that came will have been paid for
-
-    def wait_s(self, address: str, now_s: float) -> float:
-        """How long one that comes from there now has to wait."""
-        until_s = max(self._until_s.pop(address, 0.0), now_s) + 1 / self._per_s
-        self._until_s[address] = until_s
-        if len(self._until_s) > STRANGERS_MAX:
-            del self._until_s[next(iter(self._until_s))]  # who came longest ago
-        wait_s = until_s - now_s - self._burst_s
-        if wait_s <= 0:
-            return 0.0
-        self.delayed += 1
-        return wait_s
 
 
 class HttpServer:
@@ -96,6 +69,7 @@ class HttpServer:
         self._listener: asyncio.Server | None = None
         self.registry = CollectorRegistry() if registry is None else registry
         self.pace = Pace()
+        self._comers = Comers(max(1, max_connections // 2))  # the rest is for probes
         self._rendering: asyncio.Task[bytes] | None = None  # has not begun, so others may share it
         self._renders: set[asyncio.Task[bytes]] = set()
         self._rested_s = 0.0  # loop time from which on metrics may be made again
@@ -120,7 +94,9 @@ class HttpServer:
         """
         listener = bind(host, port, purpose="HTTP")
         bound_port: int = listener.getsockname()[1]
-        runner = web.AppRunner(self.app, access_log=None, shutdown_timeout=_SHUTDOWN_S)
+        runner = web.AppRunner(
+            self.app, access_log=None, logger=quiet_logger(), shutdown_timeout=_SHUTDOWN_S
+        )
         try:
             await runner.setup()
             loop = asyncio.get_running_loop()
@@ -155,7 +131,10 @@ class HttpServer:
         if len(runner.server.connections) >= self._max_connections:
             self.refused += 1
             return _TurnedAway()
-        return runner.server()
+        return Guard(runner.server(), self._comers, self._turn_away)
+
+    def _turn_away(self) -> None:
+        self.refused += 1
 
     async def _metrics(self, request: web.Request) -> web.Response:
         if self._rendering is None:

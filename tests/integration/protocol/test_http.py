@@ -9,8 +9,9 @@ import pytest
 from aiohttp import web
 from gantry_protocol.admin import ErrorView
 from gantry_protocol.errors import PortInUseError
-from gantry_protocol.process import probes
-from gantry_protocol.process.probes import STRANGERS_MAX, HttpServer, Pace
+from gantry_protocol.process import probes, strangers
+from gantry_protocol.process.probes import HttpServer
+from gantry_protocol.process.strangers import COMERS_AT_ONCE, STRANGERS_MAX, Comers, Pace
 from prometheus_client import CollectorRegistry, Counter
 
 
@@ -107,7 +108,7 @@ async def test_who_has_the_token_does_not_wait(
 
     monkeypatch.setattr(Pace, "wait_s", wait_s)
     await _get(f"{base}/readyz", **headers)
-    assert bool(asked) == waits
+    assert len(asked) == 1 + waits, "for the connection, and for the request"
 
 
 async def test_metrics_are_this_servers_alone(base: str) -> None:
@@ -179,18 +180,95 @@ async def test_stopping_does_not_wait_for_a_stream(base: str) -> None:
 
 
 async def test_connections_are_bounded(health: Health) -> None:
-    server = HttpServer(ready=lambda: (True, ""), max_connections=2)
+    """All of them, and those of one address to half of that: probes come from another one."""
+    server = HttpServer(ready=lambda: (True, ""), max_connections=4)
     port = await server.start("127.0.0.1", 0)
-    held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-    while server.connections < 2:
-        await asyncio.sleep(0)
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+
+    async def connect(host: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", port, local_addr=(host, 0))
+
+    writers = []
+    for host, here, refused in (
+        ("127.0.0.2", 1, 0),
+        ("127.0.0.2", 2, 0),
+        ("127.0.0.2", 2, 1),
+        ("127.0.0.3", 3, 1),
+        ("127.0.0.3", 4, 1),
+        ("127.0.0.4", 4, 2),
+    ):
+        reader, writer = await connect(host)
+        writers.append(writer)
+        async with asyncio.timeout(5):
+            while (server.connections, server.refused) != (here, refused):
+                await asyncio.sleep(0)
     with contextlib.suppress(ConnectionError):
         assert await reader.read() == b""
-    assert (server.connections, server.refused) == (2, 1)
-    for _, one in [*held, (reader, writer)]:
+    for one in writers:
         one.close()
-    while server.connections:
-        await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        while server.connections:
+            await asyncio.sleep(0)
     assert (await _get(f"http://127.0.0.1:{port}/livez"))[0] == 200
     await server.stop()
+
+
+async def _says(base: str, *pieces: bytes) -> bytes:
+    """What comes back until the connection ends."""
+    host, _, port = base.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    answer = b""
+    with contextlib.suppress(ConnectionError):
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+        async with asyncio.timeout(5):
+            answer = await reader.read()
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
+    return answer
+
+
+@pytest.mark.parametrize(
+    "size", [pytest.param(1, id="many headers"), pytest.param(20_000, id="a long one")]
+)
+async def test_a_head_without_end_is_read_by_nobody(
+    base: str, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    read: list[bytes] = []
+    monkeypatch.setattr(web.RequestHandler, "data_received", lambda _, data: read.append(data))
+    head = b"GET /livez HTTP/1.1\r\n" + (b"X: " + b"a" * size + b"\r\n") * (40_000 // size)
+    assert await _says(base, head) == b""
+    assert read == []
+
+
+async def test_a_head_that_comes_slowly_is_not_waited_for(
+    base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(strangers, "HEAD_WITHIN_S", 0.05)
+    assert await _says(base, b"GET /livez HTTP/1.1\r\n") == b""
+    assert (await _get(f"{base}/livez"))[0] == 200
+
+
+async def test_what_is_no_request_leaves_no_stack_trace(
+    base: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert b"400 Bad Request" in await _says(base, b"GET /livez HTTP/1.1\r\nno header\r\n\r\n")
+    assert caplog.records == []
+
+
+def test_an_address_has_a_share_of_the_connections() -> None:
+    comers = Comers(2)
+    assert [comers.came("a", 0.0) for _ in range(3)] == [True, True, False]
+    assert comers.came("b", 0.0)
+    comers.left("a")
+    assert comers.came("a", 0.0)
+
+
+def test_an_address_comes_at_a_bounded_pace() -> None:
+    comers = Comers(10**6)
+    count = 0
+    while comers.came("a", 0.0):
+        count += 1
+    assert abs(count - COMERS_AT_ONCE) <= 1
+    assert comers.came("a", 1.0)

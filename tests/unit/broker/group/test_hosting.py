@@ -25,7 +25,7 @@ class World:
 
     def __init__(self) -> None:
         self.told: list[str] = []
-        options = ClientOptions(DelayLevels.parse(DEFAULT_LEVELS), Policy(), None, 72)
+        options = ClientOptions(DelayLevels.parse(DEFAULT_LEVELS), Policy(), None, 72, 16_384)
         self.hosted = HostedGroup("g", options)
         left = asyncio.Event()
         left.set()
@@ -77,7 +77,7 @@ async def test_who_cannot_begin_anew_is_not_half_there(
 ) -> None:
     """Its id was struck, and then something else goes wrong: the group ends, and says so."""
     async with lone_member(tmp_path) as member:
-        options = ClientOptions(DelayLevels.parse(DEFAULT_LEVELS), Policy(), None, 72)
+        options = ClientOptions(DelayLevels.parse(DEFAULT_LEVELS), Policy(), None, 72, 16_384)
         hosted = HostedGroup("g", options)
         hosted.group, hosted._options = member.group, member.group.options
         hosted._commons = member.group._commons

@@ -133,7 +133,7 @@ async def test_rows_wait_where_there_is_no_room_for_a_table(
 
 @pytest.fixture
 async def hosted(member: LoneMember) -> HostedGroup:
-    options = ClientOptions(DelayLevels.parse(DEFAULT_LEVELS), Policy(), None, 72)
+    options = ClientOptions(DelayLevels.parse(DEFAULT_LEVELS), Policy(), None, 72, 16_384)
     made = HostedGroup("g", options)
     made.group, made._options = member.group, member.group.options
     made._commons = member.group._commons
