@@ -31,9 +31,10 @@ from gantry_controller.metadata.events import CreateTopic, DeclareGroup, encode_
 from gantry_controller.metadata.state import Topic
 from gantry_protocol.records import decode_record
 from gantry_protocol.remoting.client import RemotingClient
+from support import java
 from support.broker_cluster import eventually, pull_command
 from support.broker_processes import Group
-from support.foreign_clients import CLIENTS
+from support.foreign_clients import BUILT, CLIENTS
 from support.loopback_controller import CLUSTER, GROUP
 from support.patience import PATIENCE_S
 
@@ -332,6 +333,15 @@ def judge(sent: Sequence[Sent], kills: list[Kill], stored: Counter[str]) -> Foun
     )
 
 
+def _producer(client: str) -> list[str]:
+    if client != "java":
+        return CLIENTS[client]().producer
+    home = BUILT / "java"
+    home.mkdir(parents=True, exist_ok=True)
+    program = ["java", "-cp", java.clients(), f"-Duser.home={home}", *java.SHORT_LIVED]
+    return [*program, "dev.gantry.interop.Probe", "sends"]
+
+
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -341,12 +351,12 @@ def main() -> None:
     )
     parser.add_argument("--victim", default="master", choices=("master", "replica"))
     parser.add_argument("--through", default="any", choices=("any", "replica", "master", "door"))
-    parser.add_argument("--client", default="go", choices=sorted(CLIENTS))
+    parser.add_argument("--client", default="go", choices=[*sorted(CLIENTS), "java"])
     parser.add_argument("program", nargs="*", help="default: the producer of --client")
     args = parser.parse_args()
     names = ("SIGKILL", "SIGTERM") if args.signal == "both" else (args.signal,)
     signals = [names[number % len(names)] for number in range(args.kills)]
-    command = args.program or CLIENTS[args.client]().producer
+    command = args.program or _producer(args.client)
     os.environ.setdefault("GANTRY_ALLOW_UNAUTHENTICATED", "true")
     with tempfile.TemporaryDirectory() as directory:
         found = asyncio.run(run(Path(directory), command, signals, args.through, args.victim))

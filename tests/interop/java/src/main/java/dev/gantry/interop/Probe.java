@@ -42,6 +42,9 @@ public final class Probe {
             case "produce":
                 produce(nameServers, topic, Integer.parseInt(args[3]), Integer.parseInt(args[4]));
                 break;
+            case "sends":
+                sends(nameServers, topic, Integer.parseInt(args[3]));
+                break;
             case "soak":
                 soak(nameServers, topic, Integer.parseInt(args[3]));
                 break;
@@ -69,6 +72,25 @@ public final class Probe {
             String outcome = send(producer, topic, number);
             say((outcome.startsWith("ACK ") ? outcome : "NACK " + outcome) + " " + millis());
             Thread.sleep(pauseMillis);
+        }
+        producer.shutdown();
+    }
+
+    /** Sends {@code count} messages one after another, and tells each as a line of JSON, as the programs in Go and C++ do. */
+    private static void sends(String nameServers, String topic, int count) throws Exception {
+        DefaultMQProducer producer = producer(nameServers);
+        for (int number = 0; number < count; number++) {
+            String key = "java-" + number;
+            long begin = System.currentTimeMillis();
+            String result;
+            try {
+                byte[] body = key.getBytes(StandardCharsets.UTF_8);
+                result = producer.send(new Message(topic, "TagA", key, body)).getSendStatus().name();
+            } catch (Exception failed) {
+                result = failed.getClass().getSimpleName();
+                Thread.sleep(10);
+            }
+            say("{\"key\":\"" + key + "\",\"begin\":" + begin + ",\"end\":" + System.currentTimeMillis() + ",\"result\":\"" + result + "\"}");
         }
         producer.shutdown();
     }
