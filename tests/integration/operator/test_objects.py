@@ -145,9 +145,9 @@ async def test_a_container_of_somebody_else_stays_and_is_told(world: World) -> N
         assert "containers[metrics] (by somebody)" in said()
         world.patch(BROKER_GROUP, "orders", {"spec": {"paused": False}})
         await world.until(lambda: world.is_true("Ready"), "it is as wished")
-        assert [one["name"] for one in containers()] == ["metrics", "broker"]
+        assert [one["name"] for one in containers()] == ["metrics", "broker", "door"]
         assert world.require(STATEFULSET, "orders-broker")["metadata"]["generation"] == version
-        edit([one for one in containers() if one["name"] == "broker"])
+        edit([one for one in containers() if one["name"] != "metrics"])
         await world.until(lambda: not said(), "it is told no more")
         await world.settled()
     told = [event for event in world.all(EVENT) if event["involvedObject"]["name"] == "orders"]

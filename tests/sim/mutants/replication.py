@@ -291,7 +291,7 @@ MUTANTS = (
                 "self.log.cut(point)\n    done()",
             ),
         ),
-        Seeds("power", 20),
+        Seeds("power", 40),
         quick=True,
     ),
     Mutant(
