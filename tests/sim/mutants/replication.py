@@ -75,7 +75,6 @@ MUTANTS = (
             ),
         ),
         Seeds("whole", 40),
-        quick=True,
     ),
     Mutant(
         "written-before-the-epoch-is-durable",
@@ -292,7 +291,6 @@ MUTANTS = (
             ),
         ),
         Seeds("power", 40),
-        quick=True,
     ),
     Mutant(
         "served-beyond-confirm",
