@@ -85,22 +85,16 @@ def test_heartbeat_says_what_is_known_of_the_tier(tier: TierReport, said: dict[s
     assert to_ext(header) == to_ext(plain) | said
 
 
-def test_a_heartbeat_says_why_a_full_disk_takes_nothing_more() -> None:
-    stuck = REPORT._replace(disk_stuck="a message")
-    header = requests.heartbeat(ME, BrokerId(2), stuck, timeout_ms=2500)
+@pytest.mark.parametrize(
+    ("field", "name"), [("disk_stuck", "diskStuck"), ("log_damage", "logDamage")]
+)
+def test_a_heartbeat_says_what_is_wrong_with_a_disk(field: str, name: str) -> None:
+    troubled = REPORT._replace(**{field: "a message"})
+    header = requests.heartbeat(ME, BrokerId(2), troubled, timeout_ms=2500)
     plain = requests.heartbeat(ME, BrokerId(2), REPORT, timeout_ms=2500)
-    assert to_ext(header) == to_ext(plain) | {"diskStuck": "a message"}
+    assert to_ext(header) == to_ext(plain) | {name: "a message"}
     body = HeartbeatsBody("c", 2500, [heartbeat_row(header)])
-    assert heartbeat_header(body, body.rows[0]).disk_stuck == "a message"
-
-
-def test_a_heartbeat_says_what_is_damaged() -> None:
-    damaged = REPORT._replace(log_damage="1 damaged range")
-    header = requests.heartbeat(ME, BrokerId(2), damaged, timeout_ms=2500)
-    plain = requests.heartbeat(ME, BrokerId(2), REPORT, timeout_ms=2500)
-    assert to_ext(header) == to_ext(plain) | {"logDamage": "1 damaged range"}
-    body = HeartbeatsBody("c", 2500, [heartbeat_row(header)])
-    assert heartbeat_header(body, body.rows[0]).log_damage == "1 damaged range"
+    assert getattr(heartbeat_header(body, body.rows[0]), field) == "a message"
 
 
 @pytest.mark.parametrize("tier", [None, TIER], ids=["no tier", "tier"])
