@@ -23,7 +23,7 @@ from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.server import RemotingServer
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from gantry_broker.administration import error_answers
@@ -32,6 +32,7 @@ from gantry_broker.clients.request_rules import CLIENT_RULES
 from gantry_broker.clients.transaction_metrics import TransactionCollector
 from gantry_broker.clients.waiting_metrics import WaitingCollector
 from gantry_broker.consumers import Claim, Consumers
+from gantry_broker.families import counter, gauge
 from gantry_broker.routing import ClientRouter
 from gantry_broker.settings import BrokerSettings
 from gantry_broker.store import messages as wire
@@ -206,36 +207,36 @@ class FrontCollector(Collector):
         """The metrics as of now."""
         front, connection = self._front, self._front.connection
         store = connection.store
-        yield _gauge("gantry_front_ready", "1 while a store is served from.", front.ready()[0])
-        yield _gauge(
+        yield gauge("gantry_front_ready", "1 while a store is served from.", front.ready()[0])
+        yield gauge(
             "gantry_front_appending_bytes",
             "Bytes that were sent to the store and not answered.",
             0 if store is None else store.appending_bytes,
         )
-        yield _gauge(
+        yield gauge(
             "gantry_front_store_requests",
             "Other requests to the store that were not answered.",
             0 if store is None else store.waiting,
         )
-        yield _counter(
+        yield counter(
             "gantry_front_busy_answers",
             "Requests refused as too many under way to the present store.",
             0 if store is None else store.refused,
         )
-        yield _counter("gantry_front_stores_opened", "Stores that were found.", connection.opened)
-        yield _counter(
+        yield counter("gantry_front_stores_opened", "Stores that were found.", connection.opened)
+        yield counter(
             "gantry_front_stores_refused", "Refusals of storage processes.", connection.refused
         )
-        yield _counter(
+        yield counter(
             "gantry_front_unknown_appends",
             "Appends whose outcome nobody knows, since the link was lost.",
             connection.unknown,
         )
-        yield _gauge("gantry_front_held_connections", "Waiting for a store.", front.router.held)
+        yield gauge("gantry_front_held_connections", "Waiting for a store.", front.router.held)
         yield error_answers("gantry_front", front.remoting.error_answers)
         stats = front.remoting.stats
-        yield _gauge("gantry_front_connections", "Open client connections.", stats.connections)
-        yield _counter("gantry_front_requests", "Requests served.", stats.requests)
+        yield gauge("gantry_front_connections", "Open client connections.", stats.connections)
+        yield counter("gantry_front_requests", "Requests served.", stats.requests)
         processor = front.processor
         yield from TransactionCollector(
             lambda: None if processor is None else processor.transactions
@@ -243,11 +244,3 @@ class FrontCollector(Collector):
         yield from WaitingCollector(
             lambda: None if processor is None else processor.waiting_room
         ).collect()
-
-
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, text, value=float(value))
-
-
-def _counter(name: str, text: str, value: float) -> Metric:
-    return CounterMetricFamily(name, text, value=float(value))

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
+from gantry_broker.families import counter, gauge
 from gantry_broker.routing import ClientRouter
 
 
@@ -19,7 +20,7 @@ def routing_metrics(prefix: str, router: ClientRouter) -> Iterable[Metric]:
             budget.kept_bytes,
         ),
     ):
-        yield GaugeMetricFamily(f"{prefix}_{name}", text, value=float(now))
+        yield gauge(f"{prefix}_{name}", text, now)
     for name, text, total in (
         ("splices", "Connections handed to a master.", router.spliced_total),
         ("splice_moves", "Of these, to the next master after another.", router.moved_total),
@@ -39,4 +40,4 @@ def routing_metrics(prefix: str, router: ClientRouter) -> Iterable[Metric]:
             router.refused_total,
         ),
     ):
-        yield CounterMetricFamily(f"{prefix}_{name}", text, value=float(total))
+        yield counter(f"{prefix}_{name}", text, total)

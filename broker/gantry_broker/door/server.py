@@ -29,7 +29,7 @@ from gantry_protocol.process.tasks import keep
 from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.server import RemotingServer
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from gantry_broker.asking import Outcome
@@ -37,6 +37,7 @@ from gantry_broker.clients.request_rules import CLIENT_RULES
 from gantry_broker.control.peers import ControllerPeers
 from gantry_broker.door.course import CALM_S, LOOK_S, Course
 from gantry_broker.door.settings import DoorSettings
+from gantry_broker.families import counter, gauge
 from gantry_broker.routing import ClientRouter
 from gantry_broker.routing_metrics import routing_metrics
 
@@ -222,16 +223,16 @@ class DoorCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         """The metrics as of now."""
         door, course, stats = self._door, self._door.course, self._door.remoting.stats
-        yield _gauge("gantry_door_ready", "1 once a master was known.", door.ready()[0])
-        yield _gauge("gantry_door_epoch", "Newest epoch heard of.", course.epoch or 0)
-        yield _gauge(
+        yield gauge("gantry_door_ready", "1 once a master was known.", door.ready()[0])
+        yield gauge("gantry_door_epoch", "Newest epoch heard of.", course.epoch or 0)
+        yield gauge(
             "gantry_door_controllers", "Controllers that are connected.", door.peers.connections
         )
-        yield _counter("gantry_door_asked", "Questions for the master.", door.asked)
-        yield _counter("gantry_door_answered", "Answers that named an epoch.", door.answered)
-        yield _counter("gantry_door_stale_answers", "Of these, of a former epoch.", course.stale)
-        yield _gauge("gantry_door_connections", "Open client connections.", stats.connections)
-        yield _counter(
+        yield counter("gantry_door_asked", "Questions for the master.", door.asked)
+        yield counter("gantry_door_answered", "Answers that named an epoch.", door.answered)
+        yield counter("gantry_door_stale_answers", "Of these, of a former epoch.", course.stale)
+        yield gauge("gantry_door_connections", "Open client connections.", stats.connections)
+        yield counter(
             "gantry_door_connections_refused",
             "Connections turned away, too many were open.",
             stats.refused,
@@ -246,11 +247,3 @@ async def serve(settings: DoorSettings, stop: asyncio.Event) -> None:
         GantryError: an operating error, as one sentence.
     """
     await DoorServer(settings).run(stop)
-
-
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, text, value=float(value))
-
-
-def _counter(name: str, text: str, value: float) -> Metric:
-    return CounterMetricFamily(name, text, value=float(value))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gantry_broker.families import counter, gauge
 from gantry_broker.store.tier_waits import TierWaits
 from gantry_broker.tier.keeper import LocalRetention
 from gantry_broker.tier.reader import TierReader
@@ -45,7 +46,7 @@ class TierCollector(Collector):
 
     def _waiting(self) -> Iterable[Metric]:
         waits = self._waits
-        yield _gauge(
+        yield gauge(
             "gantry_tier_pulls_waiting",
             "Pulls that wait for the tier, on the master.",
             len(waits),
@@ -68,7 +69,7 @@ def _uploads(uploader: Uploader) -> Iterable[Metric]:
     for one in State:
         state.add_metric([one.value], float(one is role.state))
     yield state
-    yield _gauge(
+    yield gauge(
         "gantry_tier_upload_stalled",
         "1 while nothing is committed although something waits.",
         uploader.status.stalled,
@@ -86,7 +87,7 @@ def _uploads(uploader: Uploader) -> Iterable[Metric]:
         behind.add_metric([], max(0, role.reign.local.limit - role.committed_end))
     yield committed
     yield behind
-    yield _counter("gantry_tier_commits", "Versions of the chain written here.", uploader.commits)
+    yield counter("gantry_tier_commits", "Versions of the chain written here.", uploader.commits)
     failed = CounterMetricFamily(
         "gantry_tier_upload_failed_calls",
         "Calls of the upload role that failed, by kind of failure.",
@@ -108,30 +109,30 @@ def _index(reader: TierReader) -> Iterable[Metric]:
     offsets.add_metric(["end"], index.chain.end)
     offsets.add_metric(["readable"], index.readable_end)
     yield offsets
-    yield _gauge("gantry_tier_chain_version", "Newest version of the chain read.", index.chain.v)
-    yield _gauge("gantry_tier_index_runs", "Runs in the index of the tier.", index.runs.size)
-    yield _gauge("gantry_tier_index_packs_waiting", "Packs not in the index yet.", index.waiting)
-    yield _gauge(
+    yield gauge("gantry_tier_chain_version", "Newest version of the chain read.", index.chain.v)
+    yield gauge("gantry_tier_index_runs", "Runs in the index of the tier.", index.runs.size)
+    yield gauge("gantry_tier_index_packs_waiting", "Packs not in the index yet.", index.waiting)
+    yield gauge(
         "gantry_tier_index_packs_skipped",
         "Packs that cannot be read; they are asked for again, their records are refused by name.",
         len(index.losses.packs),
     )
-    yield _gauge(
+    yield gauge(
         "gantry_tier_removed_offset_bytes",
         "Everything in the log below this was removed from the store; 0 while nothing was.",
         index.losses.removed_below,
     )
-    yield _gauge(
+    yield gauge(
         "gantry_tier_readable",
         "1 while everything that the tier should hold can be read here.",
         not reader.readable.complaint,
     )
-    yield _counter(
+    yield counter(
         "gantry_tier_asked_again",
         "Packs that could not be read and were asked for again.",
         index.losses.asked_again,
     )
-    yield _gauge("gantry_tier_following", "1 while the chain can be followed.", not reader.reason)
+    yield gauge("gantry_tier_following", "1 while the chain can be followed.", not reader.reason)
 
 
 def _reads(reader: TierReader) -> Iterable[Metric]:
@@ -145,14 +146,14 @@ def _reads(reader: TierReader) -> Iterable[Metric]:
     reads.add_metric(["trouble"], stats.trouble)
     reads.add_metric(["refused"], stats.refused)
     yield reads
-    yield _counter("gantry_tier_read_bytes", "Bytes served from the tier.", stats.served_bytes)
-    yield _counter(
+    yield counter("gantry_tier_read_bytes", "Bytes served from the tier.", stats.served_bytes)
+    yield counter(
         "gantry_tier_fetched_bytes", "Bytes of runs fetched from the store.", stats.fetched_bytes
     )
-    yield _counter("gantry_tier_cache_hits", "Runs that were in memory.", cache.hits)
-    yield _counter("gantry_tier_cache_misses", "Runs that were fetched.", cache.misses)
-    yield _gauge("gantry_tier_cache_bytes", "Bytes of runs in memory.", cache.held_bytes)
-    yield _gauge(
+    yield counter("gantry_tier_cache_hits", "Runs that were in memory.", cache.hits)
+    yield counter("gantry_tier_cache_misses", "Runs that were fetched.", cache.misses)
+    yield gauge("gantry_tier_cache_bytes", "Bytes of runs in memory.", cache.held_bytes)
+    yield gauge(
         "gantry_tier_loading_bytes", "Bytes of runs on their way.", reader.budget.used_bytes
     )
 
@@ -160,21 +161,13 @@ def _reads(reader: TierReader) -> Iterable[Metric]:
 def _retention(retention: LocalRetention | None) -> Iterable[Metric]:
     if retention is None:
         return
-    yield _counter("gantry_tier_trims", "How often the local log was trimmed.", retention.trims)
-    yield _counter(
+    yield counter("gantry_tier_trims", "How often the local log was trimmed.", retention.trims)
+    yield counter(
         "gantry_tier_trimmed_bytes", "Bytes deleted of the local log.", retention.trimmed_bytes
     )
-    yield _counter("gantry_tier_states", "Whole states written to the log.", retention.states)
-    yield _gauge(
+    yield counter("gantry_tier_states", "Whole states written to the log.", retention.states)
+    yield gauge(
         "gantry_tier_retention_held",
         "1 while more is on the disk than was asked for.",
         bool(retention.reason),
     )
-
-
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, text, value=float(value))
-
-
-def _counter(name: str, text: str, value: float) -> Metric:
-    return CounterMetricFamily(name, text, value=float(value))
