@@ -26,6 +26,31 @@ FILE_BYTES_MIN = 64 * 1024  # of the commit log
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 
+def checked_ip(value: str) -> str:
+    """An address to listen on.
+
+    Raises:
+        ValueError: it is a name, or nothing.
+    """
+    try:
+        ipaddress.ip_address(value)
+    except ValueError as error:
+        raise ValueError(f"{value!r} is not an IP address") from error
+    return value
+
+
+def controller_addresses(value: list[str]) -> list[str]:
+    """``host:port`` of each, with the port that controllers have by default.
+
+    Raises:
+        ValueError: which one is none.
+    """
+    try:
+        return [join_address(*split_address(one, CONTROLLER_PORT)) for one in value]
+    except ResolveError as error:
+        raise ValueError(str(error)) from error
+
+
 class BrokerSettings(Settings):
     """Everything a broker process can be told."""
 
@@ -254,12 +279,7 @@ class BrokerSettings(Settings):
     @field_validator("bind", "advertise")
     @classmethod
     def _must_be_ip(cls, value: str | None) -> str | None:
-        if value is not None:
-            try:
-                ipaddress.ip_address(value)
-            except ValueError as error:
-                raise ValueError(f"{value!r} is not an IP address") from error
-        return value
+        return None if value is None else checked_ip(value)
 
     @field_validator("delay_levels")
     @classmethod
@@ -270,10 +290,7 @@ class BrokerSettings(Settings):
     @field_validator("controllers")
     @classmethod
     def _must_be_addresses(cls, value: list[str]) -> list[str]:
-        try:
-            return [join_address(*split_address(one, CONTROLLER_PORT)) for one in value]
-        except ResolveError as error:
-            raise ValueError(str(error)) from error
+        return controller_addresses(value)
 
     @model_validator(mode="after")
     def _must_host_something(self) -> "BrokerSettings":

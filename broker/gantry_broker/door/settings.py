@@ -1,16 +1,14 @@
 """A door's settings: one frozen model, read from flags, ``GANTRY_*`` variables or TOML."""
 
-import ipaddress
 from typing import Annotated
 
-from gantry_protocol.errors import ResolveError
-from gantry_protocol.hosts import join_address, split_address
 from gantry_protocol.process.config import Settings
 from pydantic import Field, field_validator
 
+from gantry_broker.settings import checked_ip, controller_addresses
+
 DOOR_PORT = 10910
 HTTP_PORT = 10920
-CONTROLLER_PORT = 9878
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 
@@ -41,16 +39,9 @@ class DoorSettings(Settings):
     @field_validator("bind")
     @classmethod
     def _must_be_ip(cls, value: str) -> str:
-        try:
-            ipaddress.ip_address(value)
-        except ValueError as error:
-            raise ValueError(f"{value!r} is not an IP address") from error
-        return value
+        return checked_ip(value)
 
     @field_validator("controllers")
     @classmethod
     def _must_be_addresses(cls, value: list[str]) -> list[str]:
-        try:
-            return [join_address(*split_address(one, CONTROLLER_PORT)) for one in value]
-        except ResolveError as error:
-            raise ValueError(str(error)) from error
+        return controller_addresses(value)
