@@ -11,12 +11,12 @@ import base64
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from gantry_local import cluster
+from gantry_local.client import ApiError
+from gantry_local.settings import LocalSettings
+from gantry_local.state import StateDir
 from gantry_operator import names
 from gantry_operator.controllers.quorum import Endpoint
-from gantry_operator.local import cluster
-from gantry_operator.local.client import ApiError
-from gantry_operator.local.settings import LocalSettings
-from gantry_operator.local.state import StateDir
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.hosts import HOSTS_VARIABLE, join_address, split_address
 from gantry_protocol.process.config import load_settings
@@ -24,7 +24,7 @@ from gantry_protocol.process.config import load_settings
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gantry_operator.local.client import Client
+    from gantry_local.client import Client
 
 CONTROLLER_GROUP = "gantry"
 NAMESPACE = "default"

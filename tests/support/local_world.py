@@ -7,11 +7,11 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gantry_operator.local.apiserver.admission import Options
-from gantry_operator.local.apiserver.deletion import DeleteOptions
-from gantry_operator.local.kubelet import identity
-from gantry_operator.local.runtime import LocalCluster
-from gantry_operator.local.state import StateDir, claim_index
+from gantry_local.apiserver.admission import Options
+from gantry_local.apiserver.deletion import DeleteOptions
+from gantry_local.kubelet import identity
+from gantry_local.runtime import LocalCluster
+from gantry_local.state import StateDir, claim_index
 from gantry_protocol.process.listening import bind
 from support.patience import PATIENCE_S
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-COMPONENTS = ("protocol", "controller", "broker", "operator", "chaos", "pipeline", "cli")
+COMPONENTS = ("protocol", "controller", "broker", "operator", "local", "chaos", "pipeline", "cli")
 PACKAGES = [ROOT / folder / f"gantry_{folder}" for folder in COMPONENTS]
 TEST_FOLDERS = ("tests", "e2e")
 MODULE_LINES_MAX = 600

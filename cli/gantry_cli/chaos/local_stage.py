@@ -11,8 +11,8 @@ from gantry_broker.tier.stores.credentials import Credentials
 from gantry_chaos.inject import local as backend
 from gantry_chaos.inject import objects
 from gantry_chaos.manifests.selection import with_quorum_labels
+from gantry_local import cluster
 from gantry_operator import names
-from gantry_operator.local import cluster
 from gantry_protocol.errors import ConfigError
 
 from gantry_cli.admin import AdminClient
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gantry_chaos.history.records import Batch
     from gantry_chaos.manifests.selection import Pod
     from gantry_chaos.plan.timeline import Timeline
-    from gantry_operator.local.settings import LocalSettings
+    from gantry_local.settings import LocalSettings
 
     from gantry_cli.chaos.stage import Client
     from gantry_cli.soak.soak import Soak

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import yaml
-from gantry_operator.local import cluster as api
-from gantry_operator.local import manifests
-from gantry_operator.local.settings import LocalSettings
+from gantry_local import cluster as api
+from gantry_local import manifests
+from gantry_local.settings import LocalSettings
 from gantry_protocol.errors import GantryError
 from gantry_protocol.process.config import load_settings, settings_options
 
@@ -19,7 +19,7 @@ from gantry_cli.output import print_json, print_table
 from gantry_cli.target import NAMESPACE, local_settings
 
 if TYPE_CHECKING:
-    from gantry_operator.local.client import Client, Resource
+    from gantry_local.client import Client, Resource
 
 namespace_option = click.option(
     "-n", "--namespace", default=NAMESPACE, show_default=True, help="Namespace of the object."

@@ -14,7 +14,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from gantry_operator.local import manifests
+from gantry_local import manifests
 from gantry_protocol.errors import GantryError
 
 from gantry_cli.admin import AdminClient

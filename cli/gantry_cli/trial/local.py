@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gantry_operator.local import cluster, manifests
-from gantry_operator.local.settings import LocalSettings
+from gantry_local import cluster, manifests
+from gantry_local.settings import LocalSettings
 from gantry_protocol.errors import ConfigError
 
 from gantry_cli.target import NAMESPACE, Admin, local_admin

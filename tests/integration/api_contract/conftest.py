@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from gantry_operator.local.pretend import PretendCluster
+from gantry_local.pretend import PretendCluster
 from support.contract_api import CRDS, WIDGET_CRD, WIDGETS, ContractApi, Refused
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from gantry_operator.local import cluster
-from gantry_operator.local.client import ApiError, Client
-from gantry_operator.local.settings import LocalSettings
-from gantry_operator.local.state import StateDir
+from gantry_local import cluster
+from gantry_local.client import ApiError, Client
+from gantry_local.settings import LocalSettings
+from gantry_local.state import StateDir
 from gantry_protocol.errors import ConfigError, DataDirError, GantryError
 from support.local_world import container
 from support.patience import PATIENCE_S

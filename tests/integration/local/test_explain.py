@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gantry_operator.local import manifests
-from gantry_operator.local.client import ApiError, Client
-from gantry_operator.local.pretend import PretendCluster
+from gantry_local import manifests
+from gantry_local.client import ApiError, Client
+from gantry_local.pretend import PretendCluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
-from gantry_operator.local.apiserver.faults import MAX_RULES
-from gantry_operator.local.apiserver.standalone import StandaloneServer
+from gantry_local.apiserver.faults import MAX_RULES
+from gantry_local.apiserver.standalone import StandaloneServer
 from support.contract_api import ContractApi, Refused, config_map
 
 if TYPE_CHECKING:

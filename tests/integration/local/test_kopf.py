@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import kopf
 import pytest
-from gantry_operator.local.apiserver.admission import Options
-from gantry_operator.local.apiserver.deletion import DeleteOptions
-from gantry_operator.local.apiserver.standalone import StandaloneServer
+from gantry_local.apiserver.admission import Options
+from gantry_local.apiserver.deletion import DeleteOptions
+from gantry_local.apiserver.standalone import StandaloneServer
 from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ async def test_a_silent_stream_is_given_up_and_reopened(server: StandaloneServer
 
 
 async def test_429_on_the_list_is_retried(server: StandaloneServer) -> None:
-    from gantry_operator.local.apiserver.faults import Rule
+    from gantry_local.apiserver.faults import Rule
 
     seen, widgets = Seen(), Widgets(server)
     widgets.create("a", 1)

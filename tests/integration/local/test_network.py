@@ -8,7 +8,7 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from gantry_operator.local.network.pipe import Address, Front
+from gantry_local.network.pipe import Address, Front
 from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:

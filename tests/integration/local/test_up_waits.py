@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from gantry_operator.local import cluster, waiting
-from gantry_operator.local.client import Client
-from gantry_operator.local.pretend import PretendCluster
+from gantry_local import cluster, waiting
+from gantry_local.client import Client
+from gantry_local.pretend import PretendCluster
 from support.local_world import stateful_set
 from support.patience import PATIENCE_S
 

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
+from gantry_local.apiserver.admission import Options
+from gantry_local.apiserver.deletion import DeleteOptions
+from gantry_local.pretend import PretendCluster
 from gantry_operator.api.kinds import (
     BROKER_GROUP,
     CONTROLLER_GROUP,
@@ -20,9 +23,6 @@ from gantry_operator.api.kinds import (
 )
 from gantry_operator.controllers import directory
 from gantry_operator.controllers.quorum import Endpoint
-from gantry_operator.local.apiserver.admission import Options
-from gantry_operator.local.apiserver.deletion import DeleteOptions
-from gantry_operator.local.pretend import PretendCluster
 from gantry_operator.server import serve
 from gantry_operator.settings import OperatorSettings
 from integration.operator.quorum_double import FakeQuorum

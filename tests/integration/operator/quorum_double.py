@@ -11,9 +11,9 @@ import json
 from typing import Any
 
 from aiohttp import web
+from gantry_local.apiserver.store import Event
+from gantry_local.pretend import PretendCluster
 from gantry_operator import names
-from gantry_operator.local.apiserver.store import Event
-from gantry_operator.local.pretend import PretendCluster
 
 Json = dict[str, Any]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from gantry_local.apiserver.deletion import DeleteOptions
 from gantry_operator.api.kinds import BROKER_GROUP, STATEFULSET
-from gantry_operator.local.apiserver.deletion import DeleteOptions
 from integration.operator.operator_world import World
 
 

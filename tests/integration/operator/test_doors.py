@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from gantry_local.apiserver.store import Event
 from gantry_operator.api.kinds import BROKER_GROUP, POD, STATEFULSET
-from gantry_operator.local.apiserver.store import Event
 from gantry_operator.plan import broker
 from integration.operator.operator_world import World
 

@@ -10,6 +10,8 @@ from typing import Any
 import aiohttp
 import pytest
 from gantry_cli.bench.ports import free_ports
+from gantry_local.apiserver.deletion import DeleteOptions
+from gantry_local.apiserver.faults import Rule
 from gantry_operator import lease, names, resync, server
 from gantry_operator.api.kinds import (
     BROKER_GROUP,
@@ -21,8 +23,6 @@ from gantry_operator.api.kinds import (
     STATEFULSET,
 )
 from gantry_operator.lease import LeaseLostError
-from gantry_operator.local.apiserver.deletion import DeleteOptions
-from gantry_operator.local.apiserver.faults import Rule
 from gantry_operator.resync import WatchFrozenError
 from gantry_operator.settings import OperatorSettings
 from gantry_operator.shell import WatchEndedError

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gantry_local.apiserver.errors import StatusError
+from gantry_local.apiserver.faults import Rule
 from gantry_operator.api.kinds import BROKER_GROUP, STATEFULSET
-from gantry_operator.local.apiserver.errors import StatusError
-from gantry_operator.local.apiserver.faults import Rule
 from gantry_operator.models import generate
 from integration.operator.operator_world import World
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gantry_local.apiserver.deletion import DeleteOptions
 from gantry_operator import names
 from gantry_operator.api.kinds import (
     BROKER_GROUP,
@@ -15,7 +16,6 @@ from gantry_operator.api.kinds import (
     POD,
     STATEFULSET,
 )
-from gantry_operator.local.apiserver.deletion import DeleteOptions
 from integration.operator.operator_world import World
 
 CLAIMS = [f"data-gantry-controller-{ordinal}" for ordinal in range(3)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gantry_local.apiserver.faults import Rule
 from gantry_operator.api.kinds import BROKER_GROUP, STATEFULSET, Kind
-from gantry_operator.local.apiserver.faults import Rule
 from integration.operator.operator_world import World
 
 DELETE = {"size": "1Gi", "whenDeleted": "Delete"}

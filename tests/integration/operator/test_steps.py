@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from gantry_local.apiserver.store import Event
 from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, EVENT, POD, STATEFULSET
-from gantry_operator.local.apiserver.store import Event
 from integration.operator.operator_world import World
 
 

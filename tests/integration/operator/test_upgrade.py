@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gantry_local.apiserver.store import Event
 from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, STATEFULSET
-from gantry_operator.local.apiserver.store import Event
 from integration.operator.operator_world import World
 
 GROUPS = ("orders", "payments", "returns")

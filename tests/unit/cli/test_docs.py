@@ -78,7 +78,16 @@ def test_every_package_is_in_the_architecture() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     packages = {
         relative(init.parent)
-        for folder in ("protocol", "controller", "broker", "operator", "chaos", "pipeline", "cli")
+        for folder in (
+            "protocol",
+            "controller",
+            "broker",
+            "operator",
+            "local",
+            "chaos",
+            "pipeline",
+            "cli",
+        )
         for init in (ROOT / folder).glob("*/*/__init__.py")
     }
     assert {package for package in packages if package not in text} == set()

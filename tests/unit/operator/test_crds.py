@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from gantry_operator.local.apiserver import crds as local_crds
+from gantry_local.apiserver import crds as local_crds
 from gantry_operator.models import BrokerGroup, ControllerGroup, generate, schema
 from gantry_operator.models.base import Resource
 from pydantic import Field
