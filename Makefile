@@ -167,6 +167,11 @@ format: venv ## rewrite the sources in the project's format
 generate: venv ## write the generated files (crds/) anew
 	@$(BIN)/python -m gantry_operator.models.generate
 
+.PHONY: wheels
+wheels: venv ## write dist/: what a cluster runs, and beside it the cluster of processes
+	@$(BIN)/hatchling build -t wheel -d dist
+	@cd local && ../$(BIN)/hatchling build -t wheel -d ../dist
+
 .PHONY: manifests
 manifests: ## write build/gantry.yaml, the chart as one file for kubectl (needs helm)
 	@.ci/manifests

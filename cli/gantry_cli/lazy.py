@@ -8,6 +8,7 @@ therefore stands in the table; a test compares it with the command's own.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -23,6 +24,25 @@ class Entry(NamedTuple):
     target: str
     help: str
     section: str = "Commands"
+    local: bool = False  # needs the cluster of processes, which is a distribution of its own
+
+
+def require_local(instead: str = "") -> None:
+    """Refuse what needs the cluster of processes where it is not installed.
+
+    Args:
+        instead: what else to do, as the end of a sentence.
+
+    Raises:
+        GantryError: one sentence that says how to get it.
+    """
+    if importlib.util.find_spec("gantry_local") is None:
+        from gantry_protocol.errors import GantryError
+
+        raise GantryError(
+            "The cluster of processes is not installed: pip install 'gantry[local]'"
+            f"{instead and ', or '}{instead}."
+        )
 
 
 class LazyGroup(click.Group):
@@ -41,6 +61,8 @@ class LazyGroup(click.Group):
         entry = self.entries.get(cmd_name)
         if entry is None:
             return super().get_command(ctx, cmd_name)
+        if entry.local:
+            require_local()
         module, _, attribute = entry.target.partition(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command), f"{entry.target} is no command"

@@ -24,6 +24,7 @@ COMMANDS = (
         "gantry_cli.commands.demo:demo",
         "Start a cluster, take its master away three times under load, show what a client saw.",
         TRY,
+        local=True,
     ),
     Entry("bench", "gantry_cli.commands.bench:bench", "Measure Gantry on this machine.", TRY),
     Entry(
@@ -37,6 +38,7 @@ COMMANDS = (
         "gantry_cli.commands.local:local",
         "Run a cluster without Docker: pods are processes.",
         LOCAL,
+        local=True,
     ),
     Entry(
         "status",

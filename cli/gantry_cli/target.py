@@ -11,20 +11,19 @@ import base64
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from gantry_local import cluster
-from gantry_local.client import ApiError
-from gantry_local.settings import LocalSettings
-from gantry_local.state import StateDir
 from gantry_operator import names
 from gantry_operator.controllers.quorum import Endpoint
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.hosts import HOSTS_VARIABLE, join_address, split_address
 from gantry_protocol.process.config import load_settings
 
+from gantry_cli.lazy import require_local
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from gantry_local.client import Client
+    from gantry_local.settings import LocalSettings
 
 CONTROLLER_GROUP = "gantry"
 NAMESPACE = "default"
@@ -38,8 +37,15 @@ class Admin(NamedTuple):
     name_servers: tuple[str, ...] = ()
 
 
-def local_settings() -> LocalSettings:
-    """The local cluster that GANTRY_LOCAL_DIR (or the file of GANTRY_CONFIG) names."""
+def local_settings(*, option: str = "") -> LocalSettings:
+    """The local cluster that GANTRY_LOCAL_DIR (or the file of GANTRY_CONFIG) names.
+
+    Raises:
+        GantryError: no such cluster can be here; names `option` as the other way.
+    """
+    require_local(option and f"give {option}")
+    from gantry_local.settings import LocalSettings
+
     return load_settings(LocalSettings, table="local")
 
 
@@ -51,13 +57,13 @@ async def name_servers(given: str | None) -> tuple[str, ...]:
     """
     if given is not None:
         return _addresses(given, names.NAMESERVER_PORT)
-    return (await local_admin(local_settings(), option="--nameserver")).name_servers
+    return (await _local("--nameserver")).name_servers
 
 
 async def admin_of(controllers: str | None, token_file: Path | None) -> Admin:
     """The admin API to ask. Raises like `name_servers`."""
     if controllers is None:
-        return await local_admin(local_settings(), option="--controllers")
+        return await _local("--controllers")
     if token_file is None:
         raise ConfigError("--controllers needs --admin-token-file with the token to show them.")
     endpoints = [
@@ -74,6 +80,10 @@ def _read_token(file: Path) -> str:
         raise ConfigError(f"The admin token file {file} cannot be read: {error}.") from error
 
 
+async def _local(option: str) -> Admin:
+    return await local_admin(local_settings(option=option), option=option)
+
+
 async def local_admin(settings: LocalSettings, *, option: str = "--controllers") -> Admin:
     """Addresses and token of the local cluster's ControllerGroup.
 
@@ -82,6 +92,10 @@ async def local_admin(settings: LocalSettings, *, option: str = "--controllers")
     Raises:
         ConfigError: no local cluster runs; names `option` as the other way.
     """
+    from gantry_local import cluster
+    from gantry_local.client import ApiError
+    from gantry_local.state import StateDir
+
     state = StateDir(settings.local_dir)
     if state.daemon() is None:
         raise ConfigError(

@@ -73,19 +73,24 @@ def where(obj: Manifest, namespace: str) -> tuple[str, str]:
     return metadata["name"], metadata.get("namespace") or namespace
 
 
-def crd_directory() -> Path:
-    """The CRDs of this installation: beside the package in a wheel, at the root of a checkout.
+def _shipped(folder: str) -> Path:
+    """A folder of this installation: beside the package in a wheel, at the root of a checkout.
 
     Raises:
-        ConfigError: neither place has them.
+        ConfigError: neither place has it.
     """
     package = Path(__file__).resolve().parent
-    for place in (package / "crds", package.parent.parent / "crds"):
+    for place in (package / folder, package.parent.parent / folder):
         if any(place.glob("*.yaml")):
             return place
-    raise ConfigError(f"This installation has no CRDs beside {package}; install it again.")
+    raise ConfigError(f"This installation has no {folder} beside {package}; install it again.")
 
 
 def crds() -> list[Manifest]:
     """The CustomResourceDefinitions of this installation."""
-    return read(str(crd_directory()))
+    return read(str(_shipped("crds")))
+
+
+def example() -> Path:
+    """The BrokerGroup `orders` of this installation."""
+    return _shipped("examples") / "brokergroup.yaml"

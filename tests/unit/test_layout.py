@@ -12,12 +12,15 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPONENTS = ("protocol", "controller", "broker", "operator", "local", "chaos", "pipeline", "cli")
 PACKAGES = [ROOT / folder / f"gantry_{folder}" for folder in COMPONENTS]
+DISTRIBUTIONS = ("local",)
+"""Components that are built apart from the main wheel, each from a `pyproject.toml` of its own."""
 TEST_FOLDERS = ("tests", "e2e")
 MODULE_LINES_MAX = 600
 README_LINES_MAX = 150
@@ -35,7 +38,8 @@ def relative(path: Path) -> str:
 @pytest.mark.parametrize("folder", COMPONENTS)
 def test_component_folder_holds_its_package_and_nothing_else(folder: str) -> None:
     entries = {entry.name for entry in (ROOT / folder).iterdir()} - {"__pycache__"}
-    assert entries == {f"gantry_{folder}"}
+    described = {"pyproject.toml"} if folder in DISTRIBUTIONS else set()
+    assert entries == {f"gantry_{folder}"} | described
 
 
 def test_no_package_marker_under_the_test_folders() -> None:
@@ -73,16 +77,43 @@ def test_package_has_a_docstring_and_is_typed(package: Path) -> None:
 
 
 def test_every_package_ships() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    shipped = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    assert sorted(shipped) == sorted(relative(package) for package in PACKAGES)
+    shipped = []
+    for folder in (ROOT, *(ROOT / name for name in DISTRIBUTIONS)):
+        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+        packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+        shipped += [folder / package for package in packages]
+    assert sorted(shipped) == sorted(PACKAGES)
+
+
+@pytest.mark.parametrize("folder", DISTRIBUTIONS)
+def test_distributions_have_one_version_and_ask_for_each_other_s(folder: str) -> None:
+    def project(place: Path) -> dict[str, Any]:
+        text = (place / "pyproject.toml").read_text(encoding="utf-8")
+        return cast("dict[str, Any]", tomllib.loads(text)["project"])
+
+    main, other = project(ROOT), project(ROOT / folder)
+    assert other["version"] == main["version"]
+    assert f"{other['name']}=={main['version']}" in main["optional-dependencies"][folder]
+    ours = [one for one in other["dependencies"] if one.startswith("gantry")]
+    assert len(ours) == 1
+    assert ours[0].endswith(f"]=={main['version']}")
+
+
+def project_texts() -> list[str]:
+    """What every `pyproject.toml` says about dependencies."""
+    texts = [(ROOT / "pyproject.toml").read_text(encoding="utf-8")]
+    texts[0] = texts[0][texts[0].index("dependencies = [") : texts[0].index("[project.scripts]")]
+    for folder in DISTRIBUTIONS:
+        text = (ROOT / folder / "pyproject.toml").read_text(encoding="utf-8")
+        texts.append(text[text.index("dependencies = [") : text.index("[tool.")])
+    return texts
 
 
 def direct_dependencies() -> list[tuple[str, str]]:
     """Lines of pyproject.toml that name a dependency of a shipped extra, with their comments."""
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    wanted = text[text.index("dependencies = [") : text.index("[project.scripts]")]
-    return re.findall(r'"([A-Za-z][\w.-]*(?:[<>=!~][^"]*)?)"[^#"\n]*(#.*)?$', wanted, re.MULTILINE)
+    pattern = r'"([A-Za-z][\w.-]*(?:[<>=!~][^"]*)?)"[^#"\n]*(#.*)?$'
+    found = [match for text in project_texts() for match in re.findall(pattern, text, re.MULTILINE)]
+    return [(name, reason) for name, reason in found if not name.startswith("gantry")]
 
 
 def test_dependencies_have_floors() -> None:

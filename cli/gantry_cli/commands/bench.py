@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
+from gantry_local import manifests
 from gantry_protocol.errors import GantryError
 
 from gantry_cli.bench.failover import CASES, Account, FailoverBench
@@ -16,7 +17,7 @@ from gantry_cli.commands.bench_controller import controller
 from gantry_cli.options import asynchronous, json_option
 from gantry_cli.output import print_json, print_table
 from gantry_cli.progress import progress, told
-from gantry_cli.trial.local import find_manifest, scratch_cluster
+from gantry_cli.trial.local import scratch_cluster
 
 if TYPE_CHECKING:
     from gantry_cli.bench.results import Line
@@ -74,7 +75,7 @@ async def failover(cases: tuple[str, ...], runs: int, as_json: bool) -> None:
     async with scratch_cluster(_say) as cluster:
         with progress(len(wanted) * runs) as advance:
             measured = FailoverBench(cluster, advance)
-            await measured.prepare(find_manifest())
+            await measured.prepare(manifests.example())
             for case in wanted:
                 figure, account = await measured.run(case, runs)
                 lines.append(figure)

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from gantry_local import manifests
 from gantry_protocol.errors import GantryError
 
 from gantry_cli.demo.script import Play
 from gantry_cli.demo.stage import Stage
 from gantry_cli.demo.view import LiveScreen, print_event
 from gantry_cli.options import asynchronous
-from gantry_cli.trial.local import find_manifest, scratch_cluster
+from gantry_cli.trial.local import scratch_cluster
 
 if TYPE_CHECKING:
     from gantry_cli.demo.report import Account
@@ -48,7 +49,7 @@ async def demo(plain: bool, manifest: Path | None, keep: bool) -> None:
     """
     live = sys.stdout.isatty() and not plain
     stage = Stage(None if live else print_event)
-    account = await (_live if live else _perform)(stage, manifest or find_manifest(), keep)
+    account = await (_live if live else _perform)(stage, manifest or manifests.example(), keep)
     click.echo(account.line())
     if failures := account.failures():
         raise GantryError(f"The demonstration failed: {'; '.join(failures)}.")

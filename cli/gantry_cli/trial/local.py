@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from gantry_local import cluster, manifests
 from gantry_local.settings import LocalSettings
-from gantry_protocol.errors import ConfigError
 
 from gantry_cli.target import NAMESPACE, Admin, local_admin
 
@@ -133,16 +132,3 @@ class _terminated_like_interrupted:  # noqa: N801 - reads as what it does in a `
 
     def __exit__(self, *_: object) -> None:
         asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
-
-
-def find_manifest() -> Path:
-    """The example BrokerGroup: in the working directory's checkout, or in the one we run from.
-
-    Raises:
-        ConfigError: neither has it.
-    """
-    relative = Path("examples") / "brokergroup.yaml"
-    for root in (Path.cwd(), Path(__file__).resolve().parents[3]):
-        if (root / relative).is_file():
-            return root / relative
-    raise ConfigError(f"There is no {relative} here; name a BrokerGroup with --manifest.")

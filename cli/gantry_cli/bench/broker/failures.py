@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gantry_local import manifests
 from gantry_protocol.errors import GantryError
 
 from gantry_cli.bench.failover import FailoverBench
-from gantry_cli.trial.local import find_manifest, scratch_cluster
+from gantry_cli.trial.local import scratch_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,7 @@ async def gaps(failure: str, count: int, advance: Callable[[], None]) -> Runs:
     """
     async with scratch_cluster(lambda _: None) as cluster:
         measured = FailoverBench(cluster, lambda _: advance())
-        await measured.prepare(find_manifest())
+        await measured.prepare(manifests.example())
         found, account = await measured.gaps(failure, count)
     if not account.clean:
         raise GantryError(f"The account is not clean: {account}.")
