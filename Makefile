@@ -27,22 +27,22 @@ demo: venv ## start a cluster, take its master away three times under load, veri
 
 .PHONY: bench
 bench: venv ## the client's write gap, RUNS times per kind of failure (default 20)
-	@$(BIN)/gantry bench failover --runs $(RUNS)
+	@$(BIN)/python -m gantry_lab bench failover --runs $(RUNS)
 
 .PHONY: bench-controller
 bench-controller: venv ## a controller quorum's throughput and failures; writes build/bench/controller.jsonl
 	@mkdir -p build/bench
-	@$(BIN)/gantry bench controller --json > build/bench/controller.jsonl
+	@$(BIN)/python -m gantry_lab bench controller --json > build/bench/controller.jsonl
 
 .PHONY: bench-broker
 bench-broker: venv ## a broker group's throughput and failures; writes build/bench/broker.jsonl (half an hour)
 	@mkdir -p build/bench
-	@$(BIN)/gantry bench broker --json > build/bench/broker.jsonl
+	@$(BIN)/python -m gantry_lab bench broker --json > build/bench/broker.jsonl
 
 .PHONY: bench-kills
 bench-kills: venv ## a thousand masters killed; goes on where it was interrupted (a quarter of an hour)
 	@mkdir -p build/bench
-	@$(BIN)/gantry bench broker --json --case kills-1000 --rounds build/bench/kills.rounds > build/bench/kills.jsonl
+	@$(BIN)/python -m gantry_lab bench broker --json --case kills-1000 --rounds build/bench/kills.rounds > build/bench/kills.jsonl
 
 .PHONY: bench-java
 bench-java: venv ## the same load on RocketMQ's Java controllers; writes build/bench/java.jsonl (needs Java, Maven)
@@ -62,21 +62,21 @@ measure-groups: venv ## what GROUPS groups (default 300) in three processes cost
 .PHONY: measure-queues
 measure-queues: venv ## what QUEUES queues (default a million) cost the message store by itself
 	@mkdir -p build/bench
-	@PYTHONPATH=tests $(BIN)/python -m support.measure_queues $(QUEUES) | tee build/bench/queues.jsonl
+	@$(BIN)/python -m gantry_lab.measure.queues $(QUEUES) | tee build/bench/queues.jsonl
 
 .PHONY: attacks
 attacks: venv ## what a producer and a consumer keep of their rate beside each of 32 attacks (twenty minutes)
 	@mkdir -p build/bench
-	@PYTHONPATH=tests $(BIN)/python -m support.measure_attacks | tee build/bench/attacks.jsonl
+	@$(BIN)/python -m gantry_lab.measure.attacks | tee build/bench/attacks.jsonl
 
 .PHONY: profile-broker
 profile-broker: venv ## which part of a broker takes its time, by CASES of the benchmark (needs py-spy)
 	@mkdir -p build/bench
-	@PYTHONPATH=tests $(BIN)/python -m support.profile_broker $(CASES) | tee build/bench/profile.jsonl
+	@$(BIN)/python -m gantry_lab.measure.profile $(CASES) | tee build/bench/profile.jsonl
 
 .PHONY: performance
 performance: venv ## put the figures of the last bench-…, measure-… and profile-… into docs/performance.md
-	@$(BIN)/python -m gantry_cli.bench.page docs/performance.md $(wildcard build/bench/*.jsonl)
+	@$(BIN)/python -m gantry_lab.bench.page docs/performance.md $(wildcard build/bench/*.jsonl)
 
 ## On a real cluster
 .PHONY: cluster-up

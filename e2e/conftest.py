@@ -83,10 +83,12 @@ def workers(bare: Kube) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def trial(kube: Kube, image: str, workers: list[str], report: Report) -> Trial:
+def trial(kube: Kube, workers: list[str], report: Report) -> Trial:
     """The example's group with a client on each worker."""
     group, controllers = installation.GROUP, installation.CONTROLLERS
-    soaks = soak.start_on(workers, kube, image=image, controllers=controllers, group=group)
+    soaks = soak.start_on(
+        workers, kube, image=installation.LAB_IMAGE, controllers=controllers, group=group
+    )
     return Trial(kube, group, controllers, soaks, report)
 
 

@@ -44,7 +44,7 @@ def main() -> int:
     client = soak.start(
         kube,
         CLIENT,
-        image=installation.IMAGE,
+        image=installation.LAB_IMAGE,
         controllers=installation.CONTROLLERS,
         group=installation.GROUP,
         node=installation.workers(kube)[0],

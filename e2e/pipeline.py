@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import yaml
-from gantry_cli.bench.material import write_tier
+from gantry_lab.bench.material import write_tier
 from gantry_operator.builders.pipeline import pipeline_objects
 from gantry_operator.models import BrokerGroup
 from gantry_protocol.tier.keys import Shard

@@ -4,7 +4,7 @@
 source "$(dirname "$0")/cluster/lib.sh"
 cd "$ROOT_DIR"
 
-begin_steps "$IMAGE" "$PIPELINE_IMAGE" "$STORE_IMAGE"
+begin_steps "$IMAGE" "$PIPELINE_IMAGE" "$STORE_IMAGE" "$LAB_IMAGE"
 "$CLUSTER_DIR/up.sh"
 
 # The contract needs the API server alone, so it runs while images are built and loaded.
@@ -17,6 +17,7 @@ trap 'kill $contract 2>/dev/null || true' EXIT
 "$CLUSTER_DIR/pipeline-image.sh"
 "$CLUSTER_DIR/java-image.sh" >/dev/null
 "$CLUSTER_DIR/store-image.sh" >/dev/null
+"$CLUSTER_DIR/lab-image.sh" >/dev/null
 
 say "API contract:"
 wait $contract || { cat build/e2e/contract.txt; exit 1; }

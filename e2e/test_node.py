@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 from gantry_operator import names
-from harness import operators, placement, soak
+from harness import installation, operators, placement, soak
 from harness.kube import Kube
 from harness.node import freeze, thaw
 from harness.report import Report
@@ -21,15 +21,15 @@ SWITCH_PATIENCE_S = 30.0
 
 
 @pytest.fixture(scope="module")
-def split(
-    kube: Kube, image: str, workers: list[str], report: Report, operator: None
-) -> Iterator[Trial]:
+def split(kube: Kube, workers: list[str], report: Report, operator: None) -> Iterator[Trial]:
     """Two brokers and two controllers on the first worker, one of each on the other."""
     within = kube.within(NAMESPACE)
     within.create_namespace()
     within.apply(*placement.two_and_one(CONTROLLERS, GROUP, two=workers[0]))
     within.wait_for("brokergroup", GROUP, "Available", READY_PATIENCE_S)
-    soaks = soak.start_on(workers, within, image=image, controllers=CONTROLLERS, group=GROUP)
+    soaks = soak.start_on(
+        workers, within, image=installation.LAB_IMAGE, controllers=CONTROLLERS, group=GROUP
+    )
     yield Trial(within, GROUP, CONTROLLERS, soaks, report)
     within.delete("namespace", NAMESPACE)
 

@@ -7,6 +7,7 @@ stderr and an exit code that is not 0. A traceback means a defect of Gantry itse
 from __future__ import annotations
 
 import sys
+from typing import NoReturn
 
 import click
 
@@ -25,13 +26,6 @@ COMMANDS = (
         "Start a cluster, take its master away three times under load, show what a client saw.",
         TRY,
         local=True,
-    ),
-    Entry("bench", "gantry_cli.commands.bench:bench", "Measure Gantry on this machine.", TRY),
-    Entry(
-        "sim",
-        "gantry_cli.commands.sim:sim",
-        "Run simulated clusters under faults, by seed.",
-        TRY,
     ),
     Entry(
         "local",
@@ -88,18 +82,6 @@ COMMANDS = (
         "offsets",
         "gantry_cli.commands.offsets:offsets",
         "Show how far consumer groups have come, and move them.",
-        MESSAGES,
-    ),
-    Entry(
-        "soak",
-        "gantry_cli.commands.soak:soak",
-        "Send and consume for as long as you like, then say what was kept.",
-        MESSAGES,
-    ),
-    Entry(
-        "chaos",
-        "gantry_cli.commands.chaos:chaos",
-        "Strike a cluster with faults from manifests, and judge what clients saw.",
         MESSAGES,
     ),
     Entry(
@@ -162,7 +144,7 @@ Examples:
   gantry local kill orders-broker-0              then watch the status
 
 \b
-Each command has its own help: gantry local --help, gantry bench failover --help.
+Each command has its own help: gantry local --help, gantry topics create --help.
 Options may also come from GANTRY_* variables and a TOML file (--config); flags win.""",
 )
 @click.version_option(package_name="gantry", prog_name="gantry")
@@ -182,18 +164,23 @@ def sentence(error: click.ClickException) -> str:
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
+    run(cli, "gantry")
+
+
+def run(command: click.Command, name: str) -> NoReturn:
+    """Run `command`, which goes by `name`, and end the process with its exit code."""
     from gantry_protocol.errors import GantryError
 
     try:
-        code = cli.main(prog_name="gantry", standalone_mode=False)
+        code = command.main(prog_name=name, standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         sys.exit(error.exit_code)
     except click.ClickException as error:
-        click.echo(f"gantry: {sentence(error)}", err=True)
+        click.echo(f"{name}: {sentence(error)}", err=True)
         sys.exit(error.exit_code)
     except GantryError as error:
-        click.echo(f"gantry: {error}", err=True)
+        click.echo(f"{name}: {error}", err=True)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)

@@ -29,7 +29,7 @@ fi
 printf '%s\n' "guard against stray traffic" "pod network" "nodes ready" "system pods ready" "storage ready"
 for image in "$@"; do
     case $image in
-        "$IMAGE" | "$PIPELINE_IMAGE") printf '%s\n' "build $image" "load $image" ;;
+        "$IMAGE" | "$PIPELINE_IMAGE" | "$LAB_IMAGE") printf '%s\n' "build $image" "load $image" ;;
         *)
             if ! have_image "$image"; then printf '%s\n' "build $image" "load $image"; elif [[ -n $fresh ]]; then echo "load $image"; fi
             ;;

@@ -2,19 +2,21 @@
 # Builds an image that only tests use and loads it into the worker nodes of a cluster that runs; does nothing where
 # both are as they should be. Prints the image's name.
 #   test-image.sh NAME:TAG DOCKERFILE FILE_OR_DIRECTORY...     the context: all of these side by side, and ca/
+# BASE: the image that it is built on; Debian's where it is not set.
 source "$(dirname "$0")/lib.sh"
 
 IMAGE=$1 DOCKERFILE=$2
 shift 2
 LABEL=dev.gantry.inputs
 "$CLUSTER_DIR/base-image.sh"
-BASE=debian:$DEBIAN_SUITE-slim
+BASE=${BASE:-debian:$DEBIAN_SUITE-slim}
 
 CONTEXT=$(mktemp -d "$CACHE_DIR/test-image.XXXXXX")
 trap 'rm -rf "$CONTEXT"' EXIT
 mkdir "$CONTEXT/ca"
 cp "$DOCKERFILE" "$CONTEXT/Dockerfile"
 cp -r "$@" "$CONTEXT/"
+find "$CONTEXT" -name __pycache__ -type d -prune -exec rm -rf {} +
 # Where the host adds authorities to Debian's, the build needs them to reach its repositories.
 find /usr/local/share/ca-certificates -name '*.crt' -exec cp -L {} "$CONTEXT/ca/" \; 2>/dev/null || true
 

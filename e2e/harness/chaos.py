@@ -63,7 +63,7 @@ def run(
         kube: the namespace of the group.
         manifests: what is played.
         report: the HTML page; its twins and the histories are put beside it.
-        options: more for `gantry chaos run`.
+        options: more for `gantry_lab chaos run`.
         group: who is struck.
         show: pass on what the run says, as it says it.
 
@@ -71,7 +71,7 @@ def run(
         AssertionError: the run ended without a verdict.
     """
     command = (
-        *(sys.executable, "-m", "gantry_cli", "chaos", "run", *map(str, manifests)),
+        *(sys.executable, "-m", "gantry_lab", "chaos", "run", *map(str, manifests)),
         *("--on", "kind", "--kubeconfig", str(kube.kubeconfig)),
         *("--namespace", kube.namespace, "--group", group),
         *("--report", str(report), *options),

@@ -19,6 +19,7 @@ RELEASE = "gantry"
 CONTROLLERS = "gantry"
 GROUP = "orders"
 IMAGE = os.environ.get("GANTRY_E2E_IMAGE", "gantry:dev")
+LAB_IMAGE = os.environ.get("GANTRY_LAB_IMAGE", "gantry-test/lab:dev")
 CLUSTER = os.environ.get("CLUSTER_NAME", "gantry")
 CRDS = ("brokergroups.mq.gantry.dev", "controllergroups.mq.gantry.dev")
 IDLE_RSS_MB = {"controller": 80, "broker": 100, "door": 80, "operator": 140}

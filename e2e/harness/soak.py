@@ -1,4 +1,4 @@
-"""The load in pods: `gantry soak` outside the group, asked through the node that it runs on.
+"""The load in pods: `gantry_lab soak` outside the group, asked through the node that it runs on.
 
 It counts by itself and is only read from here, so nothing that happens to the API server or to the
 harness changes what is measured. Its times are CLOCK_MONOTONIC, which every pod of one machine
@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
-from gantry_cli.soak.pod import HTTP_PORT, soak_pod
+from gantry_lab.soak.pod import HTTP_PORT, soak_pod
 from harness.kube import Kube, Object
 from harness.node import on_node
 from harness.waiting import wait_until
@@ -90,7 +90,7 @@ def start(kube: Kube, name: str, *, image: str, controllers: str, group: str, no
     Args:
         kube: the namespace of the group; the pod lives there too, for the admin token's Secret.
         name: of the pod and of its topic.
-        image: Gantry's.
+        image: the lab's.
         controllers: name of the ControllerGroup.
         group: the BrokerGroup that is watched.
         node: where the load runs.

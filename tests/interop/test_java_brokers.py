@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from gantry_cli.bench.ports import free_ports
 from gantry_controller.metadata.state import BrokerGroup, Member
+from gantry_lab.bench.ports import free_ports
 from support import java
 from support.controller_quorum import Quorum, until
 

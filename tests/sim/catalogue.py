@@ -1,4 +1,4 @@
-"""The worlds by name: what ``gantry sim`` runs, and what the mutation gate plants its bugs in.
+"""The worlds by name: what ``gantry_lab simulate`` runs, and where bugs are planted.
 
 A kind says how a world is made from a seed and how it is played: faults first, then peace, in which
 it owes progress. Whatever ends a world early is its outcome: a violation, or any exception of the

@@ -1,4 +1,4 @@
-"""Power cuts of all nodes at once; a thousand of them: ``gantry sim --world power --seeds 50``."""
+"""Power cuts of all nodes at once; more: ``gantry_lab simulate --world power --seeds 50``."""
 
 from __future__ import annotations
 

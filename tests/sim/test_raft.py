@@ -1,6 +1,6 @@
 """The Raft world: safety under faults, progress after them, replay.
 
-More seeds than a test run has time for: ``gantry sim``. Bugs planted here: ``test_mutants``.
+More seeds: ``gantry_lab simulate``. Bugs planted here: ``test_mutants``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Older copies after an outage of all brokers; more: ``gantry sim --world restored --seeds 50``."""
+"""Older copies after an outage of all brokers; more: ``gantry_lab simulate --world restored``."""
 
 from __future__ import annotations
 

@@ -41,8 +41,17 @@ class CliCluster:
 
     def run(self, *args: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
         """`gantry ARGS` with `text` as standard input, whatever its exit code."""
+        return self._module("gantry_cli", *args, text=text)
+
+    def lab(self, *args: str) -> subprocess.CompletedProcess[str]:
+        """`python -m gantry_lab ARGS`, whatever its exit code."""
+        return self._module("gantry_lab", *args)
+
+    def _module(
+        self, name: str, *args: str, text: str | None = None
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "gantry_cli", *args],
+            [sys.executable, "-m", name, *args],
             env=os.environ | self._place,
             cwd=ROOT,
             input=text,

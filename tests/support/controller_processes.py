@@ -9,7 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
-from gantry_cli.bench.ports import free_ports
+from gantry_lab.bench.ports import free_ports
 from gantry_protocol.command import request
 from gantry_protocol.errors import RemotingError
 from gantry_protocol.remoting.client import RemotingClient

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from gantry_cli.bench.ports import free_ports
 from gantry_controller.server import Controller
 from gantry_controller.settings import ControllerSettings
+from gantry_lab.bench.ports import free_ports
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.errors import RemotingError
 from gantry_protocol.remoting.client import RemotingClient

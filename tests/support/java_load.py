@@ -1,6 +1,6 @@
-"""RocketMQ's Java servers under the load of `gantry bench`: fetched, started, measured, ended.
+"""RocketMQ's Java servers under the load of `gantry_lab bench`: fetched, started, measured, ended.
 
-For scripts beside the tests, not for tests: each prints the lines of `gantry bench … --json` under
+For scripts beside the tests, not for tests: each prints the lines of `bench … --json` under
 a name of its own. Every process that they start ends with them.
 """
 
@@ -98,7 +98,7 @@ def served(ports: Sequence[int], within_s: float) -> None:
 
 def measured(bench: str, label: str, case: str, arguments: Sequence[str], within_s: float) -> bool:
     """Put the load on; the lines go to our own stdout."""
-    command = [sys.executable, "-m", "gantry_cli", "bench", bench, "--json"]
+    command = [sys.executable, "-m", "gantry_lab", "bench", bench, "--json"]
     command += ["--label", label, "--case", case, "--warmup", WARMUP_S, *arguments]
     try:
         done = subprocess.run(command, timeout=within_s, env=dict(os.environ), check=False)

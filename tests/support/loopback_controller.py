@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gantry_cli.bench.ports import free_ports
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.events import DeclareGroup, encode_event
 from gantry_controller.metadata.machine import MetadataStateMachine
@@ -20,6 +19,7 @@ from gantry_controller.remoting.desk import Desk
 from gantry_controller.remoting.guard import Guard
 from gantry_controller.remoting.live_settings import LiveSettings
 from gantry_controller.remoting.notifier import Notifier
+from gantry_lab.bench.ports import free_ports
 from gantry_protocol.headers.controller import GetMetadataResponseHeader
 from gantry_protocol.quorum_key import NO_KEY, KeyFile
 from gantry_protocol.remoting.connection import Connection

@@ -2,7 +2,7 @@
 
 Senders straight at the master, through a replica, and through the door beside the master, in turns,
 since other programs may use the machine meanwhile. Each has one request outstanding, of 1 KiB.
-Prints one JSON object per figure, as `gantry bench` does; CPU is per message. All processes share
+Prints one JSON object per figure, as benchmarks do; CPU is per message. All processes share
 the machine's processors, which a group on machines of its own does not.
 """
 
@@ -16,15 +16,15 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-from gantry_cli.bench.broker.load import Load
-from gantry_cli.bench.broker.throughput import TOPIC
-from gantry_cli.bench.broker.work import Sends
-from gantry_cli.bench.results import line, machine
-from gantry_cli.bench.usage import cpu_of, peak_mb, rss_mb
 from gantry_cli.client.routes import Queue
 from gantry_cli.output import print_json
 from gantry_controller.metadata.events import CreateTopic, encode_event
 from gantry_controller.metadata.state import Topic
+from gantry_lab.bench.broker.load import Load
+from gantry_lab.bench.broker.throughput import TOPIC
+from gantry_lab.bench.broker.work import Sends
+from gantry_lab.bench.results import line, machine
+from gantry_lab.bench.usage import cpu_of, peak_mb, rss_mb
 from gantry_protocol.remoting.client import RemotingClient
 from support.broker_cluster import send_command
 from support.broker_processes import Group

@@ -1,6 +1,6 @@
 """What hundreds of groups in three processes cost: `make measure-groups`.
 
-Prints one JSON object per figure, as `gantry bench` does. Three more processes are the controllers'
+Prints one JSON object per figure, as benchmarks do. Three more processes are the controllers'
 quorum, each of which syncs every write; everything is on one machine.
 """
 
@@ -14,9 +14,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from gantry_cli.bench.results import line, machine
-from gantry_cli.bench.usage import cpu_of, rss_mb
 from gantry_cli.output import print_json
+from gantry_lab.bench.results import line, machine
+from gantry_lab.bench.usage import cpu_of, rss_mb
 from gantry_protocol.process.descriptors import raise_limit
 from support import many_groups
 from support.broker_cluster import eventually

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import aiohttp
-from gantry_cli.bench.ports import free_ports
+from gantry_lab.bench.ports import free_ports
 from support.patience import STARTS_WITHIN_S
 
 if TYPE_CHECKING:

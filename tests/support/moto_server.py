@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gantry_cli.bench.ports import free_ports
+from gantry_lab.bench.ports import free_ports
 
 PYTHON = Path(sys.prefix) / "moto" / "bin" / "python"
 MAIN = Path(__file__).with_name("moto_main.py")

@@ -6,8 +6,8 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from gantry_cli.bench.ports import free_ports
 from gantry_controller.node import NodeOptions, RaftNode
+from gantry_lab.bench.ports import free_ports
 from gantry_protocol.types import Index, NodeId, Term
 from support.patience import PATIENCE_S
 

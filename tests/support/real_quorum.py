@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import aiohttp
-from gantry_cli.bench.controller.quorum import Quorum
+from gantry_lab.bench.controller.quorum import Quorum
 from gantry_protocol.admin import GroupDeclaration, GroupList, GroupView
 from gantry_protocol.errors import GantryError
 from support.loopback_controller import CLUSTER

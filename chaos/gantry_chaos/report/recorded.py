@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MESSAGES = ("enqueue", "dequeue")
 MASTERS = ("read", "elect")
-UNJUDGED = ("commit",)  # of `gantry soak`: its outcome is all there is to it
+UNJUDGED = ("commit",)  # of `gantry_lab soak`: its outcome is all there is to it
 KNOWN = (*MESSAGES, *MASTERS, *linearizable.OPERATIONS, *UNJUDGED)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from gantry_protocol.errors import WireError
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from gantry_chaos.history.recording import MessageRecorder
-
     from gantry_cli.client.ledger import Position
 
 BODY = b"x" * 64
@@ -46,6 +44,25 @@ class Pace(msgspec.Struct, frozen=True):
 
     lanes: int = 4
     interval_s: float = 0.02
+
+
+class History(Protocol):
+    """Takes what happens to each message, by its key; a position is queue and offset in words."""
+
+    def sent(self, key: str, /) -> None:
+        """It goes to the producer now."""
+
+    def answer_lost(self, key: str, /) -> None:
+        """An attempt was not answered; it may be stored."""
+
+    def acknowledged(self, key: str, position: str, /) -> None:
+        """It is stored there."""
+
+    def given_up(self, key: str, /) -> None:
+        """No attempt was acknowledged, and none will be made."""
+
+    def consumed(self, key: str, position: str, /) -> None:
+        """It came out there."""
 
 
 class Load:
@@ -72,7 +89,7 @@ class Load:
         queues: int = 4,
         keep_messages: int | None = None,
         keep_times: int | None = None,
-        history: MessageRecorder | None = None,
+        history: History | None = None,
     ) -> None:
         self._history = history
         self.ledger = Ledger(keep=keep_messages)

@@ -22,11 +22,11 @@ from gantry_chaos.history import lines, observations
 from gantry_chaos.history.operations import history
 from gantry_chaos.report.page import Page
 from gantry_chaos.report.summary import exit_code
-from gantry_cli.chaos.local_stage import open_local
-from gantry_cli.chaos.scenario import HISTORY, OBSERVATIONS, Options, load, play
 from gantry_cli.client.consumer import Received
 from gantry_cli.target import local_settings
 from gantry_cli.trial.load import Load
+from gantry_lab.chaos.local_stage import open_local
+from gantry_lab.chaos.scenario import HISTORY, OBSERVATIONS, Options, load, play
 from support.cli_cluster import ROOT, CliCluster, settled
 from support.patience import PATIENCE_S
 
@@ -101,13 +101,13 @@ def test_a_run_from_its_manifest_to_its_report(
     cluster: CliCluster, kill: Path, tmp_path: Path
 ) -> None:
     master = cluster.master_pod()
-    planned = cluster.gantry("chaos", "plan", str(kill))
+    planned = cluster.lab("chaos", "plan", str(kill)).stdout
     assert "1 faults, 8 s" in planned
     assert f"container-kill broker  default/{master}" in planned
 
     report = tmp_path / "out" / "report.html"
     timing = ("--seconds-before", "2", "--seconds-after", "1", "--seed", "7")
-    done = cluster.run("chaos", "run", str(kill), "--report", str(report), "--json", *timing)
+    done = cluster.lab("chaos", "run", str(kill), "--report", str(report), "--json", *timing)
     assert done.returncode == 0, done.stderr
     assert "CHAOS kill passed" in done.stderr
     assert f"kill-master: default/{master}" in done.stderr
@@ -140,7 +140,8 @@ def test_a_run_from_its_manifest_to_its_report(
     assert {one.op for one in kept.operations} == {"enqueue", "dequeue", "read", "commit"}
     assert list(observations.read(report.parent / "kill" / OBSERVATIONS))
     assert (report.parent / "kill" / "kill-chaos-queue-result-file").exists()
-    assert cluster.gantry("chaos", "heal", "--report", str(report)) == "Nothing was left behind.\n"
+    healed = cluster.lab("chaos", "heal", "--report", str(report))
+    assert healed.stdout == "Nothing was left behind.\n"
 
 
 def test_bad_input_is_refused_before_anything_is_done(
@@ -154,13 +155,13 @@ def test_bad_input_is_refused_before_anything_is_done(
         (("run", str(kill), "--group", "nobody"), "no BrokerGroup 'nobody' here"),
         (("run", str(kill), str(kill)), "Two manifests are named kill"),
     ):
-        done = cluster.run("chaos", *command)
+        done = cluster.lab("chaos", *command)
         assert done.returncode == 2, done.stderr
         assert named in done.stderr
         assert done.stderr.count("\n") == 1
     nobody = tmp_path / "nobody.yaml"
     nobody.write_text(KILL.replace("role: master", "role: nobody"))
-    done = cluster.run("chaos", "plan", str(nobody))
+    done = cluster.lab("chaos", "plan", str(nobody))
     assert done.returncode == 75
     assert "selector matches none of" in done.stderr
 
@@ -210,7 +211,7 @@ def test_a_run_that_is_told_to_end_ends(
     report = tmp_path / "report.html"
     command = ("chaos", "run", str(kill), "--report", str(report), "--seconds-before", "0")
     run = subprocess.Popen(
-        (sys.executable, "-m", "gantry_cli", *command),
+        (sys.executable, "-m", "gantry_lab", *command),
         env=os.environ | {"GANTRY_LOCAL_DIR": str(state_dir)},
         cwd=ROOT,
         stderr=subprocess.PIPE,

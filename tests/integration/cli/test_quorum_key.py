@@ -23,11 +23,11 @@ import pytest_asyncio
 from gantry_broker.ha import wire as ha
 from gantry_broker.replica import messages as replication
 from gantry_broker.store import messages as store
-from gantry_cli.bench.ports import free_ports
 from gantry_controller.node.framing import VERSION, Channel, Hello, encode_hello, frame
 from gantry_controller.raft.codec import encode
 from gantry_controller.raft.messages import VoteRequest
 from gantry_controller.requests import ADMIN, REMOTING
+from gantry_lab.bench.ports import free_ports
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.errors import RemotingError

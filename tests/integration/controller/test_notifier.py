@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from gantry_cli.bench.ports import free_ports
 from gantry_controller.remoting import notifier as module
 from gantry_controller.remoting.notifier import Notifier
 from gantry_controller.remoting.replies import role_change
+from gantry_lab.bench.ports import free_ports
 from gantry_protocol.bodies import SyncStateSetBody, decode_body
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.headers import from_ext

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 import uvloop
-from gantry_cli.bench.ports import free_ports
 from gantry_controller.node import dialler, listener
 from gantry_controller.node.dialler import Dialler
 from gantry_controller.node.framing import PING, VERSION, Hello, encode_hello, frame
 from gantry_controller.node.listener import PeerListener
 from gantry_controller.raft.errors import MessageError
+from gantry_lab.bench.ports import free_ports
 from gantry_protocol.types import NodeId
 from support.patience import PATIENCE_S
 from support.raft_quorum import until

@@ -8,7 +8,7 @@ import signal
 import sys
 from pathlib import Path
 
-from gantry_cli.bench.ports import free_ports
+from gantry_lab.bench.ports import free_ports
 from support.patience import PATIENCE_S
 
 TESTS = Path(__file__).resolve().parents[2]

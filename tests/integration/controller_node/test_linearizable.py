@@ -1,6 +1,6 @@
 """A live history: three processes, clients at all of them, the leader killed, the next one stopped.
 
-What the clients were told is recorded and judged by both oracles, as `gantry chaos check` does.
+What the clients were told is recorded and judged by both oracles, as `gantry_lab chaos check` does.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ async def test_clients_see_one_order_while_leaders_are_killed_and_stopped(tmp_pa
     assert int(verdict.figures["writes"] or 0) >= 200
     print(f"\nLINEARIZABLE {verdict.figures}")
     done = subprocess.run(
-        [sys.executable, "-m", "gantry_cli", "chaos", "check", str(file)],
+        [sys.executable, "-m", "gantry_lab", "chaos", "check", str(file)],
         capture_output=True,
         text=True,
         check=False,

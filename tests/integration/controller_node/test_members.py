@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from gantry_cli.bench.ports import free_ports
 from gantry_controller.node import RaftNode
 from gantry_controller.raft.core import RaftCore
 from gantry_controller.raft.errors import ChangeRefused
 from gantry_controller.raft.members import Membership
+from gantry_lab.bench.ports import free_ports
 from gantry_protocol.types import Index, NodeId
 from support.patience import PATIENCE_S
 from support.raft_quorum import Quorum, call, running, until

@@ -10,10 +10,10 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from gantry_cli.bench.ports import free_ports
 from gantry_controller.node import NodeOptions, ProposalDropped, RaftNode
 from gantry_controller.node.disk import DiskError
 from gantry_controller.raft.errors import NotLeader, Overloaded
+from gantry_lab.bench.ports import free_ports
 from gantry_protocol.errors import CorruptionError, PortInUseError
 from gantry_protocol.types import Index, NodeId, Term
 from support.raft_quorum import Journal, Quorum, call, running, until

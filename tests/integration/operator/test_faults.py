@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from gantry_cli.bench.ports import free_ports
+from gantry_lab.bench.ports import free_ports
 from gantry_local.apiserver.deletion import DeleteOptions
 from gantry_local.apiserver.faults import Rule
 from gantry_operator import lease, names, resync, server

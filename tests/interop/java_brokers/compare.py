@@ -1,4 +1,4 @@
-"""The Java brokers of RocketMQ 5.3.3 under the load of `gantry bench broker`.
+"""The Java brokers of RocketMQ 5.3.3 under the load of `gantry_lab bench broker`.
 
 Fetches them with Maven once, starts a name server (which is the controller, too) and brokers on
 loopback, and puts the same load on them that ours get:
@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gantry_cli.bench.ports import free_ports
+from gantry_lab.bench.ports import free_ports
 from support import java_load
 
 if TYPE_CHECKING:

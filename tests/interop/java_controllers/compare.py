@@ -1,4 +1,4 @@
-"""The Java controllers of RocketMQ 5.3.3 under the load of `gantry bench controller`.
+"""The Java controllers of RocketMQ 5.3.3 under the load of `gantry_lab bench controller`.
 
 Fetches them with Maven once, starts three on loopback with their own defaults, puts the same load
 on them that ours get, and does so for DLedger and for JRaft:
@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gantry_cli.bench.ports import free_ports
+from gantry_lab.bench.ports import free_ports
 from support import java_load
 
 if TYPE_CHECKING:

@@ -16,14 +16,14 @@ from gantry_chaos.history.records import Batch, Records
 from gantry_chaos.manifests.reader import parse
 from gantry_chaos.manifests.selection import Pod
 from gantry_chaos.plan.timeline import timeline
-from gantry_cli.chaos.client_pod import client_pod
-from gantry_cli.chaos.local_stage import choose
-from gantry_cli.chaos.planning import steps
-from gantry_cli.chaos.scenario import NotSettledError, expectation, fetch, named, unsettled
-from gantry_cli.chaos.tiering import newest, question
-from gantry_cli.soak.views import Group, Quorum, State
 from gantry_cli.target import Admin
-from gantry_cli.trial.witness import Witness, role_of
+from gantry_lab.chaos.client_pod import client_pod
+from gantry_lab.chaos.local_stage import choose
+from gantry_lab.chaos.planning import steps
+from gantry_lab.chaos.scenario import NotSettledError, expectation, fetch, named, unsettled
+from gantry_lab.chaos.tiering import newest, question
+from gantry_lab.soak.views import Group, Quorum, State
+from gantry_lab.soak.witness import Witness, role_of
 from gantry_protocol.admin import MemberView
 from gantry_protocol.errors import ConfigError, GantryError
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import pytest
 from gantry_cli.main import cli
+from gantry_lab.main import lab
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -50,12 +51,13 @@ def test_make_targets_exist(document: Path) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
-def test_gantry_commands_exist(document: Path) -> None:
+def test_commands_exist(document: Path) -> None:
     for code in words_of_code(document.read_text(encoding="utf-8")):
-        if not re.match(r"gantry [a-z]", code):
+        named = re.match(r"(?:\S*bin/)?(gantry|python -m gantry_lab) ([a-z].*)", code)
+        if named is None:
             continue
-        command: click.Command | None = cli
-        for word in code.split()[1:]:
+        command: click.Command | None = cli if named.group(1) == "gantry" else lab
+        for word in named.group(2).split():
             if not isinstance(command, click.Group) or not re.fullmatch(r"[a-z-]+", word):
                 break
             command = command.get_command(click.Context(command), word)
@@ -87,6 +89,7 @@ def test_every_package_is_in_the_architecture() -> None:
             "chaos",
             "pipeline",
             "cli",
+            "lab",
         )
         for init in (ROOT / folder).glob("*/*/__init__.py")
     }

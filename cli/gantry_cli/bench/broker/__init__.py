@@ -1,1 +1,0 @@
-"""`gantry bench broker`: a broker group under the load of RocketMQ clients."""

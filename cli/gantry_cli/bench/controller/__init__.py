@@ -1,1 +1,0 @@
-"""`gantry bench controller`: a quorum of three processes, the load on it, and its failures."""

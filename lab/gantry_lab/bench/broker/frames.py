@@ -1,0 +1,201 @@
+"""Frames as RocketMQ's Java client makes them, encoded once and patched in place.
+
+Sends are 310 (320 for a batch) and pulls are 11, each with a JSON header, which is what a Java
+client uses unless it is told otherwise. The generator shares its processors with the broker it
+measures, so nothing is encoded per request: what differs from one to the next (`opaque`, the unique
+key, an offset) is a number of fixed width, overwritten where it stands. What it refuses: to patch a
+number that does not fit its place.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+from gantry_protocol.codes import RequestCode
+from gantry_protocol.command import request
+from gantry_protocol.frame import encode
+from gantry_protocol.headers.client import PullMessageRequestHeader, SendMessageRequestHeaderV2
+from gantry_protocol.headers.codec import to_ext
+from gantry_protocol.records.batch import BatchMessage, encode_batch
+from gantry_protocol.records.properties import UNIQ_KEY, WAIT_STORE_MSG_OK, encode_properties
+
+if TYPE_CHECKING:
+    from gantry_cli.client.routes import Queue
+    from gantry_protocol.command import RemotingCommand
+
+DEFAULT_TOPIC = "TBW102"  # what a Java producer names as the topic to copy
+DEFAULT_QUEUES = 4
+PRODUCER_GROUP = "gantry-bench-producer"
+CONSUMER_GROUP = "gantry-bench-consumer"
+PULL_COUNT = 32  # the Java consumer's pullBatchSize
+SUSPEND_MS = 15_000
+VERSION = 477  # an ordinal of a 5.x client; informational
+
+_OPAQUE_FIRST, _OPAQUES = 1_000_000_000, 1_000_000_000  # ten digits, all of them int32
+_KEY = "AC1100010000{:012X}{:08X}"  # 32 hexadecimal digits: address and process, lane, number
+_KEY_NUMBER = b"0BE9C600"  # stands in a template until it is patched; so do the next two
+_OPAQUE = b"1987654321"
+_OFFSET = b"1234567890123456789"
+_QUEUE = b"1023456789"
+_MAY_SUSPEND, _HAS_SUBSCRIPTION = 2, 4
+
+
+class Template:
+    """One request with places for numbers; `frame` is the one that was made last."""
+
+    __slots__ = (
+        "_keys",
+        "_offset_at",
+        "_opaque",
+        "_opaque_at",
+        "_queue_at",
+        "_sent",
+        "_topic_at",
+        "_topic_size",
+        "frame",
+    )
+
+    def __init__(self, command: RemotingCommand) -> None:
+        command.language, command.version, command.opaque = "JAVA", VERSION, int(_OPAQUE)
+        self.frame = bytearray(encode(command))
+        self._opaque_at = self.frame.index(_OPAQUE)
+        self._offset_at = self.frame.find(_OFFSET)
+        self._queue_at = self.frame.find(_QUEUE)
+        topic = (command.ext or {}).get("b", "").encode()
+        self._topic_at, self._topic_size = self.frame.find(b'"%b"' % topic) + 1, len(topic)
+        self._keys = _places(self.frame, _KEY_NUMBER)
+        self._opaque = 0
+        self._sent = 0
+
+    @property
+    def opaque(self) -> int:
+        """Of the frame that was made last."""
+        return self._opaque + _OPAQUE_FIRST
+
+    def next(self) -> bytearray:
+        """The frame with another opaque and other unique keys; the same object each time."""
+        frame = self.frame
+        opaque = self._opaque = (self._opaque + 1) % _OPAQUES
+        at = self._opaque_at
+        frame[at : at + 10] = b"%d" % (_OPAQUE_FIRST + opaque)
+        number = self._sent
+        for at in self._keys:
+            number += 1
+            frame[at : at + 8] = b"%08X" % (number & 0xFFFFFFFF)
+        self._sent = number
+        return frame
+
+    def at_offset(self, offset: int) -> bytearray:
+        """Like `next`, asking for what stands at `offset` of the queue.
+
+        The number ends with its quotation mark and is followed by blanks, which JSON allows.
+        """
+        self._put(self._offset_at, len(_OFFSET), offset)
+        return self.next()
+
+    def to(self, topic: str, queue_id: int) -> bytearray:
+        """Like `next`, to another queue; topics are of one length."""
+        name = topic.encode()
+        assert len(name) == self._topic_size, "topics are of one length"
+        self.frame[self._topic_at : self._topic_at + len(name)] = name
+        self._put(self._queue_at, len(_QUEUE), queue_id)
+        return self.next()
+
+    def _put(self, at: int, width: int, number: int) -> None:
+        digits = b'%d"' % number
+        assert at > 0, "the template has a place for this number"
+        assert len(digits) <= width + 1, "the number fits its place"
+        self.frame[at : at + width + 1] = digits.ljust(width + 1)
+
+
+def send(lane: int, topic: str, queue: Queue, body: bytes) -> Template:
+    """310: one message."""
+    properties = _properties(lane)
+    return Template(
+        request(RequestCode.SEND_MESSAGE_V2, _send_ext(topic, queue, properties, False), body)
+    )
+
+
+def anywhere(lane: int, topic: str, queue: Queue, body: bytes) -> Template:
+    """310 whose topic and queue are chosen later (`Template.to`)."""
+    return send(lane, topic, msgspec.structs.replace(queue, queue_id=int(_QUEUE)), body)
+
+
+def batch(lane: int, topic: str, queue: Queue, body: bytes, count: int) -> Template:
+    """320: `count` messages with keys of their own."""
+    messages = encode_batch(BatchMessage(body, _properties(lane)) for _ in range(count))
+    ext = _send_ext(topic, queue, _properties(lane), True)
+    return Template(request(RequestCode.SEND_BATCH_MESSAGE, ext, messages))
+
+
+def pull(topic: str, queue: Queue) -> Template:
+    """11, as a consumer sends it that brings its subscription: 32 messages, any tag."""
+    header = PullMessageRequestHeader(
+        consumer_group=CONSUMER_GROUP,
+        topic=topic,
+        queue_id=queue.queue_id,
+        queue_offset=int(_OFFSET),
+        max_msg_nums=PULL_COUNT,
+        sys_flag=_MAY_SUSPEND | _HAS_SUBSCRIPTION,
+        commit_offset=0,
+        suspend_timeout_ms=SUSPEND_MS,
+        sub_version=0,
+        subscription="*",
+        expression_type="TAG",
+        broker_name=queue.broker_name or None,
+    )
+    return Template(request(RequestCode.PULL_MESSAGE, to_ext(header)))
+
+
+def _send_ext(topic: str, queue: Queue, properties: str, is_batch: bool) -> dict[str, str]:
+    header = SendMessageRequestHeaderV2(
+        producer_group=PRODUCER_GROUP,
+        topic=topic,
+        default_topic=DEFAULT_TOPIC,
+        default_topic_queue_nums=DEFAULT_QUEUES,
+        queue_id=queue.queue_id,
+        sys_flag=0,
+        born_timestamp=time.time_ns() // 1_000_000,
+        flag=0,
+        properties=properties,
+        reconsume_times=0,
+        unit_mode=False,
+        batch=is_batch,
+        broker_name=queue.broker_name or None,
+    )
+    return to_ext(header)
+
+
+def _properties(lane: int) -> str:
+    key = _KEY.format(lane, int(_KEY_NUMBER, 16))
+    return encode_properties({UNIQ_KEY: key, WAIT_STORE_MSG_OK: "true"})
+
+
+def _places(frame: bytearray, needle: bytes) -> list[int]:
+    """Where `needle` stands."""
+    found, at = [], frame.find(needle)
+    while at >= 0:
+        found.append(at)
+        at = frame.find(needle, at + len(needle))
+    return found
+
+
+class Numbers(msgspec.Struct, rename="camel", gc=False):
+    """What is read of a custom header."""
+
+    next_begin_offset: str = ""
+    max_offset: str = ""
+
+
+class Reply(msgspec.Struct, gc=False):
+    """What is read of every answer's header."""
+
+    code: int = 0
+    opaque: int = 0
+    remark: str | None = None
+    ext: Numbers | None = msgspec.field(name="extFields", default=None)
+
+
+decode_reply = msgspec.json.Decoder(Reply).decode

@@ -1,0 +1,1 @@
+"""`gantry_lab bench controller`: a quorum of three processes, the load on it, and its failures."""

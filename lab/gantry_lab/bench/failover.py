@@ -1,0 +1,216 @@
+"""How long a client cannot write, by kind of failure, and whether anything was lost meanwhile.
+
+Every run hurts a settled group under load and measures the longest time between two successive
+acknowledgements from the failure on. Between runs the cluster heals by itself: a killed process is
+started again by its kubelet and catches up. The account covers all runs of a case; a benchmark
+whose account is not clean fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import msgspec
+from gantry_cli.admin import AdminClient
+from gantry_cli.client.session import session
+from gantry_cli.trial.load import Load, Pace
+from gantry_cli.trial.narrate import settled, whole
+from gantry_cli.trial.observer import Observer
+from gantry_cli.trial.resume import QUIET_S, resumed
+from gantry_protocol.errors import GantryError
+
+from gantry_lab.bench.results import Line, line
+from gantry_lab.soak.commits import Commits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from gantry_cli.client.gaps import AckTimes
+    from gantry_cli.client.ledger import Verdict
+    from gantry_cli.client.session import Session
+    from gantry_cli.trial.cluster import Cluster
+
+BENCH = "failover"
+GROUP = "orders"
+PACE = Pace(lanes=4, interval_s=0.01)
+READY_PATIENCE_S = 60.0
+HEAL_PATIENCE_S = 60.0
+RESUME_PATIENCE_S = 30.0
+
+CASES = {
+    "sigkill": "SIGKILL of the master's process",
+    "sigstop": "SIGSTOP of the master's process",
+    "handover": "deletion of the master's pod (SIGTERM)",
+    "controller-leader": "SIGKILL of the controllers' leader: gap in committed metadata writes",
+}
+
+
+class Account(msgspec.Struct, frozen=True):
+    """What became of the messages of one case, over all its runs.
+
+    `clean`: nothing acknowledged is missing, duplicates are explained, one master per epoch.
+    """
+
+    bench: str
+    case: str
+    acknowledged: int
+    lost: int
+    duplicated: int
+    duplicated_after_lost_answer: int
+    misplaced: int
+    epochs_with_two_masters: list[int]
+    clean: bool
+
+
+class FailoverBench:
+    """Runs cases on one cluster that is up.
+
+    Args:
+        cluster: what is measured and hurt.
+        progress: told the case after every finished run.
+    """
+
+    def __init__(self, cluster: Cluster, progress: Callable[[str], None]) -> None:
+        self._cluster = cluster
+        self._progress = progress
+
+    async def prepare(self, manifest: Path) -> None:
+        """Create the broker group."""
+        await self._cluster.apply(manifest)
+
+    async def run(self, case: str, runs: int) -> tuple[Line, Account]:
+        """Measure one case; its figures and its account. Raises like `gaps`."""
+        found, account = await self.gaps(case, runs)
+        return line(BENCH, case, "gap_ms", "ms", found), account
+
+    async def gaps(self, case: str, runs: int) -> tuple[list[float], Account]:
+        """The gap of each run of one case, in ms, and the account of all of them.
+
+        Raises:
+            GantryError: the group did not become ready or did not heal.
+        """
+        cluster = self._cluster
+        async with AsyncExitStack() as stack:
+            admin = await stack.enter_async_context(AdminClient(cluster.controllers, cluster.token))
+            observer = await stack.enter_async_context(
+                Observer(admin, GROUP, lambda _: None, cluster.pods)
+            )
+            load = await stack.enter_async_context(
+                Load(cluster.name_servers, f"bench-{case}", pace=PACE)
+            )
+            await _start(load)
+            client = await stack.enter_async_context(session(cluster.name_servers))
+            trial = _Trial(cluster, observer, load, client)
+            gaps = []
+            for _ in range(runs):
+                gaps.append(await trial.one(case))
+                self._progress(case)
+            await load.finish_sending(HEAL_PATIENCE_S)
+            await load.finish_consuming(HEAL_PATIENCE_S)
+            verdict, conflicts = load.ledger.verdict(), observer.history.conflicts
+        return gaps, _account(case, verdict, conflicts)
+
+
+class _Trial:
+    """One failure after the other on one group under load."""
+
+    def __init__(self, cluster: Cluster, observer: Observer, load: Load, client: Session) -> None:
+        self._cluster = cluster
+        self._observer = observer
+        self._load = load
+        self._client = client
+
+    async def one(self, case: str) -> float:
+        """Settle, hurt, measure, heal; the gap in ms."""
+        await self._settle()
+        if case == "controller-leader":
+            return await self._kill_controller_leader()
+        pod = self._observer.master_pod
+        if pod is None:
+            raise GantryError("The pod of the master is unknown, so it cannot be hurt.")
+        hurt_s = time.monotonic()
+        match case:
+            case "sigkill":
+                await self._cluster.signal_pod(pod, signal.SIGKILL)
+            case "sigstop":
+                await self._cluster.signal_pod(pod, signal.SIGSTOP)
+            case _:
+                await self._cluster.delete_pod(pod)
+        try:
+            return await self._gap(self._load.acks, hurt_s)
+        finally:
+            if case == "sigstop":
+                await self._cluster.signal_pod(pod, signal.SIGCONT)
+
+    async def _settle(self) -> None:
+        """Wait until everybody is in sync and connected, and writes have flowed for a while.
+
+        A controller that was killed in the last run is kept waiting by its kubelet, longer each
+        time; to kill the next one before it is back would measure a quorum that is not there.
+        """
+        deadline = time.monotonic() + HEAL_PATIENCE_S
+        while time.monotonic() < deadline:
+            await self._observer.until_settled(HEAL_PATIENCE_S)
+            await asyncio.sleep(QUIET_S)
+            self._load.raise_if_broken()
+            self._observer.raise_if_broken()
+            flowing = self._load.acks.flowing(time.monotonic(), QUIET_S)
+            connected = whole(self._observer.quorum)
+            if flowing and connected and settled(self._observer.group):
+                return
+        raise GantryError(
+            f"The group {GROUP} or the controllers did not heal in {HEAL_PATIENCE_S:.0f} s: "
+            f"{self._load.last_trouble or 'some replica or controller is missing'}"
+        )
+
+    async def _gap(self, acks: AckTimes, since_s: float) -> float:
+        """Wait until `acks` flow again; the longest gap since then, in ms."""
+        gap = await resumed(
+            acks, since_s, patience_s=RESUME_PATIENCE_S, check=self._load.raise_if_broken
+        )
+        if gap is None:
+            raise GantryError(
+                f"Writes did not resume in {RESUME_PATIENCE_S:.0f} s: {self._load.last_trouble}"
+            )
+        return gap.ms
+
+    async def _kill_controller_leader(self) -> float:
+        """Commit metadata all the time, kill the leader, and measure the commits' gap."""
+        async with Commits(self._client, "bench-commits") as commits:
+            await asyncio.sleep(QUIET_S)
+            quorum = self._observer.quorum
+            leader = quorum.leader_name if quorum is not None else None
+            if leader is None:
+                raise GantryError("No controller says who leads, so the leader cannot be killed.")
+            killed_s = time.monotonic()
+            await self._cluster.signal_pod(leader, signal.SIGKILL)
+            return await self._gap(commits.times, killed_s)
+
+
+async def _start(load: Load) -> None:
+    try:
+        async with asyncio.timeout(READY_PATIENCE_S):
+            await load.start()
+    except TimeoutError as error:
+        raise GantryError(
+            f"The group {GROUP} takes no topic after {READY_PATIENCE_S:.0f} s: {load.last_trouble}"
+        ) from error
+
+
+def _account(case: str, verdict: Verdict, conflicts: list[int]) -> Account:
+    return Account(
+        bench=BENCH,
+        case=case,
+        acknowledged=verdict.acknowledged,
+        lost=verdict.lost,
+        duplicated=verdict.duplicated,
+        duplicated_after_lost_answer=verdict.duplicated_after_lost_answer,
+        misplaced=verdict.misplaced,
+        epochs_with_two_masters=conflicts,
+        clean=verdict.clean and not conflicts,
+    )

@@ -1,0 +1,401 @@
+"""The parts of `gantry_lab bench broker` that compute: frames, what answers are worth, accounts."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from gantry_cli.client.routes import Queue
+from gantry_lab.bench.broker import frames
+from gantry_lab.bench.broker.cases import BENCH, CASES
+from gantry_lab.bench.broker.filling import BATCH, Fill
+from gantry_lab.bench.broker.frames import Numbers, Reply
+from gantry_lab.bench.broker.kills import Account, Round, Rounds
+from gantry_lab.bench.broker.load import Load, Window
+from gantry_lab.bench.broker.many_queues import Scatter, topic
+from gantry_lab.bench.broker.stage import Wish
+from gantry_lab.bench.broker.target import Used
+from gantry_lab.bench.broker.throughput import figures
+from gantry_lab.bench.broker.work import SAMPLE_EVERY, Pulls, Sends
+from gantry_lab.bench.figures import UNITS, Latencies
+from gantry_lab.bench.senders import BODY_BYTES
+from gantry_lab.bench.usage import bytes_read, cpu_of, peak_mb
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.command import RemotingCommand, SerializeType, reply
+from gantry_protocol.errors import FrameError, GantryError
+from gantry_protocol.frame import FrameDecoder
+from gantry_protocol.headers.client import PullMessageRequestHeader, SendMessageRequestHeaderV2
+from gantry_protocol.headers.codec import from_ext
+from gantry_protocol.records import (
+    MessageRecord,
+    decode_properties,
+    encode_properties,
+    encode_record,
+    split_batch,
+)
+from gantry_protocol.remoting.server import Connection, RemotingServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from gantry_lab.bench.suite import Goal
+
+QUEUES = [Queue("group", number, "127.0.0.1:1") for number in range(3)]
+
+
+def decoded(frame: bytearray | None) -> RemotingCommand:
+    assert frame is not None
+    (command,) = FrameDecoder().feed(bytes(frame))
+    return command
+
+
+def sent(frame: bytearray | None) -> tuple[RemotingCommand, SendMessageRequestHeaderV2]:
+    command = decoded(frame)
+    return command, from_ext(SendMessageRequestHeaderV2, command.ext)
+
+
+def test_every_message_is_another_and_says_what_a_java_client_says() -> None:
+    work = Sends("orders", QUEUES, lanes=5)
+    seen = [sent(work.first(4)) for _ in range(3)]
+    assert {command.code for command, _ in seen} == {RequestCode.SEND_MESSAGE_V2}
+    assert {command.language for command, _ in seen} == {"JAVA"}
+    assert {command.serialize_type for command, _ in seen} == {SerializeType.JSON}
+    assert len({command.opaque for command, _ in seen}) == 3
+    assert seen[-1][0].opaque == work.opaque(4)
+    assert {(header.topic, header.queue_id) for _, header in seen} == {("orders", 1)}
+    assert {len(command.body) for command, _ in seen} == {1024}
+    properties = [decode_properties(header.properties or "") for _, header in seen]
+    assert len({one["UNIQ_KEY"] for one in properties}) == 3
+    assert {(len(one["UNIQ_KEY"]), one["WAIT"]) for one in properties} == {(32, "true")}
+
+
+def test_messages_of_a_batch_have_keys_of_their_own_in_every_batch() -> None:
+    work = Sends("orders", QUEUES, lanes=1, batch=4)
+    keys = []
+    for number in range(2):
+        frame = work.following(0, Reply(), memoryview(b"")) if number else work.first(0)
+        command, header = sent(frame)
+        assert (command.code, header.batch) == (RequestCode.SEND_MESSAGE_V2 + 10, True)
+        messages = split_batch(command.body)
+        keys += [decode_properties(one.properties)["UNIQ_KEY"] for one in messages]
+    assert len(keys) == len(set(keys)) == 8
+    assert work.messages == 4
+
+
+def test_a_log_is_filled_until_enough_is_acknowledged() -> None:
+    told: list[int] = []
+    work = Fill("orders", QUEUES, 3 * BATCH * BODY_BYTES, told.append)
+    frames = [work.following(0, Reply(), memoryview(b"")) for _ in range(3)]
+    assert [frame is None for frame in frames] == [False, False, True]
+    assert sum(told) == 3 * BATCH * BODY_BYTES
+
+
+def test_lanes_never_share_a_key() -> None:
+    work = Sends("orders", QUEUES, lanes=64)
+    keys = {
+        decode_properties(sent(work.first(lane))[1].properties or "")["UNIQ_KEY"]
+        for lane in range(64)
+        for _ in range(3)
+    }
+    assert len(keys) == 192
+
+
+@pytest.mark.parametrize("offset", [0, 7, 12_345, 2**63 - 1])
+def test_any_offset_finds_room_in_the_frame_of_a_pull(offset: int) -> None:
+    template = frames.pull("orders", QUEUES[2])
+    for number in (2**62, offset):  # a shorter number leaves nothing of a longer one behind
+        command = decoded(template.at_offset(number))
+    header = from_ext(PullMessageRequestHeader, command.ext)
+    assert (header.queue_id, header.queue_offset, header.max_msg_nums) == (2, offset, 32)
+    assert (header.subscription, header.sys_flag) == ("*", 6)
+    assert command.opaque == template.opaque
+
+
+def test_opaques_stay_int32_and_of_one_width() -> None:
+    template = frames.send(0, "orders", QUEUES[0], b"x")
+    template._opaque = 999_999_998
+    opaques = [decoded(template.next()).opaque for _ in range(3)]
+    assert opaques == [1_999_999_999, 1_000_000_000, 1_000_000_001]
+
+
+def test_messages_are_scattered_to_the_places_in_turn() -> None:
+    work = Scatter(iter([(3, 999), (12, 0)]), QUEUES[0], 2, b"x")
+    places = []
+    for lane in (1, 0):
+        _, header = sent(work.first(lane))
+        places.append((header.topic, header.queue_id))
+    assert places == [(topic(3), 999), (topic(12), 0)]
+    assert work.following(0, Reply(), memoryview(b"")) is None
+    assert work.messages == 1
+
+
+def records(count: int) -> memoryview:
+    one = encode_record(
+        MessageRecord(topic="orders", body=b"x", properties=encode_properties({"A": "b"}))
+    )
+    return memoryview(one * count)
+
+
+def answer(following: int, end: int = 1000) -> Reply:
+    return Reply(ext=Numbers(str(following), str(end)))
+
+
+def asked(frame: bytearray | None) -> int:
+    return from_ext(PullMessageRequestHeader, decoded(frame).ext).queue_offset
+
+
+def test_a_consumer_reads_on_and_begins_again_at_the_end() -> None:
+    work = Pulls("orders", QUEUES, 1, once=False)
+    assert asked(work.first(0)) == 0
+    assert asked(work.following(0, answer(32, 70), records(32))) == 0  # lane 0 begins at the start
+    assert asked(work.following(0, answer(32, 70), records(32))) == 32
+    assert asked(work.following(0, answer(64, 70), records(32))) == 64
+    assert asked(work.following(0, answer(70, 70), records(6))) == 0
+    assert work.messages == 102
+
+
+def test_consumers_of_one_queue_begin_at_places_of_their_own() -> None:
+    work = Pulls("orders", QUEUES[:1], 4, once=False)
+    assert [asked(work.following(lane, answer(32), records(32))) for lane in range(4)] == [
+        0,
+        250,
+        500,
+        750,
+    ]
+
+
+def test_a_queue_is_read_once_to_its_end() -> None:
+    work = Pulls("orders", QUEUES, 1, once=True)
+    assert asked(work.following(0, answer(32, 40), records(32))) == 32
+    assert work.following(0, answer(40, 40), records(8)) is None
+    assert work.first(0) is None
+
+
+@pytest.mark.parametrize(
+    ("reply", "body"),
+    [
+        (answer(0), records(1)),
+        (answer(33), records(33)),
+        (Reply(), records(1)),
+        (answer(32), memoryview(b"")),
+        (answer(32), records(31)),
+    ],
+    ids=["does not move", "more than asked", "no numbers", "no bytes", "fewer than it claims"],
+)
+def test_a_pull_that_did_not_bring_what_it_says_ends_the_measurement(
+    reply: Reply, body: memoryview
+) -> None:
+    with pytest.raises(GantryError, match="A pull at 0"):
+        Pulls("orders", QUEUES, 1, once=False).following(0, reply, body)
+
+
+def test_bodies_are_compared_with_their_sums_now_and_then() -> None:
+    work = Pulls("orders", QUEUES[:1], 1, once=False)
+    damaged = bytearray(records(32))
+    damaged[8] ^= 1  # of the first record's CRC
+    found = 0
+    for number in range(2 * SAMPLE_EVERY):
+        body = records(32) if number < 2 else memoryview(damaged)
+        try:
+            work.following(0, answer(32 + work._offsets[0], 2**40), body)
+        except GantryError:
+            found += 1
+    assert found == 1
+
+
+# ---- the load on a server that answers as it is told
+
+
+async def loaded(
+    respond: Callable[[RemotingCommand], RemotingCommand | None], seconds: float = 0.2
+) -> tuple[dict[str, float], Sends]:
+    server = RemotingServer(lambda _conn, request: respond(request))
+    port = await server.start("127.0.0.1", 0)
+    work = Sends("orders", QUEUES, 4)
+    load: Load | None = None
+    try:
+        load = await asyncio.to_thread(Load, work, [f"127.0.0.1:{port}"], 4)
+        seen = await load.window(0.0, seconds, lambda: None)
+        return figures(seen, [None, None]), work
+    finally:
+        if load is not None:
+            load.close()
+        await server.stop(0)
+
+
+async def test_answers_of_code_0_are_work_done() -> None:
+    found, work = await loaded(reply)
+    assert work.messages >= found["messages_per_s"] * 0.2 * 0.9 > 0
+    assert found["refused_percent"] == 0
+    assert found["generator_cpu_us"] > 0
+
+
+async def test_a_refusal_is_no_work_and_is_repeated() -> None:
+    count = itertools.count()
+
+    def sometimes(request: RemotingCommand) -> RemotingCommand:
+        busy = next(count) == 5
+        return reply(request, ResponseCode.SYSTEM_BUSY if busy else ResponseCode.SUCCESS)
+
+    found, _ = await loaded(sometimes)
+    assert 0 < found["refused_percent"] < 50
+
+
+async def test_refusals_without_end_are_no_figure() -> None:
+    def refuse(request: RemotingCommand) -> RemotingCommand:
+        return reply(request, ResponseCode.SERVICE_NOT_AVAILABLE, "the disk is full")
+
+    with pytest.raises(GantryError, match=r"refused 101 of 101.*the disk is full"):
+        await loaded(refuse, seconds=10)
+
+
+async def test_an_answer_to_something_else_ends_the_measurement() -> None:
+    def confused(request: RemotingCommand) -> RemotingCommand:
+        request.opaque += 1
+        return reply(request)
+
+    with pytest.raises(FrameError, match="is not the last"):
+        await loaded(confused, seconds=10)
+
+
+async def test_a_large_answer_comes_in_pieces() -> None:
+    found, _ = await loaded(lambda request: reply(request, body=bytes(300_000)), seconds=2)
+    assert found["mb_per_s"] > 0
+
+
+async def test_a_connection_that_ends_is_told() -> None:
+    def leave(conn: Connection, _: RemotingCommand) -> None:
+        conn.close()
+
+    server = RemotingServer(leave)
+    port = await server.start("127.0.0.1", 0)
+    load = Load(Sends("orders", QUEUES, 1), [f"127.0.0.1:{port}"], 1)
+    try:
+        with pytest.raises(GantryError, match=r"ended a connection|closed a connection"):
+            await load.window(0.0, 10, lambda: None)
+    finally:
+        load.close()
+        await server.stop(0)
+
+
+# ---- what is made of it
+
+
+def test_cpu_is_told_per_message() -> None:
+    seen = Window(
+        operations=1000,
+        messages=32_000,
+        received_bytes=100,
+        refused=0,
+        seconds=2.0,
+        latencies_s=Latencies([0.001] * 1000),
+        generator_s=0.32,
+    )
+    found = figures(seen, [Used(1.0, 0.0), Used(1.64, 0.32)])
+    assert found["messages_per_s"] == 16_000
+    assert found["generator_cpu_us"] == pytest.approx(10)
+    assert found["master_cpu_us"] == pytest.approx(20)
+    assert found["replicas_cpu_us"] == pytest.approx(10)
+
+
+def test_lost_is_what_was_acknowledged_and_cannot_be_read() -> None:
+    account = Account()
+    for key in ("a", "b", "c"):
+        account.acknowledge(key)
+    account.read.update(["a", "a", "c", "never acknowledged"])
+    assert (account.lost, account.duplicated) == ({"b"}, 1)
+
+
+def test_finished_rounds_outlive_the_process_that_counted_them(tmp_path: Path) -> None:
+    path = tmp_path / "rounds"
+    Rounds(path).add(Round(100, 5000, 3, 210.0))
+    interrupted = Rounds(path)
+    interrupted.add(Round(50, 2000, 0, 180.0))
+    assert interrupted.close() == {
+        "kills": 150,
+        "acknowledged": 7000,
+        "lost": 0,
+        "duplicated": 3,
+        "gap_ms": 210.0,
+    }
+    assert Rounds(path).all == []
+
+
+def test_a_file_of_something_else_is_no_rounds(tmp_path: Path) -> None:
+    path = tmp_path / "rounds"
+    path.write_text("{}\n")
+    with pytest.raises(GantryError, match="holds no rounds of kills"):
+        Rounds(path)
+
+
+def test_what_this_process_has_used_is_known() -> None:
+    assert bytes_read(os.getpid()) >= 0
+    assert cpu_of(os.getpid()) > 0
+    assert peak_mb(os.getpid()) > 1
+    nobody = 2**22 + 1
+    with pytest.raises(GantryError, match="not known"):
+        bytes_read(nobody)
+    for asked in (cpu_of, peak_mb):
+        with pytest.raises(GantryError, match="has ended"):
+            asked(nobody)
+
+
+WANTED = [
+    ("send-64-1r", "messages_per_s", ">= 20000, 1 x java-default"),
+    ("send-64-3r", "messages_per_s", ">= 12000, 1 x java-default, 4 x java-all-in-sync"),
+    ("send-64-3r", "p99_ms", "<= 25"),
+    ("batch32-1r", "messages_per_s", ">= 150000"),
+    ("pull-hot", "messages_per_s", ">= 200000"),
+    ("pull-cold", "mb_per_s", ">= 100"),
+    ("queues-1m", "created_s", "<= 600"),
+    ("queues-1m", "rss_mb", "<= 2048"),
+    ("queues-1m", "restart_s", "<= 60"),
+    ("queues-1m", "ratio", ">= 0.5"),
+    ("quotas", "ratio", "<= 2"),
+    ("master-kill", "gap_ms", "<= 500, always <= 1000"),
+    ("master-stop", "gap_ms", "always <= 3500"),
+    ("handover", "gap_ms", "always <= 500"),
+    ("kills-1000", "kills", ">= 1000"),
+    ("kills-1000", "lost", "<= 0, always <= 0"),
+    ("catch-up", "mb_per_s", ">= 100"),
+    ("catch-up", "ratio", "<= 2"),
+]
+
+
+def bounds(goal: Goal) -> str:
+    signs = ((">= ", goal.least), ("<= ", goal.most), ("always <= ", goal.worst))
+    own = [f"{sign}{value:.10g}" for sign, value in signs if value is not None]
+    return ", ".join(own + [f"{times} x {name}" for name, times in goal.times.items()])
+
+
+def test_what_is_to_be_reached() -> None:
+    found = [(case.name, goal.metric, bounds(goal)) for case in CASES for goal in case.goals]
+    assert [one for one in found if one[2]] == WANTED
+
+
+def test_every_goal_has_a_unit_and_every_case_an_estimate() -> None:
+    wish = Wish(runs=3, seconds=5.0, warmup_s=1.0, label="broker")
+    for case in CASES:
+        assert {goal.metric for goal in case.goals} <= set(UNITS)
+        assert case.steps(wish) > 0
+        assert case.seconds(wish) > 0
+    usual = sum(case.seconds(wish) for case in BENCH.chosen(()))
+    assert usual <= 35 * 60, "the documentation says how long all cases take"
+
+
+def test_a_thousand_kills_run_only_when_named() -> None:
+    assert "kills-1000" not in {case.name for case in BENCH.chosen(())}
+    assert [case.name for case in BENCH.chosen(("kills-1000",))] == ["kills-1000"]
+
+
+def test_a_reply_is_read_whatever_else_it_holds() -> None:
+    header = b'{"code":0,"extFields":{"msgId":"X","nextBeginOffset":"7"},"opaque":3,"flag":1}'
+    found = frames.decode_reply(header)
+    assert (found.opaque, found.ext) == (3, Numbers("7"))
+    with pytest.raises(msgspec.MsgspecError):
+        frames.decode_reply(b'{"code":"zero"}')
