@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gantry_local.apiserver import crds, names, scale, strategies, structural
-from gantry_local.apiserver.cel import rules
+from gantry_local.apiserver import crds, names, rules, scale, strategies, structural
 from gantry_local.apiserver.errors import bad_request, invalid
 from gantry_local.apiserver.validation import forbidden, validate
 from gantry_local.apiserver.validation import invalid as invalid_cause

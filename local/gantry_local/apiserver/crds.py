@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gantry_local.apiserver import jsonpath, structural
-from gantry_local.apiserver.cel import rules
+from gantry_local.apiserver import jsonpath, rules, structural
 from gantry_local.apiserver.kinds import ResourceType, ScalePaths
 from gantry_local.apiserver.patches import clone
 from gantry_local.apiserver.regex import PatternError, compile_pattern

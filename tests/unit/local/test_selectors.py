@@ -1,8 +1,7 @@
-"""Selectors, patches, names and quantities by tables."""
+"""Selectors, patches and names by tables."""
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from gantry_local.apiserver import names, patches, selectors
 from gantry_local.apiserver.errors import StatusError
 from gantry_local.apiserver.kinds import ResourceType, builtin_types
 from gantry_local.apiserver.schema import builtin
-from gantry_local.quantity import QuantityError, parse_quantity
 
 TYPES = {resource.plural: resource for resource in builtin_types()}
 
@@ -238,24 +236,3 @@ def test_annotations_are_bounded() -> None:
     assert check("configmaps", name="x", annotations={"a": "b" * 262_144}) == [
         "metadata.annotations"
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("1", "1"),
-        ("10Gi", str(10 * 2**30)),
-        ("500m", "0.5"),
-        ("1e3", "1000"),
-        ("1.5k", "1500"),
-        ("-2Mi", str(-2 * 2**20)),
-    ],
-)
-def test_quantities(text: str, number: str) -> None:
-    assert parse_quantity(text).value == Decimal(number)
-
-
-@pytest.mark.parametrize("text", ["", "ten", "1 Gi", "1GiB", "Gi", "0x1"])
-def test_what_is_no_quantity(text: str) -> None:
-    with pytest.raises(QuantityError):
-        parse_quantity(text)
