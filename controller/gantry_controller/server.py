@@ -40,7 +40,6 @@ from gantry_controller.nameserver.requests import NameRequests
 from gantry_controller.node.node import RaftNode
 from gantry_controller.node.options import NodeOptions
 from gantry_controller.node.rejoin import aside, put_aside
-from gantry_controller.node.serial import SerialQueue
 from gantry_controller.node.status import PeerStatus, role_of
 from gantry_controller.raft.state import Role
 from gantry_controller.remoting.control import ControllerRequests
@@ -75,6 +74,8 @@ class Controller:
         ports: what is listened on, by purpose: raft, remoting, nameserver, http.
     """
 
+    node_type: type[RaftNode] = RaftNode
+
     def __init__(self, settings: ControllerSettings) -> None:
         """Nothing is opened yet."""
         self.settings = settings
@@ -84,13 +85,11 @@ class Controller:
         self._read_members: dict[NodeId, Peer] = {}
         self.key = KeyFile(settings.quorum_key_file)
         self._options = self._node_options()
-        self.node = RaftNode(self._options, self.machine)
+        self.node = self.node_type(self._options, self.machine)
         self.node.add_applied_listener(lambda _: self.node.digest_taken(self.machine.point))
-        serial = settings.architecture == "serial"
-        self.quorum = SerialQueue(self.node) if serial else self.node
         self.watchman = Watchman(
             self.machine,
-            self.quorum.propose,
+            self.node.propose,
             default_timeout_s=settings.heartbeat_timeout_ms / 1000,
             may_raise=lambda: self.node.digests.share_layout(self.node.members.nodes),
         )
@@ -99,10 +98,10 @@ class Controller:
         self.live_settings = LiveSettings()
         self.notifier = Notifier(self._is_notifying, self._living_addresses)
         self.machine.add_listener(self.notifier.applied)
-        self.imports = Imports(self.machine, self.quorum.propose, self._is_leading)
-        self.hub = WatchHub(self.machine, self.quorum.read, self.watchman.liveness_changes)
+        self.imports = Imports(self.machine, self.node.propose, self._is_leading)
+        self.hub = WatchHub(self.machine, self.node.read, self.watchman.liveness_changes)
         self.desk = Desk(
-            self.quorum,
+            self.node,
             self.forwarder,
             lambda: self.machine.state.index,
             self._describe_metadata,
@@ -176,7 +175,7 @@ class Controller:
         listeners = {name: server.stats for name, server in self._servers.items()}
         self._http.registry.register(ConnectionMetrics(listeners, self.limits, self._http))
         api = AdminApi(
-            self.quorum,
+            self.node,
             self.machine,
             self.watchman,
             self.hub,
@@ -374,7 +373,7 @@ class Controller:
         return None if status is None else status.counted
 
     def _figures(self) -> RaftFigures:
-        node, serial = self.node, self.quorum
+        node = self.node
         return RaftFigures(
             self._is_leading(),
             node.term,
@@ -388,7 +387,6 @@ class Controller:
             len(node.members.voters),
             len(node.members.learners),
             node.stats.transfers,
-            *((len(serial), serial.refused) if isinstance(serial, SerialQueue) else ()),
         )
 
     def _listing(self) -> dict[str, str]:
@@ -414,7 +412,9 @@ class Controller:
             return ""
 
 
-async def serve(settings: ControllerSettings, stop: asyncio.Event) -> None:
+async def serve(
+    settings: ControllerSettings, stop: asyncio.Event, make: type[Controller] = Controller
+) -> None:
     """Runs a controller until ``stop`` is set.
 
     Raises:
@@ -425,7 +425,7 @@ async def serve(settings: ControllerSettings, stop: asyncio.Event) -> None:
         allow_unauthenticated=settings.allow_unauthenticated,
         process="controller",
     )
-    controller = Controller(settings)
+    controller = make(settings)
     try:
         await controller.start()
         sys.setswitchinterval(SWITCH_INTERVAL_S)

@@ -4,7 +4,7 @@ import contextlib
 import ipaddress
 import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from gantry_protocol.errors import ConfigError, ResolveError
 from gantry_protocol.hosts import join_address, split_address
@@ -139,11 +139,6 @@ class ControllerSettings(Settings):
         le=60_000,
         description="A follower that hears no leader for one to two times this stands for "
         "election.",
-    )
-    architecture: Literal["parallel", "serial"] = Field(
-        default="parallel",
-        description="serial: one request at a time, reads too, through the log, as the Java "
-        "controllers do it; only to measure what that costs.",
     )
     read_lag_max: int = Field(
         default=READ_LAG_MAX,

@@ -37,7 +37,14 @@ async def until(condition: Callable[[], object], within_s: float = PATIENCE_S) -
 class Quorum:
     """The nodes of one quorum, by number."""
 
-    def __init__(self, directory: Path, size: int = 3, **settings: Any) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        size: int = 3,
+        make: type[Controller] = Controller,
+        **settings: Any,
+    ) -> None:
+        self._make = make
         self.running: dict[int, Controller] = {}
         ports = free_ports(4 * size)
         chunks = [ports[4 * index : 4 * index + 4] for index in range(size)]
@@ -59,15 +66,14 @@ class Quorum:
                 http_port=http,
                 nameserver_port=nameserver,
                 allow_unauthenticated=True,  # tests speak to it as Java brokers do
-                election_timeout_ms=200,
-                **settings,
+                **{"election_timeout_ms": 200, **settings},
             )
             for number, (raft, remoting, http, nameserver) in enumerate(chunks, start=1)
         }
 
     async def start(self, *numbers: int) -> None:
         for number in numbers or tuple(self.settings):
-            controller = Controller(self.settings[number])
+            controller = self._make(self.settings[number])
             self.running[number] = controller
             await controller.start()
 

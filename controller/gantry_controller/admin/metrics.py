@@ -31,8 +31,6 @@ class RaftFigures(NamedTuple):
     voters: int
     learners: int
     transfers: int
-    serial_waiting: int = 0
-    serial_refused: int = 0
 
 
 class Metrics(Collector):
@@ -84,12 +82,6 @@ class Metrics(Collector):
         yield _gauge("raft_learners", "Members that only receive the log.", raft.learners)
         yield _count(
             "raft_transfers_total", "Times this leader began to hand over.", raft.transfers
-        )
-        yield _gauge(
-            "serial_waiting", "Requests that wait for their turn (serial).", raft.serial_waiting
-        )
-        yield _count(
-            "serial_refused_total", "Requests beyond that queue's bound.", raft.serial_refused
         )
         yield _gauge("lease_valid", "1 on a leader that may read by lease.", int(raft.lease_valid))
         yield from self._groups()

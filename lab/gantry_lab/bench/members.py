@@ -107,7 +107,7 @@ class Members:
             if name not in self._brokers.names:
                 await self._brokers.start(
                     name,
-                    "broker",
+                    ("gantry_cli", "broker"),
                     {
                         "GANTRY_POD_UID": name,  # the name comes back with the group's members
                         "GANTRY_GROUP": GROUP,

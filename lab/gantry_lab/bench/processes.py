@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from gantry_protocol.errors import GantryError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
 HOST = "127.0.0.1"
@@ -43,14 +43,14 @@ class Processes:
         """Its process id."""
         return self._running[name].pid
 
-    async def start(self, name: str, kind: str, variables: Mapping[str, str]) -> None:
-        """Start `gantry KIND` with its own data directory and log; our settings are not its own."""
+    async def start(self, name: str, program: Sequence[str], variables: Mapping[str, str]) -> None:
+        """Start `python -m PROGRAM` with its own directory and log, and no settings of ours."""
         assert name not in self._running, name
         inherited = {key: value for key, value in os.environ.items() if key[:7] != "GANTRY_"}
         own = {"GANTRY_NAME": name, "GANTRY_DATA_DIR": str(self.directory / name)}
         with self._log(name).open("ab") as log:
             self._running[name] = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "gantry_cli", kind),
+                *(sys.executable, "-m", *program),
                 env={**inherited, **own, **variables},
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,

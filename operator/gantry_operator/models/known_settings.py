@@ -29,7 +29,6 @@ class Setting(NamedTuple):
         least: the smallest value; a value that must be greater than a bound has it in `above`.
         most: the greatest value.
         length: most characters of a text.
-        choices: the only values of a text; empty for any.
     """
 
     type: str
@@ -37,7 +36,6 @@ class Setting(NamedTuple):
     most: float | None = None
     above: float | None = None
     length: int | None = None
-    choices: tuple[str, ...] = ()
 
     def fault(self, text: str) -> str:
         """What is wrong with a value; empty if nothing is."""
@@ -56,8 +54,6 @@ class Setting(NamedTuple):
         return ""
 
     def _fault_of_text(self, text: str) -> str:
-        if self.choices and text not in self.choices:
-            return f"one of {', '.join(self.choices)} is needed"
         if self.length is not None and len(text) > self.length:
             return f"at most {self.length} characters are possible"
         return ""
@@ -82,7 +78,6 @@ BROKER: Final[dict[str, Setting]] = {
     "transaction_timeout_s": Setting("number", above=0, most=86_400),
 }
 CONTROLLER: Final[dict[str, Setting]] = {
-    "architecture": Setting("string", choices=("parallel", "serial")),
     "election_priority": Setting("integer", least=0, most=1000),
     "election_timeout_ms": Setting("integer", least=100, most=60_000),
     "heartbeat_timeout_ms": Setting("integer", least=100, most=600_000),

@@ -1,4 +1,4 @@
-"""Reads at three real nodes: from followers, by lease, and through the log in serial mode."""
+"""Reads at three real nodes: from followers, by lease, and one after another through the log."""
 
 import asyncio
 import json
@@ -8,6 +8,7 @@ from typing import Any
 
 from gantry_controller.raft.reads import ReadMode
 from gantry_controller.server import Controller
+from gantry_lab.bench.controller.serial import SerialController
 from support.controller_quorum import CLUSTER, NAME, Caller, Quorum, until
 from support.patience import PATIENCE_S
 
@@ -146,11 +147,7 @@ async def until_nobody_is_admitted_any_more(
 
 async def test_serial_architecture_sends_reads_through_the_log(tmp_path: Path) -> None:
     """Exactly one entry for each read, whoever is asked, and nothing but those."""
-    quorum = Quorum(tmp_path)
-    for number, settings in quorum.settings.items():
-        quorum.settings[number] = settings.model_copy(
-            update={"architecture": "serial", "election_timeout_ms": 1000}
-        )
+    quorum = Quorum(tmp_path, make=SerialController, election_timeout_ms=1000)
     await quorum.start()
     try:
         leader = await quorum.led()

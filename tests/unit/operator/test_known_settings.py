@@ -28,13 +28,13 @@ def declared(model: type[Settings]) -> dict[str, Setting]:
         if name in RESERVED_SETTINGS:
             continue
         facts: dict[str, Any] = node.get("anyOf", [node])[0]
+        assert "enum" not in facts, "the table knows no choices"
         result[name] = Setting(
             facts["type"],
             facts.get("minimum"),
             facts.get("maximum"),
             facts.get("exclusiveMinimum"),
             facts.get("maxLength"),
-            tuple(facts.get("enum", ())),
         )
     return result
 
@@ -83,9 +83,3 @@ def test_a_wrong_setting_is_one_sentence(config: dict[str, str], text: str) -> N
     assert wrong_settings(meta, {"log_segment_bytes": "67108864"}, BROKER) == ""
     other = Metadata(name="orders", annotations={names.ANNOTATION_UNCHECKED: "true"})
     assert wrong_settings(other, config, BROKER) == ""
-
-
-def test_a_choice() -> None:
-    meta = Metadata(name="gantry")
-    wrong = wrong_settings(meta, {"architecture": "both"}, CONTROLLER)
-    assert "one of parallel, serial is needed" in wrong

@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from gantry_lab.bench.controller import capacity, failover, mass, reading, restart, scale
+from gantry_lab.bench.controller.quorum import SERIAL
 from gantry_lab.bench.controller.stage import Stage
 from gantry_lab.bench.controller.throughput import Shape, over, reads, writes
 from gantry_lab.bench.suite import Bench, Case, Goal, Wish
@@ -25,7 +26,6 @@ LOSS_S = 2.0  # the gap, the restart, and until the quorum is whole again
 BIRTHS_PER_S = 20_000.0  # of what prepares groups
 CAPACITY_S = 150.0  # after this the search begins no further step
 GAPS = 50  # leaders lost in each way, unless it is said otherwise
-OLD_DESIGN = {"GANTRY_ARCHITECTURE": "serial"}
 JAVA = ("java-dledger", "java-jraft")
 FEW, MANY = Shape(64, 1), Shape(64, 16)
 
@@ -51,12 +51,12 @@ async def _followers(stage: Stage) -> Runs:
 
 
 async def _serial(stage: Stage) -> Runs:
-    async with stage.quorum(OLD_DESIGN) as quorum:
+    async with stage.quorum(program=SERIAL) as quorum:
         return await writes(quorum, stage.plan, FEW)
 
 
 async def _new_over_serial(stage: Stage) -> Runs:
-    async with stage.quorum() as new, stage.quorum(OLD_DESIGN) as old:
+    async with stage.quorum() as new, stage.quorum(program=SERIAL) as old:
         return await over(new, old, stage.plan, FEW)
 
 

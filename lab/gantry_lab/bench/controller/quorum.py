@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from typing import Self
 
 NODES = 3
+OURS = ("gantry_cli", "controller")
+SERIAL = ("gantry_lab.bench.controller.serial",)
+"""Programs of a controller: the product's, and the old architecture's."""
 PORTS = ("raft", "remoting", "http", "nameserver")
 SETTLE_PATIENCE_S = 30.0
 HTTP_PATIENCE_S = 30.0  # a snapshot takes its time
@@ -43,16 +46,23 @@ class Quorum:
         directory: for data, logs and the token; it exists.
         settings: environment variables that every controller gets besides its own.
         nodes: how many.
+        program: what each of them runs.
 
     Attributes:
         token: of the admin API.
     """
 
     def __init__(
-        self, directory: Path, settings: Mapping[str, str] | None = None, *, nodes: int = NODES
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        nodes: int = NODES,
+        program: Sequence[str] = OURS,
     ) -> None:
         self.token = secrets.token_hex(16)
         self._settings = dict(settings or {})
+        self._program = program
         self._processes = Processes(directory)
         self._all = range(1, nodes + 1)
         self._ports: dict[int, dict[str, int]] = {}
@@ -140,7 +150,7 @@ class Quorum:
             "GANTRY_ALLOW_UNAUTHENTICATED": "true",  # the load shows no key; all is on loopback
             **{f"GANTRY_{key.upper()}_PORT": str(port) for key, port in self._ports[node].items()},
         }
-        await self._processes.start(_name(node), "controller", {**variables, **self._settings})
+        await self._processes.start(_name(node), self._program, {**variables, **self._settings})
 
     async def kill(self, node: int) -> None:
         """SIGKILL, and until it is gone."""

@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from gantry_lab.bench import suite
-from gantry_lab.bench.controller.quorum import Quorum
+from gantry_lab.bench.controller.quorum import OURS, Quorum
 from gantry_lab.bench.controller.target import Against
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from gantry_lab.bench.controller.target import Target
 
@@ -28,11 +28,13 @@ class Stage(suite.Stage[suite.Wish]):
             yield quorum
 
     @asynccontextmanager
-    async def quorum(self, settings: Mapping[str, str] | None = None) -> AsyncIterator[Quorum]:
+    async def quorum(
+        self, settings: Mapping[str, str] | None = None, program: Sequence[str] = OURS
+    ) -> AsyncIterator[Quorum]:
         """Three controllers of our own, with these environment variables besides their own.
 
         Raises:
             CannotRun: the quorum under load is somebody else's.
         """
-        async with Quorum(self.directory(), settings) as quorum:
+        async with Quorum(self.directory(), settings, program=program) as quorum:
             yield quorum
