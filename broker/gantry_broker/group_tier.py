@@ -16,9 +16,10 @@ from gantry_protocol.records import MessageRecord
 from gantry_protocol.tier.keys import Pair
 from gantry_protocol.types import Epoch, Offset
 
-from gantry_broker.delay.pin import oldest_parked
 from gantry_broker.disk_space import DiskSpace
 from gantry_broker.group_options import GroupOptions
+from gantry_broker.log.store_time import store_time_at
+from gantry_broker.pins import oldest_parked, transaction_pins
 from gantry_broker.queues import MessageStore
 from gantry_broker.replica import ReplicaCore
 from gantry_broker.replica import events as ev
@@ -26,11 +27,10 @@ from gantry_broker.store.contract import Appended, Refusal
 from gantry_broker.store.log_retention import LogRetention
 from gantry_broker.store.retention import Need
 from gantry_broker.tier.boots import next_boot
-from gantry_broker.tier.report import TierReport, store_time_at, tier_report
+from gantry_broker.tier.report import TierReport, tier_report
 from gantry_broker.tier.seen import Seen
 from gantry_broker.tier.service import TierService
 from gantry_broker.tier.values import Head, LocalLog
-from gantry_broker.transactions.pin import pins as transaction_pins
 
 if TYPE_CHECKING:
     from gantry_broker.group_writes import GroupWrites

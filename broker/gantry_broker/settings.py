@@ -1,6 +1,5 @@
 """The broker's settings: one frozen model, read from flags, ``GANTRY_*`` variables or TOML."""
 
-import ipaddress
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,6 +10,7 @@ from gantry_protocol.quorum_key import ALLOW_HELP, KEY_FILE_HELP
 from pydantic import Field, field_validator, model_validator
 
 from gantry_broker.clients.quotas import Quotas, parse_quotas
+from gantry_broker.control.addresses import checked_ip, controller_addresses
 from gantry_broker.delay.levels import DEFAULT_LEVELS, DelayLevels
 from gantry_broker.disk_space import Watermarks
 from gantry_broker.places import Place, places
@@ -20,35 +20,9 @@ from gantry_broker.transactions import Policy
 REMOTING_PORT = 10911
 HA_PORT = 10912
 HTTP_PORT = 10913
-CONTROLLER_PORT = 9878
 FILE_BYTES_MIN = 64 * 1024  # of the commit log
 
 Port = Annotated[int, Field(ge=0, le=65535)]
-
-
-def checked_ip(value: str) -> str:
-    """An address to listen on.
-
-    Raises:
-        ValueError: it is a name, or nothing.
-    """
-    try:
-        ipaddress.ip_address(value)
-    except ValueError as error:
-        raise ValueError(f"{value!r} is not an IP address") from error
-    return value
-
-
-def controller_addresses(value: list[str]) -> list[str]:
-    """``host:port`` of each, with the port that controllers have by default.
-
-    Raises:
-        ValueError: which one is none.
-    """
-    try:
-        return [join_address(*split_address(one, CONTROLLER_PORT)) for one in value]
-    except ResolveError as error:
-        raise ValueError(str(error)) from error
 
 
 class BrokerSettings(Settings):

@@ -34,9 +34,9 @@ from gantry_protocol.remoting.connection import Connection
 
 from gantry_broker.clients.send import Sender
 from gantry_broker.clients.sent_records import Stretch, by_content, by_key, key_of, place_of
+from gantry_broker.clients.step_run import Run
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import QueueKey, QueueOffsets, QueueQuestion, Refusal, StoredAt
-from gantry_broker.store.steps import Run
 
 RESENT = "resent"  # in a connection's attrs: its ``Marks``
 WINDOW_MS = 10 * 60 * 1000  # a client gives a send up seconds after it first said it

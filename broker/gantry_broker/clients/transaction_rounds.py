@@ -23,9 +23,10 @@ from gantry_protocol.records import MessageRecord, find_property
 from gantry_broker.clients import topic_rules
 from gantry_broker.clients.creation import TopicCreation
 from gantry_broker.clients.sessions import Member
+from gantry_broker.clients.step_run import Run
 from gantry_broker.clients.transactions import Transactions
 from gantry_broker.store.contract import SendOutcome
-from gantry_broker.store.steps import Run, Steps
+from gantry_broker.store.steps import Steps
 from gantry_broker.transactions.ledger import Policy
 from gantry_broker.transactions.reading import read_record
 from gantry_broker.transactions.records import (

@@ -32,9 +32,10 @@ from gantry_protocol.records.layout import TRANSACTION_COMMIT, TRANSACTION_ROLLB
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.types import Offset
 
+from gantry_broker.clients.step_run import Run
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import QueueKey, QueueQuestion, Refusal, SendOutcome
-from gantry_broker.store.steps import Append, Run, Steps
+from gantry_broker.store.steps import Append, Steps
 from gantry_broker.transactions.ledger import Clocks, Ledger, Policy
 from gantry_broker.transactions.reading import (
     MissingRecordsError,

@@ -5,7 +5,7 @@ from typing import Annotated
 from gantry_protocol.process.config import Settings
 from pydantic import Field, field_validator
 
-from gantry_broker.settings import checked_ip, controller_addresses
+from gantry_broker.control.addresses import checked_ip, controller_addresses
 
 DOOR_PORT = 10910
 HTTP_PORT = 10920

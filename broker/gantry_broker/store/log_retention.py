@@ -19,9 +19,9 @@ from gantry_protocol.types import Offset
 
 from gantry_broker.disk_space import DiskSpace
 from gantry_broker.log.segments import segment_path
+from gantry_broker.log.store_time import store_time_at
 from gantry_broker.store.keeper import LOOK_S, KeeperHost, LogKeeper
 from gantry_broker.store.retention import HOUR_MS, Decision, Facts, Kept, Need, decide
-from gantry_broker.tier.report import store_time_at
 
 BUSY_LOOK_S = 0.1  # between two decisions while the disk fills
 FILES_IN_A_LOOK = 16  # that give way

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from gantry_broker.pins import transaction_pins
 from gantry_broker.store.contract import (
     Appended,
     Limits,
@@ -14,7 +15,6 @@ from gantry_broker.store.contract import (
     SendOutcome,
 )
 from gantry_broker.store.trimming import LogTrim
-from gantry_broker.transactions.pin import pins
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.records import decode_records
 from gantry_protocol.types import Offset
@@ -66,7 +66,7 @@ async def test_what_somebody_needs_stays(group: FakeGroup) -> None:
 async def test_an_open_transaction_keeps_its_half_message_until_it_ends(
     group: FakeGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group, "pins", lambda: pins(group.messages))
+    monkeypatch.setattr(group, "pins", lambda: transaction_pins(group.messages))
     while len(group.messages.log.starts) < 2:
         stores.put(group.messages, stores.message("TopicTest", 0, bytes(1000)))
     (half,) = stores.put(group.messages, stores.message(HALF, body=b"open"))

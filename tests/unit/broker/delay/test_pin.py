@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from gantry_broker.delay.levels import DelayLevels
 from gantry_broker.delay.parked import PROGRESS_GROUP, park
-from gantry_broker.delay.pin import oldest_parked
+from gantry_broker.pins import oldest_parked
 from gantry_broker.tables.offsets import rows_record
 from gantry_protocol.records.schedule import SCHEDULE_TOPIC
 from support import stores

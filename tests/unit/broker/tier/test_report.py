@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from gantry_broker.log.store_time import store_time_at
 from gantry_broker.tier import effects as fx
 from gantry_broker.tier import events as ev
 from gantry_broker.tier.report import (
     REASON_MAX_CHARS,
     Readable,
     TierReport,
-    store_time_at,
     tier_report,
 )
 from gantry_protocol.tier.keys import Pair

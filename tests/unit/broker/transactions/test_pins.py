@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from gantry_broker.pins import transaction_pins
 from gantry_broker.queues import MessageStore
-from gantry_broker.transactions.pin import pins
 from support import stores
 from support.transactions import GROUP, HALF, OPS
 
@@ -26,13 +26,13 @@ def _put(store: MessageStore, topic: str) -> int:
 
 def test_nothing_is_kept_where_there_are_no_transactions(store: MessageStore) -> None:
     _put(store, "T")
-    assert pins(store) == ()
+    assert transaction_pins(store) == ()
 
 
 def test_everything_is_kept_before_the_first_table(store: MessageStore) -> None:
     first, _ = _put(store, HALF), _put(store, HALF)
     op, _ = _put(store, OPS), _put(store, OPS)
-    assert pins(store) == (first, op)
+    assert transaction_pins(store) == (first, op)
 
 
 @pytest.mark.parametrize("role", ["master", "replica"])
@@ -46,12 +46,12 @@ def test_what_is_open_is_kept_from_its_half_message_on(store: MessageStore, role
     stores.confirm(store)
     if role == "replica":
         store.drop_mastership()
-    assert pins(store) == (halves[2], ops[1])
+    assert transaction_pins(store) == (halves[2], ops[1])
 
 
 def test_what_has_ended_is_not_kept(store: MessageStore) -> None:
     _put(store, HALF)
     store.offsets.commit(GROUP, HALF, 0, 1)
-    assert pins(store) == ()
+    assert transaction_pins(store) == ()
     later = _put(store, HALF)
-    assert pins(store) == (later,)
+    assert transaction_pins(store) == (later,)
