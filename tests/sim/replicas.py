@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from gantry_broker.group_writes import admission
+from gantry_broker.member.writes import admission
 from gantry_broker.replica import ControllerView, Limits, LogFacts, ReplicaCore
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.messages import Ack
-from gantry_broker.store.retention import Facts, Kept, Need, Trim, decide
+from gantry_broker.retention.core.rules import Facts, Kept, Need, Trim, decide
 from gantry_controller.metadata.events import (
     AlterSyncStateSet,
     ApplyBrokerId,

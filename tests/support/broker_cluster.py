@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from gantry_broker.group import ReplicationGroup
-from gantry_broker.hosting import HostedGroup
-from gantry_broker.server import BrokerServer
-from gantry_broker.settings import BrokerSettings
+from gantry_broker.host.hosting import HostedGroup
+from gantry_broker.host.server import BrokerServer
+from gantry_broker.host.settings import BrokerSettings
+from gantry_broker.member.group import ReplicationGroup
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.records import decode_record

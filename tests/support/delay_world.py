@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-from gantry_broker.delay.schedule import Level, Parked, Schedule
+from gantry_broker.clients.core.delay.schedule import Level, Parked, Schedule
 
 DELAYS_MS = (40, 300, 2_000)
 BATCH = 4

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gantry_broker.asking import Outcome
+from gantry_broker.clients.consumers import Consumers
 from gantry_broker.clients.view import Created
-from gantry_broker.consumers import Consumers
+from gantry_broker.member.local_store import LocalStore
 from gantry_broker.queues import MessageStore
+from gantry_broker.retention.trimming import LogTrim
 from gantry_broker.store.contract import (
     Appended,
     Records,
@@ -19,15 +20,14 @@ from gantry_broker.store.contract import (
     Store,
     StoredAt,
 )
-from gantry_broker.store.local import LocalStore
-from gantry_broker.store.tier_waits import TierReads
-from gantry_broker.store.trimming import LogTrim
-from gantry_broker.tables.topics import TopicChange, change_record
+from gantry_broker.store.tables.topics import TopicChange, change_record
+from gantry_broker.tier.waits import TierReads
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.frame import FrameDecoder
 from gantry_protocol.records import MessageRecord, RecordRun, decode_records
+from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.remoting.turns import Turns
 from gantry_protocol.types import Offset
 from support import stores

@@ -17,8 +17,8 @@ from gantry_broker.store.contract import (
     Taken,
     WasRead,
 )
-from gantry_broker.tables.offsets import ConsumerOffsets
-from gantry_broker.tables.topics import TopicTable
+from gantry_broker.store.tables.offsets import ConsumerOffsets
+from gantry_broker.store.tables.topics import TopicTable
 
 LATE_S = 0.001
 

@@ -13,17 +13,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from gantry_broker.asking import Outcome
-from gantry_broker.commons import Commons
 from gantry_broker.control import identity as identities
-from gantry_broker.disk_space import DiskSpace, Usage, Watermarks
-from gantry_broker.group import ReplicationGroup
-from gantry_broker.group_options import GroupOptions, Watcher
+from gantry_broker.member.group import ReplicationGroup
+from gantry_broker.member.options import GroupOptions, Watcher
+from gantry_broker.member.shared_resources import Commons
 from gantry_broker.replica import ControllerView
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.messages import Ack, Append, Hello, Message, Truncate
+from gantry_broker.retention.disk_space import DiskSpace, Usage, Watermarks
 from gantry_broker.store.contract import SendOutcome
 from gantry_protocol.command import RemotingCommand
+from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.types import BrokerId, Epoch, EpochEntry, Offset
 from support.broker_cluster import eventually
 from support.stores import message

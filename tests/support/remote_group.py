@@ -6,18 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gantry_broker.asking import Outcome
+from gantry_broker.clients.consumers import Claim
 from gantry_broker.clients.view import Created
-from gantry_broker.consumers import Claim
 from gantry_broker.ha.framing import Frames
-from gantry_broker.store import messages as wire
+from gantry_broker.member.local_store import LocalStore
+from gantry_broker.remote import messages as wire
+from gantry_broker.remote.session import Session
+from gantry_broker.remote.store import RemoteStore
+from gantry_broker.remote.view import RemoteView
 from gantry_broker.store.contract import Refusal
-from gantry_broker.store.local import LocalStore
-from gantry_broker.store.remote import RemoteStore
-from gantry_broker.store.remote_view import RemoteView
-from gantry_broker.store.session import Session
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.command import RemotingCommand
+from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.types import BrokerId, Epoch
 from support.group_view import FakeGroup
 

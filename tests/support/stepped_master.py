@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from gantry_broker.clients import ClientProcessor
+from gantry_broker.clients.core.transactions import Policy
+from gantry_broker.clients.routing import ClientRouter
 from gantry_broker.clients.view import Created
-from gantry_broker.routing import ClientRouter
-from gantry_broker.transactions import Policy
 from gantry_controller.metadata.events import CreateTopic
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.state import Topic

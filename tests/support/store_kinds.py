@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gantry_broker.clients import ClientProcessor
-from gantry_broker.front import FrontServer
-from gantry_broker.server import BrokerServer
-from gantry_broker.settings import BrokerSettings
+from gantry_broker.host.front import FrontServer
+from gantry_broker.host.server import BrokerServer
+from gantry_broker.host.settings import BrokerSettings
 from gantry_protocol.bodies.client import (
     ConsumerData,
     HeartbeatData,

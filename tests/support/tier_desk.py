@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import google_crc32c
 from gantry_broker.replica import Lineage
-from gantry_broker.tier import effects as fx
-from gantry_broker.tier import events as ev
-from gantry_broker.tier.role import UploadRole
-from gantry_broker.tier.values import Limits, LocalLog
+from gantry_broker.tier.core import effects as fx
+from gantry_broker.tier.core import events as ev
+from gantry_broker.tier.core.role import UploadRole
+from gantry_broker.tier.core.values import Limits, LocalLog
 from gantry_protocol.tier import chain
 from gantry_protocol.tier.keys import CLASS_FOR_EVER, PackKey, Pair, shard
 from gantry_protocol.tier.manifests import PackEntry, Tail, Version, decode_version, encode

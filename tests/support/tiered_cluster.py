@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gantry_broker.settings import BrokerSettings
+from gantry_broker.host.settings import BrokerSettings
 from gantry_broker.tier.uploader import Uploader
 from gantry_protocol.tier.chain import ChainState, fold
 from gantry_protocol.tier.keys import PackKey, parse_key, shard

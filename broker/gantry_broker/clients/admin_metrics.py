@@ -11,7 +11,7 @@ from gantry_broker.clients.passing import Passing
 from gantry_broker.clients.pulled import PulledOffsets
 from gantry_broker.clients.resent import ResentSends
 from gantry_broker.clients.resets import OffsetResets
-from gantry_broker.tables.offsets import ConsumerOffsets
+from gantry_broker.store.tables.offsets import ConsumerOffsets
 
 
 class Administered(Protocol):

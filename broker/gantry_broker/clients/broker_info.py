@@ -29,9 +29,9 @@ from gantry_protocol.headers.codec import from_ext
 from gantry_protocol.remoting.connection import Connection
 
 from gantry_broker.clients import topic_rules
+from gantry_broker.clients.core.delay.parked import PROGRESS_GROUP
 from gantry_broker.clients.traffic import Traffic
 from gantry_broker.clients.view import GroupView
-from gantry_broker.delay.parked import PROGRESS_GROUP
 
 BLACK_LIST = ("configBlackList", "brokerConfigPath")
 """Upstream's; refused in its words."""

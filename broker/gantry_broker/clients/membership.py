@@ -26,11 +26,11 @@ from gantry_protocol.remoting.connection import Connection
 from msgspec.structs import replace
 
 from gantry_broker.clients import subscription as subscriptions
+from gantry_broker.clients.core.delay.retries import RETRY_PREFIX
 from gantry_broker.clients.locks import QueueLocks
 from gantry_broker.clients.newcomers import Newcomers
 from gantry_broker.clients.sessions import Sessions
 from gantry_broker.clients.view import GroupView
-from gantry_broker.delay.retries import RETRY_PREFIX
 
 # These skip a rebalance when 38 fails. Others (Go) take a failure for an empty list and release all
 # their queues; for them only a lost connection is a safe answer.

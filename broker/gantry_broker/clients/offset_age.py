@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from gantry_protocol.process import log
 
 from gantry_broker.clients.topic_rules import is_system_group
-from gantry_broker.tables.offsets import TOUCH_HOURS, ConsumerOffsets, OffsetKey
-from gantry_broker.tables.resets import owner_of
+from gantry_broker.store.tables.offsets import TOUCH_HOURS, ConsumerOffsets, OffsetKey
+from gantry_broker.store.tables.resets import owner_of
 
 KEPT_HOURS = 90 * 24
 HOUR_S = 3600.0

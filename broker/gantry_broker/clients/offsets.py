@@ -30,8 +30,8 @@ from gantry_broker.store.contract import (
     Refusal,
     SendOutcome,
 )
-from gantry_broker.tables.offsets import OFFSETS_MAX, OffsetKey
-from gantry_broker.tables.resets import may_commit
+from gantry_broker.store.tables.offsets import OFFSETS_MAX, OffsetKey
+from gantry_broker.store.tables.resets import may_commit
 
 WRITE_INTERVAL_S = 0.1  # commits that nobody waits for are being written by then
 GATHER_S = 0.005  # between two writes for commits that are waited for

@@ -19,7 +19,11 @@ from gantry_protocol.remoting.server import Handler, not_supported
 from gantry_broker.clients import topic_rules
 from gantry_broker.clients.broker_info import BrokerInfo
 from gantry_broker.clients.cloning import Cloning
+from gantry_broker.clients.core.delay.levels import DEFAULT_LEVELS, DelayLevels
+from gantry_broker.clients.core.delay.retries import RETRY_PREFIX
+from gantry_broker.clients.core.transactions import Policy
 from gantry_broker.clients.creation import TopicCreation
+from gantry_broker.clients.delivery import Delivery
 from gantry_broker.clients.inspection import Inspection
 from gantry_broker.clients.listings import Listings
 from gantry_broker.clients.locks import QueueLocks
@@ -45,12 +49,8 @@ from gantry_broker.clients.transaction_rounds import Rounds
 from gantry_broker.clients.transactions import Transactions
 from gantry_broker.clients.view import GroupView
 from gantry_broker.clients.waiting_room import WaitingRoom
-from gantry_broker.delay.delivery import Delivery
-from gantry_broker.delay.levels import DEFAULT_LEVELS, DelayLevels
-from gantry_broker.delay.retries import RETRY_PREFIX
 from gantry_broker.store.contract import Refusal
-from gantry_broker.tables.offsets import ConsumerOffsets
-from gantry_broker.transactions import Policy
+from gantry_broker.store.tables.offsets import ConsumerOffsets
 
 EXPIRY_SCAN_S = 10.0  # upstream's
 _NO_ROOM = Refusal(

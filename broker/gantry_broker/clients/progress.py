@@ -37,7 +37,7 @@ from gantry_broker.store.contract import (
     QueueQuestion,
     Refusal,
 )
-from gantry_broker.tables.resets import is_mark
+from gantry_broker.store.tables.resets import is_mark
 
 Place = tuple[str, int, int | None]  # topic, queue id, committed offset
 

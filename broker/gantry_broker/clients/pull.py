@@ -41,7 +41,7 @@ from gantry_broker.store.contract import (
     QueueRead,
     Refusal,
 )
-from gantry_broker.tables.resets import due_reset
+from gantry_broker.store.tables.resets import due_reset
 
 Commit = Callable[[str, str, int, int], bool]
 RefuseNew = Callable[[Connection, str, str, int], Refusal | None]

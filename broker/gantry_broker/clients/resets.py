@@ -1,9 +1,9 @@
 """Offset resets: 222.
 
 The answer is given once the new offsets are confirmed in the log. A group that is being served
-follows with its next pull, pulls that wait are answered at once (see ``tables.resets``); nobody has
-to be stopped. Broadcasting consumers keep their offsets to themselves, so they are told (220), and
-nothing is written.
+follows with its next pull, pulls that wait are answered at once (see ``store.tables.resets``);
+nobody has to be stopped. Broadcasting consumers keep their offsets to themselves, so they are told
+(220), and nothing is written.
 
 What is refused: resets of what does not exist, and offsets outside a queue (see ``reset_plan``).
 """
@@ -25,7 +25,7 @@ from gantry_broker.clients.sessions import ConsumerGroup, Sessions
 from gantry_broker.clients.topic_rules import unknown_topic
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import QueueOffsets, QueueQuestion, Refusal, SendOutcome
-from gantry_broker.tables.resets import put_reset
+from gantry_broker.store.tables.resets import put_reset
 
 
 class OffsetResets:

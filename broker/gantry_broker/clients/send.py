@@ -5,11 +5,11 @@ The order of checks and the codes are upstream's (``AbstractSendMessageProcessor
 record to log; no task, no copy of the body but the one into the log. The answer is 0 only when the
 record is confirmed; a client's wish not to wait for that (``WAIT=false``) is not granted.
 
-A message with a delay level is parked (``delay.parked``); its answer names the queue that was asked
-for, and the place where it waits. A consumer that sends a failed message to its retry topic itself
-asks for a delay, too; after the last try, or if the group consumes in order (T23), the message goes
-to the dead letters instead. A half message (``TRAN_MSG``) goes to the half topic and is answered in
-the same way; by that place its producer ends the transaction (T12).
+A message with a delay level is parked (``core.delay.parked``); its answer names the queue that was
+asked for, and the place where it waits. A consumer that sends a failed message to its retry topic
+itself asks for a delay, too; after the last try, or if the group consumes in order (T23), the
+message goes to the dead letters instead. A half message (``TRAN_MSG``) goes to the half topic and
+is answered in the same way; by that place its producer ends the transaction (T12).
 
 What is not offered is refused in words and never stored as something else: messages timed to the
 second (5.x).
@@ -60,22 +60,22 @@ from gantry_protocol.send_answer import MAY_BE_STORED, OFFSETS_MAX, SendAnswers
 from msgspec.structs import replace
 
 from gantry_broker.clients import topic_rules
-from gantry_broker.clients.creation import TopicCreation
-from gantry_broker.clients.locks import QueueLocks
-from gantry_broker.clients.traffic import Traffic
-from gantry_broker.clients.transactions import Transactions
-from gantry_broker.clients.view import GroupView
-from gantry_broker.delay.levels import DelayLevels
-from gantry_broker.delay.parked import park, wanted_level
-from gantry_broker.delay.retries import (
+from gantry_broker.clients.core.delay.levels import DelayLevels
+from gantry_broker.clients.core.delay.parked import park, wanted_level
+from gantry_broker.clients.core.delay.retries import (
     DEAD_LETTER_LEVEL,
     DEAD_LETTER_PREFIX,
     RETRY_PREFIX,
     is_spent,
 )
+from gantry_broker.clients.core.transactions.records import half_record
+from gantry_broker.clients.creation import TopicCreation
+from gantry_broker.clients.locks import QueueLocks
+from gantry_broker.clients.traffic import Traffic
+from gantry_broker.clients.transactions import Transactions
+from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import Appended, Records, Refusal, SendOutcome, StoredAt
 from gantry_broker.store.stored import offsets_of
-from gantry_broker.transactions.records import half_record
 
 SendHeader = SendMessageRequestHeader | SendMessageRequestHeaderV2
 

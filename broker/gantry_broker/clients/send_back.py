@@ -2,8 +2,8 @@
 
 Upstream: ``AbstractSendMessageProcessor.consumerSendMsgBack``. The message is looked up in the log
 by its offset, and a copy goes to the group's retry topic after a delay, or to its dead letters
-(``delay.retries``). What is in the tier only is not looked up: the consumer gets "look message by
-offset failed" (1), as for any offset without a message, and then sends the message itself to its
+(``core.delay.retries``). What is in the tier only is not looked up: the consumer gets "look message
+by offset failed" (1), as for any offset without a message, and then sends the message itself to its
 retry topic, body and all; so it is tried again in any case.
 
 The answer is 0 once the copy is confirmed; anything else makes the consumer send it once more.
@@ -21,11 +21,11 @@ from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.types import Offset
 
 from gantry_broker.clients import topic_rules
+from gantry_broker.clients.core.delay.levels import DelayLevels
+from gantry_broker.clients.core.delay.parked import park
+from gantry_broker.clients.core.delay.retries import RETRY_PREFIX, Fate, fate, returned
 from gantry_broker.clients.creation import TopicCreation
 from gantry_broker.clients.view import GroupView
-from gantry_broker.delay.levels import DelayLevels
-from gantry_broker.delay.parked import park
-from gantry_broker.delay.retries import RETRY_PREFIX, Fate, fate, returned
 from gantry_broker.store.contract import GetResult, Refusal, SendOutcome
 
 

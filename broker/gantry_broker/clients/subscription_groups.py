@@ -13,14 +13,14 @@ from gantry_protocol.headers.brokeradmin import (
     QueryTopicsByConsumerRequestHeader,
 )
 from gantry_protocol.headers.codec import from_ext
+from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.remoting.connection import Connection
 
-from gantry_broker.asking import Outcome
 from gantry_broker.clients import topic_rules
 from gantry_broker.clients.offsets import OffsetWriter
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import SendOutcome
-from gantry_broker.tables.resets import forget_group
+from gantry_broker.store.tables.resets import forget_group
 
 LIST_MAX = 256  # groups in one request
 

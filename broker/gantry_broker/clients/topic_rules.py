@@ -12,9 +12,9 @@ from gantry_protocol.codes import ResponseCode
 from gantry_protocol.names import topic_problem
 from gantry_protocol.records import MAX_TOPIC_BYTES, SCHEDULE_TOPIC
 
-from gantry_broker.delay.retries import RETRY_PREFIX
+from gantry_broker.clients.core.delay.retries import RETRY_PREFIX
 from gantry_broker.store.contract import Refusal
-from gantry_broker.tables.names import OFFSETS_TOPIC, STATE_TOPIC, TOPICS_TOPIC
+from gantry_broker.store.tables.names import OFFSETS_TOPIC, STATE_TOPIC, TOPICS_TOPIC
 
 DEFAULT_TOPIC = "TBW102"
 DEFAULT_TOPIC_QUEUES = 8  # TBW102 has so many on every group

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from gantry_broker.clients.core.transactions.records import Outcome
 from gantry_broker.clients.transactions import Counters, Transactions
-from gantry_broker.transactions.records import Outcome
 
 
 class TransactionCollector(Collector):

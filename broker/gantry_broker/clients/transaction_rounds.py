@@ -21,15 +21,9 @@ from gantry_protocol.process import log
 from gantry_protocol.records import MessageRecord, find_property
 
 from gantry_broker.clients import topic_rules
-from gantry_broker.clients.creation import TopicCreation
-from gantry_broker.clients.sessions import Member
-from gantry_broker.clients.step_run import Run
-from gantry_broker.clients.transactions import Transactions
-from gantry_broker.store.contract import SendOutcome
-from gantry_broker.store.steps import Steps
-from gantry_broker.transactions.ledger import Policy
-from gantry_broker.transactions.reading import read_record
-from gantry_broker.transactions.records import (
+from gantry_broker.clients.core.transactions.ledger import Policy
+from gantry_broker.clients.core.transactions.reading import read_record
+from gantry_broker.clients.core.transactions.records import (
     GIVEN_UP_TOPIC,
     GROUP,
     HALF_TOPIC,
@@ -39,6 +33,12 @@ from gantry_broker.transactions.records import (
     check_request,
     table_records,
 )
+from gantry_broker.clients.creation import TopicCreation
+from gantry_broker.clients.sessions import Member
+from gantry_broker.clients.step_run import Run
+from gantry_broker.clients.transactions import Transactions
+from gantry_broker.store.contract import SendOutcome
+from gantry_broker.store.steps import Steps
 
 SLICE_S = 0.05  # between two slices of a round
 SLICE_BYTES = 1024 * 1024  # of half messages: 20 MB/s, which a producer's connection can take

@@ -32,19 +32,15 @@ from gantry_protocol.records.layout import TRANSACTION_COMMIT, TRANSACTION_ROLLB
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.types import Offset
 
-from gantry_broker.clients.step_run import Run
-from gantry_broker.clients.view import GroupView
-from gantry_broker.store.contract import QueueKey, QueueQuestion, Refusal, SendOutcome
-from gantry_broker.store.steps import Append, Steps
-from gantry_broker.transactions.ledger import Clocks, Ledger, Policy
-from gantry_broker.transactions.reading import (
+from gantry_broker.clients.core.transactions.ledger import Clocks, Ledger, Policy
+from gantry_broker.clients.core.transactions.reading import (
     MissingRecordsError,
     first_behind,
     first_needed,
     read_record,
     read_slice,
 )
-from gantry_broker.transactions.records import (
+from gantry_broker.clients.core.transactions.records import (
     GROUP,
     HALF_TOPIC,
     OP_TOPIC,
@@ -58,6 +54,10 @@ from gantry_broker.transactions.records import (
     resolution,
     target,
 )
+from gantry_broker.clients.step_run import Run
+from gantry_broker.clients.view import GroupView
+from gantry_broker.store.contract import QueueKey, QueueQuestion, Refusal, SendOutcome
+from gantry_broker.store.steps import Append, Steps
 
 HELD_MAX = 1024  # 37 that come before the log has been read
 RETRY_FIRST_S = 0.5  # between a read that failed and the next; twice as long after each

@@ -9,16 +9,16 @@ from gantry_protocol.bodies import (
     TopicConfig,
 )
 from gantry_protocol.command import RemotingCommand
+from gantry_protocol.remoting.asking import Outcome
 
-from gantry_broker.asking import Outcome
-from gantry_broker.consumers import Here
+from gantry_broker.clients.consumers import Here
 from gantry_broker.store.contract import Refusal, Store
 
 Created = Callable[[Refusal | None], None]
 
 
 class ConsumerBook(Protocol):
-    """What the controllers know of this group's consumers; see ``gantry_broker.consumers``."""
+    """What the controllers know of this group's consumers; see ``clients.consumers``."""
 
     def remembered(self, group: str) -> list[str]:
         """Clients that were members under the last master and have not come back yet."""

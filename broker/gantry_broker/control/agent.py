@@ -22,9 +22,9 @@ from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import RemotingError, WireError
 from gantry_protocol.headers.controller import BrokerHeartbeatRequestHeader
 from gantry_protocol.process import log
+from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.types import BrokerId
 
-from gantry_broker.asking import Outcome
 from gantry_broker.control import requests
 from gantry_broker.control.joining import RETRY_FIRST_S, RETRY_LAST_S, Joining, jittered
 from gantry_broker.control.line import CALL_TIMEOUT_S, ControllerLine

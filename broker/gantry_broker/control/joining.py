@@ -20,9 +20,9 @@ from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import GantryError
 from gantry_protocol.process import log
+from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.types import BrokerId
 
-from gantry_broker.asking import Outcome
 from gantry_broker.control import identity as identities
 from gantry_broker.control import requests
 from gantry_broker.control.identity import Identity

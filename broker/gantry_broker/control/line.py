@@ -23,8 +23,8 @@ from gantry_protocol.errors import WireError
 from gantry_protocol.headers.controller import BrokerHeartbeatRequestHeader
 from gantry_protocol.process.tasks import keep
 from gantry_protocol.quorum_key import NO_KEY, KeyFile
+from gantry_protocol.remoting.asking import Outcome
 
-from gantry_broker.asking import Outcome
 from gantry_broker.control import requests
 from gantry_broker.control.peers import ControllerPeers
 

@@ -34,10 +34,9 @@ from gantry_protocol.headers.controller import GetMetadataResponseHeader
 from gantry_protocol.process import log
 from gantry_protocol.process.tasks import keep
 from gantry_protocol.quorum_key import NO_KEY, KeyFile
+from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.remoting.client import RemotingClient
 from gantry_protocol.remoting.key_requests import show_key
-
-from gantry_broker.asking import Outcome
 
 CONNECT_TIMEOUT_S = 1.0
 RETRY_FIRST_S = 0.05

@@ -35,7 +35,7 @@ from gantry_protocol.types import BrokerId, Epoch, Offset
 from gantry_broker.replica.effects import HandOver, Propose
 from gantry_broker.replica.events import Adopted
 from gantry_broker.replica.values import ControllerView
-from gantry_broker.tier.report import TierReport
+from gantry_broker.tier.core.report import TierReport
 
 
 class Speaker(NamedTuple):

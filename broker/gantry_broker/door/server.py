@@ -24,22 +24,22 @@ from gantry_protocol.headers.controller import (
 )
 from gantry_protocol.hosts import join_address
 from gantry_protocol.process import log
+from gantry_protocol.process.metrics import counter, gauge
 from gantry_protocol.process.probes import HttpServer
 from gantry_protocol.process.tasks import keep
+from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.server import RemotingServer
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from gantry_broker.asking import Outcome
 from gantry_broker.clients.request_rules import CLIENT_RULES
+from gantry_broker.clients.routing import ClientRouter
+from gantry_broker.clients.routing_metrics import routing_metrics
 from gantry_broker.control.peers import ControllerPeers
-from gantry_broker.door.course import CALM_S, LOOK_S, Course
+from gantry_broker.door.core.course import CALM_S, LOOK_S, Course
 from gantry_broker.door.settings import DoorSettings
-from gantry_broker.families import counter, gauge
-from gantry_broker.routing import ClientRouter
-from gantry_broker.routing_metrics import routing_metrics
 
 ANSWER_WITHIN_S = 0.1  # for the bytes of last answers when the process ends
 

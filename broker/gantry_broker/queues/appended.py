@@ -21,8 +21,8 @@ from gantry_protocol.types import Offset
 
 from gantry_broker.queues import rows
 from gantry_broker.store.contract import QueueKey
-from gantry_broker.tables.names import SYSTEM_TOPICS
-from gantry_broker.tables.topics import is_topic_name
+from gantry_broker.store.tables.names import SYSTEM_TOPICS
+from gantry_broker.store.tables.topics import is_topic_name
 
 RECORDS_MAX = 1024  # of one run; a longer one is dispatched in pieces, from the log
 BYTES_MAX = 4 * 1024 * 1024  # of all that wait, about

@@ -29,12 +29,12 @@ from gantry_broker.queues.queue_table import QueueTable
 from gantry_broker.queues.reads import first_kept
 from gantry_broker.queues.rows import Head
 from gantry_broker.queues.scanning import Fields, scan
-from gantry_broker.queues.state_records import Gathered, decode_piece, gather
 from gantry_broker.store.contract import QueueKey
-from gantry_broker.tables.changes import apply_change
-from gantry_broker.tables.names import STATE_TOPIC, SYSTEM_TOPICS
-from gantry_broker.tables.offsets import ConsumerOffsets
-from gantry_broker.tables.topics import TopicTable, is_topic_name
+from gantry_broker.store.tables.changes import apply_change
+from gantry_broker.store.tables.names import STATE_TOPIC, SYSTEM_TOPICS
+from gantry_broker.store.tables.offsets import ConsumerOffsets
+from gantry_broker.store.tables.state_records import Gathered, decode_piece, gather
+from gantry_broker.store.tables.topics import TopicTable, is_topic_name
 
 BATCH_ENTRIES = 4096  # in one batch for the key-value store: at most about 10 ms of work
 

@@ -35,13 +35,13 @@ from gantry_broker.queues.kv import KeyValue
 from gantry_broker.queues.queue_table import QueueTable
 from gantry_broker.queues.rows import Head
 from gantry_broker.queues.saving import Saver, Scrubber
-from gantry_broker.queues.state_records import decode_piece, state_records
 from gantry_broker.store.contract import GetResult, KeyRead, Limits, QueueKey, StoredAt
 from gantry_broker.store.encoding import encode
 from gantry_broker.store.stored import StoredRun
-from gantry_broker.tables.names import OFFSETS_TOPIC, STATE_TOPIC, TOPICS_TOPIC
-from gantry_broker.tables.offsets import ConsumerOffsets, decode_rows
-from gantry_broker.tables.topics import TopicTable, decode_change
+from gantry_broker.store.tables.names import OFFSETS_TOPIC, STATE_TOPIC, TOPICS_TOPIC
+from gantry_broker.store.tables.offsets import ConsumerOffsets, decode_rows
+from gantry_broker.store.tables.state_records import decode_piece, state_records
+from gantry_broker.store.tables.topics import TopicTable, decode_change
 
 CHECKPOINT_BYTES = 32 * 1024 * 1024  # of log between checkpoints: about a second of replay
 CHECKPOINT_INTERVAL_S = 30.0

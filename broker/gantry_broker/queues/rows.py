@@ -21,9 +21,9 @@ import msgspec
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.types import Offset
 
-from gantry_broker.queues.state_records import Gathered
 from gantry_broker.store.contract import QueueKey
-from gantry_broker.tables.offsets import OffsetKey
+from gantry_broker.store.tables.offsets import OffsetKey
+from gantry_broker.store.tables.state_records import Gathered
 
 VERSION = 1  # of all of this; another one is thrown away and made again from the log
 HEAD = b"h"

@@ -1,7 +1,8 @@
 """The rules of replication without I/O: lineage, confirm offset, sync-state set, hand-over.
 
 Nothing here knows a socket, a file, a clock or an event loop (import-linter checks it). The same
-machine runs in ``gantry_broker.group`` over real links and in ``tests/sim`` over imagined ones.
+machine runs in ``gantry_broker.member.group`` over real links and in ``tests/sim`` over imagined
+ones.
 """
 
 from gantry_broker.replica.core import ReplicaCore

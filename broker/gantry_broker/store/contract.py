@@ -24,8 +24,8 @@ from gantry_protocol.codes import ResponseCode
 from gantry_protocol.records import MessageRecord, RecordRun
 from gantry_protocol.types import Offset
 
-from gantry_broker.tables.offsets import ConsumerOffsets, OffsetRow
-from gantry_broker.tables.topics import TopicTable
+from gantry_broker.store.tables.offsets import ConsumerOffsets, OffsetRow
+from gantry_broker.store.tables.topics import TopicTable
 
 QueueKey = tuple[str, int]  # topic, queue id
 FIRST, LAST = -2, -1  # as ``QueueQuestion.at``: the first record served, the last confirmed one

@@ -1,5 +1,5 @@
 """The tier: what a broker group keeps in an object store, and who uploads it.
 
-``role`` is the upload role as a pure machine (events in, effects out; import-linter checks it),
+``core`` is what is decided, with the upload role as a pure machine (import-linter checks it),
 ``stores`` are the object stores behind one small protocol. docs/tier-format.md has the bytes.
 """

@@ -19,8 +19,8 @@ from gantry_protocol.tier.packs import BuiltPack
 from gantry_protocol.types import Offset
 
 from gantry_broker.log.commit_log import CommitLog
-from gantry_broker.tier import effects as fx
-from gantry_broker.tier import events as ev
+from gantry_broker.tier.core import effects as fx
+from gantry_broker.tier.core import events as ev
 from gantry_broker.tier.packing import Order, free, pack
 from gantry_broker.tier.stores.contract import (
     DATA_TIMEOUT_S,

@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Iterable
 
+from gantry_protocol.process.metrics import counter, gauge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gantry_broker.families import counter, gauge
-from gantry_broker.store.tier_waits import TierWaits
-from gantry_broker.tier.keeper import LocalRetention
+from gantry_broker.tier.core.values import State
+from gantry_broker.tier.local_retention import LocalRetention
 from gantry_broker.tier.reader import TierReader
 from gantry_broker.tier.service import TierService
 from gantry_broker.tier.stores.metrics import StoreCollector
 from gantry_broker.tier.uploader import Uploader
-from gantry_broker.tier.values import State
+from gantry_broker.tier.waits import TierWaits
 
 
 class TierCollector(Collector):

@@ -9,14 +9,14 @@ from gantry_protocol.tier.keys import Shard, shard
 
 from gantry_broker.log.commit_log import CommitLog
 from gantry_broker.tier.calls import Calls
-from gantry_broker.tier.role import UploadRole
+from gantry_broker.tier.core.role import UploadRole
+from gantry_broker.tier.core.values import Limits, LocalLog
 from gantry_broker.tier.stores.calls import DeadlineCalls
 from gantry_broker.tier.stores.contract import Store
 from gantry_broker.tier.stores.credentials import CredentialFiles, Credentials
 from gantry_broker.tier.stores.late import LateStore
 from gantry_broker.tier.stores.opening import open_store
 from gantry_broker.tier.uploader import SystemEntropy, Uploader, UploadObserver
-from gantry_broker.tier.values import Limits, LocalLog
 
 _KEYS_IN_URL = re.compile(r"//[^/@]*@")
 

@@ -25,9 +25,9 @@ from gantry_protocol.tier.packs import raw_records
 from gantry_protocol.types import Offset
 
 from gantry_broker.tier.cache import Budget, SharedCache
-from gantry_broker.tier.locate import Found, Gone, Queue, RunPlace
-from gantry_broker.tier.losses import Patience
-from gantry_broker.tier.reading import (
+from gantry_broker.tier.core.locate import Found, Gone, Queue, RunPlace
+from gantry_broker.tier.core.losses import Patience
+from gantry_broker.tier.core.reading import (
     Answer,
     LoadedRun,
     Local,
@@ -36,7 +36,7 @@ from gantry_broker.tier.reading import (
     Wanted,
     pick,
 )
-from gantry_broker.tier.report import Readable
+from gantry_broker.tier.core.report import Readable
 from gantry_broker.tier.stores.contract import Store, StoreError
 from gantry_broker.tier.stores.packs import read_footer, read_run
 from gantry_broker.tier.stores.versions import first_pack, first_version, read_later

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from gantry_protocol.tier.chain import ChainState
 
-from gantry_broker.tier.keeper import LocalRetention, RetentionHost
+from gantry_broker.tier.local_retention import LocalRetention, RetentionHost
 from gantry_broker.tier.options import TierOptions, make_uploader, open_tier
 from gantry_broker.tier.reader import TierReader
 from gantry_broker.tier.seen import Seen

@@ -18,11 +18,11 @@ from gantry_protocol.process import log
 from gantry_protocol.tier.chain import ChainState
 from gantry_protocol.tier.keys import Pair
 
-from gantry_broker.tier import effects as fx
-from gantry_broker.tier import events as ev
 from gantry_broker.tier.calls import Calls
-from gantry_broker.tier.role import UploadRole
-from gantry_broker.tier.values import Head, LocalLog, Status
+from gantry_broker.tier.core import effects as fx
+from gantry_broker.tier.core import events as ev
+from gantry_broker.tier.core.role import UploadRole
+from gantry_broker.tier.core.values import Head, LocalLog, Status
 
 ADVANCE_S = 0.05  # between two looks at a confirm offset that rises all the time
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import click
-from gantry_broker import guard
-from gantry_broker.server import serve
-from gantry_broker.settings import BrokerSettings
+from gantry_broker.host import guard
+from gantry_broker.host.server import serve
+from gantry_broker.host.settings import BrokerSettings
 from gantry_protocol.process.config import settings_options
 
 from gantry_cli.process import run_process

@@ -159,7 +159,7 @@ def _epochs(files: LogFiles) -> Callable[[int], int | None]:
 
 
 def _stored(files: LogFiles) -> StoredState | None:
-    from gantry_broker import lineage_file
+    from gantry_broker.member import lineage_file
 
     volume = files.directory.parent.parent
     return lineage_file.load(volume) if (volume / lineage_file.FILE).is_file() else None
@@ -167,8 +167,8 @@ def _stored(files: LogFiles) -> StoredState | None:
 
 def _check_lineage(files: LogFiles, verdict: Verdict) -> None:
     """Add what the lineage file says and the log does not."""
-    from gantry_broker import lineage_file
     from gantry_broker.log.inspection import Finding
+    from gantry_broker.member import lineage_file
 
     path = str(files.directory.parent.parent / lineage_file.FILE)
     try:

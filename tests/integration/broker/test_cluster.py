@@ -8,7 +8,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from gantry_broker import readiness
+from gantry_broker.member import readiness
 from gantry_protocol.bodies import EpochEntryCache, HaStatus, decode_body
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, request

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from gantry_broker.front import FrontServer
-from gantry_broker.settings import BrokerSettings
+from gantry_broker.host.front import FrontServer
+from gantry_broker.host.settings import BrokerSettings
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.errors import RemotingError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gantry_broker.disk_space import Usage
 from gantry_broker.replica.stall import STAYS_FULL
+from gantry_broker.retention.disk_space import Usage
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import request
 from support.broker_cluster import (

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from gantry_broker import lineage_file
 from gantry_broker.control import identity as identities
+from gantry_broker.member import lineage_file
 from gantry_broker.replica import StoredState
 from gantry_protocol.process.datadir import DataDir
 from gantry_protocol.process.listening import bind

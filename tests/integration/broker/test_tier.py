@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gantry_broker.settings import BrokerSettings
+from gantry_broker.host.settings import BrokerSettings
 from support.broker_cluster import eventually
 from support.tiered_cluster import TieredCluster, send
 

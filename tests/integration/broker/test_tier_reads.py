@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from gantry_broker.census import GroupsCollector
-from gantry_broker.store import tier_waits
-from gantry_broker.tier import reader
-from gantry_broker.tier.losses import Patience
+from gantry_broker.host.metrics import GroupsCollector
+from gantry_broker.tier import reader, waits
+from gantry_broker.tier.core.losses import Patience
 from gantry_protocol.records import decode_records
 from gantry_protocol.remoting.client import RemotingClient
 from gantry_protocol.tier.manifests import Append, decode_version
@@ -74,7 +73,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[TrimmedCluster]:
 async def test_reads_below_the_log(
     cluster: TrimmedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tier_waits, "PAUSE_S", 0.05)
+    monkeypatch.setattr(waits, "PAUSE_S", 0.05)
     client = await cluster.fill()
     bodies: list[bytes] = []
     while len(bodies) < COUNT:
@@ -180,7 +179,7 @@ async def read_from(client: RemotingClient, offset: int) -> list[bytes]:
 async def test_a_pack_that_is_away_at_the_start_is_read_without_another_start(
     cluster: TrimmedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tier_waits, "PAUSE_S", 0.05)
+    monkeypatch.setattr(waits, "PAUSE_S", 0.05)
     monkeypatch.setattr(reader, "Patience", lambda: QUICK)
     await cluster.fill()
     await eventually(cluster.caught_up, "everything is in the tier")
@@ -205,7 +204,7 @@ async def test_what_a_rule_of_the_bucket_removed_does_not_take_the_rest_along(
     cluster: TrimmedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """meta.json, the oldest versions and the oldest packs are gone at the next start."""
-    monkeypatch.setattr(tier_waits, "PAUSE_S", 0.05)
+    monkeypatch.setattr(waits, "PAUSE_S", 0.05)
     monkeypatch.setattr(reader, "Patience", lambda: QUICK)
     await cluster.fill()
     await eventually(cluster.caught_up, "everything is in the tier")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from click.testing import CliRunner, Result
-from gantry_broker import administration
+from gantry_broker.member import administration
 from gantry_cli.commands.tier import tier
 from gantry_protocol.errors import GantryError
 from gantry_protocol.process import log

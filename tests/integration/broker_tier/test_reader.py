@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from gantry_broker.tier import reader as reader_module
-from gantry_broker.tier.locate import Gone, Queue
-from gantry_broker.tier.losses import Patience
+from gantry_broker.tier.core.locate import Gone, Queue
+from gantry_broker.tier.core.losses import Patience
+from gantry_broker.tier.core.reading import Answer, Local, Messages, Trouble, Wanted
 from gantry_broker.tier.reader import TierReader
-from gantry_broker.tier.reading import Answer, Local, Messages, Trouble, Wanted
 from gantry_broker.tier.stores import CREATED, Credentials, open_store
 from gantry_protocol.records import decode_records
 from gantry_protocol.tier.keys import ManKey

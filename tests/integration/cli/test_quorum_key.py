@@ -21,8 +21,8 @@ import aiohttp
 import pytest
 import pytest_asyncio
 from gantry_broker.ha import wire as ha
+from gantry_broker.remote import messages as store
 from gantry_broker.replica import messages as replication
-from gantry_broker.store import messages as store
 from gantry_controller.node.framing import VERSION, Channel, Hello, encode_hello, frame
 from gantry_controller.raft.codec import encode
 from gantry_controller.raft.messages import VoteRequest

@@ -11,11 +11,11 @@ RECOVERY = "unit/broker/log/test_recovery.py"
 CHECKED = "unit/broker/log/test_checked.py"
 CUTTING = "unit/broker/log/test_cutting.py"
 STORE = "unit/broker/queues/test_message_store.py"
-STATE = "unit/broker/queues/test_state_records.py"
+STATE = "unit/broker/store/test_state_records.py"
 POSITIONS = "unit/broker/clients/test_positions.py"
 NAMES = "unit/broker/clients/test_names.py"
 TRANSACTIONS = "unit/broker/clients/test_transactions.py"
-CLOCK = "unit/broker/group/test_store_clock.py"
+CLOCK = "unit/broker/store/test_clock.py"
 
 MUTANTS = (
     Mutant(
@@ -118,7 +118,7 @@ MUTANTS = (
         "consumer offsets are kept by the master and never become records",
         (
             Edit(
-                "gantry_broker.tables.offsets:ConsumerOffsets.take_records",
+                "gantry_broker.store.tables.offsets:ConsumerOffsets.take_records",
                 "return records, keys",
                 "return [], keys",
             ),
@@ -144,7 +144,7 @@ MUTANTS = (
         "records of offsets are cut by rows alone, so one that is too large stops all commits",
         (
             Edit(
-                "gantry_broker.tables.offsets:ConsumerOffsets.take_records",
+                "gantry_broker.store.tables.offsets:ConsumerOffsets.take_records",
                 "if len(record.body) > MAX_BODY_BYTES:",
                 "if False:",
             ),

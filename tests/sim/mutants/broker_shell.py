@@ -9,12 +9,12 @@ from sim.mutants.mutant import Mutant, UnitTests
 from sim.mutants.planting import Edit
 
 BROKER = "gantry_broker"
-MEMBER = "unit/broker/group/test_member.py"
-SHELL = "unit/broker/group/test_shell.py"
+MEMBER = "unit/broker/member/test_member.py"
+SHELL = "unit/broker/member/test_shell.py"
 AGENT = "unit/broker/control/test_agent.py"
 LINE = "unit/broker/control/test_line.py"
 LINKS = "unit/broker/ha/test_links.py"
-HOSTING = "unit/broker/group/test_hosting.py"
+HOSTING = "unit/broker/host/test_hosting.py"
 CLIENTS = "unit/broker/clients"
 FULL = "unit/broker/replica/test_full_disk.py"
 STALL = "unit/broker/replica/test_stall.py"
@@ -29,7 +29,7 @@ _ANSWERS = (
     _mutant(
         "too-few-acknowledge",
         "a send is answered 0 while the set is smaller than it must be (H11)",
-        "group_writes:GroupWrites.confirmed",
+        "member.writes:GroupWrites.confirmed",
         "enough_in_sync=mastership.has_enough",
         "enough_in_sync=mastership.in_sync >= 1",
         f"{MEMBER}::test_what_only_the_master_has_is_not_acknowledged_where_two_must",
@@ -37,7 +37,7 @@ _ANSWERS = (
     _mutant(
         "sends-outlive-their-mastership",
         "who waits when a mastership ends is told nothing, or 0 by the next one",
-        "group_writes:GroupWrites.end",
+        "member.writes:GroupWrites.end",
         "self.pending.end()",
         "pass",
         f"{MEMBER}::test_the_end_of_a_mastership_ends_what_belongs_to_it",
@@ -45,7 +45,7 @@ _ANSWERS = (
     _mutant(
         "demotion-ends-no-writes",
         "the same, by the group",
-        "group:ReplicationGroup.demoted",
+        "member.group:ReplicationGroup.demoted",
         "self.writes.end()",
         "pass",
         f"{MEMBER}::test_the_end_of_a_mastership_ends_what_belongs_to_it",
@@ -53,7 +53,7 @@ _ANSWERS = (
     _mutant(
         "topics-outlive-their-mastership",
         "who waits for a topic when a mastership ends is never answered",
-        "group_writes:GroupWrites.end",
+        "member.writes:GroupWrites.end",
         "self.topics.end()",
         "pass",
         f"{MEMBER}::test_who_waits_for_a_topic_is_told_of_the_end",
@@ -61,7 +61,7 @@ _ANSWERS = (
     _mutant(
         "answered-before-it-is-visible",
         "a producer is answered 0 before its record can be read",
-        "shell:ReplicaShell._dispatch",
+        "member.shell:ReplicaShell._dispatch",
         "if not self._store.lost:\n            self._store.dispatch(self._confirmed)",
         "self._observer.confirmed(self._confirmed)\n        self._store.dispatch(self._confirmed)",
         f"{MEMBER}::test_who_is_acknowledged_finds_its_record",
@@ -69,7 +69,7 @@ _ANSWERS = (
     _mutant(
         "waits-without-end",
         "sends that nobody confirms wait for ever",
-        "group:ReplicationGroup.ticked",
+        "member.group:ReplicationGroup.ticked",
         "self.writes.ticked()",
         "pass",
         f"{MEMBER}::test_a_wait_has_an_end",
@@ -77,7 +77,7 @@ _ANSWERS = (
     _mutant(
         "stop-answers-nobody",
         "a process that ends leaves its producers to their time-outs",
-        "group:ReplicationGroup.stop",
+        "member.group:ReplicationGroup.stop",
         "self.writes.end()",
         "pass",
         f"{MEMBER}::test_the_end_of_a_member_answers_who_waits",
@@ -88,7 +88,7 @@ _DISK = (
     _mutant(
         "refused-append-untold",
         "the core believes that bytes are in the log that the disk refused",
-        "shell:ReplicaShell._append",
+        "member.shell:ReplicaShell._append",
         "self.step(ev.LogRefused(self._store.log.end, str(error)))",
         "pass",
         f"{MEMBER}::test_bytes_that_were_not_written_are_asked_for_again",
@@ -96,7 +96,7 @@ _DISK = (
     _mutant(
         "written-behind-a-gap",
         "what follows refused bytes is written in their place",
-        "shell:ReplicaShell._append",
+        "member.shell:ReplicaShell._append",
         "offset != self._store.log.end",
         "False",
         f"{SHELL}::test_what_follows_refused_bytes_is_not_written_in_their_place",
@@ -104,7 +104,7 @@ _DISK = (
     _mutant(
         "cut-bytes-count-as-flushed",
         "a sync that was asked for before a cut vouches for the bytes behind it",
-        "shell:ReplicaShell._work",
+        "member.shell:ReplicaShell._work",
         "partial(self._flushed, self.core.log.cuts)",
         "lambda flushed: self._flushed(self.core.log.cuts, flushed)",
         f"{SHELL}::test_a_sync_that_ends_after_a_cut_speaks_of_the_log_before_it",
@@ -112,7 +112,7 @@ _DISK = (
     _mutant(
         "append-not-flushed",
         "a master's own bytes are never synced",
-        "shell:ReplicaShell.appended",
+        "member.shell:ReplicaShell.appended",
         "self._flush_due = True",
         "pass",
         f"{MEMBER}::test_a_send_is_acknowledged_once_the_set_has_it",
@@ -120,7 +120,7 @@ _DISK = (
     _mutant(
         "saved-when-handed-over",
         "a master serves before its epoch is on the disk (H4)",
-        "shell:ReplicaShell._save",
+        "member.shell:ReplicaShell._save",
         "future.add_done_callback(partial(self._saved, token, state))",
         "self._loop.call_soon(self.step, ev.StateSaved(token))",
         f"{MEMBER}::test_nobody_is_served_before_the_epoch_is_on_the_disk",
@@ -128,7 +128,7 @@ _DISK = (
     _mutant(
         "unsaved-state-believed",
         "a state that could not be saved counts as saved",
-        "shell:ReplicaShell._saved",
+        "member.shell:ReplicaShell._saved",
         "error is None",
         "True",
         f"{MEMBER}::test_a_state_that_cannot_be_saved_ends_the_member",
@@ -136,7 +136,7 @@ _DISK = (
     _mutant(
         "stop-forgets-the-state",
         "a process ends before the state that it is saving is saved",
-        "shell:ReplicaShell.stop",
+        "member.shell:ReplicaShell.stop",
         "self._saver.wait()",
         "pass",
         f"{MEMBER}::test_a_stop_keeps_the_state_that_is_being_saved",
@@ -144,7 +144,7 @@ _DISK = (
     _mutant(
         "damage-survived",
         "a broker goes on after its store has refused",
-        "shell:ReplicaShell.step",
+        "member.shell:ReplicaShell.step",
         "self._fail(error)",
         "pass",
         f"{MEMBER}::test_a_store_that_refuses_ends_the_member",
@@ -152,7 +152,7 @@ _DISK = (
     _mutant(
         "trimmed-below-a-replica",
         "the log loses what a connected replica still reads",
-        "group_tier:GroupTier.pins",
+        "member.tier:GroupTier.pins",
         "pins if master is None else (*pins, *master.needed_from)",
         "pins",
         f"{MEMBER}::test_the_log_stays_from_where_on_a_replica_reads_it",
@@ -192,7 +192,7 @@ _DISK = (
     _mutant(
         "writes-to-a-silent-disk",
         "a master whose disk does not answer takes sends",
-        "group_writes:admission",
+        "member.writes:admission",
         "mastership.disk_is_silent",
         "False",
         f"{MEMBER}::test_a_master_whose_disk_does_not_answer_takes_no_write",
@@ -203,7 +203,7 @@ _ROLES = (
     _mutant(
         "uploads-outlive-their-mastership",
         "a deposed master goes on uploading",
-        "group:ReplicationGroup.demoted",
+        "member.group:ReplicationGroup.demoted",
         "self.tier.demoted()",
         "pass",
         f"{MEMBER}::test_the_end_of_a_mastership_ends_what_belongs_to_it",
@@ -211,7 +211,7 @@ _ROLES = (
     _mutant(
         "deposed-store-stays-master",
         "a deposed master's store goes on numbering",
-        "shell:ReplicaShell._carry_out_role",
+        "member.shell:ReplicaShell._carry_out_role",
         "self._store.drop_mastership()",
         "pass",
         f"{MEMBER}::test_the_store_is_the_masters_while_clients_are_served",
@@ -219,7 +219,7 @@ _ROLES = (
     _mutant(
         "served-before-mastership",
         "clients are served by a store that numbers nothing yet",
-        "shell:ReplicaShell._promoted",
+        "member.shell:ReplicaShell._promoted",
         "self._store.take_mastership()\n    self._observer.promoted(epoch, start)",
         "self._observer.promoted(epoch, start)\n    self._store.take_mastership()",
         f"{MEMBER}::test_the_store_is_the_masters_while_clients_are_served",
@@ -227,7 +227,7 @@ _ROLES = (
     _mutant(
         "pulls-outlive-their-mastership",
         "pulls that wait for tier or disk are answered by a deposed master",
-        "group:ReplicationGroup.demoted",
+        "member.group:ReplicationGroup.demoted",
         "self.view.store.end()",
         "pass",
         f"{MEMBER}::test_a_demotion_sends_pulls_back_and_ends_reports",
@@ -235,7 +235,7 @@ _ROLES = (
     _mutant(
         "reports-outlive-their-mastership",
         "a deposed master goes on reporting consumers",
-        "group:ReplicationGroup.demoted",
+        "member.group:ReplicationGroup.demoted",
         "self._consumers.end()",
         "pass",
         f"{MEMBER}::test_a_demotion_sends_pulls_back_and_ends_reports",
@@ -243,7 +243,7 @@ _ROLES = (
     _mutant(
         "demotion-untold",
         "clients' sessions stay with a deposed master",
-        "group:ReplicationGroup.demoted",
+        "member.group:ReplicationGroup.demoted",
         "self.watcher.serving_ends()",
         "pass",
         f"{MEMBER}::test_the_end_of_a_mastership_ends_what_belongs_to_it",
@@ -251,7 +251,7 @@ _ROLES = (
     _mutant(
         "leaves-without-a-word",
         "heartbeats do not say that a broker is leaving, and it is elected",
-        "group:ReplicationGroup._report",
+        "member.group:ReplicationGroup._report",
         "draining=self._leaving",
         "draining=False",
         f"{MEMBER}::test_who_leaves_says_so",
@@ -259,7 +259,7 @@ _ROLES = (
     _mutant(
         "early-replica-kept",
         "a replica that calls before the core is there waits for its time-out",
-        "group:ReplicationGroup._deliver",
+        "member.group:ReplicationGroup._deliver",
         "self.links.close(event.link)",
         "pass",
         f"{MEMBER}::test_who_calls_too_early_is_sent_away",
@@ -267,7 +267,7 @@ _ROLES = (
     _mutant(
         "storage-reports-consumers",
         "a storage process reports consumers that another process serves",
-        "group:ReplicationGroup.promoted",
+        "member.group:ReplicationGroup.promoted",
         " and not self.options.clients_elsewhere",
         "",
         f"{MEMBER}::test_a_storage_process_knows_nothing_of_consumers",
@@ -275,7 +275,7 @@ _ROLES = (
     _mutant(
         "announced-topics-unread",
         "a master does not read the topics that the controllers announce",
-        "group:ReplicationGroup._learned",
+        "member.group:ReplicationGroup._learned",
         "self._catch_up_topics()",
         "pass",
         f"{MEMBER}::test_a_master_reads_the_topics_that_controllers_name",
@@ -353,7 +353,7 @@ _SERVING = (
     _mutant(
         "batch-by-its-first-record",
         "a batch is answered 0 when its first record is confirmed",
-        "appends:PendingAppends.add",
+        "member.appends:PendingAppends.add",
         "stored[-1]",
         "stored[0]",
         f"{MEMBER}::test_a_batch_is_acknowledged_with_its_last_record",
@@ -361,7 +361,7 @@ _SERVING = (
     _mutant(
         "part-of-a-table-compared",
         "topics that the log has not told of yet look deleted",
-        "group_writes:GroupWrites.catch_up_topics",
+        "member.writes:GroupWrites.catch_up_topics",
         "if not self._topics_due:",
         "if True:",
         f"{MEMBER}::test_topics_are_read_once_the_whole_state_is_known",
@@ -369,7 +369,7 @@ _SERVING = (
     _mutant(
         "topics-never-due",
         "topics that could not be compared at first never are",
-        "group:ReplicationGroup.confirmed",
+        "member.group:ReplicationGroup.confirmed",
         "self.writes.topics_due",
         "False",
         f"{MEMBER}::test_topics_are_read_once_the_whole_state_is_known",
@@ -377,7 +377,7 @@ _SERVING = (
     _mutant(
         "leaves-without-offsets",
         "a planned hand-over forgets the offsets of the last moments",
-        "hosting:HostedGroup._hand_over",
+        "host.hosting:HostedGroup._hand_over",
         "self.processor.flush_offsets(lambda: None)",
         "pass",
         f"{HOSTING}::test_who_leaves_writes_offsets_hands_over_and_cuts_pipes",
@@ -385,7 +385,7 @@ _SERVING = (
     _mutant(
         "leaves-amid-answers",
         "a process ends with pipes that are in the middle of an answer",
-        "hosting:HostedGroup.leave",
+        "host.hosting:HostedGroup.leave",
         "await self.router.cut_all()",
         "pass",
         f"{HOSTING}::test_who_leaves_writes_offsets_hands_over_and_cuts_pipes",
@@ -393,7 +393,7 @@ _SERVING = (
     _mutant(
         "processor-outlives-its-mastership",
         "a deposed master's timers go on: offsets, deliveries, questions to producers",
-        "hosting:HostedGroup.serving_ends",
+        "host.hosting:HostedGroup.serving_ends",
         "processor.close()",
         "pass",
         f"{HOSTING}::test_the_end_of_a_mastership_ends_whom_it_served",
@@ -401,7 +401,7 @@ _SERVING = (
     _mutant(
         "sessions-outlive-their-mastership",
         "clients heartbeat to a deposed master",
-        "hosting:HostedGroup.serving_ends",
+        "host.hosting:HostedGroup.serving_ends",
         "self.router.end_sessions(list(self.remoting.connections.values()))",
         "pass",
         f"{HOSTING}::test_the_end_of_a_mastership_ends_whom_it_served",
@@ -409,7 +409,7 @@ _SERVING = (
     _mutant(
         "store-session-outlives-its-mastership",
         "a broker without a disk stays with a deposed store",
-        "hosting:HostedGroup.serving_ends",
+        "host.hosting:HostedGroup.serving_ends",
         'self.store_server.end("this is not the master of its group any more")',
         "pass",
         f"{HOSTING}::test_the_end_of_a_mastership_ends_whom_it_served",
@@ -417,15 +417,15 @@ _SERVING = (
     _mutant(
         "lost-session-goes-on",
         "the session of a broker that is gone tells the next one",
-        "store.serving:StoreServer._lost",
+        "remote.serving:StoreServer._lost",
         "self._session.end()",
         "pass",
-        "unit/broker/group/test_store_server.py::test_the_session_of_a_broker_that_was_lost_ends",
+        "unit/broker/remote/test_serving.py::test_the_session_of_a_broker_that_was_lost_ends",
     ),
     _mutant(
         "ended-session-answers",
         "answers of an ended session reach whoever is served now",
-        "store.session:Session._tell",
+        "remote.session:Session._tell",
         "if not self._ended:",
         "if True:",
         f"{CLIENTS}/test_remote_store.py::test_nobody_is_told_anything_once_the_session_ended",
@@ -433,7 +433,7 @@ _SERVING = (
     _mutant(
         "unstored-offsets-known",
         "offsets that were refused are in the next state that is written",
-        "store.session:Session._append",
+        "remote.session:Session._append",
         "self._store.committed.take_back(before)",
         "pass",
         f"{CLIENTS}/test_remote_store.py::test_an_offset_that_was_not_stored_is_not_known",
@@ -441,7 +441,7 @@ _SERVING = (
     _mutant(
         "trimmed-before-the-state",
         "the log loses its beginning while the state behind it is not confirmed (H12)",
-        "store.trimming:LogTrim._trim",
+        "retention.trimming:LogTrim._trim",
         "said.code != ResponseCode.SUCCESS",
         "False",
         f"{CLIENTS}/test_trim.py::test_nothing_goes_before_the_state_behind_it_is_confirmed",
@@ -449,7 +449,7 @@ _SERVING = (
     _mutant(
         "two-trims-at-once",
         "a second trim begins while one is under way",
-        "store.trimming:LogTrim.trim",
+        "retention.trimming:LogTrim.trim",
         "self._task is not None",
         "False",
         f"{CLIENTS}/test_trim.py::test_nothing_goes_before_the_state_behind_it_is_confirmed",
@@ -457,7 +457,7 @@ _SERVING = (
     _mutant(
         "undelivered-noted",
         "a delayed message whose delivery was refused may be trimmed",
-        "delay.delivery:Delivery._append",
+        "clients.delivery:Delivery._append",
         "self._note((*key, before))",
         "pass",
         f"{CLIENTS}/test_delayed.py::test_what_was_not_delivered_is_not_noted_as_delivered",
@@ -473,7 +473,7 @@ _SERVING = (
     _mutant(
         "members-of-an-earlier-mastership",
         "consumers that were read in an earlier mastership are remembered in this one",
-        "consumers:Consumers._read_members",
+        "clients.consumers:Consumers._read_members",
         "self._claim is claim",
         "True",
         f"{CLIENTS}/test_consumers.py::"
@@ -482,18 +482,18 @@ _SERVING = (
     _mutant(
         "topic-changes-unbounded",
         "topic changes wait in any number",
-        "topic_sync:TopicSync._ask",
+        "member.topic_sync:TopicSync._ask",
         "len(self._waiting) >= MAX_WAITING",
         "False",
-        "unit/broker/group/test_topic_sync.py::test_changes_that_wait_are_bounded",
+        "unit/broker/member/test_topic_sync.py::test_changes_that_wait_are_bounded",
     ),
     _mutant(
         "confirm-of-the-lineage-only",
         "a start forgets what the log itself knows to be confirmed",
-        "recovery:_checked",
+        "member.recovery:_checked",
         "max(stored.confirm, log.confirm_floor, log.log_start)",
         "max(stored.confirm, log.log_start)",
-        "unit/broker/group/test_recover.py::test_the_log_knows_better_what_was_confirmed",
+        "unit/broker/member/test_recover.py::test_the_log_knows_better_what_was_confirmed",
     ),
 )
 

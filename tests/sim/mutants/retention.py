@@ -24,7 +24,7 @@ MUTANTS = (
     _of_the_world(
         "cuts-above-confirm",
         "a master cuts what is not confirmed",
-        "store.retention:decide",
+        "retention.core.rules:decide",
         "needed = min(needed, facts.confirm)",
         "needed = facts.end",
         3,
@@ -56,7 +56,7 @@ MUTANTS = (
     _mutant(
         "retention-above-confirm",
         "the log loses what is not confirmed",
-        "store.retention:decide",
+        "retention.core.rules:decide",
         "needed = min(needed, facts.confirm)",
         "pass",
         f"{DECISIONS}::test_the_log_is_trimmed_to_the_least_of_all",
@@ -64,7 +64,7 @@ MUTANTS = (
     _mutant(
         "retention-below-a-member",
         "the log loses what a member of the set, a delayed message or a transaction needs",
-        "store.retention:decide",
+        "retention.core.rules:decide",
         "min((need.at for need in facts.needed), default=facts.confirm)",
         "facts.confirm",
         f"{DECISIONS}::test_the_log_is_trimmed_to_the_least_of_all",
@@ -72,7 +72,7 @@ MUTANTS = (
     _mutant(
         "retention-before-the-state",
         "the log loses topics and offsets that are in force (H12)",
-        "store.retention:toward",
+        "retention.core.rules:toward",
         "min(safe, log.whole_from)",
         "safe",
         f"{DECISIONS}::test_the_log_is_trimmed_to_the_least_of_all",
@@ -80,7 +80,7 @@ MUTANTS = (
     _mutant(
         "full-disk-breaks-promises",
         "a disk that is nearly full takes what somebody needs",
-        "store.retention:decide",
+        "retention.core.rules:decide",
         "min(forced, needed)",
         "forced",
         f"{DECISIONS}::test_otherwise_it_is_kept_and_says_why",
@@ -88,7 +88,7 @@ MUTANTS = (
     _mutant(
         "no-state-ahead-of-time",
         "a disk that is full takes no state any more, and nothing can go",
-        "store.retention:_nothing_due",
+        "retention.core.rules:_nothing_due",
         "facts.disk_fills",
         "False",
         f"{REAL_LOG}::test_a_disk_that_fills_has_the_state_ready",
@@ -96,7 +96,7 @@ MUTANTS = (
     _mutant(
         "jumped-clock-believed",
         "a clock that jumps ahead empties the log",
-        "store.log_retention:SteadyClock.now_ms",
+        "retention.log_retention:SteadyClock.now_ms",
         "min(self._wall(), self._passed() + self._ahead_s)",
         "self._wall()",
         f"{REAL_LOG}::test_a_clock_that_jumps_ahead_makes_nothing_old",

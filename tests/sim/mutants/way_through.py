@@ -7,8 +7,8 @@ from sim.mutants.planting import Edit
 
 TABLE = "unit/protocol/test_unanswered.py"
 RESENT = "unit/broker/clients/test_resent.py"
-ROUTING = "unit/broker/group/test_routing.py"
-COURSE = "unit/broker/group/test_door_course.py"
+ROUTING = "unit/broker/clients/test_routing.py"
+COURSE = "unit/broker/door/test_course.py"
 PEERS = "unit/broker/control/test_peers.py"
 
 
@@ -76,7 +76,7 @@ MUTANTS = (
     _mutant(
         "door-follows-a-former-master",
         "clients are led back to a master that is none any more",
-        "gantry_broker.door.course:Course.heard",
+        "gantry_broker.door.core.course:Course.heard",
         "epoch < self.epoch",
         "False",
         f"{COURSE}::test_only_an_answer_of_the_newest_epoch_counts",
@@ -84,7 +84,7 @@ MUTANTS = (
     _mutant(
         "door-trusts-a-lost-master",
         "clients wait up to a second for a master that was elected long ago",
-        "gantry_broker.door.course:Course.doubt",
+        "gantry_broker.door.core.course:Course.doubt",
         "self._doubt_ends_s = now_s + DOUBT_S",
         "pass",
         f"{COURSE}::test_a_lost_master_is_doubted_for_a_while",

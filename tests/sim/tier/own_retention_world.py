@@ -1,8 +1,8 @@
 """Members of one group without a tier, with real stores, that cut their logs at any moment.
 
 The steps are those of ``sim.tier.retention_world``, without uploads; each member cuts its own log
-whenever the real ``store.retention.decide`` lets it, by size, by age, and because its disk is full.
-Who was behind and ends below the master's first byte begins anew there. Checked:
+whenever the real ``retention.core.rules.decide`` lets it, by size, by age, and because its disk is
+full. Who was behind and ends below the master's first byte begins anew there. Checked:
 
 =====  ===========================================================================================
 H5     nobody's log begins above what is confirmed, nor above the end of a member of the set
@@ -14,8 +14,8 @@ whole  who has everything confirmed has the witness's topics, consumer offsets a
 from __future__ import annotations
 
 from gantry_broker.queues import MessageStore
+from gantry_broker.retention.core.rules import Facts, Kept, Need, Trim, WriteState, decide
 from gantry_broker.store.contract import GetStatus
-from gantry_broker.store.retention import Facts, Kept, Need, Trim, WriteState, decide
 from sim.kernel.world import Violation
 from sim.tier.retention_world import NAMES, ONE, SEGMENT_BYTES, RetentionWorld
 from support import stores

@@ -18,12 +18,12 @@ import shutil
 from pathlib import Path
 
 from gantry_broker.queues import MessageStore
+from gantry_broker.retention.core.rules import Trim, WriteState
 from gantry_broker.store.contract import GetStatus, Limits
-from gantry_broker.store.retention import Trim, WriteState
-from gantry_broker.tables.topics import TopicChange, change_record
-from gantry_broker.tier.locate import Found, Queue
-from gantry_broker.tier.reading import LoadedRun, Local, Messages, TierIndex, Wanted, pick
-from gantry_broker.tier.retention import Facts, decide
+from gantry_broker.store.tables.topics import TopicChange, change_record
+from gantry_broker.tier.core.locate import Found, Queue
+from gantry_broker.tier.core.reading import LoadedRun, Local, Messages, TierIndex, Wanted, pick
+from gantry_broker.tier.core.retention import Facts, decide
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.tier import chain
 from gantry_protocol.tier.footer import Footer

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gantry_broker.queues import MessageStore, state_records
-from gantry_broker.tables import pieces
-from gantry_broker.tables.names import TOPICS_TOPIC
-from gantry_broker.tier import retention
+from gantry_broker.queues import MessageStore
+from gantry_broker.store.tables import pieces, state_records
+from gantry_broker.store.tables.names import TOPICS_TOPIC
+from gantry_broker.tier.core import retention
 from gantry_protocol.types import Offset
 from sim.kernel.world import Violation
 from sim.tier.retention_world import RetentionWorld

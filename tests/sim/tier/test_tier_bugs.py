@@ -7,12 +7,12 @@ when some seed ends in a violation that names the broken rule.
 from __future__ import annotations
 
 import pytest
-from gantry_broker.tier import effects as fx
-from gantry_broker.tier import events as ev
-from gantry_broker.tier.commit import Stage
-from gantry_broker.tier.reign import Reign, Verdict, Wait
-from gantry_broker.tier.role import UploadRole
-from gantry_broker.tier.values import LocalLog, State
+from gantry_broker.tier.core import effects as fx
+from gantry_broker.tier.core import events as ev
+from gantry_broker.tier.core.commit import Stage
+from gantry_broker.tier.core.role import UploadRole
+from gantry_broker.tier.core.session import Reign, Verdict, Wait
+from gantry_broker.tier.core.values import LocalLog, State
 from gantry_protocol.tier.keys import ManKey, PackKey, parse_name
 from gantry_protocol.tier.manifests import Version
 from gantry_protocol.types import Offset

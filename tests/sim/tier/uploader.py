@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import google_crc32c
-from gantry_broker.tier import effects as fx
-from gantry_broker.tier import events as ev
-from gantry_broker.tier.role import UploadRole
-from gantry_broker.tier.trim import trim_bound
-from gantry_broker.tier.values import Head, Limits, LocalLog, State
+from gantry_broker.tier.core import effects as fx
+from gantry_broker.tier.core import events as ev
+from gantry_broker.tier.core.role import UploadRole
+from gantry_broker.tier.core.trim import trim_bound
+from gantry_broker.tier.core.values import Head, Limits, LocalLog, State
 from gantry_protocol.tier.keys import CLASS_FOR_EVER, ManKey, PackKey, Pair, Shard, shard
 from gantry_protocol.tier.manifests import PackEntry, Tail, decode_version
 from gantry_protocol.tier.packs import BuiltPack

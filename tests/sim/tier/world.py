@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from gantry_broker.tier.values import Head
+from gantry_broker.tier.core.values import Head
 from gantry_protocol.tier.chain import ChainState, advance, empty
 from gantry_protocol.tier.damage import ChainError
 from gantry_protocol.tier.keys import ManKey, parse_key
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from gantry_broker.replica import ReplicaCore
     from gantry_broker.replica import effects as fx
-    from gantry_broker.tier.role import UploadRole
+    from gantry_broker.tier.core.role import UploadRole
     from sim.kernel.machine import Actor, Host
 
 TRIM_US = 300 * MS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from gantry_broker import lineage_file
+from gantry_broker.member import lineage_file
 from gantry_broker.replica import Lineage, StoredState
 from gantry_cli.commands.log import log as command
 from gantry_protocol.types import Epoch, EpochEntry, Offset

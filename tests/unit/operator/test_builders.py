@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from gantry_broker.door import DoorSettings
-from gantry_broker.settings import BrokerSettings
-from gantry_broker.store.retention import Kept
+from gantry_broker.host.settings import BrokerSettings
+from gantry_broker.retention.core.rules import Kept
 from gantry_controller.settings import ControllerSettings
 from gantry_operator import names
 from gantry_operator.builders import broker_objects, controller_objects, quorum_secret

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gantry_broker.settings import BrokerSettings
+from gantry_broker.host.settings import BrokerSettings
 from gantry_controller.settings import ControllerSettings
 from gantry_operator import names
 from gantry_operator.builders import broker_objects, controller_objects

@@ -5,8 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from gantry_broker.clients.sessions import Sessions
-from gantry_broker.consumers import (
+from gantry_broker.clients.consumers import (
     GROUPS_PER_REPORT,
     REMEMBER_S,
     REPORT_GAP_S,
@@ -14,6 +13,7 @@ from gantry_broker.consumers import (
     Claim,
     Consumers,
 )
+from gantry_broker.clients.sessions import Sessions
 from gantry_protocol.bodies import ConsumerData, HeartbeatData, SubscriptionData, encode_body
 from gantry_protocol.bodies.consumers import ConsumerClient, ConsumerMembership, ConsumerTable
 from gantry_protocol.codes import ResponseCode

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 import uvloop
-from gantry_broker.clients import ClientProcessor
-from gantry_broker.delay import delivery
-from gantry_broker.delay.levels import DelayLevels
-from gantry_broker.delay.metrics import DelayCollector
-from gantry_broker.delay.parked import PROGRESS_GROUP
+from gantry_broker.clients import ClientProcessor, delivery
+from gantry_broker.clients.core.delay.levels import DelayLevels
+from gantry_broker.clients.core.delay.parked import PROGRESS_GROUP
+from gantry_broker.clients.delay_metrics import DelayCollector
 from gantry_broker.store.contract import Limits, Refusal
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode

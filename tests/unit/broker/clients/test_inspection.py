@@ -6,8 +6,8 @@ import json
 
 import pytest
 from gantry_broker.clients import inspection
+from gantry_broker.clients.core.delay.parked import PROGRESS_GROUP
 from gantry_broker.clients.traffic import NAMES_MAX, Traffic
-from gantry_broker.delay.parked import PROGRESS_GROUP
 from gantry_broker.store.contract import Refusal
 from gantry_protocol.bodies import MessageQueue, decode_body, decode_queue_table
 from gantry_protocol.bodies.client import ConsumerData, HeartbeatData, SubscriptionData

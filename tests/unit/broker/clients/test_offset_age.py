@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from gantry_broker.clients.core.delay.parked import PROGRESS_GROUP
 from gantry_broker.clients.offset_age import HOUR_S, OffsetAge
-from gantry_broker.delay.parked import PROGRESS_GROUP
-from gantry_broker.tables import offsets as tables
-from gantry_broker.tables.offsets import AGE_GROUP, ConsumerOffsets, decode_rows
-from gantry_broker.tables.resets import put_reset
+from gantry_broker.store.tables import offsets as tables
+from gantry_broker.store.tables.offsets import AGE_GROUP, ConsumerOffsets, decode_rows
+from gantry_broker.store.tables.resets import put_reset
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.looptime]
 

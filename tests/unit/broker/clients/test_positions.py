@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 from gantry_broker.store.contract import Refusal
-from gantry_broker.tables.names import OFFSETS_TOPIC
-from gantry_broker.tables.offsets import decode_rows
+from gantry_broker.store.tables.names import OFFSETS_TOPIC
+from gantry_broker.store.tables.offsets import decode_rows
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.errors import RecordError
 from gantry_protocol.records import decode_record

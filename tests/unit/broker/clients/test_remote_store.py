@@ -7,8 +7,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from gantry_broker.store import messages as wire
-from gantry_broker.store import remote
+from gantry_broker.remote import messages as wire
+from gantry_broker.remote import store as remote
+from gantry_broker.remote.store import RemoteStore
 from gantry_broker.store.contract import (
     Appended,
     GetResult,
@@ -20,9 +21,8 @@ from gantry_broker.store.contract import (
     Refusal,
     SendOutcome,
 )
-from gantry_broker.store.remote import RemoteStore
-from gantry_broker.tables.offsets import rows_record
-from gantry_broker.tables.topics import TopicChange, change_record
+from gantry_broker.store.tables.offsets import rows_record
+from gantry_broker.store.tables.topics import TopicChange, change_record
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import request

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from gantry_broker.log.segments import Stretch
-from gantry_broker.store import cold_reads
-from gantry_broker.store.cold_reads import ColdReads, read_stretches
+from gantry_broker.member import cold_reads
+from gantry_broker.member.cold_reads import ColdReads, read_stretches
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.records import decode_records
 from support import stores

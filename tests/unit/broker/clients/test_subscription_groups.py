@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from gantry_broker.consumers import Claim
+from gantry_broker.clients.consumers import Claim
 from gantry_protocol.bodies import encode_body
 from gantry_protocol.bodies.client import ConsumerData, HeartbeatData, SubscriptionData
 from gantry_protocol.command import reply

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 from gantry_broker.clients import ClientProcessor
-from gantry_broker.store import tier_waits
-from gantry_broker.tier.locate import Gone, Queue
-from gantry_broker.tier.reading import Answer, Local, Messages, Trouble, Wanted
+from gantry_broker.tier import waits
+from gantry_broker.tier.core.locate import Gone, Queue
+from gantry_broker.tier.core.reading import Answer, Local, Messages, Trouble, Wanted
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.records import decode_records
 from support import stores
@@ -55,7 +55,7 @@ def tier(group: FakeGroup) -> FakeTier:
 
 @pytest.fixture
 async def processor(group: FakeGroup, tier: FakeTier, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(tier_waits, "PAUSE_S", 0.02)
+    monkeypatch.setattr(waits, "PAUSE_S", 0.02)
     made = ClientProcessor(group, clock=lambda: 1_700_000_000.0)
     yield made
     made.close()
@@ -119,7 +119,7 @@ async def test_the_border_is_crossed_without_gap_or_double(client, tier) -> None
 async def test_a_slow_tier_is_answered_at_the_deadline(
     client, tier, group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tier_waits, "DEADLINE_S", 0.02)
+    monkeypatch.setattr(waits, "DEADLINE_S", 0.02)
     tier.hold = asyncio.Event()
     answer = await answered(client)
     assert (answer.code, answer.ext["nextBeginOffset"]) == (20, "1")
@@ -131,7 +131,7 @@ async def test_a_slow_tier_is_answered_at_the_deadline(
 async def test_too_many_are_refused_as_busy(
     client, tier, group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tier_waits, "WAITING_MAX", 2)
+    monkeypatch.setattr(waits, "WAITING_MAX", 2)
     tier.hold = asyncio.Event()
     for _ in range(2):
         assert client.ask(11, PULL_SECOND)[1] is None

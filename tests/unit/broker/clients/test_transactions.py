@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from gantry_broker.clients import ClientProcessor
+from gantry_broker.clients.core.transactions import Policy
 from gantry_broker.clients.transaction_metrics import TransactionCollector
 from gantry_broker.log import DiskFullError
 from gantry_broker.store.contract import Refusal, SendOutcome
-from gantry_broker.transactions import Policy
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from gantry_broker.pins import transaction_pins
+from gantry_broker.member.pins import transaction_pins
+from gantry_broker.retention.trimming import LogTrim
 from gantry_broker.store.contract import (
     Appended,
     Limits,
@@ -14,7 +15,6 @@ from gantry_broker.store.contract import (
     Refusal,
     SendOutcome,
 )
-from gantry_broker.store.trimming import LogTrim
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.records import decode_records
 from gantry_protocol.types import Offset

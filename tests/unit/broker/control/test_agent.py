@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gantry_broker.asking import Outcome
 from gantry_broker.control import identity as identities
 from gantry_broker.control.agent import NOTICE_GAP_S, REFRESH_GAP_S, ControlAgent
 from gantry_broker.control.requests import Report, Speaker
@@ -22,6 +21,7 @@ from gantry_protocol.command import RemotingCommand, reply, request
 from gantry_protocol.errors import RequestTimeout
 from gantry_protocol.headers.codec import to_ext
 from gantry_protocol.headers.controller import GetReplicaInfoResponseHeader
+from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.types import BrokerId, Epoch, Offset
 from support.broker_cluster import eventually
 from support.lone_member import Line

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gantry_broker import lineage_file
 from gantry_broker.control import identity as identities
 from gantry_broker.control.identity import Identity
+from gantry_broker.member import lineage_file
 from gantry_broker.replica import Lineage, StoredState
 from gantry_protocol.errors import CorruptionError, DataDirError
 from gantry_protocol.types import BrokerId, Epoch, Offset

@@ -6,13 +6,13 @@ import logging
 from pathlib import Path
 
 import pytest
-from gantry_broker.asking import Outcome
 from gantry_broker.control import joining
 from gantry_broker.control.requests import Speaker
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.headers import to_ext
 from gantry_protocol.headers.controller import GetNextBrokerIdResponseHeader
+from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.types import BrokerId
 
 ME = Speaker("c", "g", "127.0.0.1:1", 2, "aa", None)

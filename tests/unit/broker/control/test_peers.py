@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gantry_broker.asking import Outcome
 from gantry_broker.control.peers import ControllerPeers
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import RemotingCommand, reply, request
+from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import RemotingServer
 from support.broker_cluster import eventually

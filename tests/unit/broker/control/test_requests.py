@@ -9,7 +9,7 @@ from gantry_broker.control.requests import Known, Report, Speaker
 from gantry_broker.replica import ControllerView
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica.events import Adopted, Refused, Unknown
-from gantry_broker.tier.report import TierReport
+from gantry_broker.tier.core.report import TierReport
 from gantry_protocol.bodies import decode_body
 from gantry_protocol.bodies.batches import HeartbeatsBody, heartbeat_header, heartbeat_row
 from gantry_protocol.codes import RequestCode, ResponseCode

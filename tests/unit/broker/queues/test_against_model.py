@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gantry_broker.queues import MessageStore
 from gantry_broker.store.contract import GetStatus, Limits
-from gantry_broker.tables.topics import TopicChange, change_record
+from gantry_broker.store.tables.topics import TopicChange, change_record
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.records import MessageRecord, decode_records, tags_code
 from gantry_protocol.types import Offset

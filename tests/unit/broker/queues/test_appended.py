@@ -9,7 +9,7 @@ from gantry_broker.queues.key_index import KeyIndex
 from gantry_broker.queues.scanning import scan
 from gantry_broker.store.contract import StoredAt
 from gantry_broker.store.stored import StoredRun, offsets_of
-from gantry_broker.tables.names import STATE_TOPIC
+from gantry_broker.store.tables.names import STATE_TOPIC
 from gantry_protocol.records import BatchMessage, RecordRun, encode_batch, entry_code, scan_run
 from gantry_protocol.records.layout import TRANSACTION_PREPARED
 from gantry_protocol.records.schedule import SCHEDULE_TOPIC

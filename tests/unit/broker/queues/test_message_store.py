@@ -14,7 +14,7 @@ from gantry_broker.log.checked import Damage, holds
 from gantry_broker.queues import MessageStore, derived, rows, saving
 from gantry_broker.queues.kv import Batch
 from gantry_broker.store.contract import GetResult, GetStatus, Limits
-from gantry_broker.tables.topics import TopicChange, change_record
+from gantry_broker.store.tables.topics import TopicChange, change_record
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.errors import CorruptionError, RecordError
 from gantry_protocol.records import (

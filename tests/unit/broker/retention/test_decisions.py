@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from gantry_broker.store.retention import (
+from gantry_broker.retention.core.rules import (
     Facts,
     Keep,
     Kept,

@@ -6,11 +6,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from gantry_broker.disk_space import DiskSpace, Usage, Watermarks
 from gantry_broker.queues import MessageStore
+from gantry_broker.retention.core.rules import HOUR_MS, Kept, Need
+from gantry_broker.retention.disk_space import DiskSpace, Usage, Watermarks
+from gantry_broker.retention.log_retention import (
+    CLOCK_SLACK_S,
+    LogRetention,
+    SteadyClock,
+    first_time,
+)
 from gantry_broker.store.contract import GetStatus, Limits, Refusal, SendOutcome
-from gantry_broker.store.log_retention import CLOCK_SLACK_S, LogRetention, SteadyClock, first_time
-from gantry_broker.store.retention import HOUR_MS, Kept, Need
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.records import MessageRecord
 from gantry_protocol.types import Offset

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from gantry_broker.tier import calls, packing
-from gantry_broker.tier import effects as fx
-from gantry_broker.tier import events as ev
 from gantry_broker.tier.calls import Calls
+from gantry_broker.tier.core import effects as fx
+from gantry_broker.tier.core import events as ev
 from gantry_broker.tier.seen import Seen
 from gantry_broker.tier.stores import Fault, MemoryStore
 from gantry_broker.tier.stores.posix import PosixStore

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from gantry_broker.tier import reader
 from gantry_broker.tier.cache import Budget, SharedCache
-from gantry_broker.tier.locate import Gone, Queue
-from gantry_broker.tier.losses import Patience
+from gantry_broker.tier.core.locate import Gone, Queue
+from gantry_broker.tier.core.losses import Patience
+from gantry_broker.tier.core.reading import Answer, Local, Messages, Trouble, Wanted
 from gantry_broker.tier.reader import TierReader
-from gantry_broker.tier.reading import Answer, Local, Messages, Trouble, Wanted
 from gantry_broker.tier.stores import Fault, MemoryStore
 from gantry_protocol.records import decode_records, tags_code
 from gantry_protocol.tier.footer import Footer

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gantry_broker.server import _tier
-from gantry_broker.settings import BrokerSettings
-from gantry_broker.tier.values import Limits
+from gantry_broker.host.server import _tier
+from gantry_broker.host.settings import BrokerSettings
+from gantry_broker.tier.core.values import Limits
 
 
 def test_settings_of_a_tier_are_the_limits_of_its_uploads(tmp_path: Path) -> None:

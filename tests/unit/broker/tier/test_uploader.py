@@ -7,11 +7,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
-from gantry_broker.tier import effects as fx
-from gantry_broker.tier import events as ev
-from gantry_broker.tier.role import UploadRole
+from gantry_broker.tier.core import effects as fx
+from gantry_broker.tier.core import events as ev
+from gantry_broker.tier.core.role import UploadRole
+from gantry_broker.tier.core.values import State
 from gantry_broker.tier.uploader import SystemEntropy, Uploader
-from gantry_broker.tier.values import State
 from gantry_protocol.tier.chain import empty
 from gantry_protocol.tier.keys import Pair
 from support.tier_desk import LIMITS, PLACE, local

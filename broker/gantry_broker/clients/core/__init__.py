@@ -1,0 +1,1 @@
+"""Delayed messages and transactions, as plain data and decisions."""

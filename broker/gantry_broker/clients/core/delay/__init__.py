@@ -1,0 +1,1 @@
+"""Delay levels and retries: messages that are parked now and delivered later."""

@@ -1,0 +1,5 @@
+"""What transactions are, apart from who asks: their records, which are open, reading them back."""
+
+from gantry_broker.clients.core.transactions.ledger import Clocks, Ledger, Policy
+
+__all__ = ["Clocks", "Ledger", "Policy"]

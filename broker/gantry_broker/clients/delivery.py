@@ -1,0 +1,284 @@
+"""``Delivery``: brings parked messages to their queues, for as long as a mastership lasts.
+
+**What is guaranteed: at least once, in the order of each level.** What was delivered is a record in
+the log (H10): one append holds the delivered messages and, behind them, how far the level has come,
+as a consumer offset of ``GANTRY_SYS_DELAY``. A new master goes on where its log says. A message is
+delivered twice only if the log broke off inside that append, between the message and the end of it
+(at most ``BATCH`` messages of a level); an append that was stored is never made again, also when it
+is not confirmed in time.
+
+One timer serves all levels. One append of a level is under way at a time, so what waits in memory
+is bounded; an append that is refused is tried again after a pause, and holds up its own level only.
+
+What it refuses: to deliver to a topic that was deleted, or a parked record that does not say whose
+it is. Both are passed over, counted and logged.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.errors import GantryError, RecordError
+from gantry_protocol.process import log
+from gantry_protocol.records import (
+    SCHEDULE_TOPIC,
+    MessageRecord,
+    decode_records,
+    delay_of,
+    encode_record,
+)
+from gantry_protocol.types import Offset
+
+from gantry_broker.clients.core.delay.levels import MAX_LEVELS, DelayLevels
+from gantry_broker.clients.core.delay.parked import PROGRESS_GROUP, unpark
+from gantry_broker.clients.core.delay.schedule import Level, Parked, Schedule
+from gantry_broker.clients.view import GroupView
+from gantry_broker.store.contract import (
+    GetResult,
+    GetStatus,
+    Limits,
+    QueueKey,
+    QueueOffsets,
+    QueueQuestion,
+    QueueRead,
+    Refusal,
+    SendOutcome,
+)
+from gantry_broker.store.tables.offsets import OffsetRow, rows_record
+
+BATCH = Limits(max_count=128, max_bytes=256 * 1024)  # of one level in one append
+ASK_AGAIN_MS = 500  # after a store that could not say how far the levels reach
+
+_log = log.get("delay")
+
+
+class Delivery:
+    """See the module.
+
+    Args:
+        view: the group; it is the master.
+        levels: the delays of this broker.
+        wall: seconds since 1970.
+
+    Attributes:
+        delivered: messages that were brought to their queues, in this mastership.
+        passed_over: messages that could not be delivered to anybody.
+        refused: reads and appends that were refused and are tried again.
+    """
+
+    def __init__(
+        self, view: GroupView, levels: DelayLevels, wall: Callable[[], float] = time.time
+    ) -> None:
+        """Take up every level where the log says it is."""
+        self.delivered = 0
+        self.passed_over = 0
+        self.refused = 0
+        self._view = view
+        self._levels = levels
+        self._wall = wall
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.Handle | None = None  # uvloop's has no time of its own
+        self._timer_ms = 0
+        self._is_closed = False
+        self._schedule = Schedule((), 0, 0)  # until the store has said how far each level reaches
+        self._unknown = set(range(MAX_LEVELS))  # levels that may reach further than is known
+        self._is_asking = False
+        self._ask_ms = self._now_ms()
+        self._unsubscribe = view.store.subscribe(self._arrived)
+        self._look()
+
+    def close(self) -> None:
+        """The mastership is over: deliver nothing more."""
+        self._is_closed = True
+        self._unsubscribe()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def pending(self) -> dict[int, int]:
+        """Parked messages by level (from 1); levels without any are left out."""
+        return {
+            number + 1: level.end - level.position
+            for number, level in enumerate(self._schedule.levels)
+            if level.end > level.position
+        }
+
+    def overdue_s(self) -> dict[int, float]:
+        """How long the first message of a level has been due; for the levels of ``pending``."""
+        now_ms = self._now_ms()
+        return {
+            level: self._schedule.overdue_ms(level - 1, now_ms) / 1000 for level in self.pending()
+        }
+
+    # ---- when
+
+    def _level(self, number: int, queue: QueueOffsets) -> Level:
+        """A level as the log has it; one beyond the table may hold what an earlier table parked."""
+        position = self._view.store.committed.query(PROGRESS_GROUP, SCHEDULE_TOPIC, number)
+        return Level(
+            queue.min_offset if position is None else position,
+            queue.max_offset,
+            queue.next_offset,
+            self._levels.delay_ms(self._levels.clamp(number + 1)),
+        )
+
+    def _arrived(self, confirm: Offset, queues: Collection[QueueKey]) -> None:
+        """Some queues have new records."""
+        numbers = [number for topic, number in queues if topic == SCHEDULE_TOPIC]
+        if numbers:
+            self._unknown.update(numbers)
+            self._arm()
+
+    def _ask(self) -> None:
+        """Ask the store how far levels reach; one question at a time, for all that are unknown."""
+        if self._is_asking or not self._unknown or self._now_ms() < self._ask_ms:
+            return
+        self._is_asking = True
+        numbers = sorted(self._unknown)
+        self._unknown.clear()
+        questions = [QueueQuestion(SCHEDULE_TOPIC, number) for number in numbers]
+        self._view.store.offsets(questions, lambda queues: self._learned(numbers, queues))
+
+    def _learned(self, numbers: list[int], queues: list[QueueOffsets] | Refusal) -> None:
+        if self._is_closed:
+            return
+        self._is_asking = False
+        wall_ms = int(self._wall() * 1000)
+        now_ms = self._now_ms()
+        if isinstance(queues, Refusal):
+            _log.warning("parked messages wait", reason=queues.remark)
+            self._unknown.update(numbers)
+            self._ask_ms = now_ms + ASK_AGAIN_MS
+        elif not self._schedule.levels:
+            levels = [self._level(*one) for one in zip(numbers, queues, strict=True)]
+            # The wall clock was read first, and of the steady one whole ms may leave 1 out: what
+            # passed between them makes what was parked late, not early.
+            self._schedule = Schedule(levels, now_ms + 1, wall_ms)
+        else:
+            for number, queue in zip(numbers, queues, strict=True):
+                self._schedule.levels[number].arrived(queue.max_offset, now_ms)
+        self._arm()
+
+    def _arm(self) -> None:
+        """Set the timer to the next moment something is to be done."""
+        if self._is_closed:
+            return
+        wake_ms = self._schedule.wake_ms()
+        if self._unknown and not self._is_asking:
+            wake_ms = self._ask_ms if wake_ms is None else min(wake_ms, self._ask_ms)
+        if self._timer is not None:
+            if wake_ms is not None and self._timer_ms <= wake_ms:
+                return  # it will ask again in time
+            self._timer.cancel()
+            self._timer = None
+        if wake_ms is not None:
+            self._timer_ms = wake_ms
+            self._timer = self._loop.call_at(wake_ms / 1000, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        self._ask()
+        for number in self._schedule.wanted(self._now_ms()):
+            self._read(number)
+        self._arm()
+
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    # ---- what
+
+    def _read(self, number: int) -> None:
+        """Read the level from its position on, and deliver what is due."""
+        refusal = self._view.accepting_writes()
+        if refusal is not None:
+            self._refuse(number, refusal.remark)
+            return
+        wanted = QueueRead(SCHEDULE_TOPIC, number, self._schedule.levels[number].position, BATCH)
+        self._view.store.read(wanted, lambda result: self._was_read(number, result))
+
+    def _was_read(self, number: int, result: GetResult | Refusal) -> None:
+        """Deliver what is due of what was read."""
+        if self._is_closed:
+            return
+        try:
+            self._take(number, result)
+        except RecordError as error:
+            self._refuse(number, str(error))
+        self._arm()
+
+    def _take(self, number: int, result: GetResult | Refusal) -> None:
+        if isinstance(result, Refusal):
+            self._refuse(number, result.remark)
+            return
+        level = self._schedule.levels[number]
+        records = decode_records(result.body)
+        if result.status is GetStatus.OFFSET_TOO_SMALL:
+            _log.error("parked messages are gone", queue=number, first=result.next_offset)
+            self._schedule.advanced(number, result.next_offset)
+        elif result.status is not GetStatus.FOUND:
+            self._refuse(number, f"the level's queue cannot be read: {result.status.name}")
+        else:
+            self._deliver_due(number, [one for one in records if one.queue_offset < level.end])
+
+    def _deliver_due(self, number: int, records: list[MessageRecord]) -> None:
+        parked = [
+            Parked(one.queue_offset, one.store_timestamp, delay_of(one.properties.encode()))
+            for one in records
+        ]
+        count = self._schedule.judge(number, parked, self._now_ms())
+        if count == 0:
+            return
+        position = records[count - 1].queue_offset + 1
+        found = [self._real(one) for one in records[:count]]
+        messages = [one for one in found if one is not None]
+        self.passed_over += count - len(messages)
+        self._append(number, messages, position)
+
+    def _real(self, parked: MessageRecord) -> MessageRecord | None:
+        """The message to deliver; None if there is nobody it could be delivered to."""
+        try:
+            message = unpark(parked, self._view.store_host)
+            encode_record(message)
+        except RecordError as error:
+            reason = str(error)
+        else:
+            if self._view.store.topics.lookup(message.topic) is not None:
+                return message
+            reason = f"topic {message.topic} was deleted"
+        _log.warning("passed over", queue=parked.queue_id, reason=reason)
+        return None
+
+    def _append(self, number: int, messages: list[MessageRecord], position: int) -> None:
+        """Append the messages and, behind them, that the level is at ``position``."""
+        key = (PROGRESS_GROUP, SCHEDULE_TOPIC, number)
+        before = self._schedule.levels[number].position
+        progress = rows_record([(*key, position)])
+        progress.store_host = progress.born_host = self._view.store_host
+        # At once, not at the confirmation: a state that is written between must not say less.
+        self._note((*key, position))
+
+        def done(outcome: SendOutcome) -> None:
+            if self._is_closed:
+                return
+            # 12 is stored, and stays for as long as this mastership lasts.
+            if outcome.stored or outcome.code == ResponseCode.FLUSH_SLAVE_TIMEOUT:
+                self.delivered += len(messages)
+                self._schedule.advanced(number, position)
+            else:
+                self._note((*key, before))
+                self._refuse(number, outcome.remark)
+            self._arm()
+
+        try:
+            self._view.store.append([*messages, progress], done)
+        except GantryError as error:
+            done(SendOutcome(ResponseCode.SYSTEM_ERROR, str(error)))
+
+    def _note(self, row: OffsetRow) -> None:
+        self._view.store.committed.foresee([row])
+
+    def _refuse(self, number: int, reason: str | None) -> None:
+        self.refused += 1
+        _log.info("not delivered yet", queue=number, reason=reason)
+        self._schedule.refused(number, self._now_ms())

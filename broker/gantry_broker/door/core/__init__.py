@@ -1,0 +1,1 @@
+"""Where a door leads clients, without I/O."""

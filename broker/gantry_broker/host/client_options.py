@@ -1,0 +1,56 @@
+"""What whoever serves clients is told by the settings, in this process or in front of a store."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from gantry_broker.clients import ClientProcessor
+from gantry_broker.clients.core.delay.levels import DelayLevels
+from gantry_broker.clients.core.transactions import Policy
+from gantry_broker.clients.quotas import Quotas
+from gantry_broker.clients.throttle import Throttle
+from gantry_broker.clients.view import GroupView
+from gantry_broker.host.settings import BrokerSettings
+
+
+class ClientOptions(NamedTuple):
+    """See the module.
+
+    Attributes:
+        levels: how long messages of each delay level wait.
+        policy: when producers are asked how their transactions end.
+        quotas: of tenants; None where nobody has one.
+        offsets_kept_hours: how long the offsets of groups that nobody uses are kept.
+        max_batch_messages: how many messages one batch may hold.
+    """
+
+    levels: DelayLevels
+    policy: Policy
+    quotas: Quotas | None
+    offsets_kept_hours: int
+    max_batch_messages: int
+
+    @classmethod
+    def of(cls, settings: BrokerSettings) -> "ClientOptions":
+        """As the settings say."""
+        levels = DelayLevels.parse(settings.delay_levels)
+        return cls(
+            levels,
+            settings.transaction_policy,
+            settings.parsed_quotas,
+            settings.offsets_kept_hours,
+            settings.max_batch_messages,
+        )
+
+    def processor(
+        self, view: GroupView, disk_is_full: Callable[[], bool] = lambda: False
+    ) -> ClientProcessor:
+        """Serves clients for one mastership."""
+        return ClientProcessor(
+            view,
+            levels=self.levels,
+            policy=self.policy,
+            throttle=None if self.quotas is None else Throttle(self.quotas),
+            disk_is_full=disk_is_full,
+            offsets_kept_hours=self.offsets_kept_hours,
+            max_batch_messages=self.max_batch_messages,
+        )

@@ -1,0 +1,325 @@
+"""One group in a process that may host many: its port for clients, and its way in and out.
+
+A RocketMQ client knows a broker by the address in its route, and old clients name no broker in most
+of what they say (a pull of 4.9 says topic and queue, a heartbeat neither), so each group listens on
+a port of its own. Everything else is the process's (``member.shared_resources``).
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gantry_protocol.codes import RequestCode
+from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.errors import volume_error
+from gantry_protocol.process import log
+from gantry_protocol.remoting.connection import Connection
+from gantry_protocol.remoting.limits import ConnectionLimits
+from gantry_protocol.remoting.server import RemotingServer
+from gantry_protocol.remoting.turns import Turns
+
+from gantry_broker.clients.request_rules import CLIENT_RULES
+from gantry_broker.clients.routing import ClientRouter
+from gantry_broker.control.joining import IdStruck
+from gantry_broker.host.client_options import ClientOptions
+from gantry_broker.log import DerivedLostError
+from gantry_broker.member import administration
+from gantry_broker.member.group import ReplicationGroup
+from gantry_broker.member.options import GroupOptions, Watcher
+from gantry_broker.member.shared_resources import Commons
+from gantry_broker.remote.serving import StoreServer
+
+if TYPE_CHECKING:
+    from gantry_broker.clients import ClientProcessor
+
+LEAVE_WITHIN_S = 5.0  # hand-over, including a refused and a second try
+WAIT_S = 0.05
+REBUILDS_MAX = 3  # of what is derived from a log, within
+REBUILDS_WITHIN_S = 600.0  # so long; a disk that spoils more is not worth it
+ANSWER_WITHIN_S = 0.2  # for answers that are being written when the process ends
+
+_log = log.get("server")
+
+
+def _notice(group: ReplicationGroup, request: RemotingCommand) -> RemotingCommand:
+    """The controllers name a role."""
+    group.notice(request)
+    return reply(request)
+
+
+# What is asked of a member of the group, whatever its role.
+_FOR_MEMBERS: dict[int, Callable[[ReplicationGroup, RemotingCommand], RemotingCommand]] = {
+    RequestCode.NOTIFY_BROKER_ROLE_CHANGED: _notice,
+    RequestCode.GET_BROKER_EPOCH_CACHE: administration.epoch_cache,
+    RequestCode.GET_BROKER_HA_STATUS: administration.ha_status,
+}
+
+
+class HostedGroup(Watcher):
+    """See the module.
+
+    Args:
+        name: of the group.
+        options: how clients are served.
+        store_port: where a broker in another process is served from the store; None serves
+            clients here.
+        turns: of the process's event loop.
+        limits: of the process's client connections.
+
+    Attributes:
+        failure: set to what ended this group; never to a result.
+        group: None until its volume is read.
+        begun_anew: how often its id was struck from the record, so that it took another.
+        rebuilt: how often what is derived from its log was lost, and made again from the log.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        options: ClientOptions,
+        store_port: int | None = None,
+        turns: Turns | None = None,
+        limits: ConnectionLimits | None = None,
+    ) -> None:
+        """Nothing is opened before ``listen``."""
+        self.name = name
+        self.store_port = store_port
+        self.store_server: StoreServer | None = None
+        self._bind = ""
+        self._client_options = options
+        self._options: GroupOptions | None = None
+        self._commons: Commons | None = None
+        self._anew: asyncio.Task[None] | None = None
+        self.begun_anew = 0
+        self.rebuilt = 0
+        self._rebuilt_s: list[float] = []  # when, lately
+        self.port = 0
+        self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.group: ReplicationGroup | None = None
+        self.router = ClientRouter(
+            serving=lambda: (
+                store_port is None and self.group is not None and self.group.takes_requests
+            ),
+            leaving=lambda: self.group is not None and self.group.leaving,
+            master_address=self._where_clients_are_served,
+            ask=self._ask,
+        )
+        self.remoting = RemotingServer(
+            self._handle,
+            on_close=self._closed,
+            on_response=self._answered,
+            rules=CLIENT_RULES,
+            turns=turns,
+            limits=limits,
+        )
+        self.processor: ClientProcessor | None = None
+
+    # ---- the way in
+
+    async def listen(self, host: str, port: int) -> None:
+        """Take connections; they are held until the group knows a master.
+
+        Raises:
+            PortInUseError: somebody listens there.
+        """
+        self._bind = host
+        self.port = await self.remoting.start(host, port)
+
+    async def open(self, options: GroupOptions, commons: Commons) -> None:
+        """Read the volume.
+
+        Raises:
+            GantryError: it is damaged, or not this group's.
+        """
+        self._options, self._commons = options, commons
+        opening = asyncio.ensure_future(ReplicationGroup.open(options, commons))
+        try:
+            await asyncio.shield(opening)
+        finally:  # the thread that reads it cannot be stopped, and must not outlive the lock
+            self.group = await opening
+        self.group.watcher = self
+        if self.store_port is not None:
+            self.store_server = StoreServer(
+                self.group, self.router.role_changed, self._disk_is_full, commons.key
+            )
+            self.store_port = await self.store_server.start(self._bind, self.store_port)
+        self.group.failure.add_done_callback(self._group_failed)
+
+    async def start(self) -> None:
+        """Join the group; takes as long as it takes.
+
+        Raises:
+            GantryError: the volume is not ours.
+        """
+        assert self.group is not None
+        await self.group.start()
+
+    def fail(self, error: BaseException) -> None:
+        """This group ends here."""
+        if isinstance(error, OSError):
+            where = None if self._options is None else self._options.directory
+            error = volume_error(error, where) or error
+        if not self.failure.done():
+            self.failure.set_exception(error)
+            self.failure.exception()  # it is looked at when the process ends, if at all
+
+    def _group_failed(self, failure: "asyncio.Future[None]") -> None:
+        error = None if failure.cancelled() else failure.exception()
+        if isinstance(error, IdStruck):
+            self.begun_anew += 1
+        elif isinstance(error, DerivedLostError) and self._may_rebuild():
+            self.rebuilt += 1
+        elif error is not None:
+            self.fail(error)
+            return
+        if error is not None:
+            self._anew = asyncio.create_task(
+                self._begin_anew(leaves=not isinstance(error, IdStruck))
+            )
+            self._anew.add_done_callback(self._begun_anew)
+
+    def _may_rebuild(self) -> bool:
+        """Whether this is not all that the disk lets us do."""
+        now_s = asyncio.get_running_loop().time()
+        self._rebuilt_s = [one for one in self._rebuilt_s if now_s - one < REBUILDS_WITHIN_S]
+        self._rebuilt_s.append(now_s)
+        return len(self._rebuilt_s) <= REBUILDS_MAX
+
+    async def _begin_anew(self, *, leaves: bool) -> None:
+        """Take part again from the same volume.
+
+        Args:
+            leaves: it is a member still, and a master hands over first; otherwise its id was
+                struck, and it will be another member.
+        """
+        assert self.group is not None
+        assert self._options is not None
+        assert self._commons is not None
+        if leaves:
+            await self._hand_over(self.group)
+        former, self.group = self.group, None
+        self.serving_ends()
+        self.router.role_changed()
+        if self.store_server is not None:
+            await self.store_server.stop()
+        await former.stop()
+        await self.open(self._options, self._commons)
+        await self.start()
+
+    def _begun_anew(self, task: "asyncio.Task[None]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.fail(error)
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether clients may be sent here, and why not."""
+        if self.failure.done():
+            return False, f"failed: {self.failure.exception()}"
+        return (False, "reading its volume") if self.group is None else self.group.ready()
+
+    # ---- the way out
+
+    async def leave(self) -> None:
+        """Hand over, and let every client finish what it is saying."""
+        if self.group is None or self.failure.done():
+            return
+        await self._hand_over(self.group)
+        # Whom this process has cut comes back, and would be cut amid a request if it came here.
+        await self.remoting.stop_listening()
+        await self.router.cut_all()
+
+    async def _hand_over(self, group: ReplicationGroup) -> None:
+        if self.processor is not None:
+            self.processor.flush_offsets(lambda: None)
+        group.leave()
+        try:
+            async with asyncio.timeout(LEAVE_WITHIN_S):
+                await group.left.wait()
+        except TimeoutError:
+            _log.warning("nobody took over in time", group=self.name, epoch=group.epoch)
+
+    async def stop(self) -> None:
+        """Close everything."""
+        if self._anew is not None:
+            while self.group is None and not self._anew.done():  # closing or reading the volume
+                await asyncio.wait({self._anew}, timeout=WAIT_S)
+            self._anew.cancel()
+            await asyncio.gather(self._anew, return_exceptions=True)
+        self.serving_ends()
+        self.router.close()
+        # Before the store is closed, which takes a while: who connects now must find nobody here.
+        await self.remoting.stop(ANSWER_WITHIN_S)
+        if self.store_server is not None:
+            await self.store_server.stop()
+        if self.group is not None:
+            await self.group.stop()
+
+    # ---- Watcher
+
+    def role_changed(self) -> None:
+        """The role, the epoch or the master's address may be another."""
+        self.router.role_changed()
+
+    def serving_began(self) -> None:
+        """Serve clients here."""
+        assert self.group is not None
+        if self.store_port is not None:
+            return  # a broker comes by itself
+        self.processor = self._client_options.processor(self.group.view, self._disk_is_full)
+        self.router.processor = self.processor
+
+    def cut_off(self) -> None:
+        """Let clients look elsewhere; who comes all the same waits a moment, and is let go, too."""
+        if self.store_server is not None:
+            self.store_server.end("this broker is cut off, and may be the master no more")
+        self.router.let_go(list(self.remoting.connections.values()))
+
+    def clients_move(self) -> None:
+        """Pass clients on with what they wait for."""
+        if self.processor is not None:
+            self.router.end_sessions(list(self.remoting.connections.values()))
+
+    def serving_will_end(self) -> None:
+        """Write what consumers have committed."""
+        if self.processor is not None:
+            self.processor.flush_offsets(lambda: None)
+
+    def serving_ends(self) -> None:
+        """Serve clients here no more; whoever waits for a record is sent on to ask again."""
+        if self.store_server is not None:
+            self.store_server.end("this is not the master of its group any more")
+        processor, self.processor = self.processor, None
+        self.router.processor = None
+        if processor is not None:
+            processor.close()
+            self.router.end_sessions(list(self.remoting.connections.values()))
+
+    # ---- requests
+
+    def _handle(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        for_member = _FOR_MEMBERS.get(request.code)
+        if for_member is not None and self.group is not None:
+            return for_member(self.group, request)
+        return self.router.handle(conn, request)
+
+    def _disk_is_full(self) -> bool:
+        return self._commons is not None and self._commons.disk_space.refusing
+
+    def _where_clients_are_served(self) -> str:
+        """By another process; empty while nobody knows."""
+        group = self.group
+        if group is None or not group.serving:
+            return "" if group is None else group.master_address
+        return "" if self.store_server is None else self.store_server.address
+
+    def _answered(self, conn: Connection, response: RemotingCommand) -> bool:
+        return self.processor is not None and self.processor.answered(conn, response)
+
+    def _closed(self, conn: Connection) -> None:
+        self.router.connection_closed(conn)
+        if self.processor is not None:
+            self.processor.connection_closed(conn)
+
+    def _ask(self) -> None:
+        if self.group is not None and self.group.agent is not None:
+            self.group.agent.refresh()

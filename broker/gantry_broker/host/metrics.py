@@ -1,0 +1,300 @@
+"""What a process says of all the groups it hosts: readiness, the list, the metrics."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gantry_protocol.process.probes import HttpServer
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gantry_broker.clients.admin_metrics import AdminCollector
+from gantry_broker.clients.delay_metrics import DelayCollector
+from gantry_broker.clients.delivery import Delivery
+from gantry_broker.clients.transaction_metrics import TransactionCollector
+from gantry_broker.clients.transactions import Transactions
+from gantry_broker.clients.waiting_metrics import WaitingCollector
+from gantry_broker.clients.waiting_room import WaitingRoom
+from gantry_broker.host.hosting import HostedGroup
+from gantry_broker.member.administration import (
+    BrokerCollector,
+    counter,
+    error_answers,
+    gauge,
+    role_name,
+)
+from gantry_broker.member.cold_reads import ColdReads
+from gantry_broker.member.group import ReplicationGroup
+from gantry_broker.member.shared_resources import Commons
+from gantry_broker.remote.metrics import StoreCollector
+from gantry_broker.tier.metrics import TierCollector
+
+
+def state_of(hosted: HostedGroup) -> str:
+    """``ready``, ``unready`` or ``failed``."""
+    if hosted.failure.done():
+        return "failed"
+    return "ready" if hosted.ready()[0] else "unready"
+
+
+def ready(hosted: Sequence[HostedGroup]) -> tuple[bool, str]:
+    """Whether all groups of the process may be sent clients; otherwise which one may not.
+
+    Whoever restarts processes one after the other waits for all groups of one before the next.
+    """
+    answers = [(one.name, *one.ready()) for one in hosted]
+    waiting = [(name, reason) for name, fine, reason in answers if not fine]
+    if len(hosted) == 1:
+        _, fine, reason = answers[0]
+        return fine, reason
+    if not waiting:
+        return True, f"{len(hosted)} groups"
+    name, reason = waiting[0]
+    return False, f"{len(waiting)} of {len(hosted)} groups are not ready, such as {name}: {reason}"
+
+
+def overview(cluster: str, hosted: Sequence[HostedGroup]) -> dict[str, Any]:
+    """The status document of a process that hosts many groups; each has one of its own."""
+    rows = []
+    for one in hosted:
+        fine, reason = one.ready()
+        group = one.group
+        rows.append(
+            {
+                "group": one.name,
+                "port": one.port,
+                "state": state_of(one),
+                "ready": fine,
+                "reason": reason,
+                "role": "starting" if group is None else role_name(group),
+                "epoch": 0 if group is None else group.epoch,
+            }
+        )
+    return {"cluster": cluster, "groups": rows}
+
+
+def registry(
+    hosted: Sequence[HostedGroup], commons: Commons, *, labelled: bool
+) -> CollectorRegistry:
+    """A registry with this process's metrics, by group if ``labelled``."""
+    made = CollectorRegistry()
+    made.register(ProcessCollector(hosted, commons))
+    made.register(GroupsCollector(hosted, labelled=labelled))
+    return made
+
+
+class HttpCollector(Collector):
+    """What the HTTP port counts."""
+
+    def __init__(self, http: HttpServer) -> None:
+        """Nothing is counted here."""
+        self._http = http
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics as of now."""
+        yield counter(
+            "gantry_broker_http_delayed",
+            "Requests to the HTTP port that had to wait for their turn.",
+            self._http.pace.delayed,
+        )
+
+
+class ProcessCollector(Collector):
+    """What the groups of a process share."""
+
+    def __init__(self, hosted: Sequence[HostedGroup], commons: Commons) -> None:
+        """Nothing is counted here."""
+        self._hosted = hosted
+        self._commons = commons
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics as of now."""
+        states = Counter(state_of(one) for one in self._hosted)
+        groups = GaugeMetricFamily(
+            "gantry_broker_groups", "Groups of this process by state.", labels=["state"]
+        )
+        for state in ("ready", "unready", "failed"):
+            groups.add_metric([state], states[state])
+        yield groups
+        line, writers = self._commons.line, self._commons.disks.writers
+        yield gauge(
+            "gantry_broker_controllers_connected",
+            "Controllers with an open connection.",
+            line.peers.connections,
+        )
+        yield counter(
+            "gantry_broker_keys_refused",
+            "Connections to the ports of replication and of stores that did not show the quorum's "
+            "key.",
+            self._commons.listener.gate.refused
+            + sum(one.store_server.gate.refused for one in self._hosted if one.store_server),
+        )
+        yield counter(
+            "gantry_broker_controllers_disbelieved",
+            "Connections to controllers that ended since one side did not believe the other's key.",
+            line.peers.disbelieved,
+        )
+        yield counter(
+            "gantry_broker_begun_anew",
+            "Times that a group's id was struck from the record here, so that it took another one.",
+            sum(one.begun_anew for one in self._hosted),
+        )
+        yield counter(
+            "gantry_broker_derived_rebuilds",
+            "Times that the rows derived from a log were damaged or lost, and made again from it.",
+            sum(one.rebuilt for one in self._hosted),
+        )
+        yield counter(
+            "gantry_broker_heartbeat_messages",
+            "Heartbeat messages of all groups together; each goes to every controller.",
+            line.messages,
+        )
+        yield gauge(
+            "gantry_broker_loop_lag_seconds",
+            "The longest time for which this process served nobody, in the last 30 to 60 s.",
+            self._commons.ticker.lag.longest_s,
+        )
+        turns = self._hosted[0].remoting.turns
+        yield gauge(
+            "gantry_broker_connections_waiting",
+            "Connections that wait for their turn to be served.",
+            len(turns),
+        )
+        yield counter(
+            "gantry_broker_connections_put_off",
+            "Times that a connection had to wait for a later turn.",
+            turns.put_off,
+        )
+        yield counter(
+            "gantry_broker_disk_syncs",
+            "Syncs that made log bytes durable, of one log or of many at once.",
+            sum(one.syncs for one in writers),
+        )
+        yield counter(
+            "gantry_broker_kernel_syncs",
+            "Disk syncs that the kernel carried out without a thread that waits for it.",
+            sum(one.kernel.syncs for one in writers),
+        )
+        yield counter(
+            "gantry_broker_group_commits",
+            "Group commits of single logs that these syncs covered.",
+            sum(one.jobs for one in writers),
+        )
+        disk = self._commons.disk_space
+        yield gauge(
+            "gantry_broker_disk_used_ratio",
+            "Share of the disk in use, at the last look.",
+            disk.usage.used_percent / 100,
+        )
+        yield gauge(
+            "gantry_broker_disk_has_room",
+            "1 while a mastership may be handed over to here for want of room elsewhere.",
+            disk.has_room,
+        )
+        yield gauge(
+            "gantry_broker_disk_refusing",
+            "1 while messages are refused because the disk is nearly full.",
+            disk.refusing,
+        )
+
+
+class GroupsCollector(Collector):
+    """Every group's metrics, with a label that names the group if the process hosts many."""
+
+    def __init__(self, hosted: Sequence[HostedGroup], *, labelled: bool) -> None:
+        """Nothing is counted here."""
+        self._hosted = hosted
+        self._labelled = labelled
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics as of now."""
+        families: dict[str, Metric] = {}
+        for hosted in self._hosted:
+            if hosted.group is None:
+                continue
+            for metric in _metrics_of(hosted, hosted.group):
+                if not self._labelled:
+                    yield metric
+                    continue
+                family = families.setdefault(
+                    metric.name, Metric(metric.name, metric.documentation, metric.type)
+                )
+                family.samples += [
+                    sample._replace(labels={**sample.labels, "group": hosted.name})
+                    for sample in metric.samples
+                ]
+        yield from families.values()
+
+
+def _metrics_of(hosted: HostedGroup, group: ReplicationGroup) -> Iterable[Metric]:
+    router = hosted.router
+    yield from BrokerCollector(group, router, hosted.remoting.stats).collect()
+    yield error_answers("gantry_broker", hosted.remoting.error_answers)
+    yield from TierCollector(lambda: group.tier.service, group.view.store.waits).collect()
+    yield from DelayCollector(lambda: _delivery(hosted)).collect()
+    yield from AdminCollector(lambda: hosted.processor).collect()
+    yield from StoreCollector(lambda: hosted.store_server).collect()
+    yield from TransactionCollector(lambda: _transactions(hosted)).collect()
+    yield from WaitingCollector(lambda: _room(hosted)).collect()
+    yield from _quotas(hosted)
+    yield from _new_names(hosted)
+    yield from _cold_reads(group.view.store.cold)
+
+
+def _cold_reads(cold: ColdReads | None) -> Iterable[Metric]:
+    yield gauge(
+        "gantry_broker_cold_pulls_waiting",
+        "Pulls that wait for the disk.",
+        0 if cold is None else len(cold),
+    )
+    yield counter(
+        "gantry_broker_cold_pulls",
+        "Pulls of records that were not in memory.",
+        0 if cold is None else cold.asked,
+    )
+    yield counter(
+        "gantry_broker_cold_pulls_refused",
+        "Pulls sent back because too many waited for the disk.",
+        0 if cold is None else cold.refused,
+    )
+
+
+def _delivery(hosted: HostedGroup) -> Delivery | None:
+    return None if hosted.processor is None else hosted.processor.delivery
+
+
+def _transactions(hosted: HostedGroup) -> Transactions | None:
+    return None if hosted.processor is None else hosted.processor.transactions
+
+
+def _room(hosted: HostedGroup) -> WaitingRoom | None:
+    return None if hosted.processor is None else hosted.processor.waiting_room
+
+
+def _new_names(hosted: HostedGroup) -> Iterable[Metric]:
+    processor = hosted.processor
+    yield counter(
+        "gantry_broker_new_names_refused",
+        "Topics and groups refused as too many new ones at once, under this mastership.",
+        0 if processor is None else processor.new_topics.refused + processor.new_groups.refused,
+    )
+
+
+def _quotas(hosted: HostedGroup) -> Iterable[Metric]:
+    throttle = None if hosted.processor is None else hosted.processor.throttle
+    yield gauge(
+        "gantry_broker_throttled_requests",
+        "Requests held because their tenant is beyond its quota.",
+        0 if throttle is None else len(throttle),
+    )
+    yield counter(
+        "gantry_broker_requests_throttled",
+        "Requests that were held, under this mastership.",
+        0 if throttle is None else throttle.held_total,
+    )
+    yield counter(
+        "gantry_broker_requests_over_quota",
+        "Requests refused with flow control, under this mastership.",
+        0 if throttle is None else throttle.refused_total,
+    )

@@ -1,0 +1,270 @@
+"""The broker process: one data directory, the groups in it, and the orderly way in and out.
+
+In: lock the data directory, listen, recover every group's volume, join the groups. Out, on SIGTERM:
+accept no more writes, hand all masterships over at once, keep handing clients on to the new masters
+until their pipes are quiet, close the volumes. Every step out has a bound, the same for one group
+and for hundreds, and the sum of them is below the grace period of a pod.
+
+What it refuses: another group's volume, a volume in use, a damaged one; each is one sentence and an
+exit code. Where a process hosts many groups, what is wrong with one of them ends that one only; it
+is named by the readiness probe, the status and the metrics, and the process goes on for the others.
+"""
+
+import asyncio
+import os
+import sys
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from gantry_protocol.headers.controller import LOWEST_ELECTION_PRIORITY
+from gantry_protocol.process import log
+from gantry_protocol.process.datadir import DataDir
+from gantry_protocol.process.files import make_directory
+from gantry_protocol.process.probes import HttpServer
+from gantry_protocol.quorum_key import KeyFile, demand_key
+from gantry_protocol.remoting.limits import fair_limits
+from gantry_protocol.remoting.turns import Turns
+
+from gantry_broker.control.line import ControllerLine
+from gantry_broker.host import metrics
+from gantry_broker.host.client_options import ClientOptions
+from gantry_broker.host.front import FrontServer
+from gantry_broker.host.hosting import HostedGroup
+from gantry_broker.host.ports import election_priority
+from gantry_broker.host.settings import FILE_BYTES_MIN, BrokerSettings
+from gantry_broker.member import administration
+from gantry_broker.member.options import GroupOptions
+from gantry_broker.member.shared_resources import Commons
+from gantry_broker.replica import DEFAULT_LIMITS, Limits
+from gantry_broker.retention.core.rules import bounded_file_bytes
+from gantry_broker.retention.disk_space import DiskSpace
+from gantry_broker.tier.core.values import Limits as TierLimits
+from gantry_broker.tier.options import TierOptions, tier_place
+from gantry_broker.tier.stores.credentials import CredentialFiles, Credentials
+
+SWITCH_S = 0.0005  # a thread's turn while clients wait; each send would feel Python's 5 ms
+MANY_GROUPS = 64  # from here on links are kept alive less often
+MANY_HEARTBEAT_MS = 500  # a fourth of the silence after which a replica leaves its master's link
+
+_log = log.get("server")
+
+
+class BrokerServer:
+    """One process's ports and what stands behind them.
+
+    Attributes:
+        hosted: the groups, in the order of the settings.
+    """
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        """Nothing is opened before ``run``."""
+        self.settings = settings
+        self.http_port = settings.http_port
+        client_options = ClientOptions.of(settings)
+        turns, limits = Turns(), fair_limits()
+        self.hosted = [
+            HostedGroup(place.name, client_options, settings.store_port, turns, limits)
+            for place in settings.places
+        ]
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until ``stop`` is set or no group can go on.
+
+        Raises:
+            GantryError: an operating error, as one sentence.
+        """
+        async with AsyncExitStack() as stack:
+            commons, options = await self._open(stack)
+            groups = zip(self.hosted, options, strict=True)
+            lives = [
+                asyncio.create_task(self._live(hosted, one, commons)) for hosted, one in groups
+            ]
+            try:
+                await self._serve_until(stop)
+                await asyncio.gather(*(hosted.leave() for hosted in self.hosted))
+            finally:
+                for life in lives:
+                    life.cancel()
+                await asyncio.gather(*lives, return_exceptions=True)
+        if all(hosted.failure.done() for hosted in self.hosted):
+            self.hosted[0].failure.result()
+
+    async def _live(self, hosted: HostedGroup, options: GroupOptions, commons: Commons) -> None:
+        """Read the volume and join; what is wrong with it ends this group."""
+        try:
+            await asyncio.to_thread(make_directory, options.directory)
+            await hosted.open(options, commons)
+            await hosted.start()
+        except Exception as error:  # noqa: BLE001 - whatever it is, no group stays half there
+            hosted.fail(error)
+            if len(self.hosted) > 1:
+                _log.error(
+                    "a group cannot take part", group=hosted.name, reason=hosted.failure.exception()
+                )
+
+    async def _serve_until(self, stop: asyncio.Event) -> None:
+        """Until ``stop`` is set or every group has failed."""
+        stopping = asyncio.create_task(stop.wait())
+        failures: set[asyncio.Future[Any]] = {hosted.failure for hosted in self.hosted}
+        try:
+            while failures and not stopping.done():
+                await asyncio.wait(failures | {stopping}, return_when=asyncio.FIRST_COMPLETED)
+                failures = {one for one in failures if not one.done()}
+        finally:
+            stopping.cancel()
+            await asyncio.gather(stopping, return_exceptions=True)
+
+    async def _open(self, stack: AsyncExitStack) -> tuple[Commons, list[GroupOptions]]:
+        """Everything that needs neither volumes nor controllers, in the order of undoing."""
+        settings = self.settings
+        data_dir = await DataDir.open_async(
+            settings.data_dir, "broker", settings.identity, settings.lock_wait_s
+        )
+        stack.callback(data_dir.close)
+        key = KeyFile(settings.quorum_key_file)
+        commons = Commons(
+            ControllerLine(
+                settings.cluster,
+                settings.controllers,
+                pod_uid=settings.pod_uid,
+                heartbeat_interval_ms=settings.heartbeat_interval_ms,
+                heartbeat_timeout_ms=settings.heartbeat_timeout_ms,
+                key=key,
+            ),
+            DiskSpace(data_dir.path, settings.watermarks),
+            key,
+        )
+        stack.push_async_callback(commons.stop)
+        stack.push_async_callback(self._stop_groups)
+        for hosted, place in zip(self.hosted, settings.places, strict=True):
+            await hosted.listen(settings.bind, place.port)
+        await commons.start(settings.bind, settings.ha_port)
+        http = HttpServer(
+            ready=lambda: metrics.ready(self.hosted),
+            registry=metrics.registry(self.hosted, commons, labelled=settings.hosts_many),
+        )
+        http.registry.register(metrics.HttpCollector(http))
+        http.add_route("GET", "/status", self._status)
+        http.add_route("GET", "/status/{group}", self._group_status)
+        self.http_port = await http.start(settings.bind, settings.http_port)
+        stack.push_async_callback(http.stop)
+        _log.info(
+            "listening",
+            remoting=self.hosted[0].port,
+            ha=commons.ha_port,
+            http=self.http_port,
+            groups=len(self.hosted),
+            group=self.hosted[0].name,
+        )
+        return commons, [self._options(hosted, data_dir.path) for hosted in self.hosted]
+
+    async def _stop_groups(self) -> None:
+        await asyncio.gather(*(hosted.stop() for hosted in self.hosted))
+
+    def _options(self, hosted: HostedGroup, directory: Path) -> GroupOptions:
+        settings = self.settings
+        if settings.hosts_many:
+            directory = directory / "groups" / hosted.name
+        return GroupOptions(
+            cluster=settings.cluster,
+            group=hosted.name,
+            directory=directory,
+            advertise=settings.advertised,
+            remoting_port=hosted.port,
+            pod_uid=settings.pod_uid,
+            log_segment_bytes=file_bytes(settings, directory),
+            log_scrub_s=settings.log_scrub_hours * 3600,
+            limits=limits_for(len(self.hosted), settings.heartbeat_timeout_ms),
+            name=settings.name,
+            priority=(
+                election_priority(hosted.name, settings.name)
+                if settings.hosts_many
+                else LOWEST_ELECTION_PRIORITY
+            ),
+            tier=_tier(settings),
+            kept=settings.kept,
+            clients_elsewhere=settings.store_port is not None,
+        )
+
+    async def _status(self, request: web.Request) -> web.Response:
+        if self.settings.hosts_many:
+            return web.json_response(metrics.overview(self.settings.cluster, self.hosted))
+        return self._status_of(self.hosted[0])
+
+    async def _group_status(self, request: web.Request) -> web.Response:
+        for hosted in self.hosted:
+            if hosted.name == request.match_info["group"]:
+                return self._status_of(hosted)
+        raise web.HTTPNotFound(text="This process hosts no such group; GET /status lists them.")
+
+    @staticmethod
+    def _status_of(hosted: HostedGroup) -> web.Response:
+        if hosted.group is None:
+            raise web.HTTPServiceUnavailable(text=f"The group is {hosted.ready()[1]}.")
+        return web.json_response(administration.status(hosted.group, hosted.router))
+
+
+async def serve(settings: BrokerSettings, stop: asyncio.Event) -> None:
+    """Run one broker until ``stop`` is set.
+
+    Raises:
+        GantryError: an operating error, as one sentence.
+    """
+    demand_key(
+        settings.quorum_key_file,
+        allow_unauthenticated=settings.allow_unauthenticated,
+        process="broker",
+    )
+    if settings.tier_url is not None:
+        sys.setswitchinterval(SWITCH_S)
+    if settings.store:
+        await FrontServer(settings).run(stop)
+    else:
+        await BrokerServer(settings).run(stop)
+
+
+def limits_for(groups: int, heartbeat_timeout_ms: int) -> Limits:
+    """What a member of one of so many groups in a process waits for."""
+    limits = msgspec.structs.replace(DEFAULT_LIMITS, cut_off_ms=heartbeat_timeout_ms)
+    if groups < MANY_GROUPS:
+        return limits
+    return msgspec.structs.replace(limits, heartbeat_ms=MANY_HEARTBEAT_MS)
+
+
+def file_bytes(settings: BrokerSettings, directory: Path) -> int:
+    """When a file of the log ends; on a small disk, or in a small log, before it is as set."""
+    try:
+        disk = os.statvfs(directory)
+    except OSError:
+        return settings.log_segment_bytes
+    kept_bytes = settings.kept.bytes if settings.tier_url is None else None
+    return bounded_file_bytes(
+        settings.log_segment_bytes, disk.f_blocks * disk.f_frsize, kept_bytes, FILE_BYTES_MIN
+    )
+
+
+def _tier(settings: BrokerSettings) -> TierOptions | None:
+    if settings.tier_url is None or settings.tier_shard is None:
+        return None
+    return TierOptions(
+        url=settings.tier_url,
+        place=tier_place(settings.cluster, settings.tier_shard),
+        credentials=_tier_credentials(settings),
+        endpoint=settings.tier_endpoint,
+        region=settings.tier_region,
+        limits=TierLimits(
+            pack_bytes=settings.tier_pack_bytes,
+            linger_ms=settings.tier_linger_ms,
+            backoff_last_ms=settings.tier_retry_max_ms,
+        ),
+        local_bytes=settings.tier_local_bytes,
+    )
+
+
+def _tier_credentials(settings: BrokerSettings) -> Credentials | CredentialFiles:
+    if settings.tier_credentials_dir is None:
+        return Credentials.from_environment(os.environ)
+    return CredentialFiles(settings.tier_credentials_dir)

@@ -1,0 +1,555 @@
+"""One replication group's member: store, replica core, links and controller joined.
+
+Everything a group is lives in one ``ReplicationGroup``; nothing is global, so one process holds
+many, and what they share (``shared_resources``) is handed in. Its clients see its ``view``; to its
+platform it is ready or not, and it can be asked to leave. All methods are called on the event
+loop's thread.
+
+What is written through it is in ``writes``, what concerns the tier and the log's beginning in
+``tier``; here is its life, and what becomes of it when its role changes.
+
+Rule protected: a volume whose log ends below what was confirmed on it is refused, not repaired.
+"""
+
+import asyncio
+import secrets
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+
+from gantry_protocol.command import RemotingCommand
+from gantry_protocol.errors import GantryError
+from gantry_protocol.hosts import join_address
+from gantry_protocol.process import log
+from gantry_protocol.remoting.asking import Outcome
+from gantry_protocol.types import BrokerId, Epoch, Offset
+
+from gantry_broker.clients.consumers import Claim, Consumers
+from gantry_broker.control.agent import ControlAgent
+from gantry_broker.control.joining import IdStruck
+from gantry_broker.control.requests import Report, Speaker
+from gantry_broker.ha.links import ReplicationLinks
+from gantry_broker.ha.listener import GroupKey
+from gantry_broker.ha.repair import Repairs, give
+from gantry_broker.ha.wire import Caller
+from gantry_broker.log import DerivedLostError
+from gantry_broker.log.checked import Damage
+from gantry_broker.member.local_view import LocalView
+from gantry_broker.member.options import GroupOptions, Watcher
+from gantry_broker.member.readiness import Readiness, Standing
+from gantry_broker.member.recovery import recover
+from gantry_broker.member.shared_resources import Commons
+from gantry_broker.member.shell import ReplicaShell
+from gantry_broker.member.tier import GroupTier
+from gantry_broker.member.topic_sync import TopicSync
+from gantry_broker.member.writes import GroupWrites
+from gantry_broker.queues import MessageStore
+from gantry_broker.replica import (
+    ControllerView,
+    LogFacts,
+    ReplicaCore,
+    Role,
+    StoredState,
+)
+from gantry_broker.replica import effects as fx
+from gantry_broker.replica import events as ev
+from gantry_broker.replica.master import Mastership
+from gantry_broker.replica.messages import Range, RangeAsk
+
+GIVES_WAY_MAX = 2  # masterships given up for one damaged range, until the process ends
+
+_log = log.get("group")
+
+
+class ReplicationGroup:
+    """See the module. Make one with ``open``, then ``start`` it.
+
+    Attributes:
+        failure: set to the error that ends this member; never to a result.
+        left: set when a draining member has nothing more to do here.
+        stuck: why a person must look; empty while nobody must.
+        writes: what is written through this member.
+        tier: its part in the group's tier.
+        view: the group as its clients see it.
+    """
+
+    def __init__(
+        self, options: GroupOptions, commons: Commons, store: MessageStore, stored: StoredState
+    ) -> None:
+        """Join the parts; nothing is sent before ``start``."""
+        self.options = options
+        self._commons = commons
+        self.incarnation = secrets.token_hex(8)
+        self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.left = asyncio.Event()
+        self.stuck = ""
+        self.watcher = Watcher()
+        self.core: ReplicaCore | None = None
+        self.shell: ReplicaShell | None = None
+        self.links = ReplicationLinks(
+            self._caller, self._deliver, self._writable, commons.key, self._give
+        )
+        self.repairs = Repairs(store.log, self._caller, self._followed, commons.key)
+        self._given_way: Counter[int] = Counter()
+        self._store = store
+        self._stored = stored
+        self._key = GroupKey(options.cluster, options.group)
+        self._serving_epoch: Epoch | None = None
+        self._leaving = False
+        self._silent: tuple[BrokerId, ...] = ()  # whom it did not hear when it was last cut off
+        self._master_seen = ""
+        self._readiness = Readiness()
+        self._agent: ControlAgent | None = None
+        self._consumers: Consumers | None = None
+        store.tiered = options.tier is not None
+        loop = asyncio.get_running_loop()
+        store.on_lost = lambda reason: self._derived_lost(loop, reason)
+        self.writes = GroupWrites(self, store)
+        self.tier = GroupTier(self)
+        self.view = LocalView(self, commons.readers)
+
+    @classmethod
+    async def open(cls, options: GroupOptions, commons: Commons) -> "ReplicationGroup":
+        """Recover the volume; reading a large log takes a while and does not block the loop.
+
+        Raises:
+            CorruptionError: the volume is damaged.
+            DataDirError: it holds something this version cannot read.
+        """
+        store, stored = await asyncio.to_thread(
+            recover, options.directory, options.log_segment_bytes, commons.disks
+        )
+        return cls(options, commons, store, stored)
+
+    # ---- life
+
+    async def start(self) -> None:
+        """Find out who we are, listen for replicas, and take part.
+
+        Raises:
+            GantryError: the volume is not ours.
+        """
+        options, commons = self.options, self._commons
+        commons.listener.add(self._key, self.links)
+        agent = self._agent = ControlAgent(
+            Speaker(
+                cluster=options.cluster,
+                group=options.group,
+                address=self.address,
+                ha_port=commons.ha_port,
+                incarnation=self.incarnation,
+                pod_uid=options.pod_uid,
+                priority=options.priority,
+            ),
+            options.directory,
+            commons.line,
+            report=self._report,
+            learned=self._learned,
+            answered=self._controllers_answered,
+            failed=self._fail,
+        )
+        self.writes.topics = TopicSync(self.view, agent.peers, lambda: self.serving)
+        self._consumers = Consumers(options.cluster, options.group, agent.peers)
+        me = await agent.join()
+        shell_log = LogFacts(
+            log_start=self._store.log.log_start,
+            end=self._store.log.end,
+            flushed=self._store.log.flushed,
+            stored=self._stored,
+        )
+        now_ms = int(asyncio.get_running_loop().time() * 1000)
+        self.core = ReplicaCore(
+            me=me,
+            incarnation=self.incarnation,
+            log=shell_log,
+            now_ms=now_ms,
+            limits=options.limits,
+        )
+        self.shell = ReplicaShell(
+            self.core, self._store, options.directory, agent, self, commons, self._fail
+        )
+        self.tier.start(options, commons.disk_space, self._fail)
+        self.shell.start(self.links)
+        agent.start()
+        self._store.log.checks.on_damage = self._damaged
+        for damage in list(self._store.log.checks.damage.values()):
+            self._damaged(damage)
+        self.repairs.start()
+        self._store.scrub(options.log_scrub_s)
+
+    async def stop(self) -> None:
+        """Take no further part, close the store; what is not flushed is flushed."""
+        self._serving_epoch = None  # for answers that are still on the process's line
+        self.writes.end()
+        self.view.store.end()
+        if self._consumers is not None:
+            self._consumers.end()
+        await self.tier.stop()
+        await self.repairs.stop()
+        self._commons.listener.remove(self._key)
+        await self.links.stop()
+        if self._agent is not None:
+            await self._agent.stop()
+        if self.shell is not None:
+            self.shell.stop()
+        if self._store.is_master:
+            self._store.drop_mastership()
+        try:
+            await asyncio.to_thread(self._store.close)
+        except GantryError as error:
+            self._fail(error)
+
+    def leave(self) -> None:
+        """SIGTERM: accept no more writes, hand over if this is the master; ``left`` follows."""
+        self._leaving = True
+        if self.shell is None:
+            self.left.set()
+            return
+        self.shell.step(ev.DrainRequested())
+        if self._agent is not None:
+            self._agent.beat()
+
+    def _derived_lost(self, loop: asyncio.AbstractEventLoop, reason: str) -> None:
+        """In any thread; the loop was closed where nobody takes part any more."""
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._fail, self._lost_error(reason))
+
+    def _lost_error(self, reason: str) -> DerivedLostError:
+        return DerivedLostError(
+            f"What is derived from the log in {self.options.directory} is lost ({reason}): it is "
+            "made again from the log; check the volume if this happens again."
+        )
+
+    def _fail(self, error: BaseException) -> None:
+        if self._store.lost and not isinstance(error, DerivedLostError | IdStruck):
+            error = self._lost_error(self._store.lost)
+        if self.failure.done():
+            return
+        if isinstance(error, DerivedLostError):
+            _log.error("what is derived from the log is made again", reason=error)
+        elif isinstance(error, IdStruck):
+            _log.warning("this broker begins anew under another id", reason=error)
+        else:
+            _log.error("this broker cannot go on", reason=error)
+        self.failure.set_exception(error)
+
+    # ---- what it is
+
+    @property
+    def address(self) -> str:
+        """Our remoting service, as others reach it."""
+        return join_address(self.options.advertise, self.options.remoting_port)
+
+    @property
+    def agent(self) -> ControlAgent | None:
+        """The conversation with the controllers; None before ``start``."""
+        return self._agent
+
+    @property
+    def serving(self) -> bool:
+        """Whether this is the serving master, leaving or not."""
+        return self.mastership is not None
+
+    @property
+    def mastership(self) -> Mastership | None:
+        """The mastership under which clients are served; None while there is none."""
+        core = self.core
+        return None if core is None or self._serving_epoch is None else core.serving
+
+    @property
+    def takes_requests(self) -> bool:
+        """Whether clients are served here: by the serving master, unless it is cut off."""
+        master = self.mastership
+        return master is not None and not master.cut_off
+
+    @property
+    def alone(self) -> str:
+        """Why this master takes no requests; empty when it does, or is none."""
+        master = self.mastership
+        if master is None or not master.cut_off:
+            return ""
+        silent = ", ".join(map(str, self._silent))
+        return f"cut off: it hears neither the controllers nor broker {silent} of its set"
+
+    @property
+    def leaving(self) -> bool:
+        """Whether it has been asked to leave."""
+        return self._leaving
+
+    @property
+    def epoch(self) -> Epoch:
+        """The newest epoch acted in."""
+        return Epoch(0) if self.core is None else self.core.epoch
+
+    @property
+    def master_address(self) -> str:
+        """Another broker's remoting service that is the master; empty while none is known."""
+        core = self.core
+        view = None if core is None else core.view
+        if core is None or view is None or view.master_id is None or view.master_id == core.me:
+            return ""
+        return view.master_address
+
+    @property
+    def disk_reason(self) -> str:
+        """What is wrong with this member's disk, and what is done about it; empty for nothing."""
+        core = self.core
+        if core is not None and core.disk_says:
+            return f"its disk does not answer: {core.disk_says}"
+        return self._room_reason
+
+    @property
+    def _room_reason(self) -> str:
+        """The same for want of room only."""
+        if self.core is not None and self.core.room_says:
+            return self.core.room_says
+        return "its disk is nearly full" if self._commons.disk_space.refusing else ""
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether clients may be sent here, and why not."""
+        core, agent = self.core, self._agent
+        standing = Standing(
+            leaving=self._leaving,
+            joined=core is not None and agent is not None,
+            stuck=self.stuck or ("" if agent is None else agent.behind),
+            registered=agent is not None and agent.registered,
+            serving=self.serving,
+            following=core is not None and core.role is Role.FOLLOWING and core.streaming,
+            epoch=self.epoch,
+            disk=self.disk_reason,
+            alone=self.alone,
+        )
+        return self._readiness.look(standing, asyncio.get_running_loop().time())
+
+    # ---- what a broker in another process is told and may ask
+
+    @property
+    def claim(self) -> Claim:
+        """By what this member is the master; there is one only while it serves."""
+        assert self.core is not None, "nobody serves before the volume has a name"
+        return Claim(self.core.me, self.epoch, self.incarnation)
+
+    @property
+    def subscriptions_version(self) -> int:
+        """Which version of the subscription groups the controllers named last."""
+        return 0 if self._agent is None else self._agent.known.subscriptions_version
+
+    def ask(
+        self, command: RemotingCommand, done: Callable[[Outcome], None], timeout_s: float
+    ) -> None:
+        """Pass something on to the controllers; ``done`` comes once, maybe at once."""
+        assert self._agent is not None, "nobody serves before it has joined"
+        self._agent.peers.ask(command, done, timeout_s)
+
+    # ---- what its view shows
+
+    @property
+    def store(self) -> MessageStore:
+        """The group's store."""
+        return self._store
+
+    @property
+    def broker_name(self) -> str:
+        """The group's name."""
+        return self.options.group
+
+    @property
+    def cluster(self) -> str:
+        """The name of its cluster."""
+        return self.options.cluster
+
+    @property
+    def store_host(self) -> tuple[str, int]:
+        """Where this broker can be asked for a record by its offset id."""
+        return self.options.advertise, self.options.remoting_port
+
+    @property
+    def consumers(self) -> Consumers:
+        """Subscription groups, and who is in them; there are clients only once it exists."""
+        assert self._consumers is not None, "nobody is served before start"
+        return self._consumers
+
+    @property
+    def known_consumers(self) -> Consumers | None:
+        """The same, or None before ``start``."""
+        return self._consumers
+
+    # ---- RoleObserver
+
+    def promoted(self, epoch: Epoch, start: Offset) -> None:
+        """Serve from now on."""
+        self._serving_epoch = epoch
+        if self._consumers is not None and not self.options.clients_elsewhere:
+            self._consumers.began(self.claim)
+        self.tier.promoted(epoch)
+        for damage in self._store.log.checks.damage.values():
+            self._give_way(damage)
+        self.watcher.serving_began()
+        self._changed()
+        if self._agent is not None:
+            self._agent.beat()
+            self._catch_up_topics()
+
+    def demoted(self, epoch: Epoch) -> None:
+        """Serve no more; nobody waits for an answer any longer."""
+        self._serving_epoch = None
+        self.watcher.clients_move()  # first: the next master answers what is not answered here
+        self.tier.demoted()
+        self.writes.end()
+        self.view.store.end()
+        if self._consumers is not None:
+            self._consumers.end()
+        self.watcher.serving_ends()
+        self._changed()
+
+    def confirmed(self, confirm: Offset) -> None:
+        """Answer what waited for it."""
+        master = None if self.core is None else self.core.serving
+        if master is not None:
+            self.writes.confirmed(confirm, master)
+        if master is not None and not self._store.lost:
+            self.tier.advanced()
+            if self.writes.topics_due:
+                self._catch_up_topics()
+
+    def drained(self, reason: str) -> None:
+        """Nothing more is gained by staying."""
+        _log.info("drained", reason=reason)
+        self.left.set()
+
+    def cut_off(self, effect: fx.CutOff) -> None:
+        """Take nothing more, and let clients look for another master."""
+        self._silent = effect.silent
+        self.watcher.cut_off()  # first: who passes a client on keeps what was not answered
+        self.writes.cut_off()
+
+    def in_touch(self) -> None:
+        """Go on; clients that wait are served."""
+        self._changed()
+
+    def stuck_at(self, effect: fx.Stuck) -> None:
+        """A person must look."""
+        self.stuck = f"{effect.code}: {effect.sentence}"
+        self._changed()
+
+    def giving_way(self) -> None:
+        """Somebody will be asked to take over: append what is only in memory yet."""
+        self.watcher.serving_will_end()
+
+    def ticked(self) -> None:
+        """Answer what has waited long enough."""
+        self.writes.ticked()
+
+    def met_full(self) -> None:
+        """A record found no room on the disk."""
+        self._commons.disk_space.met_full()
+
+    # ---- what writes and the tier need
+
+    def appended(self) -> None:
+        """Records were appended: flush them, and feed the replicas."""
+        if self.shell is not None:
+            self.shell.appended()
+
+    def step(self, event: ev.Event) -> None:
+        """Feed the core, if there is one yet."""
+        if self.shell is not None:
+            self.shell.step(event)
+
+    def look_for_master(self) -> None:
+        """Ask the controllers who the master is."""
+        if self._agent is not None:
+            self._agent.refresh()
+
+    # ---- damage in the log
+
+    def _damaged(self, damage: Damage) -> None:
+        """Have it repaired: by ourselves as a replica, after another member took over otherwise."""
+        _log.error(
+            "the log is damaged",
+            file=damage.path,
+            position=damage.position,
+            start=damage.start,
+            end=damage.end,
+            reason=damage.reason,
+        )
+        self.repairs.wake()
+        self._give_way(damage)
+
+    def _give_way(self, damage: Damage) -> None:
+        """A few times for each range: the others may lack it, too, and would give way to us."""
+        if self.serving and self._given_way[damage.start] < GIVES_WAY_MAX:
+            self._given_way[damage.start] += 1
+            self.step(ev.LogDamaged())
+
+    def _followed(self) -> str:
+        core = self.core
+        following = None if core is None or not core.streaming else core.following
+        return "" if following is None else following.view.master_ha_address
+
+    def _give(self, ask: RangeAsk) -> Range:
+        core = self.core
+        return give(self._store.log, ask, Offset(0) if core is None else core.log.confirm)
+
+    # ---- inside
+
+    def _changed(self) -> None:
+        self.watcher.role_changed()
+
+    def _report(self) -> Report:
+        core = self.core
+        assert core is not None, "nothing is reported before the volume has a name"
+        facts = core.log
+        confirmed = facts.lineage.entry_at(Offset(facts.confirm - 1)) if facts.confirm else None
+        return Report(
+            epoch=facts.lineage.last_epoch,
+            log_start=facts.log_start,
+            end=facts.end,
+            confirm=facts.confirm,
+            draining=self._leaving,
+            confirm_epoch=None if confirmed is None else confirmed.epoch,
+            acted_epoch=core.epoch,
+            tier=self.tier.report(),
+            disk_stuck=self.tier.disk_stuck or self._room_reason,
+            log_damage=self.repairs.told(),
+        )
+
+    def _learned(self, view: ControllerView) -> None:
+        if self.shell is None or self._agent is None:
+            return
+        before = (self.epoch, self.master_address)
+        self.shell.step(ev.ViewLearned(view))
+        self._catch_up_topics()
+        if self._consumers is not None:
+            self._consumers.catch_up(self._agent.known.subscriptions_version)
+        if (self.epoch, self.master_address) != before:
+            self._changed()
+
+    def _controllers_answered(self, asked_s: float) -> None:
+        self.step(ev.ControllersAnswered(int(asked_s * 1000)))
+
+    def _catch_up_topics(self) -> None:
+        if self._agent is not None:
+            self.writes.catch_up_topics(self._agent.known.topics_version)
+
+    def notice(self, notice: RemotingCommand) -> bool:
+        """Take a notification (1008); False if it is not for this group.
+
+        Raises:
+            WireError: it is malformed.
+        """
+        return self._agent is not None and self._agent.notice(notice)
+
+    def _caller(self) -> Caller:
+        uid = "" if self._agent is None else self._agent.known.group_uid
+        return Caller(self.options.cluster, self.options.group, uid)
+
+    def _deliver(self, event: ev.Event) -> None:
+        if self.shell is not None:
+            self.shell.step(event)
+        elif isinstance(event, ev.Received):
+            self.links.close(event.link)  # too early: it will call again
+
+    def _writable(self) -> None:
+        if self.shell is not None:
+            self.shell.feed()

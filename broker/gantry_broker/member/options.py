@@ -1,0 +1,65 @@
+"""What a group's member is told when it starts, and whom it tells when its role changes."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from gantry_protocol.headers.controller import LOWEST_ELECTION_PRIORITY
+
+from gantry_broker.replica import DEFAULT_LIMITS, Limits
+from gantry_broker.retention.core.rules import Kept
+from gantry_broker.tier.options import TierOptions
+
+
+class GroupOptions(NamedTuple):
+    """What one member of a group is told.
+
+    Attributes:
+        directory: of the group's data, inside the locked data directory.
+        advertise: the ip that others use for remoting and replication.
+        name: of this broker, for people who read the tier.
+        log_scrub_s: in which every byte of the log is compared once; 0 for never.
+        priority: see ``Speaker``.
+        tier: where the group's tier is; None without one.
+        kept: how much of the log is kept where there is no tier.
+        clients_elsewhere: a broker in another process serves clients from this store.
+    """
+
+    cluster: str
+    group: str
+    directory: Path
+    advertise: str
+    remoting_port: int
+    pod_uid: str | None = None
+    log_segment_bytes: int = 1024 * 1024 * 1024
+    log_scrub_s: float = 86_400.0
+    limits: Limits = DEFAULT_LIMITS
+    name: str = ""
+    priority: int = LOWEST_ELECTION_PRIORITY
+    tier: TierOptions | None = None
+    kept: Kept = Kept()
+    clients_elsewhere: bool = False
+
+
+class Watcher:
+    """Whoever wants to know of role changes; the server's router does."""
+
+    def role_changed(self) -> None:
+        """The role, the epoch or the master's address may be another."""
+
+    def serving_began(self) -> None:
+        """This broker is the serving master now."""
+
+    def cut_off(self) -> None:
+        """It is, as far as it knows; but it takes nothing, and its clients should look elsewhere.
+
+        ``role_changed`` follows when it goes on.
+        """
+
+    def clients_move(self) -> None:
+        """It is not any more, and whoever waits for an answer is about to be told so."""
+
+    def serving_will_end(self) -> None:
+        """Soon it is not any more, unless nobody takes over; what is in memory goes to the log."""
+
+    def serving_ends(self) -> None:
+        """It is not any more; the store is still as it was."""

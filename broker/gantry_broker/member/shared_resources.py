@@ -1,0 +1,66 @@
+"""What the groups of one process share, so that three hundred cost little more than one.
+
+One line to the controllers, one port for replicas, one thread for each disk, one clock, a few
+threads for small files. A group finds everything that is not its own here; nothing is global.
+"""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from gantry_protocol.quorum_key import NO_KEY, KeyFile
+
+from gantry_broker.control.line import ControllerLine
+from gantry_broker.ha.listener import ReplicaListener
+from gantry_broker.log.disk import Disks
+from gantry_broker.member import cold_reads
+from gantry_broker.member.ticker import Ticker
+from gantry_broker.retention.disk_space import DiskSpace
+
+SAVERS = 4  # threads that write lineage files: two syncs each, and a failover writes many at once
+
+
+class Commons:
+    """See the module.
+
+    Args:
+        line: to the controllers.
+        disk_space: of the data directory.
+        key: what members of groups show each other.
+
+    Attributes:
+        ha_port: of the listener; 0 before ``start``.
+    """
+
+    def __init__(self, line: ControllerLine, disk_space: DiskSpace, key: KeyFile = NO_KEY) -> None:
+        """Nothing runs before ``start``, and disks' threads not before a volume is opened."""
+        self.line = line
+        self.disk_space = disk_space
+        self.key = key
+        self.listener = ReplicaListener(key)
+        self.disks = Disks()
+        self.ticker = Ticker()
+        self.savers = ThreadPoolExecutor(SAVERS, thread_name_prefix="lineage")
+        self.readers = ThreadPoolExecutor(cold_reads.THREADS, thread_name_prefix="cold-read")
+        self.ha_port = 0
+
+    async def start(self, host: str, ha_port: int) -> None:
+        """Listen for replicas and connect to the controllers.
+
+        Raises:
+            PortInUseError: the port is taken.
+        """
+        self.ha_port = await self.listener.start(host, ha_port)
+        self.line.start()
+        self.disk_space.start()
+
+    async def stop(self) -> None:
+        """End everything; the groups have stopped."""
+        self.disk_space.stop()
+        await self.listener.stop()
+        await self.line.stop()
+        await asyncio.to_thread(self._end_threads)
+
+    def _end_threads(self) -> None:
+        self.savers.shutdown()
+        self.readers.shutdown(cancel_futures=True)
+        self.disks.close()

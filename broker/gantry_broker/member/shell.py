@@ -1,0 +1,442 @@
+"""Carries out what the replica core decides, on real disks, sockets and controllers.
+
+The core is fed one event at a time and its effects are carried out in order before the next event,
+so an effect that has an immediate result (a cut) cannot overtake its neighbours. Work that can be
+shared is shared per turn of the event loop: one flush request and one round of feeding links,
+however many sends that turn brought. First come the members that producers wait for, then the
+flush request, then replicas that are behind (``ha/feeding.py``).
+
+A master's clients wait for what is confirmed, so it is dispatched at once. On a replica nobody
+does: there it is dispatched behind the flush request and the acknowledgement, which others wait
+for, and in larger pieces: when ``DISPATCH_BYTES`` are due, at each tick, and before the role or the
+log changes.
+
+Nothing is decided here. What it refuses: to go on after the disk failed, or after the core asked
+for something the store refuses; such an error is handed to ``failed`` and ends the process.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from gantry_protocol.errors import NO_ROOM, GantryError, RecordError
+from gantry_protocol.process import log
+from gantry_protocol.types import Epoch, Offset
+
+from gantry_broker.control.agent import ControlAgent
+from gantry_broker.ha.feeding import Feeder
+from gantry_broker.ha.links import ReplicationLinks
+from gantry_broker.log import DerivedLostError, DiskFullError
+from gantry_broker.log.checked import DamagedError
+from gantry_broker.member import lineage_file
+from gantry_broker.member.pool import InOrder
+from gantry_broker.member.shared_resources import Commons
+from gantry_broker.queues import MessageStore
+from gantry_broker.replica import ReplicaCore
+from gantry_broker.replica import effects as fx
+from gantry_broker.replica import events as ev
+from gantry_broker.replica.messages import Ack, Message, Truncate
+
+DISPATCH_BYTES = 128 * 1024
+SAVE_AGAIN_S = 1.0  # a state that found no room on the disk
+
+_log = log.get("replica")
+
+
+class RoleObserver(Protocol):
+    """Who is told what the core has become; all calls come between two events."""
+
+    def promoted(self, epoch: Epoch, start: Offset) -> None:
+        """This broker serves from now on."""
+
+    def demoted(self, epoch: Epoch) -> None:
+        """It does not any more."""
+
+    def confirmed(self, confirm: Offset) -> None:
+        """Everything below is confirmed, and can be read from the store."""
+
+    def drained(self, reason: str) -> None:
+        """Nothing more is gained by staying."""
+
+    def stuck_at(self, effect: fx.Stuck) -> None:
+        """A person must look."""
+
+    def cut_off(self, effect: fx.CutOff) -> None:
+        """Another master may have been elected: take nothing from clients, and let them go."""
+
+    def in_touch(self) -> None:
+        """That is over, and this is the master still."""
+
+    def giving_way(self) -> None:
+        """Somebody will be asked to take over: append what is only in memory yet."""
+
+    def ticked(self) -> None:
+        """Time has passed."""
+
+
+class ReplicaShell:
+    """The event loop around one replica core.
+
+    Args:
+        core: decides.
+        store: the log and what is derived from it.
+        directory: where the lineage file is.
+        agent: speaks to the controllers.
+        observer: is told of role changes.
+        commons: the process's clock and threads.
+        failed: called with the error that ends this broker.
+    """
+
+    def __init__(
+        self,
+        core: ReplicaCore,
+        store: MessageStore,
+        directory: Path,
+        agent: ControlAgent,
+        observer: RoleObserver,
+        commons: Commons,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """Nothing happens before ``start``."""
+        self.core = core
+        self.links: ReplicationLinks | None = None
+        self.saves = 0
+        self.cut_offs = 0
+        self.disk_silences = 0
+        self.reliefs = 0  # masterships to be given away for want of room
+        self._store = store
+        self._directory = directory
+        self._agent = agent
+        self._observer = observer
+        self._failed = failed
+        self._loop = asyncio.get_running_loop()
+        self._events: deque[ev.Event] = deque()
+        self._stepping = False
+        self._ended = False
+        self._turn_due = False
+        self._flush_due = False
+        self._newest_state = 0  # token of the state that was to be saved last
+        self._disk_is_silent = False
+        self._confirmed = store.dispatched  # below is to be dispatched
+        self._saver = InOrder(commons.savers)
+        self._ticker = commons.ticker
+        self._disk_space = commons.disk_space
+        self._room = (False, False)
+        self._feeder = Feeder(core, store, self._next_turn)
+
+    @property
+    def now_ms(self) -> int:
+        """The core's clock."""
+        return int(self._loop.time() * 1000)
+
+    def start(self, links: ReplicationLinks) -> None:
+        """Begin to tick."""
+        self.links = self._feeder.links = links
+        self._ticker.add(self._tick)
+
+    def stop(self) -> None:
+        """Take no more events; what is being saved is saved."""
+        self._ended = True
+        self._ticker.remove(self._tick)
+        self._feeder.stop()
+        self._saver.wait()
+
+    # ---- events
+
+    def step(self, event: ev.Event) -> None:
+        """Feed one event; from within an effect it waits for the effects before it."""
+        self._events.append(event)
+        if self._stepping or self._ended:
+            return
+        self._stepping = True
+        try:
+            while self._events and not self._ended:
+                next_event = self._fitting(self._events.popleft())
+                for effect in self.core.step(next_event, self.now_ms):
+                    self._carry_out(effect)
+        except GantryError as error:
+            self._fail(error)
+        finally:
+            self._stepping = False
+
+    def _fitting(self, event: ev.Event) -> ev.Event:
+        """``event``, or the refusal of a link that acknowledges a part of a record.
+
+        The core knows no records; what it confirms is dispatched, and would be found damaged.
+        """
+        if isinstance(event, ev.Received) and isinstance(event.message, Ack):
+            end = event.message.flushed_end
+            if end > self.core.log.confirm and self._is_in_a_record(end):
+                return ev.LinkRefused(event.link, f"it acknowledges {end}, inside a record")
+        return event
+
+    def _is_in_a_record(self, offset: Offset) -> bool:
+        log = self._store.log
+        return log.log_start < offset < log.end and not log.is_boundary(offset)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._ended:
+            self._ended = True
+            self._failed(error)
+
+    def _tick(self) -> None:
+        if self._ended:
+            return
+        self._look_at_room()
+        self.step(ev.Tick())
+        self._guarded(self._dispatch)
+        self._observer.ticked()
+
+    def appended(self) -> None:
+        """The master's own append has moved the end of the log."""
+        self.core.appended(self._store.log.end)
+        self._flush_due = True
+        self._next_turn()
+
+    # ---- effects
+
+    def _carry_out(self, effect: fx.Effect) -> None:
+        links = self.links
+        match effect:
+            case fx.Send(link=link, message=message):
+                self._send(link, message)
+            case fx.AppendLog(offset=offset, data=data):
+                self._append(offset, data)
+            case fx.Feed():
+                self._next_turn()
+            case fx.ConfirmMoved(confirm=confirm):
+                self._confirm(confirm)
+            case fx.OpenLink(link=link, address=address):
+                if links is not None:
+                    links.open(link, address)
+            case fx.CloseLink(link=link, reason=reason):
+                _log.info("link ended", link=link, reason=reason)
+                if links is not None:
+                    links.close(link)
+            case fx.SaveState(token=token, state=state):
+                self._save(token, state)
+            case fx.CutLog(point=point, reset=reset):
+                self._cut(point, reset=reset)
+            case _:
+                self._carry_out_role(effect)
+
+    def _send(self, link: int, message: Message) -> None:
+        if isinstance(message, Truncate) and self._is_in_a_record(message.point):
+            reason = f"its log agrees with ours up to {message.point}, inside a record"
+            self.step(ev.LinkRefused(link, reason))
+        elif self.links is not None:
+            self.links.send(link, message)
+
+    def _carry_out_role(self, effect: fx.Effect) -> None:
+        agent = self._agent
+        match effect:
+            case fx.Promoted(epoch=epoch, start=start):
+                self._promoted(epoch, start)
+            case fx.Demoted(epoch=epoch):
+                _log.info("demoted", epoch=epoch)
+                self._store.drop_mastership()
+                self._observer.demoted(epoch)
+            case fx.Propose():
+                _log.info("proposing", set=sorted(effect.sync_state_set), attempt=effect.attempt)
+                agent.propose(effect, self.step)
+            case fx.SetChanged(sync_state_set=members):
+                _log.info("sync-state set", set=sorted(members), epoch=self.core.epoch)
+            case fx.AskView(reason=reason):
+                _log.debug("asking for the group", reason=reason)
+                agent.refresh()
+            case fx.AskElection():
+                agent.elect()
+            case fx.HandOver(target=target, epoch=epoch):
+                _log.info("handing over", target=target, epoch=epoch)
+                agent.hand_over(effect, self._handed_over)
+            case fx.DrainEnded(reason=reason):
+                self._observer.drained(reason)
+            case fx.DiskSilent() | fx.DiskAnswers() | fx.DiskFull() | fx.DiskHasRoom():
+                self._note_disk(effect)
+            case fx.CutOff() | fx.InTouch() | fx.Slow():
+                self._note_others(effect)
+            case fx.Stuck():
+                _log.error(effect.code, reason=effect.sentence)
+                self._observer.stuck_at(effect)
+            case _:
+                raise AssertionError(f"unknown effect {effect!r}")
+
+    def _promoted(self, epoch: Epoch, start: Offset) -> None:
+        _log.info("promoted", epoch=epoch, start=start, confirm=self.core.log.confirm)
+        self._dispatch()
+        if self._store.lost:
+            raise DerivedLostError(f"nobody can serve from here: {self._store.lost}")
+        self._store.take_mastership()
+        self._observer.promoted(epoch, start)
+
+    def _note_disk(
+        self, effect: fx.DiskSilent | fx.DiskAnswers | fx.DiskFull | fx.DiskHasRoom
+    ) -> None:
+        if isinstance(effect, fx.DiskFull | fx.DiskHasRoom):
+            self._note_room(effect)
+            return
+        if isinstance(effect, fx.DiskAnswers):
+            _log.info("the disk answers again", epoch=self.core.epoch)
+            self._disk_is_silent = False
+            return
+        _log.error("the disk does not answer", waited_ms=effect.waited_ms, reason=effect.sentence)
+        self.disk_silences += not self._disk_is_silent
+        self._disk_is_silent = True
+
+    def _note_others(self, effect: fx.CutOff | fx.InTouch | fx.Slow) -> None:
+        epoch = self.core.epoch
+        if isinstance(effect, fx.Slow):
+            _log.warning(
+                "a slow member left the set, and has to keep up before it comes back",
+                broker_id=effect.broker_id,
+                waited_ms=effect.recent_ms,
+                probation_ms=effect.probation_ms,
+            )
+            return
+        if isinstance(effect, fx.InTouch):
+            _log.info("in touch again, and the master still", epoch=epoch)
+            self._observer.in_touch()
+            return
+        self.cut_offs += 1
+        _log.error(
+            "cut off, so another master may have been elected: taking nothing from clients",
+            epoch=epoch,
+            silent=list(effect.silent),
+            controllers_ms=effect.controllers_ms,
+        )
+        self._observer.cut_off(effect)
+
+    def _note_room(self, effect: fx.DiskFull | fx.DiskHasRoom) -> None:
+        if isinstance(effect, fx.DiskHasRoom):
+            _log.info("the disk has room again", epoch=self.core.epoch)
+            return
+        _log.error("the disk is full", epoch=self.core.epoch, reason=effect.sentence)
+        if effect.gives_way:
+            self.reliefs += 1
+            self._observer.giving_way()
+
+    def _look_at_room(self) -> None:
+        """Tell the core what it does not know yet."""
+        disk = self._disk_space
+        room = (disk.refusing, disk.has_room)
+        if room != self._room:
+            self._room = room
+            self.step(ev.RoomChanged(is_full=disk.refusing, has_room=disk.has_room))
+
+    def _handed_over(self, accepted: bool) -> None:
+        self.step(ev.HandOverFinished(accepted=accepted))
+
+    def _append(self, offset: Offset, data: bytes) -> None:
+        """Write the master's bytes; what cannot be written ends the link and changes nothing."""
+        if offset != self._store.log.end:
+            return  # an earlier batch of this burst was refused
+        try:
+            self._store.log.append_raw(offset, data)
+        except (RecordError, DiskFullError) as error:
+            if isinstance(error, DiskFullError):
+                self._disk_space.met_full()
+            _log.error("the master's bytes were not written", offset=offset, reason=error)
+            self.step(ev.LogRefused(self._store.log.end, str(error)))
+            return
+        self._flush_due = True
+        self._next_turn()
+
+    def _confirm(self, confirm: Offset) -> None:
+        self._confirmed = confirm
+        if self.core.serving is not None:
+            self._dispatch()
+        elif self._is_dispatch_due:
+            self._next_turn()
+
+    @property
+    def _is_dispatch_due(self) -> bool:
+        return self._confirmed - self._store.dispatched >= DISPATCH_BYTES
+
+    def _dispatch(self) -> None:
+        """Make visible what is confirmed and not dispatched yet.
+
+        A replica that finds damage on the way goes on from there once it is repaired.
+        Where the rows for it are lost the log goes on, so that a master can be relieved.
+        """
+        if self._confirmed <= self._store.dispatched:
+            return
+        try:
+            if not self._store.lost:
+                self._store.dispatch(self._confirmed)
+        except GantryError as error:
+            if isinstance(error, DamagedError) and self.core.serving is None:
+                return
+            if not self._store.lost:
+                raise
+        self._observer.confirmed(self._confirmed)
+
+    def _cut(self, point: Offset, *, reset: bool) -> None:
+        self._dispatch()
+        _log.warning("cutting the log", point=point, end=self._store.log.end, reset=reset)
+        if reset:
+            self._store.reset(point)
+        else:
+            self._store.truncate(point)
+        self.step(ev.LogCut())
+
+    def _save(self, token: int, state: fx.StoredState) -> None:
+        """In their order, and nobody waits for them."""
+        if self._ended or token < self._newest_state:
+            return
+        self.saves += 1
+        self._newest_state = token
+        saving = self._saver.submit(partial(lineage_file.save, self._directory, state))
+        future = asyncio.wrap_future(saving, loop=self._loop)
+        future.add_done_callback(partial(self._saved, token, state))
+
+    def _saved(self, token: int, state: fx.StoredState, future: "asyncio.Future[None]") -> None:
+        """It is durable; or it waits for room, unless a newer one stands for it by then."""
+        if future.cancelled() or self._ended:
+            return
+        error = future.exception()
+        if error is None:
+            self.step(ev.StateSaved(token))
+        elif isinstance(error, OSError) and error.errno in NO_ROOM:
+            _log.error("no room for the lineage, asking again", reason=error, wait_s=SAVE_AGAIN_S)
+            self._loop.call_later(SAVE_AGAIN_S, self._save, token, state)
+        else:
+            self._fail(error)
+
+    # ---- once per turn of the loop
+
+    def _next_turn(self) -> None:
+        if not self._turn_due:
+            self._turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_due = False
+        self._guarded(self._work)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        if self._ended:
+            return
+        try:
+            work()
+        except GantryError as error:
+            self._fail(error)
+
+    def _work(self) -> None:
+        self._feeder.keep_up()
+        if self._flush_due:
+            self._flush_due = False
+            self._store.log.flush_soon(partial(self._flushed, self.core.log.cuts))
+        self._feeder.fill()
+        if self._is_dispatch_due:
+            self._dispatch()
+
+    def _flushed(self, cuts: int, flushed: Offset) -> None:
+        self.step(ev.LogFlushed(flushed, cuts))
+
+    def feed(self) -> None:
+        """Send log bytes on every link that can take some; what exceeds its share follows soon."""
+        self._feeder.keep_up()
+        self._feeder.fill()

@@ -1,0 +1,239 @@
+"""One member and its group's tier: what is uploaded, and from where on the log is still needed.
+
+Joins the tier's parts with a member's store, role and writes. Without a tier the log has a
+retention of its own (``retention.log_retention``), which asks here, too: what must stay does not
+depend on one.
+
+Rule protected: the log is kept from the oldest byte on that a replica, a parked message or an open
+transaction needs. What it refuses: to decide what goes; the retentions and ``retention.trimming``
+do.
+"""
+
+from collections.abc import Callable, Sequence
+from time import time
+from typing import TYPE_CHECKING, Protocol
+
+from gantry_protocol.records import MessageRecord
+from gantry_protocol.tier.keys import Pair
+from gantry_protocol.types import Epoch, Offset
+
+from gantry_broker.log.store_time import store_time_at
+from gantry_broker.member.options import GroupOptions
+from gantry_broker.member.pins import oldest_parked, transaction_pins
+from gantry_broker.queues import MessageStore
+from gantry_broker.replica import ReplicaCore
+from gantry_broker.replica import events as ev
+from gantry_broker.retention.core.rules import Need
+from gantry_broker.retention.disk_space import DiskSpace
+from gantry_broker.retention.log_retention import LogRetention
+from gantry_broker.store.contract import Appended, Refusal
+from gantry_broker.tier.boots import next_boot
+from gantry_broker.tier.core.report import TierReport, tier_report
+from gantry_broker.tier.core.values import Head, LocalLog
+from gantry_broker.tier.seen import Seen
+from gantry_broker.tier.service import TierService
+
+if TYPE_CHECKING:
+    from gantry_broker.member.writes import GroupWrites
+    from gantry_broker.tier.reader import TierReader
+
+
+class TieredMember(Protocol):
+    """What the tier's parts need of their group's member."""
+
+    @property
+    def core(self) -> ReplicaCore | None:
+        """Its replica core; None before the volume has a name."""
+
+    @property
+    def serving(self) -> bool:
+        """Whether this is the serving master."""
+
+    @property
+    def store(self) -> MessageStore:
+        """Its store."""
+
+    @property
+    def store_host(self) -> tuple[str, int]:
+        """For records of our own."""
+
+    @property
+    def writes(self) -> "GroupWrites":
+        """What is written through it."""
+
+    def step(self, event: ev.Event) -> None:
+        """Feed its core."""
+
+    def look_for_master(self) -> None:
+        """Ask the controllers who the master is."""
+
+
+class GroupTier:
+    """See the module.
+
+    Implements ``UploadObserver``, both kinds of ``RetentionHost`` and ``TrimHost``.
+
+    Args:
+        member: whose tier this is.
+
+    Attributes:
+        service: everything that is done with the tier; None without one, and before ``start``.
+        retention: of the log of a group without a tier; None with one, and before ``start``.
+    """
+
+    def __init__(self, member: TieredMember) -> None:
+        """Nothing is uploaded or read before ``start``."""
+        self.service: TierService | None = None
+        self.retention: LogRetention | None = None
+        self._member = member
+        self._boots = 0
+
+    def start(
+        self, options: GroupOptions, disk: DiskSpace, failed: Callable[[BaseException], None]
+    ) -> None:
+        """Begin to follow the tier, or to keep the log within its bounds without one."""
+        if options.tier is None:
+            self.retention = LogRetention(self, options.kept, disk, failed)
+            self.retention.start()
+            return
+        self._boots = next_boot(options.directory)
+        self.service = TierService(
+            options.tier,
+            self,
+            self,
+            group=options.group,
+            writer=options.name,
+            seen=Seen(options.directory, options.tier.url, options.tier.place),
+            failed=failed,
+        )
+        self.service.start()
+
+    async def stop(self) -> None:
+        """End everything; what is under way at the store may be applied all the same."""
+        if self.retention is not None:
+            await self.retention.stop()
+        if self.service is not None:
+            await self.service.stop()
+
+    def promoted(self, epoch: Epoch) -> None:
+        """Upload from now on, once the chain is claimed."""
+        if self.service is not None:
+            self.service.uploader.promoted(Pair(epoch, self._boots))
+
+    def demoted(self) -> None:
+        """Upload no more."""
+        if self.service is not None:
+            self.service.uploader.demoted()
+
+    def advanced(self) -> None:
+        """More is confirmed."""
+        if self.service is not None:
+            self.service.uploader.advanced()
+
+    @property
+    def reader(self) -> "TierReader | None":
+        """Reads what the local log no longer has; None without a tier."""
+        return None if self.service is None else self.service.reader
+
+    @property
+    def disk_stuck(self) -> str:
+        """Why a disk that is nearly full takes nothing more; empty while it does."""
+        retention = self.retention
+        return retention.reason if retention is not None and retention.is_stuck else ""
+
+    def report(self) -> TierReport | None:
+        """What there is to say of the tier; None without one."""
+        core, store = self._member.core, self._member.store
+        if self.service is None or core is None:
+            return None
+        return tier_report(
+            self.service.uploader.role,
+            core.log.confirm,
+            lambda offset: store_time_at(store.log, offset),
+            int(time() * 1000),
+            self.service.reader.readable,
+        )
+
+    # ---- UploadObserver
+
+    def tier_committed(self, head: Head) -> None:
+        """Whoever follows the chain need not wait for its next look."""
+        if self.service is not None:
+            self.service.reader.poke()
+
+    def tier_fenced(self, own: Pair, by: Pair | None) -> None:
+        """A later master has been at the tier: the controllers know who it is."""
+        self._member.look_for_master()
+
+    # ---- RetentionHost, TrimHost
+
+    @property
+    def store(self) -> MessageStore:
+        """The group's store."""
+        return self._member.store
+
+    @property
+    def store_host(self) -> tuple[str, int]:
+        """For records of our own."""
+        return self._member.store_host
+
+    @property
+    def serving(self) -> bool:
+        """Whether this is the serving master."""
+        return self._member.serving
+
+    def accepting_writes(self) -> Refusal | None:
+        """None when a record may be appended."""
+        return self._member.writes.accepting()
+
+    def append(self, records: list[MessageRecord], done: Appended) -> None:
+        """Store and replicate."""
+        self._member.writes.append(records, done)
+
+    def pins(self) -> tuple[Offset, ...]:
+        """From where on the log is needed: by replicas, parked messages, open transactions."""
+        core, store = self._member.core, self._member.store
+        parked = oldest_parked(store)
+        pins = (*transaction_pins(store), *(() if parked is None else (parked,)))
+        master = None if core is None else core.master
+        return pins if master is None else (*pins, *master.needed_from)
+
+    def needs(self) -> Sequence[Need]:
+        """From where on the log is needed, whatever becomes of the disk."""
+        core, store = self._member.core, self._member.store
+        found = [Need(at, "an open transaction") for at in transaction_pins(store)]
+        parked = oldest_parked(store)
+        if parked is not None:
+            found.append(Need(parked, "a delayed message"))
+        return [*found, *_copies(core, counted=True)]
+
+    def copies(self) -> Sequence[Need]:
+        """From where on replicas outside the set copy it."""
+        return _copies(self._member.core, counted=False)
+
+    def log_trimmed(self, start: Offset) -> None:
+        """The log begins at ``start`` now."""
+        self._member.step(ev.LogTrimmed(start))
+
+    def local_log(self) -> LocalLog:
+        """The log as it is now."""
+        core = self._member.core
+        assert core is not None, "nobody is master before the volume has a name"
+        facts = core.log
+        return LocalLog(
+            log_start=facts.log_start,
+            end=facts.end,
+            flushed=facts.flushed,
+            confirm=min(facts.confirm, facts.flushed),
+            lineage=facts.lineage,
+        )
+
+
+def _copies(core: ReplicaCore | None, *, counted: bool) -> list[Need]:
+    if core is None or core.master is None:
+        return []
+    kind = "member" if counted else "replica outside the set,"
+    return [
+        Need(at, f"{kind} {broker_id}")
+        for at, broker_id in core.master.copying_from(counted=counted)
+    ]

@@ -1,0 +1,59 @@
+"""Resets that a consumer has not followed yet.
+
+A consumer that runs knows where it is better than its broker does: it would go on there, and commit
+it, whatever was reset meanwhile. So a reset of a group that is being served stays *due* in its
+queue: a pull from elsewhere is answered with the new offset (21), and what is committed is ignored,
+until the consumer pulls from that offset or commits it.
+
+Rule protected: a due reset is an offset of a group whose name no client can have, so it is written,
+replicated, kept in checkpoints and dropped with its topic like any other, and outlives its master.
+"""
+
+from gantry_broker.store.tables.offsets import ConsumerOffsets
+
+_MARK = "<reset>"  # upstream's Validators allow neither bracket in a group's name
+
+
+def is_mark(group: str) -> bool:
+    """Whether ``group`` stands for due resets; nobody may commit in its name, or be shown it."""
+    return group.startswith(_MARK)
+
+
+def owner_of(group: str) -> str:
+    """The group that an offset belongs to, be it its own or a due reset."""
+    return group.removeprefix(_MARK)
+
+
+def due_reset(offsets: ConsumerOffsets, group: str, topic: str, queue_id: int) -> int | None:
+    """Where ``group`` must go on in a queue; None when it may go on where it is."""
+    return offsets.query(_MARK + group, topic, queue_id)
+
+
+def put_reset(
+    offsets: ConsumerOffsets, group: str, topic: str, queue_id: int, offset: int, *, due: bool
+) -> None:
+    """Let ``group`` go on at ``offset``; with ``due`` a consumer that runs must follow first."""
+    offsets.commit(group, topic, queue_id, offset)
+    if due:
+        offsets.commit(_MARK + group, topic, queue_id, offset)
+    else:
+        offsets.forget(_MARK + group, topic, queue_id)
+
+
+def may_commit(
+    offsets: ConsumerOffsets, group: str, topic: str, queue_id: int, offset: int
+) -> bool:
+    """Whether a commit counts; one of the offset that was due ends the reset."""
+    if is_mark(group):
+        return False
+    due = offsets.query(_MARK + group, topic, queue_id)
+    if due == offset:
+        offsets.forget(_MARK + group, topic, queue_id)
+    return due in (None, offset)
+
+
+def forget_group(offsets: ConsumerOffsets, group: str) -> None:
+    """Forget all offsets of a group that is deleted."""
+    for name in (group, _MARK + group):
+        for row in offsets.of_group(name):
+            offsets.forget(*row[:3])

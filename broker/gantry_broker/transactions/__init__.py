@@ -1,5 +1,0 @@
-"""What transactions are, apart from who asks: their records, which are open, reading them back."""
-
-from gantry_broker.transactions.ledger import Clocks, Ledger, Policy
-
-__all__ = ["Clocks", "Ledger", "Policy"]

@@ -1,0 +1,123 @@
+"""One group of a process: what ends with its mastership, and how it leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from gantry_broker.clients.core.delay.levels import DEFAULT_LEVELS, DelayLevels
+from gantry_broker.clients.core.transactions import Policy
+from gantry_broker.control.joining import IdStruck
+from gantry_broker.host.client_options import ClientOptions
+from gantry_broker.host.hosting import HostedGroup
+from gantry_broker.host.server import BrokerServer
+from gantry_broker.host.settings import BrokerSettings
+from gantry_protocol.errors import VolumeError
+from support.broker_cluster import eventually
+from support.lone_member import lone_member
+
+
+class World:
+    """A hosted group whose parts write down what they are told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        options = ClientOptions(DelayLevels.parse(DEFAULT_LEVELS), Policy(), None, 72, 16_384)
+        self.hosted = HostedGroup("g", options)
+        left = asyncio.Event()
+        left.set()
+        group: Any = SimpleNamespace(left=left, leave=self.note("leave"), epoch=1)
+        processor: Any = SimpleNamespace(
+            close=self.note("close"), flush_offsets=lambda _: self.told.append("offsets")
+        )
+        server: Any = SimpleNamespace(end=lambda reason: self.told.append("store"))
+        self.hosted.group, self.hosted.processor = group, processor
+        self.hosted.store_server = server
+        self.hosted.router.processor = processor
+        self.hosted.router.end_sessions = lambda _: self.told.append("sessions")  # type: ignore[method-assign]
+        self.hosted.router.cut_all = self.cut_all  # type: ignore[method-assign]
+
+    def note(self, what: str) -> Any:
+        return lambda: self.told.append(what)
+
+    async def cut_all(self) -> None:
+        self.told.append("pipes")
+
+
+@pytest.fixture
+async def world() -> World:
+    return World()
+
+
+async def test_the_end_of_a_mastership_ends_whom_it_served(world: World) -> None:
+    world.hosted.serving_ends()
+    assert world.told == ["store", "close", "sessions"]
+    assert world.hosted.processor is None
+    assert world.hosted.router.processor is None
+    world.hosted.serving_ends()
+    assert world.told == ["store", "close", "sessions", "store"], "nothing is closed twice"
+
+
+async def test_who_leaves_writes_offsets_hands_over_and_cuts_pipes(world: World) -> None:
+    await world.hosted.leave()
+    assert world.told == ["offsets", "leave", "pipes"]
+
+
+async def test_a_failed_group_just_goes(world: World) -> None:
+    world.hosted.fail(RuntimeError("no"))
+    await world.hosted.leave()
+    assert world.told == []
+
+
+async def test_who_cannot_begin_anew_is_not_half_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its id was struck, and then something else goes wrong: the group ends, and says so."""
+    async with lone_member(tmp_path) as member:
+        options = ClientOptions(DelayLevels.parse(DEFAULT_LEVELS), Policy(), None, 72, 16_384)
+        hosted = HostedGroup("g", options)
+        hosted.group, hosted._options = member.group, member.group.options
+        hosted._commons = member.group._commons
+        member.group.failure.add_done_callback(hosted._group_failed)
+
+        async def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(hosted, "open", full)
+        member.group._fail(IdStruck("broker 1 was struck"))
+        await eventually(hosted.failure.done, "it has failed")
+        assert isinstance(hosted.failure.exception(), VolumeError)
+        assert not hosted.ready()[0]
+        await hosted.stop()
+        member._has_stopped = True
+
+
+async def test_a_group_that_cannot_be_opened_ends_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also for what no part of the product foresees, such as a disk without room."""
+    server = BrokerServer(
+        BrokerSettings(
+            name="broker-0",
+            group="g",
+            cluster="c",
+            controllers=["127.0.0.1:1"],
+            data_dir=tmp_path,
+            bind="127.0.0.1",
+            advertise="127.0.0.1",
+            remoting_port=0,
+            ha_port=0,
+            http_port=0,
+        )
+    )
+
+    async def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(server.hosted[0], "open", full)
+    with pytest.raises(VolumeError, match=r"is full .*No space left.*start again"):
+        async with asyncio.timeout(60):
+            await server.run(asyncio.Event())

@@ -1,0 +1,87 @@
+"""Who may write through a member (H11), and that a refusal comes before anything is stored."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from gantry_broker.member.writes import GroupWrites, admission
+from gantry_broker.replica import events as ev
+from gantry_broker.replica.master import Mastership
+from gantry_broker.store.contract import SendOutcome, StoredAt
+from gantry_protocol.bodies import TopicConfig
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.types import Offset
+from support.replicas import Group
+
+
+def mastership(
+    *, in_sync: int = 2, draining: bool = False, silent: bool = False, cut_off: bool = False
+) -> Mastership:
+    """Of two, of which two must have a record."""
+    group = Group(2)
+    group.elect(1, {1} if in_sync == 1 else None)
+    if draining:
+        group[1].step(ev.DrainRequested())
+    found = group[1].core.serving
+    assert found is not None
+    found.disk_is_silent = silent
+    found.cut_off = cut_off
+    return found
+
+
+@pytest.mark.parametrize(
+    ("master", "leaving", "is_whole", "code"),
+    [
+        pytest.param(mastership(), False, True, None, id="serving"),
+        pytest.param(None, False, True, ResponseCode.SERVICE_NOT_AVAILABLE, id="no master"),
+        pytest.param(mastership(), True, True, ResponseCode.SERVICE_NOT_AVAILABLE, id="leaving"),
+        pytest.param(
+            mastership(draining=True), False, True, ResponseCode.SERVICE_NOT_AVAILABLE, id="drained"
+        ),
+        pytest.param(
+            mastership(silent=True), False, True, ResponseCode.SERVICE_NOT_AVAILABLE, id="no disk"
+        ),
+        pytest.param(
+            mastership(cut_off=True), False, True, ResponseCode.SERVICE_NOT_AVAILABLE, id="cut off"
+        ),
+        pytest.param(mastership(in_sync=1), False, True, ResponseCode.SYSTEM_ERROR, id="too few"),
+        pytest.param(mastership(), False, False, ResponseCode.SYSTEM_BUSY, id="half a table"),
+    ],
+)
+def test_who_may_write(
+    master: Mastership | None, leaving: bool, is_whole: bool, code: ResponseCode | None
+) -> None:
+    refusal = admission(master, leaving=leaving, is_whole=is_whole)
+    assert (None if refusal is None else refusal.code) == code
+
+
+async def test_nothing_is_stored_or_created_without_a_mastership() -> None:
+    store: Any = SimpleNamespace(is_whole=True)  # no put: it would raise
+    writes = GroupWrites(SimpleNamespace(mastership=None, leaving=False), store)  # type: ignore[arg-type]
+    outcomes: list[SendOutcome] = []
+    writes.append([], outcomes.append)
+    assert [one.code for one in outcomes] == [ResponseCode.SERVICE_NOT_AVAILABLE]
+    answers: list[Any] = []
+    writes.create_topic(TopicConfig("t"), answers.append, if_absent=True)
+    writes.delete_topic("t", answers.append)
+    assert [one.code for one in answers] == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2
+
+
+async def test_store_times_follow_a_clock_that_jumped_by_as_much_as_has_passed() -> None:
+    wall_s, steady, stored = 1_700_000_000.0, 0, []
+
+    def put(records: Any, *, now_ms: int) -> list[StoredAt]:
+        stored.append(now_ms)
+        return [StoredAt(0, 0, Offset(0), 100)]
+
+    member: Any = SimpleNamespace(mastership=object(), leaving=False, appended=lambda: None)
+    store: Any = SimpleNamespace(put=put)
+    writes = GroupWrites(member, store, wall=lambda: wall_s, steady=lambda: steady)
+    for passed_ms, off_s in ((0, 0.0), (1_000, 86_400.0), (10_000, 86_400.0), (60_000, 0.0)):
+        steady, wall_s = passed_ms, 1_700_000_000.0 + passed_ms / 1000 + off_s
+        writes.ticked()
+        writes.append([], lambda outcome: None)
+    assert [one - 1_700_000_000_000 for one in stored] == [0, 2_000, 20_000, 60_000]
+    assert writes.clock.ahead_ms == 0

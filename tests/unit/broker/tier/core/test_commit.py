@@ -1,0 +1,233 @@
+"""One commit, from its first attempt to a known outcome; and the slot that was free again."""
+
+from __future__ import annotations
+
+import pytest
+from gantry_broker.tier.core import effects as fx
+from gantry_broker.tier.core import events as ev
+from gantry_broker.tier.core.session import Reign, Verdict
+from gantry_broker.tier.core.values import State
+from gantry_protocol.tier import chain
+from gantry_protocol.tier.keys import CLASS_FOR_EVER, PackKey, Pair
+from gantry_protocol.tier.manifests import Append, encode
+from support.tier_desk import Bucket, Desk, built, lineage, local
+
+
+def committing(bucket: Bucket | None = None, end: int = 100) -> Desk:
+    """A desk about to create the version that adds its first pack."""
+    desk = Desk(bucket)
+    desk.promote(1, local(end))
+    desk.run(until=fx.CutPack)
+    desk.run(until=fx.CreateVersion)
+    return desk
+
+
+def test_a_created_version_counts_after_the_head_check() -> None:
+    desk = committing()
+    desk.answer()
+    assert isinstance(desk.call, fx.ListAfter)
+    assert desk.role.chain.end == 0
+    desk.answer()
+    assert desk.role.chain.end == 100
+
+
+@pytest.mark.parametrize("applied", [True, False], ids=["applied", "lost"])
+@pytest.mark.parametrize("answered", [True, False], ids=["maybe", "failed"])
+def test_an_unknown_outcome_ends_in_exactly_one_version(applied: bool, answered: bool) -> None:
+    desk = committing()
+    if applied:
+        desk.apply()
+    if answered:
+        desk.end(ev.Maybe)
+        assert isinstance(desk.call, fx.ReadVersion)
+    else:
+        desk.fail()
+        assert desk.role.state is State.BACKOFF
+    while desk.role.chain.end < 100:
+        desk.run()
+        desk.wait(300)
+    assert desk.bucket.state().v == 2
+    assert len(desk.bucket.packs) == 1, "the pack is not stored again"
+
+
+def test_every_attempt_carries_the_same_bytes() -> None:
+    desk = committing()
+    for _ in range(3):
+        desk.fail()
+        desk.wait(2_000)
+        desk.run(until=fx.CreateVersion)
+    desk.end(ev.Maybe)
+    desk.answer()
+    desk.wait(2_000)
+    desk.run()
+    created = [call for call in desk.asked if isinstance(call, fx.CreateVersion) and call.v == 2]
+    assert len(created) == 5
+    assert len({call.data for call in created}) == 1
+
+
+def test_nothing_else_is_done_while_the_outcome_is_unknown() -> None:
+    desk = committing()
+    desk.fail()
+    before = len(desk.asked)
+    for end in range(200, 1_000, 100):
+        desk.advance(local(end))
+        desk.wait(400)
+        if desk.call is not None:
+            desk.fail()
+    kinds = {type(call) for call in desk.asked[before:]}
+    assert kinds <= {fx.ReadVersions, fx.CreateVersion, fx.ReadVersion}
+
+
+def test_a_put_that_lands_late_is_found_and_counted() -> None:
+    desk = committing()
+    late = desk.call
+    desk.fail()
+    desk.wait(2_000)
+    desk.answer()
+    assert isinstance(late, fx.CreateVersion)
+    desk.bucket.versions[late.v] = late.data
+    assert isinstance(desk.call, fx.CreateVersion)
+    desk.run()
+    assert desk.role.chain.end == 100
+    assert desk.bucket.state().v == 2
+
+
+def test_a_failed_head_check_is_done_again() -> None:
+    desk = committing()
+    desk.answer()
+    desk.fail()
+    desk.wait(2_000)
+    desk.run()
+    assert desk.role.chain.end == 100
+
+
+def test_an_abandoned_commit_that_lands_before_the_next_claim_is_part_of_the_chain() -> None:
+    old = committing()
+    late = old.call
+    old.step(ev.Demoted())
+    assert isinstance(late, fx.CreateVersion)
+    new = Desk(old.bucket, seed=1)
+    new.promote(2, local(150, confirm=100, who=lineage((1, 0), (2, 150))))
+    new.run(until=fx.CreateVersion)
+    old.bucket.versions[late.v] = late.data
+    new.run()
+    assert new.role.chain.end == 100
+    assert [entry.key for entry in new.role.chain.packs] == list(old.bucket.packs)
+
+
+def test_an_abandoned_commit_that_lands_after_the_claim_finds_its_slot_taken() -> None:
+    old = committing()
+    new = Desk(old.bucket, seed=1)
+    new.promote(2, local(150, confirm=100, who=lineage((1, 0), (2, 150))))
+    new.run(until=fx.CutPack)
+    old.run()
+    assert old.role.state is State.FENCED
+    new.run()
+    assert new.role.state is State.UPLOADING
+    assert new.bucket.state().end == 100
+
+
+def test_a_lower_pair_after_our_claim_breaks_the_chain() -> None:
+    """Nobody who keeps the rules can do it; the role reads again, and then goes no further."""
+    desk = committing()
+    state = desk.bucket.state()
+    foreign = chain.claim(state, pair=Pair(1, 0), writer="x", nonce="f" * 32, at_ms=0)
+    desk.bucket.versions[foreign.v] = encode(foreign)
+    desk.run()
+    assert desk.role.state is State.HALTED
+    assert "T1" in desk.role.status.reason
+
+
+def test_an_own_version_nobody_remembers_is_adopted() -> None:
+    """Two processes with one pair cannot be; should they, the chain decides and both re-check."""
+    desk = committing()
+    mine = desk.role.reign.commit if desk.role.reign else None
+    assert mine is not None
+    assert isinstance(mine.version, Append)
+    renamed = chain.append(
+        desk.bucket.state(),
+        mine.version.add,
+        lineage=lineage((1, 0)).entries,
+        tail=mine.version.tail,
+        writer="twin",
+        nonce="e" * 32,
+        at_ms=0,
+    )
+    desk.bucket.versions[2] = encode(renamed)
+    desk.run()
+    assert desk.role.state is State.UPLOADING
+    assert desk.role.chain.nonce == "e" * 32
+    compared = [type(call) for call in desk.asked].count(fx.ReadTail)
+    assert compared == 1, "what somebody else wrote is compared with the log"
+    assert desk.role.chain.end == 100
+
+
+def test_what_follows_our_own_late_version_is_read_too() -> None:
+    """Nobody but a twin can write there; the head is the newest version all the same."""
+    desk = committing()
+    desk.apply()
+    desk.fail()
+    key = PackKey(Pair(1, 1), 100, 120, CLASS_FOR_EVER, "d" * 32)
+    pack = built(desk.log[100:120], key, lineage((1, 0)).entries)
+    later = chain.append(
+        desk.bucket.state(),
+        [pack.entry],
+        lineage=lineage((1, 0)).entries,
+        tail=pack.tail,
+        writer="twin",
+        nonce="d" * 32,
+        at_ms=0,
+    )
+    desk.bucket.versions[3] = encode(later)
+    desk.advance(local(200))
+    desk.wait(2_000)
+    desk.answer()
+    assert desk.role.chain.v == 3
+    desk.run()
+    assert desk.role.state is State.UPLOADING
+    assert desk.bucket.state().end >= 120
+
+
+# ---- the recycled slot
+
+
+def zombie_and_heir() -> tuple[Desk, Desk]:
+    """A sleeps with a commit on its way; B has claimed, gone on, and old versions are deleted."""
+    old = committing(end=100)
+    new = Desk(old.bucket, seed=1)
+    who = lineage((1, 0), (2, 100))
+    new.promote(2, local(300, confirm=300, who=who))
+    new.run()
+    assert new.role.chain.end == 300
+    for v in (1, 2, 3):
+        del old.bucket.versions[v]
+    return old, new
+
+
+def test_a_zombie_whose_slot_is_free_again_is_fenced_by_the_head_check() -> None:
+    old, new = zombie_and_heir()
+    old.answer()
+    assert 2 in old.bucket.versions, "the store took it: nothing was there"
+    old.run()
+    assert old.role.state is State.FENCED
+    assert old.role.committed_end is None
+    assert new.role.chain.end == 300
+
+
+def test_without_the_head_check_it_would_believe_its_commit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The planted bug, by the one schedule that reaches it: what it would delete is live."""
+    honest = Reign._put
+
+    def put(self: Reign, call: fx.Call, *, created: bool) -> Verdict | None:
+        if created and isinstance(call, fx.CreateVersion):
+            return self._committed()
+        return honest(self, call, created=created)
+
+    monkeypatch.setattr(Reign, "_put", put)
+    old, new = zombie_and_heir()
+    old.answer()
+    assert old.role.state is State.UPLOADING
+    assert old.role.committed_end == 100
+    assert old.role.chain.packs[0].key not in {entry.key for entry in new.role.chain.packs}
