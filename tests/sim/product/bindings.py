@@ -1,0 +1,231 @@
+"""Gives the product's modules the world's stand-ins, and takes them away again.
+
+Not one line of the product knows of the simulator. Wherever a module of the product has a name for
+``os``, ``time``, ``threading``, a clock or a thread, it has a stand-in of the same shape while a
+world runs; so have defaults of its functions that were taken when it was imported. A stand-in that
+is called outside a simulated process does what the original does.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import fcntl
+import gc
+import os
+import queue
+import random
+import secrets
+import socket
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sim.product import kv, threads
+from sim.product.files import FcntlModule, OsModule, syncfs
+from sim.product.machines import current, running
+from sim.product.syncer import SelectModule, SimSyncer
+from sim.product.tcp import SocketModule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PRODUCT = ("gantry_protocol", "gantry_controller", "gantry_broker", "gantry_operator", "gantry_cli")
+
+
+class TimeModule:
+    """``time``."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+    def monotonic(self) -> float:
+        thread = running()
+        return time.monotonic() if thread is None else thread.process.monotonic_s()
+
+    perf_counter = monotonic
+
+    def monotonic_ns(self) -> int:
+        return int(self.monotonic() * 1e9)
+
+    perf_counter_ns = monotonic_ns
+
+    def time(self) -> float:
+        thread = running()
+        return time.time() if thread is None else thread.process.machine.wall_s()
+
+    def time_ns(self) -> int:
+        return int(self.time() * 1e9)
+
+    def sleep(self, seconds: float) -> None:
+        thread = running()
+        assert thread is not None
+        thread.sleep_us(int(seconds * 1e6))
+
+
+class RandomModule:
+    """``random``: the process's own stream."""
+
+    Random = random.Random
+
+    def __getattr__(self, name: str) -> Any:
+        thread = running()
+        return getattr(random if thread is None else thread.process.rng, name)
+
+
+def system_random() -> random.Random:
+    """``random.SystemRandom``."""
+    return random.Random(current().rng.random())
+
+
+class SecretsModule:
+    """``secrets``."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(secrets, name)
+
+    def token_bytes(self, count: int = 32) -> bytes:
+        return current().rng.randbytes(count)
+
+    def token_hex(self, count: int = 32) -> str:
+        return self.token_bytes(count).hex()
+
+    def randbits(self, count: int) -> int:
+        thread = running()
+        return secrets.randbits(count) if thread is None else thread.process.rng.getrandbits(count)
+
+
+def _remembered(module: str, name: str) -> Any:
+    """A class whose instance is found by ``process.globals[name]``; nothing else changes."""
+    original = getattr(sys.modules[module], name)
+
+    class Remembered(original):  # type: ignore[misc]
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            current().globals[name] = self
+            super().__init__(*arguments, **named)
+
+    return Remembered
+
+
+class _Collector:
+    """``gc``: this process collects as it likes."""
+
+    def __getattr__(self, _: str) -> Any:
+        return lambda *_: None
+
+
+_time, _os, _random = TimeModule(), OsModule(), RandomModule()
+
+
+def _stand_ins() -> dict[int, Any]:
+    """Stand-ins by the identity of what they stand for."""
+    pairs: list[tuple[Any, Any]] = [
+        (time, _time),
+        (time.monotonic, _time.monotonic),
+        (time.time, _time.time),
+        (time.perf_counter, _time.perf_counter),
+        (os, _os),
+        (random, _random),
+        (random.SystemRandom, system_random),
+        (secrets, SecretsModule()),
+        (fcntl, FcntlModule()),
+        (threading, threads.ThreadingModule),
+        (threading.Thread, threads.Thread),
+        (queue.SimpleQueue, threads.SimpleQueue),
+        (concurrent.futures.ThreadPoolExecutor, threads.ThreadPoolExecutor),
+        (concurrent.futures.Future, threads.SimFuture),
+    ]
+    return {id(original): stand_in for original, stand_in in pairs}
+
+
+def _special() -> list[tuple[str, str, Any]]:
+    """Names of single modules: (module, name, stand-in)."""
+    return [
+        ("gantry_protocol.process.listening", "socket", SocketModule),
+        ("gantry_broker.log.kernel_syncs", "select", SelectModule),
+        ("gantry_broker.host.server", "BrokerServer", _remembered("gantry_broker.host.server", "BrokerServer")),
+        ("gantry_controller.server", "Controller", _remembered("gantry_controller.server", "Controller")),
+        ("gantry_controller.server", "gc", _Collector()),
+        ("gantry_broker.queues.kv", "Rdict", kv.Rdict),
+        ("gantry_broker.queues.kv", "WriteBatch", kv.WriteBatch),
+        ("gantry_broker.queues.kv", "_options", kv.make_options),
+        ("gantry_broker.log.disk", "_SYNCFS", syncfs),
+    ]
+
+
+class Bindings:
+    """What was replaced, for the way back."""
+
+    def __init__(self) -> None:
+        self._undo: list[tuple[dict[str, Any], str, Any]] = []
+        self._defaults: list[tuple[Any, Any, Any]] = []
+
+    def put(self) -> None:
+        """Replace."""
+        from gantry_broker.log import kernel_syncs
+
+        stand_ins = _stand_ins()
+        stand_ins[id(kernel_syncs.KernelSyncer)] = SimSyncer
+        modules = [
+            module
+            for name, module in sorted(sys.modules.items())
+            if name.split(".")[0] in PRODUCT and module is not None
+        ]
+        for module in modules:
+            names = vars(module)
+            for name, value in list(names.items()):
+                stand_in = stand_ins.get(id(value))
+                if stand_in is not None:
+                    self._set(names, name, stand_in)
+        for module_name, name, stand_in in _special():
+            self._set(vars(sys.modules[module_name]), name, stand_in)
+        for function in _functions({module.__name__ for module in modules}):
+            self._rebind_defaults(function, stand_ins)
+
+    def _set(self, names: dict[str, Any], name: str, value: Any) -> None:
+        self._undo.append((names, name, names[name]))
+        names[name] = value
+
+    def _rebind_defaults(self, function: Any, stand_ins: dict[int, Any]) -> None:
+        before = (function.__defaults__, function.__kwdefaults__)
+        defaults, named = before
+        changed = False
+        if defaults and any(id(value) in stand_ins for value in defaults):
+            function.__defaults__ = tuple(stand_ins.get(id(value), value) for value in defaults)
+            changed = True
+        if named and any(id(value) in stand_ins for value in named.values()):
+            function.__kwdefaults__ = {
+                name: stand_ins.get(id(value), value) for name, value in named.items()
+            }
+            changed = True
+        if changed:
+            self._defaults.append((function, *before))
+
+    def take_away(self) -> None:
+        """Put everything back."""
+        for names, name, value in reversed(self._undo):
+            names[name] = value
+        for function, defaults, named in self._defaults:
+            function.__defaults__, function.__kwdefaults__ = defaults, named
+
+
+def _functions(modules: set[str]) -> list[Any]:
+    kind = type(_functions)
+    return [
+        found
+        for found in gc.get_objects()
+        if type(found) is kind and found.__module__ in modules and (found.__defaults__ or found.__kwdefaults__)
+    ]
+
+
+@contextmanager
+def bound() -> Iterator[None]:
+    """The product runs in the world inside this context."""
+    bindings = Bindings()
+    bindings.put()
+    try:
+        yield
+    finally:
+        bindings.take_away()
+

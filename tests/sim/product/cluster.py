@@ -1,0 +1,404 @@
+"""A whole cluster of the product: controllers, broker groups and clients, each in its process.
+
+Addresses: controllers are 10.0.1.N, brokers 10.0.2.N, clients 10.0.9.N. Whoever ends or is killed
+is started again by the machine after a while, as a kubelet does it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import shutil
+import signal
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gantry_broker.host.server
+import gantry_controller.server
+from gantry_broker.host.settings import BrokerSettings
+from gantry_cli.client.session import session
+from gantry_cli.client.topics import create_topic
+from gantry_controller.settings import ControllerSettings
+from gantry_protocol.errors import GantryError
+from gantry_protocol.process.runtime import Main, _operating_error, _Supervisor
+from sim.kernel.disk import DiskOptions
+from sim.kernel.network import NetworkOptions
+from sim.kernel.world import MS, SECOND, Violation, World
+from sim.product import loop as loops
+from sim.product.bindings import bound
+from sim.product.files import Volume
+from sim.product.machines import Machine, Process, enter_world, graveyard
+from sim.product.tcp import Network
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+CLUSTER = "c"
+GROUP = "g"
+TOKEN = "token-of-the-simulated-quorum"
+SEGMENT_BYTES = 64 * 1024
+
+
+class Node:
+    """A program that its machine keeps running.
+
+    Attributes:
+        process: its present life, or None.
+        wanted: whether it is started again when it ends.
+        exits: how its lives ended by themselves.
+    """
+
+    def __init__(self, cluster: Cluster, machine: Machine, name: str, program: Program) -> None:
+        self.cluster = cluster
+        self.machine = machine
+        self.name = name
+        self.process: Process | None = None
+        self.wanted = True
+        self.exits: list[BaseException | None] = []
+        self._program = program
+
+    def boot(self) -> None:
+        """Start it, unless it runs or has no power."""
+        if not self.wanted or not self.machine.is_up or self.is_running:
+            return
+        rng = self.machine.world.stream(f"drift/{self.name}/{len(self.exits)}")
+        self.process = Process(
+            self.machine,
+            self.name,
+            lambda: self._program(self),
+            exited=self._exited,
+            drift=rng.uniform(-self.cluster.drift, self.cluster.drift),
+        )
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and not self.process.is_dead
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self.process is not None:
+            self.process.kill()
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        if self.process is not None and not self.process.is_dead:
+            self.process.loop.signal(signal.SIGTERM)
+
+    def _exited(self, process: Process, error: BaseException | None) -> None:
+        self.exits.append(error)
+        foreseen = isinstance(error, asyncio.CancelledError) or _operating_error(error)
+        if error is not None and not foreseen:
+            raise Violation(f"{self.name} ended with a programmer's error") from error
+        self.cluster.node_exited(self, error)
+
+
+if TYPE_CHECKING:
+    Program = Callable[[Node], Coroutine[Any, Any, None]]
+
+
+class Cluster:
+    """See the module.
+
+    Args:
+        seed: names the run.
+        controllers, brokers: how many.
+
+    Attributes:
+        drift: how far the rates of monotonic clocks differ.
+        restart_us: least and greatest time until a process that ended is started again.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        controllers: int = 3,
+        brokers: int = 3,
+        min_in_sync: int = 2,
+        network: NetworkOptions | None = None,
+        disk: DiskOptions | None = None,
+        drift: float = 0.0,
+        broker_settings: dict[str, Any] | None = None,
+        controller_settings: dict[str, Any] | None = None,
+    ) -> None:
+        self.world = World(seed)
+        self.drift = drift
+        self.restart_us = (200 * MS, 1_500 * MS)
+        self.is_at_peace = False
+        self.topics = ["orders"]
+        self.replicas = brokers
+        self.min_in_sync = min_in_sync
+        self.network = Network(self.world, network or NetworkOptions())
+        self.root = Path(tempfile.mkdtemp(prefix="gantry-sim-", dir="/dev/shm"))
+        self._disk = disk or DiskOptions()
+        self._rng = self.world.stream("cluster")
+        self._broker_settings = broker_settings or {}
+        self._controller_settings = controller_settings or {}
+        (self.root / "token").write_text(TOKEN + "\n")
+        self.controllers = [
+            self._node(f"10.0.1.{number}", f"controller-{number - 1}", self._controller)
+            for number in range(1, controllers + 1)
+        ]
+        self.brokers = [
+            self._node(f"10.0.2.{number}", f"broker-{number - 1}", self._broker)
+            for number in range(1, brokers + 1)
+        ]
+        self.clients: list[Node] = []
+
+    # ---- nodes
+
+    def _node(self, address: str, name: str, program: Program) -> Node:
+        options = DiskOptions(**vars(self._disk))
+        machine = Machine(
+            self.world,
+            self.network,
+            address,
+            Volume(self.world, self.root, name, options),
+        )
+        return Node(self, machine, name, program)
+
+    def client(self, name: str, program: Program) -> Node:
+        """A process beside the cluster that is not started again."""
+        node = self._node(f"10.0.9.{len(self.clients) + 1}", name, program)
+        self.clients.append(node)
+        return node
+
+    @property
+    def nodes(self) -> list[Node]:
+        return [*self.controllers, *self.brokers]
+
+    @property
+    def name_servers(self) -> list[str]:
+        return [f"{node.machine.address}:9876" for node in self.controllers]
+
+    async def _controller(self, node: Node) -> None:
+        number = self.controllers.index(node) + 1
+        settings = ControllerSettings(
+            name=node.name,
+            node_id=number,
+            peers=",".join(
+                f"{index}={other.machine.address}"
+                for index, other in enumerate(self.controllers, start=1)
+            ),
+            bind=node.machine.address,
+            data_dir=node.machine.directory / "data",
+            admin_token_file=self.root / "token",
+            allow_unauthenticated=True,
+            **self._controller_settings,
+        )
+        await supervised(partial(gantry_controller.server.serve, settings))
+
+    async def _broker(self, node: Node) -> None:
+        settings = BrokerSettings(
+            name=node.name,
+            group=GROUP,
+            cluster=CLUSTER,
+            controllers=[f"{other.machine.address}:9878" for other in self.controllers],
+            bind=node.machine.address,
+            data_dir=node.machine.directory / "data",
+            allow_unauthenticated=True,
+            log_segment_bytes=SEGMENT_BYTES,
+            disk_spare_bytes=0,
+            **self._broker_settings,
+        )
+        await supervised(partial(gantry_broker.host.server.serve, settings))
+
+    async def _administrator(self, node: Node) -> None:
+        """Declares the group until some controller takes it, as the operator does."""
+        wish = {
+            "uid": "u1",
+            "replicas": self.replicas,
+            "minInSyncReplicas": self.min_in_sync,
+        }
+        turn = 0
+        while True:
+            address = self.controllers[turn % len(self.controllers)].machine.address
+            turn += 1
+            try:
+                async with asyncio.timeout(1.0):
+                    status, _ = await http(
+                        address, "PUT", f"/v1/groups/{CLUSTER}/{GROUP}", wish
+                    )
+            except (OSError, EOFError):  # TimeoutError is one
+                status = 0
+            if status == 200:
+                break
+            await asyncio.sleep(0.2)
+        async with session(self.name_servers) as client:
+            for topic in self.topics:
+                while True:
+                    try:
+                        await create_topic(client, topic, queues=2, cluster=CLUSTER)
+                        break
+                    except GantryError:
+                        await asyncio.sleep(0.2)
+
+    # ---- what the product's own objects say
+
+    def group_of(self, node: Node) -> Any:
+        """The ``ReplicationGroup`` of a broker; None while it has none."""
+        server = self._object(node, "BrokerServer")
+        return None if server is None else server.hosted[0].group
+
+    def controller_of(self, node: Node) -> Any:
+        """The ``Controller`` of a node; None while it has none."""
+        return self._object(node, "Controller")
+
+    def _object(self, node: Node, name: str) -> Any:
+        process = node.process
+        return None if process is None or process.is_dead else process.globals.get(name)
+
+    def master(self) -> Node | None:
+        """Who serves the newest epoch."""
+        serving = []
+        for node in self.brokers:
+            group = self.group_of(node)
+            if group is not None and group.core is not None and group.core.serving is not None:
+                serving.append((int(group.core.serving.epoch), node))
+        return max(serving, key=lambda pair: pair[0])[1] if serving else None
+
+    @property
+    def is_whole(self) -> bool:
+        """Everybody runs, the master serves, and its set has everybody in it."""
+        master = self.master()
+        if master is None or not all(node.is_running for node in self.nodes):
+            return False
+        serving = self.group_of(master).core.serving
+        return serving.in_sync == self.replicas and bool(self.group_of(master).serving)
+
+    def may_lose(self, node: Node) -> bool:
+        """Whether the volume of ``node`` is one too many just now."""
+        master = self.master()
+        if master is None or node is master or not self.is_whole:
+            return False
+        log = self.group_of(master).core.log
+        return self.min_in_sync < self.replicas and log.confirm == log.end
+
+    # ---- running
+
+    def node_exited(self, node: Node, error: BaseException | None) -> None:
+        """A program ended by itself; its machine starts it again."""
+        if node in self.nodes:
+            self.world.after(self._rng.randint(*self.restart_us), node.boot)
+        elif error is not None:
+            raise Violation(f"{node.name} ended: {error}") from error
+
+    def boot(self) -> None:
+        """Start everything and declare the group."""
+        for node in self.nodes:
+            self.world.after(self._rng.randrange(300 * MS), node.boot)
+        self.client("administrator", self._administrator).boot()
+
+    def run(self, seconds: float, until: Callable[[], bool] | None = None) -> bool:
+        """Run for so long, or until ``until()``; True if it came to that, or if there is none."""
+        enter_world()
+        held = self.world.run(for_us=int(seconds * SECOND), until=until)
+        if loops.failures:
+            name, context = loops.failures[0]
+            error = context.get("exception")
+            raise Violation(
+                f"seed {self.world.seed}: {name}: {context.get('message')}: {error!r}"
+            ) from error
+        return held
+
+    def make_peace(self) -> None:
+        """End all faults, and start what is down."""
+        self.world.note("peace")
+        self.is_at_peace = True
+        self.network.heal()
+        self.network.options.calm()
+        for node in self.nodes:
+            node.machine.volume.mend()
+            node.machine.restore_power()
+            if node.process is not None and node.process.frozen and not node.process.is_dead:
+                node.process.thaw()
+            self.world.after(self._rng.randrange(500 * MS), node.boot)
+
+    def close(self) -> None:
+        """Forget the world: nothing of it runs again."""
+        for node in [*self.nodes, *self.clients]:
+            node.wanted = False
+            if node.process is not None:
+                node.process.kill(silently=True)
+        for process in graveyard:
+            for task in asyncio.all_tasks(process.loop):
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+        shutil.rmtree(self.root)
+
+
+class Simulation:
+    """``with Simulation(seed, …) as cluster``: the product is bound to the world inside."""
+
+    def __init__(self, seed: int, **named: Any) -> None:
+        self._arguments = (seed, named)
+        self._bound = bound()
+
+    def __enter__(self) -> Cluster:
+        self._bound.__enter__()
+        loops.failures.clear()
+        seed, named = self._arguments
+        self.cluster = Cluster(seed, **named)
+        return self.cluster
+
+    def __exit__(self, *exception: object) -> None:
+        self.cluster.close()
+        self._bound.__exit__(None, None, None)
+
+
+async def supervised(main: Main) -> None:
+    """As ``runtime.run`` does it, but for the making of the event loop.
+
+    Raises:
+        BaseException: what the process died of, first one wins.
+    """
+    supervisor = _Supervisor(main)
+    try:
+        await supervisor.run()
+    except BaseException as error:
+        raise supervisor.failure or error from None
+
+
+async def http(address: str, method: str, path: str, body: object = None) -> tuple[int, bytes]:
+    """One request to a controller's admin API.
+
+    Raises:
+        OSError, EOFError: no whole answer.
+    """
+    reader, writer = await asyncio.open_connection(address, 9880)
+    try:
+        data = b"" if body is None else json.dumps(body).encode()
+        head = (
+            f"{method} {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {TOKEN}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n"
+            "Connection: close\r\n\r\n"
+        )
+        writer.write(head.encode() + data)
+        answer = await reader.read()
+        first, _, rest = answer.partition(b"\r\n")
+        if not rest:
+            raise EOFError(f"{address} hung up")
+        return int(first.split()[1]), rest.partition(b"\r\n\r\n")[2]
+    finally:
+        writer.transport.abort()
+
+
+def show_logs(cluster: Cluster, level: str = "INFO") -> None:
+    """Print what the product says, with virtual times."""
+    from gantry_protocol.process.log import LineFormatter
+    from sim.product.machines import running
+
+    class Lines(LineFormatter):
+        def format(self, record: logging.LogRecord) -> str:
+            thread = running()
+            name = "" if thread is None else thread.process.name
+            line = super().format(record).split(" ", 1)[1].replace("component=sim ", "")
+            return f"{cluster.world.now_us / 1e6:10.6f} {name:14} {line}"
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(Lines("sim"))
+    log = logging.getLogger("gantry")
+    log.handlers[:] = [handler]
+    log.setLevel(level)

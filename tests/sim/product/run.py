@@ -1,0 +1,188 @@
+"""One seed: a cluster, its clients, a schedule of faults, peace, and what it owes then.
+
+    python -m sim.product.run 17                 a seed
+    python -m sim.product.run 17 --faults …      the same with a part of its schedule
+    python -m sim.product.run 0-999              many; the first that fails is shrunk and printed
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+import traceback
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sim.kernel.disk import DiskOptions
+from sim.kernel.network import NetworkOptions
+from sim.kernel.world import MS, Violation
+from sim.product import faults
+from sim.product.cluster import Cluster, Simulation, show_logs
+from sim.product.watch import Watch
+from sim.product.workload import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from random import Random
+
+    from sim.product.faults import Fault
+
+BEGIN_S = 15  # until the group stands
+FAULTS_S = 12
+PEACE_S = 90  # until everything stands again
+
+
+@dataclass
+class Outcome:
+    """What a run was.
+
+    Attributes:
+        seconds: of virtual time.
+        acks: messages that were acknowledged.
+        trace_hash: equal for equal runs.
+        counters: rare things that happened.
+    """
+
+    seconds: float
+    acks: int
+    trace_hash: str
+    counters: dict[str, int] = field(default_factory=dict)
+
+
+def options_of(rng: Random) -> dict[str, object]:
+    """The cluster that a seed draws."""
+    low = rng.choice([50, 200, 1_000])
+    return {
+        "network": NetworkOptions(latency_us=(low, low * rng.choice([2, 10]))),
+        "disk": DiskOptions(
+            sync_us=(low := rng.choice([50, 300, 2_000]), low * rng.choice([1, 4])),
+            stall_rate=rng.choice([0.0, 0.0, 0.01]),
+            stall_us=rng.choice([50, 400]) * MS,
+        ),
+        "drift": rng.choice([0.0, 0.005, 0.02]),
+    }
+
+
+def run(
+    seed: int,
+    schedule: Sequence[Fault] | None = None,
+    *,
+    kinds: Sequence[str] | None = None,
+    logs: str | None = None,
+) -> Outcome:
+    """Run ``seed``.
+
+    Raises:
+        Violation: something was so that must never be so; its text names seed and time.
+    """
+    from sim.kernel.world import World
+
+    rng = World(seed).stream("run")
+    options = options_of(rng)
+    drawn = faults.draw(rng, FAULTS_S * 1000, kinds) if schedule is None else list(schedule)
+    with Simulation(seed, **options) as cluster:
+        if logs:
+            show_logs(cluster, logs)
+            cluster.world.trace_to = lambda line: print(line, file=sys.stderr)
+        return _run(cluster, drawn)
+
+
+def _run(cluster: Cluster, schedule: Sequence[Fault]) -> Outcome:
+    watch = Watch(cluster)
+    load = Workload(cluster, watch)
+    cluster.boot()
+    load.start()
+    if not cluster.run(BEGIN_S, until=lambda: cluster.is_whole and watch.acks > 3):
+        raise Violation(f"seed {cluster.world.seed}: the group does not come to stand")
+    faults.plan(cluster, schedule)
+    cluster.run(FAULTS_S)
+    cluster.make_peace()
+    acks = watch.acks
+    if not cluster.run(PEACE_S, until=lambda: cluster.is_whole and watch.acks > acks + 3):
+        raise Violation(f"seed {cluster.world.seed}: no progress after the faults: {_state(cluster)}")
+    load.stop_sending()
+    if not cluster.run(30, until=lambda: load.is_settled):
+        lost = load.ledger.outstanding()
+        raise Violation(f"seed {cluster.world.seed}: {lost} acknowledged messages are not delivered")
+    verdict = load.ledger.verdict()
+    if not verdict.clean:
+        raise Violation(f"seed {cluster.world.seed}: {verdict}")
+    world = cluster.world
+    return Outcome(world.now_us / 1e6, watch.acks, world.trace_hash, dict(world.counters))
+
+
+def _state(cluster: Cluster) -> str:
+    said = []
+    for node in cluster.nodes:
+        word = "runs" if node.is_running else f"down ({node.exits[-1:]})"
+        group = cluster.group_of(node) if node in cluster.brokers else None
+        if group is not None and group.core is not None:
+            serving = group.core.serving
+            word += f" epoch {group.core.epoch} confirm {group.core.log.confirm}"
+            word += f" end {group.core.log.end} in-sync {serving.in_sync if serving else '-'}"
+            word += f" stuck {group.stuck}" if group.stuck else ""
+        said.append(f"{node.name} {word}")
+    return "; ".join(said)
+
+
+def drawn_schedule(seed: int, kinds: Sequence[str] | None = None) -> list[Fault]:
+    """The faults of a seed."""
+    from sim.kernel.world import World
+
+    rng = World(seed).stream("run")
+    options_of(rng)
+    return faults.draw(rng, FAULTS_S * 1000, kinds)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; 1 when a seed fails."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("seeds", help="a number, or FROM-TO")
+    parser.add_argument("--faults", nargs="*", help="instead of the seed's own schedule")
+    parser.add_argument("--kinds", nargs="*", help="draw these kinds only")
+    parser.add_argument("--logs", help="level of the product's logs, as in INFO")
+    parser.add_argument("--no-shrink", action="store_true")
+    parser.add_argument("--keep-going", action="store_true")
+    asked = parser.parse_args(arguments)
+    logging.getLogger("gantry").setLevel("CRITICAL")
+    first, _, last = asked.seeds.partition("-")
+    failed = 0
+    began, seconds, acks = time.process_time(), 0.0, 0
+    schedule = None if asked.faults is None else [faults.Fault.parse(one) for one in asked.faults]
+    for seed in range(int(first), int(last or first) + 1):
+        try:
+            outcome = run(seed, schedule, kinds=asked.kinds, logs=asked.logs)
+        except Violation as violation:
+            failed += 1
+            print(f"seed {seed} FAILED: {violation}")
+            if violation.__cause__ is not None and violation.__cause__.__cause__ is not None:
+                traceback.print_exception(violation.__cause__.__cause__)
+            if not asked.no_shrink and schedule is None:
+                _print_shrunk(seed, asked.kinds)
+            if not asked.keep_going:
+                break
+        else:
+            seconds += outcome.seconds
+            acks += outcome.acks
+    spent = time.process_time() - began
+    print(f"{seconds:.0f} simulated seconds, {acks} acknowledged, {spent:.1f} s of CPU, {failed} failed")
+    return int(failed > 0)
+
+
+def _print_shrunk(seed: int, kinds: Sequence[str] | None) -> None:
+    def fails(part: Sequence[Fault]) -> bool:
+        try:
+            run(seed, part)
+        except Violation:
+            return True
+        return False
+
+    short = faults.shrink(drawn_schedule(seed, kinds), fails)
+    print("shortest schedule found:", *short)
+    print(f"again: python -m sim.product.run {seed} --faults {' '.join(map(str, short))}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""What must never be so, whatever happens: checked on the product's own objects and files.
+
+=====  ===========================================================================================
+H1     one process serves an epoch; epochs that are served grow
+H5     confirm never falls while a process lives; what is confirmed is the same bytes on everybody
+ack    a record that was answered with 0 is on the disks of at least ``min_in_sync`` members
+raft   one leader in a term; the same index holds the same state on every controller
+=====  ===========================================================================================
+
+At the end the ledger of the clients is judged as well: nothing acknowledged is lost, nothing is
+delivered twice without a lost answer that explains it, nothing changes its place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gantry_protocol.records.ids import decode_offset_msg_id
+from sim.kernel.world import MS, Violation
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sim.product.cluster import Cluster, Node
+
+LOOK_US = 20 * MS
+
+
+class Watch:
+    """See the module.
+
+    Attributes:
+        confirmed: the confirmed log, as whoever confirmed it first had it; from ``base`` on.
+        acks: answers of 0 that clients got.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.confirmed = bytearray()
+        self.acks = 0
+        self._served: dict[int, str] = {}  # epoch: incarnation
+        self._confirms: dict[str, int] = {}  # by incarnation
+        self._compared: dict[str, int] = {}  # by incarnation: how far its log was compared
+        self._leaders: dict[int, int] = {}  # term: process
+        self._digests: dict[int, int] = {}  # index: digest
+        cluster.world.after(LOOK_US, self._look)
+
+    def _look(self) -> None:
+        self.cluster.world.after(LOOK_US, self._look)
+        self.check()
+
+    def check(self) -> None:
+        """Look at everybody.
+
+        Raises:
+            Violation: something must not be so.
+        """
+        for node in self.cluster.brokers:
+            group = self.cluster.group_of(node)
+            if group is not None and group.core is not None:
+                self._check_group(node, group)
+        for node in self.cluster.controllers:
+            controller = self.cluster.controller_of(node)
+            if controller is not None:
+                self._check_controller(node, controller)
+
+    # ---- brokers
+
+    def _check_group(self, node: Node, group: Any) -> None:
+        core = group.core
+        serving = core.serving
+        if serving is not None:
+            epoch = int(serving.epoch)
+            if self._served.setdefault(epoch, group.incarnation) != group.incarnation:
+                raise Violation(f"H1: epoch {epoch} is served by two processes, now {node.name}")
+        confirm = int(core.log.confirm)
+        before = self._confirms.get(group.incarnation, 0)
+        if confirm < before:
+            raise Violation(f"H5: confirm of {node.name} falls from {before} to {confirm}")
+        self._confirms[group.incarnation] = confirm
+        self._compare(node, group, confirm)
+
+    def _compare(self, node: Node, group: Any, confirm: int) -> None:
+        """Everything confirmed is the same bytes everywhere."""
+        log = group._store.log
+        at = max(self._compared.get(group.incarnation, 0), int(log.log_start))
+        confirm = min(confirm, int(log.flushed))  # a file may be longer than what is written
+        if confirm <= at:
+            return
+        data = read_log(node.machine.directory, at, confirm)
+        if len(data) < confirm - at:
+            return  # a file that is just being made or cut; looked at again
+        self._compared[group.incarnation] = confirm
+        known = bytes(self.confirmed[at:confirm])
+        if data[: len(known)] != known:
+            where = next(i for i, (a, b) in enumerate(zip(data, known, strict=False)) if a != b)
+            raise Violation(f"H5: {node.name} has other confirmed bytes at {at + where}")
+        if at > len(self.confirmed):
+            self.confirmed.extend(bytes(at - len(self.confirmed)))
+        self.confirmed.extend(data[len(known) :])
+
+    def acknowledged(self, key: str, offset_id: str) -> None:
+        """A client was answered 0.
+
+        Raises:
+            Violation: too few members have the record on their disks.
+        """
+        self.acks += 1
+        offset = int(decode_offset_msg_id(offset_id)[1])
+        holders = [
+            node.name
+            for node in self.cluster.brokers
+            if key.encode() in read_log(node.machine.directory, offset, offset + 4096)
+        ]
+        if len(holders) < self.cluster.min_in_sync:
+            raise Violation(f"ack: {key} at {offset} was answered 0 and is on {holders} only")
+
+    # ---- controllers
+
+    def _check_controller(self, node: Node, controller: Any) -> None:
+        raft = controller.node
+        if not raft._running:
+            return
+        if raft.role.value == "leader":
+            pid = node.process.pid if node.process is not None else 0
+            before = self._leaders.setdefault(int(raft.term), pid)
+            if before != pid:
+                raise Violation(f"raft: two leaders in term {raft.term}")
+        point = controller.machine.point
+        before = self._digests.setdefault(int(point.index), int(point.digest))
+        if before != int(point.digest):
+            raise Violation(f"raft: {node.name} has another state at index {point.index}")
+
+
+def read_log(directory: Path, start: int, end: int) -> bytes:
+    """Bytes [start, end) of the commit log of a volume, as its files have them; maybe fewer."""
+    data = b""
+    folder = directory / "data" / "store" / "commitlog"
+    files = sorted(folder.glob("[0-9]*")) if folder.is_dir() else []
+    files = [file for file in files if file.name.isdigit()]
+    for number, file in enumerate(files):
+        begin = int(file.name)
+        stop = int(files[number + 1].name) if number + 1 < len(files) else begin + (1 << 40)
+        if stop <= start or begin >= end:
+            continue
+        with file.open("rb") as opened:
+            opened.seek(max(0, start - begin))
+            data += opened.read(min(end, stop) - max(start, begin))
+    return data

@@ -1,0 +1,104 @@
+"""Clients of a simulated cluster: the product's own producer and consumer, with a ledger.
+
+What a client was told is remembered, and compared where it is told (``Watch.acknowledged``) and at
+the end (``Ledger.verdict``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from gantry_cli.client.consumer import Consumer, Received, Start
+from gantry_cli.client.ledger import Ledger
+from gantry_cli.client.producer import Producer, SendFailedError
+from gantry_cli.client.session import session
+
+if TYPE_CHECKING:
+    from sim.product.cluster import Cluster, Node
+    from sim.product.watch import Watch
+
+TOPIC = "orders"
+
+
+class Workload:
+    """Producers that send, one consumer that reads it all.
+
+    Args:
+        cluster: where.
+        watch: is told of every acknowledgement.
+        producers: how many; each waits for its answer before it sends the next message.
+        body_bytes: greatest size of a message.
+
+    Attributes:
+        ledger: what was sent, acknowledged and consumed.
+        is_sending: set to False to let producers end.
+    """
+
+    def __init__(
+        self, cluster: Cluster, watch: Watch, *, producers: int = 2, body_bytes: int = 2_000
+    ) -> None:
+        self.cluster = cluster
+        self.watch = watch
+        self.ledger = Ledger()
+        self.is_sending = True
+        self.sending = 0
+        self._producers = producers
+        self._body_bytes = body_bytes
+        self.consumers: list[Consumer] = []
+
+    def start(self) -> None:
+        """Begin."""
+        for number in range(self._producers):
+            self.cluster.client(f"producer-{number}", self._produce).boot()
+        self.cluster.client("consumer", self._consume).boot()
+
+    async def _produce(self, node: Node) -> None:
+        rng = self.cluster.world.stream(f"load/{node.name}")
+        pause_s = rng.choice([0.002, 0.02, 0.1])
+        async with session(self.cluster.name_servers) as client:
+            producer = Producer(
+                client.routes, client.calls, on_answer_lost=self.ledger.answer_lost
+            )
+            self.sending += 1
+            while self.is_sending:
+                body = rng.randbytes(rng.randint(1, self._body_bytes))
+                message = producer.message(TOPIC, body)
+                self.ledger.sent(message.key)
+                try:
+                    result = await producer.send(message)
+                except SendFailedError:
+                    self.ledger.give_up(message.key)
+                else:
+                    self.ledger.acknowledge(message.key, result.position)
+                    self.watch.acknowledged(message.key, result.offset_id)
+                await asyncio.sleep(rng.random() * pause_s)
+            self.sending -= 1
+
+    async def _consume(self, node: Node) -> None:
+        async with session(self.cluster.name_servers) as client:
+
+            async def received(item: Received) -> None:
+                self.ledger.consume(item.key, item.position)
+                consumer.done(item.position)
+
+            consumer = Consumer(
+                client.routes, client.calls, TOPIC, received, start=Start.EARLIEST
+            )
+            self.consumers.append(consumer)
+            while True:
+                with suppress(Exception):
+                    await consumer.run()
+                await asyncio.sleep(0.2)
+
+    # ---- the end
+
+    def stop_sending(self) -> None:
+        """Let producers end what they do."""
+        self.is_sending = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Nobody sends, and everything acknowledged was consumed."""
+        return not self.sending and not self.ledger.outstanding()
