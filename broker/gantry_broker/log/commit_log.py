@@ -177,7 +177,8 @@ class CommitLog:
             The new end.
 
         Raises:
-            DiskFullError: no record was appended; the log stays usable.
+            DiskFullError: no record was appended; the log stays usable. Its end may have moved: a
+                blank that ends the file stays where the next file finds no room.
             LogFailedError: the disk failed; the process has to end.
         """
         records = [encoded] if isinstance(encoded, bytes) else encoded

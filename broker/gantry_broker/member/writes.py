@@ -152,6 +152,9 @@ class GroupWrites:
         try:
             stored = self._store.put(records, now_ms=now_ms)
         except DiskFullError:
+            # The file may have been ended by a blank before the next one found no room. Who did not
+            # know of that blank would later count it as bytes of the next epoch.
+            self._member.appended()
             self._member.met_full()
             raise
         self.pending.add(stored, done, self._loop.time())

@@ -157,14 +157,19 @@ class Volume:
         """
         file = self._files.get(inode)
         covered = [one for one in file.unsynced if one.number <= newest] if file else []
-        if self.failing_syncs:
+        if self.failing_syncs and file is not None:
             self.failing_syncs -= 1
             self.world.count("disk.eio")
             for write in covered:
-                write.is_lost = True
+                write.is_lost = bool(write.new)  # what was cut stays cut
+            file.unsynced = [one for one in file.unsynced if one.number > newest or one.is_lost]
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         if file is not None:
-            file.unsynced = [one for one in file.unsynced if one.is_lost or one.number > newest]
+            durable = [one for one in covered if not one.is_lost]
+            lost = [one for one in covered if one.is_lost]
+            for write in durable:  # written again, so it is on the medium now
+                lost = [rest for one in lost for rest in _without(one, write)]
+            file.unsynced = lost + [one for one in file.unsynced if one.number > newest]
 
     def is_durable(self, inode: int, start: int, end: int) -> bool:
         """Whether no byte of [start, end) would be lost with the power."""
@@ -325,13 +330,14 @@ class Volume:
         self.world.count("disk.writes-lost")
         descriptor = os.open(path, os.O_RDWR)
         try:
-            fresh = bytes(os.pread(descriptor, os.fstat(descriptor).st_size, 0))
             for number in range(len(writes) - 1, -1, -1):
                 write = writes[number]
-                if write.is_lost and any(_overlap(write, later) for later in writes[number + 1 :]):
-                    continue
                 os.pwrite(descriptor, write.old, write.offset)
-                os.ftruncate(descriptor, write.old_size)
+                if not write.is_lost:
+                    os.ftruncate(descriptor, write.old_size)
+                elif len(write.old) < len(write.new):  # beyond the end that it had then
+                    gap = len(write.new) - len(write.old)
+                    os.pwrite(descriptor, bytes(gap), write.offset + len(write.old))
             writes = [write for write in writes if not write.is_lost]
             mode = self.rng.choice(["none", "prefix", "sectors", "all"])
             if mode == "all":
@@ -343,7 +349,6 @@ class Volume:
                 os.pwrite(descriptor, torn.new[: self.rng.randint(0, len(torn.new))], torn.offset)
             elif mode == "sectors":
                 self._put_sectors(descriptor, writes)
-            del fresh
         finally:
             os.close(descriptor)
 
@@ -362,8 +367,19 @@ class Volume:
                 position += size
 
 
-def _overlap(one: _Write, other: _Write) -> bool:
-    return one.offset < other.offset + len(other.new) and other.offset < one.offset + len(one.new)
+def _without(lost: _Write, later: _Write) -> list[_Write]:
+    """What is left of a lost write where a later, durable one covers a part of it."""
+    end, later_end = lost.offset + len(lost.new), later.offset + len(later.new)
+    if later.number < lost.number or later_end <= lost.offset or end <= later.offset:
+        return [lost]
+    rest = []
+    for begin, stop in ((lost.offset, later.offset), (later_end, end)):
+        if begin < stop:
+            low, high = begin - lost.offset, stop - lost.offset
+            part = _Write(begin, lost.new[low:high], lost.old[low:high], lost.old_size, lost.size)
+            part.number, part.is_lost = lost.number, True
+            rest.append(part)
+    return rest
 
 
 def _redo(descriptor: int, writes: Sequence[_Write]) -> None:
