@@ -138,7 +138,9 @@ class ClientProcessor:
             clock,
             max_batch_messages,
         )
-        self.resent = ResentSends(view, sender, clock)
+        self.resent = ResentSends(
+            view, sender, clock, lambda: _NO_ROOM if self._disk_is_full() else None
+        )
         returns = SendBack(view, self._creation, levels)
         members = Membership(view, self._sessions, locks, self.new_groups)
         statistics = Statistics(view, self._sessions, self._creation, self._traffic)
@@ -229,7 +231,11 @@ class ClientProcessor:
         handler = self._handlers.get(request.code)
         if handler is None:
             return not_supported(request)
-        if request.code in SENDS and self._disk_is_full():
+        if (
+            request.code in SENDS
+            and self._disk_is_full()
+            and not self.resent.is_sought(conn, request)
+        ):
             return reply(request, *_NO_ROOM)
         try:
             if self.throttle is not None:

@@ -15,8 +15,11 @@ order stays.
 A master that may not write yet, since too few are in sync, has the send wait, too: who is refused
 sends anew, and what the last master wrote may be confirmed all the same.
 
-What it refuses: nothing; what is not found is stored. Of a batch all records must be there, and
-each with its key, or all are stored.
+A disk that is full does not keep a send from being looked for: what is there is answered.
+
+What it refuses: nothing of its own accord; what is not found is stored. Of a batch all records must
+be there, and each with its key, or all are stored. Where nobody can tell whether it is there, the
+answer says so (``MAY_BE_STORED``), since who is plainly refused may send it elsewhere.
 """
 
 import asyncio
@@ -31,6 +34,7 @@ from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.errors import GantryError
 from gantry_protocol.records import MessageRecord
 from gantry_protocol.remoting.connection import Connection
+from gantry_protocol.send_answer import MAY_BE_STORED
 
 from gantry_broker.clients.send import Sender
 from gantry_broker.clients.sent_records import Stretch, by_content, by_key, key_of, place_of
@@ -191,14 +195,22 @@ class ResentSends:
         view: the group; it is the master.
         sender: serves sends.
         clock: seconds since 1970.
+        no_room: why nothing more can be stored now; None while it can.
 
     Attributes:
         found: sends that were answered by a record that was there.
         appended: those that were stored, since none was.
     """
 
-    def __init__(self, view: GroupView, sender: Sender, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        view: GroupView,
+        sender: Sender,
+        clock: Callable[[], float],
+        no_room: Callable[[], Refusal | None] = lambda: None,
+    ) -> None:
         """Nobody waits."""
+        self._no_room = no_room
         self.found = 0
         self.appended = 0
         self._view = view
@@ -206,6 +218,10 @@ class ResentSends:
         self._clock = clock
         self._turns: dict[int, _Turn] = {}  # by connection id
         self._lookups: set[_Lookup] = set()
+
+    def is_sought(self, conn: Connection, request: RemotingCommand) -> bool:
+        """Whether ``send`` would look for it, or let it wait behind one that is looked for."""
+        return conn.id in self._turns or request.opaque in conn.attrs.get(RESENT, ())
 
     def send(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """Serve 10, 310 or 320."""
@@ -263,16 +279,21 @@ class ResentSends:
         if conn.closed:
             return  # whoever passed the client on gives it to a master again, maybe to this one
         if isinstance(stored, Refusal):
-            conn.reply(request, reply(request, stored.code, stored.remark))
+            ext = {MAY_BE_STORED: "true"}
+            conn.reply(request, reply(request, stored.code, stored.remark, ext))
         elif stored:
             self.found += 1
             self._sender.answer_found(conn, request, stored, lookup.given_key)
         else:
             self.appended += 1
-            answer = self._sender.send(conn, request)
-            if answer is not None:
-                conn.reply(request, answer)
+            self._store(conn, request)
         self._go_on(conn)
+
+    def _store(self, conn: Connection, request: RemotingCommand) -> None:
+        refusal = self._no_room()
+        answer = self._sender.send(conn, request) if refusal is None else reply(request, *refusal)
+        if answer is not None:
+            conn.reply(request, answer)
 
     def _go_on(self, conn: Connection) -> None:
         """What the connection said meanwhile, up to the next one that is to be looked up."""
@@ -288,9 +309,7 @@ class ResentSends:
             if request.opaque in marks:
                 asyncio.get_running_loop().call_soon(self._look_if, turn, request, marks)
                 return
-            answer = self._sender.send(conn, request)
-            if answer is not None:
-                conn.reply(request, answer)
+            self._store(conn, request)
 
     def _look_if(self, turn: _Turn, request: RemotingCommand, marks: Marks) -> None:
         if self._turns.get(turn.conn.id) is turn:

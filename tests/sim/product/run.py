@@ -108,7 +108,7 @@ def _run(cluster: Cluster, schedule: Sequence[Fault]) -> Outcome:
         raise Violation(f"seed {cluster.world.seed}: {lost} acknowledged messages are not delivered")
     verdict = load.ledger.verdict()
     if not verdict.clean:
-        raise Violation(f"seed {cluster.world.seed}: {verdict}")
+        raise Violation(f"seed {cluster.world.seed}: {verdict} {_odd(load)}")
     world = cluster.world
     return Outcome(world.now_us / 1e6, watch.acks, world.trace_hash, dict(world.counters))
 
@@ -125,6 +125,15 @@ def _state(cluster: Cluster) -> str:
             word += f" stuck {group.stuck}" if group.stuck else ""
         said.append(f"{node.name} {word}")
     return "; ".join(said)
+
+
+def _odd(load: Workload) -> str:
+    """The messages that spoil the verdict."""
+    return "; ".join(
+        f"{key}: {message}"
+        for key, message in load.ledger._messages.items()
+        if len(message.consumed_at) != 1 or message.acknowledged_at not in message.consumed_at
+    )
 
 
 def drawn_schedule(seed: int, kinds: Sequence[str] | None = None) -> list[Fault]:

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from gantry_broker.clients import resent, sent_records
+from gantry_broker.clients.processor import ClientProcessor
 from gantry_broker.clients.resent import RESENT, Marks
 from gantry_broker.store.contract import Limits, Refusal
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.records import BatchMessage, encode_batch
+from gantry_protocol.send_answer import MAY_BE_STORED
 
 BORN_MS = 1_700_000_000_000
 
@@ -164,7 +166,27 @@ async def test_a_master_that_may_not_write_does_not_vouch_for_what_is_there(
     monkeypatch.setattr(resent, "LOOK_S", 0.001)
     client.call(310, header(), b"hello")
     group.refusal = NOT_NOW
-    assert (await again_later(client, header())).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    answer = await again_later(client, header())
+    assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert answer.ext == {MAY_BE_STORED: "true"}
+
+
+@pytest.mark.parametrize("is_there", [pytest.param(True, id="there"), pytest.param(False, id="not")])
+async def test_a_full_disk_refuses_only_what_is_not_there(client, group, is_there: bool) -> None:
+    """Plainly refused, its client would send it to another queue, and it would be there twice."""
+    full: list[bool] = []
+    client.processor = ClientProcessor(
+        group, clock=lambda: group.now_ms / 1000, disk_is_full=lambda: bool(full)
+    )
+    if is_there:
+        client.call(310, header(), b"hello")
+    full.append(True)
+    answer = again(client, header())
+    assert answer.code == (0 if is_there else ResponseCode.SERVICE_NOT_AVAILABLE)
+    assert MAY_BE_STORED not in (answer.ext or {})
+    assert stored(group) == int(is_there)
+    assert client.call(310, header(key="K2"), b"new").code == ResponseCode.SERVICE_NOT_AVAILABLE
+    client.processor.close()
 
 
 async def test_a_send_waits_until_its_master_may_write(
