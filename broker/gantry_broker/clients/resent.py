@@ -278,6 +278,8 @@ class ResentSends:
         self._lookups.discard(lookup)
         if conn.closed:
             return  # whoever passed the client on gives it to a master again, maybe to this one
+        if not stored:
+            stored = self._view.accepting_writes() or stored  # then nobody has looked for it
         if isinstance(stored, Refusal):
             ext = {MAY_BE_STORED: "true"}
             conn.reply(request, reply(request, stored.code, stored.remark, ext))

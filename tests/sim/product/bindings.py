@@ -15,7 +15,6 @@ import os
 import queue
 import random
 import secrets
-import socket
 import sys
 import threading
 import time
@@ -144,8 +143,16 @@ def _special() -> list[tuple[str, str, Any]]:
     return [
         ("gantry_protocol.process.listening", "socket", SocketModule),
         ("gantry_broker.log.kernel_syncs", "select", SelectModule),
-        ("gantry_broker.host.server", "BrokerServer", _remembered("gantry_broker.host.server", "BrokerServer")),
-        ("gantry_controller.server", "Controller", _remembered("gantry_controller.server", "Controller")),
+        (
+            "gantry_broker.host.server",
+            "BrokerServer",
+            _remembered("gantry_broker.host.server", "BrokerServer"),
+        ),
+        (
+            "gantry_controller.server",
+            "Controller",
+            _remembered("gantry_controller.server", "Controller"),
+        ),
         ("gantry_controller.server", "gc", _Collector()),
         ("gantry_broker.queues.kv", "Rdict", kv.Rdict),
         ("gantry_broker.queues.kv", "WriteBatch", kv.WriteBatch),
@@ -215,7 +222,9 @@ def _functions(modules: set[str]) -> list[Any]:
     return [
         found
         for found in gc.get_objects()
-        if type(found) is kind and found.__module__ in modules and (found.__defaults__ or found.__kwdefaults__)
+        if type(found) is kind
+        and found.__module__ in modules
+        and (found.__defaults__ or found.__kwdefaults__)
     ]
 
 
@@ -228,4 +237,3 @@ def bound() -> Iterator[None]:
         yield
     finally:
         bindings.take_away()
-

@@ -219,14 +219,14 @@ class Cluster:
             turn += 1
             try:
                 async with asyncio.timeout(1.0):
-                    status, _ = await http(
-                        address, "PUT", f"/v1/groups/{CLUSTER}/{GROUP}", wish
-                    )
+                    status, _ = await http(address, "PUT", f"/v1/groups/{CLUSTER}/{GROUP}", wish)
             except (OSError, EOFError):  # TimeoutError is one
                 status = 0
             if status == 200:
                 break
             await asyncio.sleep(0.2)
+        for broker in self.brokers:
+            self.world.after(self._rng.randrange(300 * MS), broker.boot)
         async with session(self.name_servers) as client:
             for topic in self.topics:
                 while True:
@@ -287,8 +287,8 @@ class Cluster:
             raise Violation(f"{node.name} ended: {error}") from error
 
     def boot(self) -> None:
-        """Start everything and declare the group."""
-        for node in self.nodes:
+        """Start the controllers, declare the group, then start the brokers."""
+        for node in self.controllers:
             self.world.after(self._rng.randrange(300 * MS), node.boot)
         self.client("administrator", self._administrator).boot()
 
@@ -357,7 +357,7 @@ async def supervised(main: Main) -> None:
     supervisor = _Supervisor(main)
     try:
         await supervisor.run()
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - as the process reports it
         raise supervisor.failure or error from None
 
 

@@ -132,7 +132,7 @@ def _isolate(cluster: Cluster, fault: Fault) -> None:
 
 
 def _split(cluster: Cluster, fault: Fault) -> None:
-    addresses = [machine for machine in cluster.network.machines]
+    addresses = list(cluster.network.machines)
     rng = cluster.world.stream(f"split/{fault.at_ms}")
     rng.shuffle(addresses)
     cut = 1 + fault.target % (len(addresses) - 1)
@@ -242,4 +242,3 @@ def shrink(
                 break
             pieces *= 2
     return found
-

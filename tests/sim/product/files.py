@@ -217,7 +217,7 @@ class Volume:
         file = self._files.get(inode)
         if file is None or file.kept is None:
             return
-        if os.stat(file.kept).st_nlink == 1:
+        if file.kept.stat().st_nlink == 1:
             del self._files[inode]
         file.kept.unlink()
         file.kept = None
@@ -318,7 +318,9 @@ class Volume:
 
     def _lose_writes(self) -> None:
         paths = {
-            entry.stat().st_ino: entry for entry in sorted(self.directory.rglob("*")) if entry.is_file()
+            entry.stat().st_ino: entry
+            for entry in sorted(self.directory.rglob("*"))
+            if entry.is_file()
         }
         for inode, file in self._files.items():
             path = paths.get(inode, file.kept)
@@ -404,7 +406,7 @@ class OsModule:
             return os.open(path, flags, mode, dir_fd=dir_fd)
         process = thread.process
         volume = process.machine.volume
-        if volume.is_full and flags & os.O_CREAT and not os.path.exists(path):
+        if volume.is_full and flags & os.O_CREAT and not Path(path).exists():
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         truncates = bool(flags & os.O_TRUNC)
         if flags & os.O_WRONLY:  # what is overwritten is read first
@@ -485,9 +487,7 @@ class OsModule:
 
     def statvfs(self, _: Any) -> Any:
         volume = current().machine.volume
-        used = sum(
-            entry.stat().st_size for entry in volume.directory.rglob("*") if entry.is_file()
-        )
+        used = sum(entry.stat().st_size for entry in volume.directory.rglob("*") if entry.is_file())
         total = DISK_BYTES
         free = 0 if volume.is_full else max(0, total - used)
         blocks, left = total // BLOCK_BYTES, free // BLOCK_BYTES
@@ -518,8 +518,10 @@ class _Open:
         self.inode = found.st_ino
         self.is_directory = stat.S_ISDIR(found.st_mode)
         self.is_lock = False
-        self.path = os.readlink(f"/proc/self/fd/{descriptor}") if self.is_directory else ""
-        if not self.is_directory:
+        self.path = ""
+        if self.is_directory:
+            self.path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
+        else:
             volume.opened(descriptor, truncates=False)
 
 

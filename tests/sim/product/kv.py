@@ -91,7 +91,7 @@ class Rdict:
             del stores[path]  # the directory was thrown away
         self._stored: _Stored = stores.setdefault(path, _Stored())
         if self._stored.opened_by is not None:
-            raise Exception("IO error: lock hold by current process")  # noqa: TRY002 - as rocksdict
+            raise Exception("IO error: lock hold by current process")
         self._stored.opened_by = process
         self._path = path
         self._process = process
@@ -104,7 +104,7 @@ class Rdict:
 
     def _check(self) -> None:
         if running() is not None and self._process.is_dead:
-            raise Exception("IO error: closed")  # noqa: TRY002
+            raise Exception("IO error: closed")
 
     def get(self, key: bytes) -> bytes | None:
         return self._rows.get(key)
@@ -135,7 +135,7 @@ class Rdict:
         if running() is not None:
             volume.take_time()
         if volume.is_full:
-            raise Exception("IO error: No space left on device")  # noqa: TRY002 - as rocksdict
+            raise Exception("IO error: No space left on device")
         self._stored.flush(count)
 
     def live_files(self) -> list[dict[str, int]]:

@@ -126,7 +126,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     async def shutdown_asyncgens(self) -> None:
         """Nothing is left to end."""
 
-    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
         """Threads end by themselves."""
 
     def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:
@@ -171,12 +171,16 @@ class SimLoop(asyncio.AbstractEventLoop):
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (found, port or 0))]
 
-    async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:  # type: ignore[override]
+    async def create_server(
+        self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any
+    ) -> Any:  # type: ignore[override]
         listening = options.pop("sock")
         listener = Listener(self.process, listening, protocol_factory)
         return SimServer(listener, listening)
 
-    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:  # type: ignore[override]
+    async def create_connection(
+        self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any
+    ) -> Any:  # type: ignore[override]
         sock = options.pop("sock", None)
         if sock is not None:
             return sock.hand_over(protocol_factory)

@@ -1,8 +1,8 @@
 """One seed: a cluster, its clients, a schedule of faults, peace, and what it owes then.
 
-    python -m sim.product.run 17                 a seed
-    python -m sim.product.run 17 --faults …      the same with a part of its schedule
-    python -m sim.product.run 0-999              many; the first that fails is shrunk and printed
+python -m sim.product.run 17                 a seed
+python -m sim.product.run 17 --faults …      the same with a part of its schedule
+python -m sim.product.run 0-999              many; the first that fails is shrunk and printed
 """
 
 from __future__ import annotations
@@ -71,8 +71,9 @@ def run(
     *,
     kinds: Sequence[str] | None = None,
     logs: str | None = None,
+    **named: object,
 ) -> Outcome:
-    """Run ``seed``.
+    """Run ``seed``; further arguments are the cluster's.
 
     Raises:
         Violation: something was so that must never be so; its text names seed and time.
@@ -82,7 +83,7 @@ def run(
     rng = World(seed).stream("run")
     options = options_of(rng)
     drawn = faults.draw(rng, FAULTS_S * 1000, kinds) if schedule is None else list(schedule)
-    with Simulation(seed, **options) as cluster:
+    with Simulation(seed, **options, **named) as cluster:
         if logs:
             show_logs(cluster, logs)
             cluster.world.trace_to = lambda line: print(line, file=sys.stderr)
@@ -101,11 +102,15 @@ def _run(cluster: Cluster, schedule: Sequence[Fault]) -> Outcome:
     cluster.make_peace()
     acks = watch.acks
     if not cluster.run(PEACE_S, until=lambda: cluster.is_whole and watch.acks > acks + 3):
-        raise Violation(f"seed {cluster.world.seed}: no progress after the faults: {_state(cluster)}")
+        raise Violation(
+            f"seed {cluster.world.seed}: no progress after the faults: {_state(cluster)}"
+        )
     load.stop_sending()
     if not cluster.run(30, until=lambda: load.is_settled):
         lost = load.ledger.outstanding()
-        raise Violation(f"seed {cluster.world.seed}: {lost} acknowledged messages are not delivered")
+        raise Violation(
+            f"seed {cluster.world.seed}: {lost} acknowledged messages are not delivered"
+        )
     verdict = load.ledger.verdict()
     if not verdict.clean:
         raise Violation(f"seed {cluster.world.seed}: {verdict} {_odd(load)}")
@@ -176,7 +181,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             seconds += outcome.seconds
             acks += outcome.acks
     spent = time.process_time() - began
-    print(f"{seconds:.0f} simulated seconds, {acks} acknowledged, {spent:.1f} s of CPU, {failed} failed")
+    print(
+        f"{seconds:.0f} simulated seconds, {acks} acknowledged, {spent:.1f} s of CPU, "
+        f"{failed} failed"
+    )
     return int(failed > 0)
 
 

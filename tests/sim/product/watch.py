@@ -94,7 +94,10 @@ class Watch:
         known = bytes(self.confirmed[at:confirm])
         if data[: len(known)] != known:
             where = next(i for i, (a, b) in enumerate(zip(data, known, strict=False)) if a != b)
-            here, there = data[max(0, where - 8) :][:60].hex(), known[max(0, where - 8) :][:60].hex()
+            here, there = (
+                data[max(0, where - 8) :][:60].hex(),
+                known[max(0, where - 8) :][:60].hex(),
+            )
             raise Violation(
                 f"H5: {node.name} has other confirmed bytes at {at + where}: {here} not {there}"
             )

@@ -58,9 +58,7 @@ class Workload:
         rng = self.cluster.world.stream(f"load/{node.name}")
         pause_s = rng.choice([0.002, 0.02, 0.1])
         async with session(self.cluster.name_servers) as client:
-            producer = Producer(
-                client.routes, client.calls, on_answer_lost=self.ledger.answer_lost
-            )
+            producer = Producer(client.routes, client.calls, on_answer_lost=self.ledger.answer_lost)
             self.sending += 1
             while self.is_sending:
                 body = rng.randbytes(rng.randint(1, self._body_bytes))
@@ -83,9 +81,7 @@ class Workload:
                 self.ledger.consume(item.key, item.position)
                 consumer.done(item.position)
 
-            consumer = Consumer(
-                client.routes, client.calls, TOPIC, received, start=Start.EARLIEST
-            )
+            consumer = Consumer(client.routes, client.calls, TOPIC, received, start=Start.EARLIEST)
             self.consumers.append(consumer)
             while True:
                 with suppress(Exception):

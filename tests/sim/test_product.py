@@ -1,0 +1,46 @@
+"""Seeds of the product itself: nothing acknowledged is lost, whatever happens to its processes."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from sim.kernel.world import Violation
+from sim.product import faults
+from sim.product.run import drawn_schedule, run
+
+SEEDS = range(30)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> None:
+    """What the product says of faults is no news here."""
+    logging.getLogger("gantry").setLevel("CRITICAL")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_acknowledged_is_lost(seed: int) -> None:
+    run(seed)
+
+
+def test_equal_seeds_are_equal_runs() -> None:
+    first, second = run(5), run(5)
+    assert first.trace_hash == second.trace_hash
+    assert first.counters == second.counters
+
+
+def test_a_schedule_can_be_written_down() -> None:
+    schedule = drawn_schedule(3)
+    assert [faults.Fault.parse(str(fault)) for fault in schedule] == schedule
+
+
+def test_a_schedule_is_shrunk_to_what_fails() -> None:
+    schedule = drawn_schedule(3)
+    needed = {schedule[1], schedule[-1]}
+    assert set(faults.shrink(schedule, lambda part: needed <= set(part), runs=500)) == needed
+
+
+def test_a_violation_names_its_seed() -> None:
+    """A minimum that nobody can reach: the group never comes to stand."""
+    with pytest.raises(Violation, match="seed 7"):
+        run(7, brokers=1)
