@@ -50,6 +50,10 @@ class TimeModule:
 
     perf_counter_ns = monotonic_ns
 
+    def clock_gettime_ns(self, clock: int) -> int:
+        thread = running()
+        return time.clock_gettime_ns(clock) if thread is None else self.monotonic_ns()
+
     def time(self) -> float:
         thread = running()
         return time.time() if thread is None else thread.process.machine.wall_s()

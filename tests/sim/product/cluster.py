@@ -103,7 +103,7 @@ class Cluster:
     """See the module.
 
     Args:
-        seed: names the run.
+        world: of the run.
         controllers, brokers: how many.
 
     Attributes:
@@ -113,7 +113,7 @@ class Cluster:
 
     def __init__(
         self,
-        seed: int,
+        world: World,
         *,
         controllers: int = 3,
         brokers: int = 3,
@@ -124,7 +124,7 @@ class Cluster:
         broker_settings: dict[str, Any] | None = None,
         controller_settings: dict[str, Any] | None = None,
     ) -> None:
-        self.world = World(seed)
+        self.world = world
         self.drift = drift
         self.restart_us = (200 * MS, 1_500 * MS)
         self.is_at_peace = False
@@ -330,17 +330,17 @@ class Cluster:
 
 
 class Simulation:
-    """``with Simulation(seed, …) as cluster``: the product is bound to the world inside."""
+    """``with Simulation(world, …) as cluster``: the product is bound to the world inside."""
 
-    def __init__(self, seed: int, **named: Any) -> None:
-        self._arguments = (seed, named)
+    def __init__(self, world: World, **named: Any) -> None:
+        self._arguments = (world, named)
         self._bound = bound()
 
     def __enter__(self) -> Cluster:
         self._bound.__enter__()
         loops.failures.clear()
-        seed, named = self._arguments
-        self.cluster = Cluster(seed, **named)
+        world, named = self._arguments
+        self.cluster = Cluster(world, **named)
         return self.cluster
 
     def __exit__(self, *exception: object) -> None:

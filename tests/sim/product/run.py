@@ -13,11 +13,11 @@ import sys
 import time
 import traceback
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sim.kernel.disk import DiskOptions
 from sim.kernel.network import NetworkOptions
-from sim.kernel.world import MS, Violation
+from sim.kernel.world import MS, Violation, World
 from sim.product import faults
 from sim.product.cluster import Cluster, Simulation, show_logs
 from sim.product.watch import Watch
@@ -65,57 +65,79 @@ def options_of(rng: Random) -> dict[str, object]:
     }
 
 
-def run(
-    seed: int,
-    schedule: Sequence[Fault] | None = None,
-    *,
-    kinds: Sequence[str] | None = None,
-    logs: str | None = None,
-    **named: object,
-) -> Outcome:
-    """Run ``seed``; further arguments are the cluster's.
+class ProductRun:
+    """The run of one seed, not yet played.
+
+    Args:
+        seed: names it.
+        schedule: of faults; the seed's own without one.
+        kinds: of faults that may be drawn.
+        named: more arguments of the cluster.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        schedule: Sequence[Fault] | None = None,
+        *,
+        kinds: Sequence[str] | None = None,
+        logs: str | None = None,
+        **named: object,
+    ) -> None:
+        self.world = World(seed)
+        rng = self.world.stream("run")
+        self._named = {**options_of(rng), **named}
+        drawn = faults.draw(rng, FAULTS_S * 1000, kinds)
+        self.schedule = drawn if schedule is None else list(schedule)
+        self.acks = 0
+        self._logs = logs
+
+    def play(self) -> None:
+        """Faults, then peace, and what is owed then.
+
+        Raises:
+            Violation: something was so that must never be so; its text names seed and time.
+        """
+        with Simulation(self.world, **self._named) as cluster:
+            if self._logs:
+                show_logs(cluster, self._logs)
+                cluster.world.trace_to = lambda line: print(line, file=sys.stderr)
+            self._play(cluster)
+
+    def _play(self, cluster: Cluster) -> None:
+        seed = self.world.seed
+        watch = Watch(cluster)
+        load = Workload(cluster, watch)
+        cluster.boot()
+        load.start()
+        if not cluster.run(BEGIN_S, until=lambda: cluster.is_whole and watch.acks > 3):
+            raise Violation(f"seed {seed}: the group does not come to stand: {_state(cluster)}")
+        faults.plan(cluster, self.schedule)
+        cluster.run(FAULTS_S)
+        cluster.make_peace()
+        acks = watch.acks
+        if not cluster.run(PEACE_S, until=lambda: cluster.is_whole and watch.acks > acks + 3):
+            raise Violation(f"seed {seed}: no progress after the faults: {_state(cluster)}")
+        load.stop_sending()
+        if not cluster.run(30, until=lambda: load.is_settled):
+            lost = load.ledger.outstanding()
+            raise Violation(f"seed {seed}: {lost} acknowledged are not delivered")
+        verdict = load.ledger.verdict()
+        if not verdict.clean:
+            raise Violation(f"seed {seed}: {verdict} {_odd(load)}")
+        self.acks = watch.acks
+
+
+def run(seed: int, schedule: Sequence[Fault] | None = None, **named: Any) -> Outcome:
+    """Run ``seed``; see ``ProductRun``.
 
     Raises:
         Violation: something was so that must never be so; its text names seed and time.
     """
-    from sim.kernel.world import World
-
-    rng = World(seed).stream("run")
-    options = options_of(rng)
-    drawn = faults.draw(rng, FAULTS_S * 1000, kinds) if schedule is None else list(schedule)
-    with Simulation(seed, **options, **named) as cluster:
-        if logs:
-            show_logs(cluster, logs)
-            cluster.world.trace_to = lambda line: print(line, file=sys.stderr)
-        return _run(cluster, drawn)
-
-
-def _run(cluster: Cluster, schedule: Sequence[Fault]) -> Outcome:
-    watch = Watch(cluster)
-    load = Workload(cluster, watch)
-    cluster.boot()
-    load.start()
-    if not cluster.run(BEGIN_S, until=lambda: cluster.is_whole and watch.acks > 3):
-        raise Violation(f"seed {cluster.world.seed}: the group does not come to stand")
-    faults.plan(cluster, schedule)
-    cluster.run(FAULTS_S)
-    cluster.make_peace()
-    acks = watch.acks
-    if not cluster.run(PEACE_S, until=lambda: cluster.is_whole and watch.acks > acks + 3):
-        raise Violation(
-            f"seed {cluster.world.seed}: no progress after the faults: {_state(cluster)}"
-        )
-    load.stop_sending()
-    if not cluster.run(30, until=lambda: load.is_settled):
-        lost = load.ledger.outstanding()
-        raise Violation(
-            f"seed {cluster.world.seed}: {lost} acknowledged messages are not delivered"
-        )
-    verdict = load.ledger.verdict()
-    if not verdict.clean:
-        raise Violation(f"seed {cluster.world.seed}: {verdict} {_odd(load)}")
-    world = cluster.world
-    return Outcome(world.now_us / 1e6, watch.acks, world.trace_hash, dict(world.counters))
+    one = ProductRun(seed, schedule, **named)
+    one.play()
+    world = one.world
+    return Outcome(world.now_us / 1e6, one.acks, world.trace_hash, dict(world.counters))
 
 
 def _state(cluster: Cluster) -> str:
@@ -143,11 +165,7 @@ def _odd(load: Workload) -> str:
 
 def drawn_schedule(seed: int, kinds: Sequence[str] | None = None) -> list[Fault]:
     """The faults of a seed."""
-    from sim.kernel.world import World
-
-    rng = World(seed).stream("run")
-    options_of(rng)
-    return faults.draw(rng, FAULTS_S * 1000, kinds)
+    return ProductRun(seed, kinds=kinds).schedule
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
