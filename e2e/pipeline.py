@@ -19,12 +19,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import yaml
-from gantry_lab.bench.material import write_tier
 from gantry_operator.builders.pipeline import pipeline_objects
 from gantry_operator.models import BrokerGroup
 from gantry_protocol.tier.keys import Shard
 from harness import store
 from harness.kube import Kube, Object
+from harness.tiers import write_tier
 from harness.waiting import wait_until
 from support.tier_directory import TierDirectory, messages
 

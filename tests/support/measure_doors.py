@@ -20,9 +20,9 @@ from gantry_cli.client.routes import Queue
 from gantry_cli.output import print_json
 from gantry_controller.metadata.events import CreateTopic, encode_event
 from gantry_controller.metadata.state import Topic
-from gantry_lab.bench.broker.load import Load
 from gantry_lab.bench.broker.throughput import TOPIC
 from gantry_lab.bench.broker.work import Sends
+from gantry_lab.bench.load import Load
 from gantry_lab.bench.results import line, machine
 from gantry_lab.bench.usage import cpu_of, peak_mb, rss_mb
 from gantry_protocol.remoting.client import RemotingClient

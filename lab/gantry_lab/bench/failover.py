@@ -2,8 +2,8 @@
 
 Every run hurts a settled group under load and measures the longest time between two successive
 acknowledgements from the failure on. Between runs the cluster heals by itself: a killed process is
-started again by its kubelet and catches up. The account covers all runs of a case; a benchmark
-whose account is not clean fails.
+started again by its kubelet and catches up. The account covers all runs of a case; a gap whose
+account is not clean is no figure.
 """
 
 from __future__ import annotations
@@ -14,106 +14,77 @@ import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-import msgspec
 from gantry_cli.admin import AdminClient
 from gantry_cli.client.session import session
 from gantry_cli.trial.load import Load, Pace
+from gantry_cli.trial.local import scratch_cluster
 from gantry_cli.trial.narrate import settled, whole
 from gantry_cli.trial.observer import Observer
 from gantry_cli.trial.resume import QUIET_S, resumed
+from gantry_local import manifests
 from gantry_protocol.errors import GantryError
 
-from gantry_lab.bench.results import Line, line
 from gantry_lab.soak.commits import Commits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from gantry_cli.client.gaps import AckTimes
-    from gantry_cli.client.ledger import Verdict
     from gantry_cli.client.session import Session
     from gantry_cli.trial.cluster import Cluster
 
-BENCH = "failover"
+    from gantry_lab.bench.results import Runs
+    from gantry_lab.bench.stage import Stage
+
 GROUP = "orders"
 PACE = Pace(lanes=4, interval_s=0.01)
 READY_PATIENCE_S = 60.0
 HEAL_PATIENCE_S = 60.0
 RESUME_PATIENCE_S = 30.0
 
-CASES = {
-    "sigkill": "SIGKILL of the master's process",
-    "sigstop": "SIGSTOP of the master's process",
-    "handover": "deletion of the master's pod (SIGTERM)",
-    "controller-leader": "SIGKILL of the controllers' leader: gap in committed metadata writes",
-}
 
-
-class Account(msgspec.Struct, frozen=True):
-    """What became of the messages of one case, over all its runs.
-
-    `clean`: nothing acknowledged is missing, duplicates are explained, one master per epoch.
-    """
-
-    bench: str
-    case: str
-    acknowledged: int
-    lost: int
-    duplicated: int
-    duplicated_after_lost_answer: int
-    misplaced: int
-    epochs_with_two_masters: list[int]
-    clean: bool
-
-
-class FailoverBench:
-    """Runs cases on one cluster that is up.
+async def gaps(stage: Stage, failure: str) -> Runs:
+    """The gap of each failure of one kind, in ms, and the account of all of them.
 
     Args:
-        cluster: what is measured and hurt.
-        progress: told the case after every finished run.
+        stage: how many.
+        failure: sigkill, sigstop or handover of the master; controller-leader: its SIGKILL.
+
+    Raises:
+        GantryError: the group did not become ready or did not heal; a message was lost, is where it
+            was not acknowledged, or came twice without a lost answer; an epoch had two masters.
     """
+    stage.own()
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(scratch_cluster(lambda _: None))
+        await cluster.apply(manifests.example())
+        admin = await stack.enter_async_context(AdminClient(cluster.controllers, cluster.token))
+        observer = await stack.enter_async_context(
+            Observer(admin, GROUP, lambda _: None, cluster.pods)
+        )
+        load = await stack.enter_async_context(
+            Load(cluster.name_servers, f"bench-{failure}", pace=PACE)
+        )
+        await _start(load)
+        client = await stack.enter_async_context(session(cluster.name_servers))
+        trial = _Trial(cluster, observer, load, client)
 
-    def __init__(self, cluster: Cluster, progress: Callable[[str], None]) -> None:
-        self._cluster = cluster
-        self._progress = progress
+        async def once() -> dict[str, float]:
+            return {"gap_ms": await trial.one(failure)}
 
-    async def prepare(self, manifest: Path) -> None:
-        """Create the broker group."""
-        await self._cluster.apply(manifest)
-
-    async def run(self, case: str, runs: int) -> tuple[Line, Account]:
-        """Measure one case; its figures and its account. Raises like `gaps`."""
-        found, account = await self.gaps(case, runs)
-        return line(BENCH, case, "gap_ms", "ms", found), account
-
-    async def gaps(self, case: str, runs: int) -> tuple[list[float], Account]:
-        """The gap of each run of one case, in ms, and the account of all of them.
-
-        Raises:
-            GantryError: the group did not become ready or did not heal.
-        """
-        cluster = self._cluster
-        async with AsyncExitStack() as stack:
-            admin = await stack.enter_async_context(AdminClient(cluster.controllers, cluster.token))
-            observer = await stack.enter_async_context(
-                Observer(admin, GROUP, lambda _: None, cluster.pods)
+        found = await stage.repeat(once)
+        await load.finish_sending(HEAL_PATIENCE_S)
+        await load.finish_consuming(HEAL_PATIENCE_S)
+        verdict, conflicts = load.ledger.verdict(), observer.history.conflicts
+        if not verdict.clean or conflicts:
+            cluster.keep = True
+            raise GantryError(
+                f"The account is not clean: {verdict}, epochs with two masters: {conflicts}."
             )
-            load = await stack.enter_async_context(
-                Load(cluster.name_servers, f"bench-{case}", pace=PACE)
-            )
-            await _start(load)
-            client = await stack.enter_async_context(session(cluster.name_servers))
-            trial = _Trial(cluster, observer, load, client)
-            gaps = []
-            for _ in range(runs):
-                gaps.append(await trial.one(case))
-                self._progress(case)
-            await load.finish_sending(HEAL_PATIENCE_S)
-            await load.finish_consuming(HEAL_PATIENCE_S)
-            verdict, conflicts = load.ledger.verdict(), observer.history.conflicts
-        return gaps, _account(case, verdict, conflicts)
+    account = {
+        "acknowledged": float(verdict.acknowledged),
+        "lost": float(verdict.lost),
+        "duplicated": float(verdict.duplicated),
+    }
+    return [gap | account for gap in found]
 
 
 class _Trial:
@@ -200,17 +171,3 @@ async def _start(load: Load) -> None:
         raise GantryError(
             f"The group {GROUP} takes no topic after {READY_PATIENCE_S:.0f} s: {load.last_trouble}"
         ) from error
-
-
-def _account(case: str, verdict: Verdict, conflicts: list[int]) -> Account:
-    return Account(
-        bench=BENCH,
-        case=case,
-        acknowledged=verdict.acknowledged,
-        lost=verdict.lost,
-        duplicated=verdict.duplicated,
-        duplicated_after_lost_answer=verdict.duplicated_after_lost_answer,
-        misplaced=verdict.misplaced,
-        epochs_with_two_masters=conflicts,
-        clean=verdict.clean and not conflicts,
-    )

@@ -1,6 +1,6 @@
 """`make performance`: the figures of the last runs, put between the markers of docs/performance.md.
 
-Reads the lines that `bench … --json` and the measurements wrote, whichever are there (`sheets`),
+Reads the lines that `bench … --json` and the measurements wrote, whichever are there (`cases`),
 and what the Java controllers and brokers did under the same load. Rule protected: nothing but lines
 that were measured is shown, each with what was to be reached; a figure that falls short is shown
 like the others, and marked.
@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING
 import msgspec
 from gantry_protocol.errors import GantryError
 
+from gantry_lab.bench import suite
 from gantry_lab.bench.results import Line, Machine
-from gantry_lab.bench.sheets import PROFILE, SHEETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from gantry_lab.bench.sheets import Sheet
-    from gantry_lab.bench.suite import Goal
+    from gantry_lab.bench.suite import Bench, Goal
+
+SHEETS = tuple(map(suite.bench, ("controller", "broker", "groups", "queues")))
+PROFILE = suite.bench("profile")
+"""Without rows of its own: parts of a process down, cases across."""
 
 Figures = dict[tuple[str, str, str], Line]
 """By benchmark, case and metric."""
@@ -71,7 +74,7 @@ def read(lines: Iterable[bytes]) -> tuple[Figures, dict[str, Machine]]:
     return figures, machines
 
 
-def replaced(text: str, sheet: Sheet, figures: Figures, machines: Mapping[str, Machine]) -> str:
+def replaced(text: str, sheet: Bench, figures: Figures, machines: Mapping[str, Machine]) -> str:
     """`text` with what is between the markers of a sheet replaced.
 
     Raises:
@@ -89,7 +92,7 @@ def replaced(text: str, sheet: Sheet, figures: Figures, machines: Mapping[str, M
     return f"{before}{begin}\n{shown}\n\n{last}\n{end}{after}"
 
 
-def table(sheet: Sheet, figures: Figures) -> list[list[str]]:
+def table(sheet: Bench, figures: Figures) -> list[list[str]]:
     """The rows that were measured, with what was to be reached if there are goals at all."""
     java = [name for name in sheet.others if any(label == name for label, _, _ in figures)]
     if not any(_wanted(goal) for _, goal in sheet.rows):
@@ -114,7 +117,7 @@ def table(sheet: Sheet, figures: Figures) -> list[list[str]]:
     return rows
 
 
-def matrix(sheet: Sheet, figures: Figures) -> list[list[str]]:
+def matrix(sheet: Bench, figures: Figures) -> list[list[str]]:
     """A row for each metric of any case, most first, and a column for each case."""
     ours = {
         (case, metric): one for (name, case, metric), one in figures.items() if name == sheet.name

@@ -10,13 +10,62 @@ from __future__ import annotations
 import os
 import platform
 import statistics
+from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NewType
 
+import click
 import msgspec
+from gantry_cli.output import print_table
+from gantry_protocol.errors import GantryError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+SAMPLES_MIN = 100  # fewer make no 99th percentile
+
+Latencies = NewType("Latencies", list[float])
+"""Seconds, ascending."""
+
+Runs = list[dict[str, float]]
+"""The figures of each run, by metric; every run has the same metrics."""
+
+UNITS = {
+    "messages_per_s": ("1/s", 0),
+    "flood_per_s": ("1/s", 0),
+    "ops_per_s": ("1/s", 0),
+    "mb_per_s": ("MB/s", 1),
+    "p50_ms": ("ms", 2),
+    "p99_ms": ("ms", 2),
+    "gap_ms": ("ms", 0),
+    "leader_cpu_us": ("us", 1),
+    "followers_cpu_us": ("us", 1),
+    "master_cpu_us": ("us", 1),
+    "replicas_cpu_us": ("us", 1),
+    "generator_cpu_us": ("us", 1),
+    "generator_cpu_percent": ("%", 0),
+    "leader_cpu_percent": ("%", 1),
+    "spared_percent": ("%", 1),
+    "writes_kept_percent": ("%", 1),
+    "refused_percent": ("%", 2),
+    "disk_read_percent": ("%", 0),
+    "acknowledged": ("1", 0),
+    "lost": ("1", 0),
+    "duplicated": ("1", 0),
+    "kills": ("1", 0),
+    "created_s": ("s", 1),
+    "restart_s": ("s", 1),
+    "seconds": ("s", 2),
+    "rss_mb": ("MB", 0),
+    "pause_p99_ms": ("ms", 2),
+    "p99_before_ms": ("ms", 2),
+    "p99_during_ms": ("ms", 2),
+    "ratio": ("1", 2),
+    "groups": ("1", 0),
+    "time_limit_reached": ("1", 0),
+}
+"""Unit and decimal places by metric. CPU in microseconds is per operation or message: of the one
+that leads, of all others together, of the load generator."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -51,15 +100,27 @@ def line(
     )
 
 
-def rows(lines: Sequence[Line]) -> list[tuple[object, ...]]:
-    """The lines as rows of a table headed by `HEADINGS`."""
+def lines(case: str, runs: Sequence[Mapping[str, float]], *, bench: str) -> list[Line]:
+    """One line per metric over all runs; every run has the same metrics."""
     return [
-        (one.bench, one.case, one.metric, one.unit, one.min, one.median, one.max, one.runs)
-        for one in lines
+        line(bench, case, metric, unit, [run[metric] for run in runs], digits=digits)
+        for metric, (unit, digits) in UNITS.items()
+        if metric in runs[0]
     ]
 
 
-HEADINGS = ("BENCH", "CASE", "METRIC", "UNIT", "MIN", "MEDIAN", "MAX", "RUNS")
+def percentile(ascending: Latencies, share: float) -> float:
+    """The smallest value that at least this share (0 to 1) of all values does not exceed.
+
+    Raises:
+        GantryError: there are too few to speak of one.
+    """
+    if len(ascending) < SAMPLES_MIN:
+        raise GantryError(
+            f"Only {len(ascending)} operations were answered; {SAMPLES_MIN} are needed. "
+            "Measure longer with --seconds."
+        )
+    return ascending[max(ceil(len(ascending) * share), 1) - 1]
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -92,4 +153,14 @@ def machine() -> Machine:
         kernel=platform.release(),
         python=platform.python_version(),
         load=round(os.getloadavg()[0], 2),
+    )
+
+
+def show(lines: Sequence[Line], on: Machine) -> None:
+    """The figures as a table, and what they were measured on."""
+    headings = tuple(name.upper() for name in Line.__struct_fields__[:-1])
+    print_table(headings, [msgspec.structs.astuple(one)[:-1] for one in lines])
+    click.echo(
+        f"{on.cpus} processors ({on.processor}), {on.memory_mib} MiB, Linux {on.kernel}, "
+        f"Python {on.python}; load before: {on.load:.2f}"
     )

@@ -9,16 +9,15 @@ from __future__ import annotations
 import asyncio
 import signal
 from functools import partial
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING
 
 import click
 from gantry_cli.output import print_json
 from gantry_cli.progress import estimated
 from gantry_protocol.errors import GantryError
 
-from gantry_lab.bench.figures import lines
-from gantry_lab.bench.showing import print_lines
-from gantry_lab.bench.suite import CannotRun, StageT, WishT
+from gantry_lab.bench.results import lines, show
+from gantry_lab.bench.stage import CannotRun, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,17 +26,16 @@ if TYPE_CHECKING:
     from gantry_cli.progress import Estimate
 
     from gantry_lab.bench.results import Line, Machine
-    from gantry_lab.bench.suite import Bench, Case
+    from gantry_lab.bench.suite import Case, Wish
 
 LIMIT_TIMES, LIMIT_S = 4.0, 120.0
 """A case is ended after so many times its estimate, and this: a busy machine is slow, too."""
 
 
-class Run(Generic[WishT, StageT]):
+class Run:
     """All cases that were asked for.
 
     Args:
-        bench: whose.
         cases: those to run.
         wish: what was asked for.
         directory: for data and logs; it exists.
@@ -45,18 +43,11 @@ class Run(Generic[WishT, StageT]):
     """
 
     def __init__(
-        self,
-        bench: Bench[WishT, StageT],
-        cases: Sequence[Case[WishT, StageT]],
-        wish: WishT,
-        directory: Path,
-        *,
-        as_json: bool,
+        self, cases: Sequence[Case], wish: Wish, directory: Path, *, as_json: bool
     ) -> None:
         self.found: list[Line] = []
         self.failed: list[str] = []  # whose logs are worth a look
         self.refused: list[str] = []
-        self._bench = bench
         self._cases = cases
         self._wish = wish
         self._directory = directory
@@ -78,17 +69,16 @@ class Run(Generic[WishT, StageT]):
         if self._as_json:
             print_json({"bench": self._wish.label, "machine": before})
         elif self.found:
-            print_lines(self.found, before, as_json=False)
+            show(self.found, before)
 
-    async def _one(self, case: Case[WishT, StageT], shown: Estimate) -> None:
-        wish = self._wish
-        steps, seconds = case.steps(wish), case.seconds(wish)
-        part = shown.part(case.name, steps, seconds)
-        stage = self._bench.stage(wish, self._directory, part, partial(shown.say, case.name))
+    async def _one(self, case: Case, shown: Estimate) -> None:
+        wish, seconds = self._wish, case.seconds(self._wish)
+        part = shown.part(case.name, case.steps(wish), seconds)
+        stage = Stage(wish, case, self._directory, part, partial(shown.say, case.name))
         limit_s = LIMIT_TIMES * seconds + LIMIT_S
         try:
             async with asyncio.timeout(limit_s) as limit:
-                runs = await case.run(stage)
+                runs = await case.measure(stage)
         except CannotRun as error:
             self.refused.append(f"{case.name} {error}.")
         except GantryError as error:

@@ -1,31 +1,34 @@
-"""A benchmark as a list of cases: what each runs, about how long it takes, what it is to reach.
+"""A benchmark as data: its cases, what each runs, how long that takes, what it is to reach.
 
-`bench broker` and `bench controller` are such lists. Here is what a case uses: what
-was asked for (`Wish`), where it runs (`Stage`), the loop over its runs (`Plan`). Rule protected: a
-case that hurts or inspects processes refuses those that somebody else started.
+`cases/NAME.toml` holds one. A case names a function of this package (`module:function`), which gets
+the `Stage` it runs on and the parameters that stand `with` it, and returns the figures of each run.
+Tables of a page whose figures are measured elsewhere are such files, too; their cases run nothing.
 """
 
 from __future__ import annotations
 
-import tempfile
+import importlib
+import tomllib
+from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
-from gantry_protocol.errors import GantryError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
-    from gantry_lab.bench.figures import Runs
+    from gantry_lab.bench.results import Runs
+    from gantry_lab.bench.stage import Stage
+
+CASES = Path(__file__).parent / "cases"
+BIRTHS_PER_S = 20_000.0  # of what prepares groups: five requests each
+FILL_MB_PER_S = 40.0
+COPY_MB_PER_S = 100.0
+QUEUES_PER_S = 8_000.0
 
 
-class CannotRun(GantryError):  # noqa: N818 - a plain word reads better where it is caught
-    """This case has nothing to measure here; says why."""
-
-
-class Goal(NamedTuple):
+class Goal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A figure of a case, as a row of a page.
 
     Attributes:
@@ -42,7 +45,7 @@ class Goal(NamedTuple):
     least: float | None = None
     most: float | None = None
     worst: float | None = None
-    times: Mapping[str, float] = MappingProxyType({})
+    times: dict[str, float] = {}
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +58,10 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
         kills: processes to lose in the cases that lose them; None: as many as the case wants.
         against: an address of servers that run already; None: ours are started.
         label: the name of the benchmark in its lines.
+        log_bytes: what an empty replica has to copy, and what is read from the disk; pull-hot
+            writes no more than a quarter of a gigabyte of it.
+        queues: of queues-1m.
+        rounds: a file that keeps the finished rounds of kills-1000; None: nothing is kept.
     """
 
     runs: int
@@ -63,143 +70,128 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     kills: int | None = None
     against: str | None = None
-
-    @property
-    def window_s(self) -> float:
-        """One run with its warm-up."""
-        return self.warmup_s + self.seconds
-
-    @property
-    def windows_s(self) -> float:
-        """All runs of a case."""
-        return self.runs * self.window_s
+    log_bytes: int = 2 << 30
+    queues: int = 1_000_000
+    rounds: Path | None = None
 
 
-WishT = TypeVar("WishT", bound=Wish)
-
-
-class Plan(NamedTuple):
-    """How a case is measured.
+class Time(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """About how long a case takes on a quiet machine.
 
     Attributes:
-        runs: how often.
-        seconds: how long is counted each time.
-        warmup_s: before that.
-        advance: called after each run.
+        start: seconds of servers, with their first groups.
+        windows: measured in each run, with its warm-up.
+        run: seconds of each run besides.
+        loss: seconds of each process that is lost.
+        births: groups that are made.
+        log: whether a log is filled first, and copied or read in each run.
+        queues: whether queues are made.
     """
 
-    runs: int
-    seconds: float
-    warmup_s: float
-    advance: Callable[[], None]
-
-    async def repeat(self, one: Callable[[], Awaitable[dict[str, float]]]) -> Runs:
-        """The figures of each run."""
-        found = []
-        for _ in range(self.runs):
-            found.append(await one())
-            self.advance()
-        return found
+    start: float = 4.0
+    windows: float = 1.0
+    run: float = 0.0
+    loss: float = 0.0
+    births: float = 0.0
+    log: bool = False
+    queues: bool = False
 
 
-class Stage(Generic[WishT]):
-    """Where a case runs.
-
-    Args:
-        wish: what was asked for.
-        directory: for data and logs; it exists.
-        advance: called after each run.
-        say: is told what a long run has found so far.
-    """
-
-    def __init__(
-        self,
-        wish: WishT,
-        directory: Path,
-        advance: Callable[[], None],
-        say: Callable[[str], None],
-    ) -> None:
-        self.wish = wish
-        self.advance = advance
-        self.say = say
-        self._directory = directory
-
-    @property
-    def plan(self) -> Plan:
-        """What was asked for."""
-        return self.plan_of(self.wish.runs)
-
-    def plan_of(self, runs: int) -> Plan:
-        """The same with so many runs."""
-        return Plan(runs, self.wish.seconds, self.wish.warmup_s, self.advance)
-
-    def directory(self) -> Path:
-        """A fresh one, for servers of our own.
-
-        Raises:
-            CannotRun: those under load are somebody else's.
-        """
-        self.own()
-        return Path(tempfile.mkdtemp(dir=self._directory))
-
-    def own(self) -> None:
-        """Refuse to do to somebody else's servers what this case does.
-
-        Raises:
-            CannotRun: they are.
-        """
-        if self.wish.against is not None:
-            raise CannotRun("needs servers that it starts itself; leave --against out")
-
-
-StageT = TypeVar("StageT")
-
-
-def _runs(wish: Wish) -> int:
-    return wish.runs
-
-
-class Case(msgspec.Struct, Generic[WishT, StageT], frozen=True):
+class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"given": "with"}):
     """One case.
 
     Attributes:
         name: on the command line, and in its lines.
-        text: what it measures, in a few words.
-        run: the figures of each run.
-        seconds: about how long it takes on a quiet machine.
         goals: its figures on the page, in this order.
-        steps: how often it calls `advance`.
+        text: what it measures, in a few words.
+        run: `module:function` of this package; empty if it is measured elsewhere.
+        given: the parameters of that.
+        time: about how long it takes.
+        losses: processes that are lost, unless it is said otherwise; 0: none.
+        once: whether it has one run, however many are wanted.
         named_only: it runs only if it is asked for by name.
     """
 
     name: str
-    text: str
-    run: Callable[[StageT], Awaitable[Runs]]
-    seconds: Callable[[WishT], float]
     goals: tuple[Goal, ...]
-    steps: Callable[[WishT], int] = _runs
+    text: str = ""
+    run: str = ""
+    given: dict[str, Any] = {}
+    time: Time = Time()
+    losses: int = 0
+    once: bool = False
     named_only: bool = False
 
+    async def measure(self, stage: Stage) -> Runs:
+        """Run it."""
+        module, _, name = self.run.partition(":")
+        function = getattr(importlib.import_module(f"gantry_lab.bench.{module}"), name)
+        return await cast("Callable[..., Awaitable[Runs]]", function)(stage, **self.given)
 
-class Bench(msgspec.Struct, Generic[WishT, StageT], frozen=True):
-    """A benchmark.
+    def seconds(self, wish: Wish) -> float:
+        """About how long it takes."""
+        time, runs = self.time, 1 if self.once else wish.runs
+        log_mb = wish.log_bytes / 1e6 if time.log else 0.0
+        return (
+            time.start
+            + runs * (time.run + time.windows * (wish.warmup_s + wish.seconds))
+            + time.loss * self.steps(wish)
+            + time.births * 5 / BIRTHS_PER_S
+            + log_mb * (1 / FILL_MB_PER_S + runs / COPY_MB_PER_S)
+            + (wish.queues / QUEUES_PER_S if time.queues else 0.0)
+        )
+
+    def steps(self, wish: Wish) -> int:
+        """How often it says that it has come further."""
+        if self.losses:
+            return wish.kills or self.losses
+        return 1 if self.once else wish.runs
+
+
+class Bench(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """A benchmark, and its table between two comments of a page.
 
     Attributes:
         name: in its lines.
-        stage: where its cases run.
-        cases: in the order they run.
-        others: benchmarks that are shown beside it on a page.
+        case: all, in the order they run.
         sentence: what shared the machine, below its figures on a page.
+        text: what it measures, for people.
+        others: benchmarks that are shown beside it on a page.
+        examples: of its options.
+        defaults: of `Wish`.
     """
 
     name: str
-    stage: Callable[[WishT, Path, Callable[[], None], Callable[[str], None]], StageT]
-    cases: tuple[Case[WishT, StageT], ...]
-    others: tuple[str, ...]
-    sentence: str
+    case: tuple[Case, ...]
+    sentence: str = ""
+    text: str = ""
+    others: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+    defaults: dict[str, float] = {}
 
-    def chosen(self, names: tuple[str, ...]) -> tuple[Case[WishT, StageT], ...]:
+    def chosen(self, names: tuple[str, ...]) -> tuple[Case, ...]:
         """The cases of these names, or all that run without being named."""
         return tuple(
-            case for case in self.cases if (case.name in names if names else not case.named_only)
+            one for one in self.case if (one.name in names if names else not one.named_only)
         )
+
+    @cached_property
+    def rows(self) -> tuple[tuple[str, Goal], ...]:
+        """Case and figure of each row of its table."""
+        return tuple((case.name, goal) for case in self.case for goal in case.goals)
+
+    @property
+    def begin(self) -> str:
+        """The comment before its table."""
+        return f"<!-- {self.name} figures: begin -->"
+
+    @property
+    def end(self) -> str:
+        """The comment after it."""
+        return f"<!-- {self.name} figures: end -->"
+
+
+def bench(name: str) -> Bench:
+    """The benchmark of `cases/NAME.toml`."""
+    text = (CASES / f"{name}.toml").read_text("utf-8")
+    return msgspec.convert({"name": name, **tomllib.loads(text)}, Bench)

@@ -1,186 +1,230 @@
-"""`gantry_lab bench`: benchmarks on this machine."""
+"""`gantry_lab bench`: benchmarks on this machine, a command for each file of cases."""
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING
+import asyncio
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
-from gantry_cli.options import asynchronous, json_option
-from gantry_cli.output import print_json, print_table
-from gantry_cli.progress import progress, told
-from gantry_cli.trial.local import scratch_cluster
-from gantry_local import manifests
-from gantry_protocol.errors import GantryError
+from gantry_cli.options import json_option
+from gantry_protocol.errors import ConfigError, GantryError
+from gantry_protocol.hosts import join_address, split_address
 
-from gantry_lab.bench.failover import CASES, Account, FailoverBench
-from gantry_lab.bench.results import HEADINGS, machine, rows
-from gantry_lab.bench.showing import print_lines, scratch
-from gantry_lab.commands.bench_broker import broker
-from gantry_lab.commands.bench_controller import controller
+from gantry_lab.bench import suite
+from gantry_lab.bench.results import machine
+from gantry_lab.bench.suite import Wish
 
 if TYPE_CHECKING:
-    from gantry_lab.bench.results import Line
+    from collections.abc import Iterator
+
+    from gantry_lab.bench.suite import Bench
+
+BENCHES = tuple(suite.bench(name) for name in ("failover", "controller", "broker"))
 
 
 @click.group(
     epilog="""\b
 Examples:
-  python -m gantry_lab bench failover         all cases, 5 runs each
+  python -m gantry_lab bench failover         write gaps by kind of failure, 5 runs each
   python -m gantry_lab bench failover --case sigkill --runs 20 --json
   python -m gantry_lab bench controller       throughput of a quorum, and lost leaders
-  python -m gantry_lab bench broker           messages per second, and lost masters
-  python -m gantry_lab bench tier             what uploading costs producers
-  python -m gantry_lab bench pipeline         how fast packs are decoded and audited"""
+  python -m gantry_lab bench broker           messages per second, and lost masters"""
 )
 def bench() -> None:
     """Measure Gantry on this machine."""
 
 
-bench.add_command(controller)
-bench.add_command(broker)
+def _address(_: click.Context, option: click.Parameter, text: str | None) -> str | None:
+    return None if text is None else parse_address(text, str(option.opts[0]))
 
 
-@bench.command(
-    epilog="""\b
-Cases:
-"""
-    + "\n".join(f"  {case:18} {text}" for case, text in CASES.items())
-    + """
+def parse_address(text: str, option: str = "--against") -> str:
+    """`HOST:PORT` as given on the command line.
 
-\b
-Examples:
-  python -m gantry_lab bench failover --runs 20
-  python -m gantry_lab bench failover --case sigkill --case handover --json"""
-)
-@click.option(
-    "--case",
-    "cases",
-    multiple=True,
-    type=click.Choice(list(CASES)),
-    help="What to do to the cluster; may be given several times. [default: all]",
-)
-@click.option("--runs", default=5, show_default=True, type=click.IntRange(1, 1000))
-@json_option("Print one JSON object per line.")
-@asynchronous
-async def failover(cases: tuple[str, ...], runs: int, as_json: bool) -> None:
-    """Measure how long a client cannot write, by kind of failure.
-
-    Each run is done to a settled group under load. Fails if an acknowledged message is missing, a
-    duplicate has no lost answer that explains it, or an epoch had two masters.
+    Raises:
+        ConfigError: it is not one.
     """
-    wanted = cases or tuple(CASES)
-    lines: list[Line] = []
-    accounts: list[Account] = []
-    async with scratch_cluster(_say) as cluster:
-        with progress(len(wanted) * runs) as advance:
-            measured = FailoverBench(cluster, advance)
-            await measured.prepare(manifests.example())
-            for case in wanted:
-                figure, account = await measured.run(case, runs)
-                lines.append(figure)
-                accounts.append(account)
-                if as_json:
-                    print_json(figure)
-                    print_json(account)
-    if not as_json:
-        print_table(HEADINGS, rows(lines))
-        for account in accounts:
-            click.echo(_sentence(account))
-    if not all(account.clean for account in accounts):
-        raise GantryError("The account is not clean; see the lines above.")
+    try:
+        host, port = split_address(text)
+    except GantryError as error:
+        raise ConfigError(f"{option} needs HOST:PORT: {error}") from error
+    return join_address(host, port)
 
 
-@bench.command(
-    epilog="""\b
-Figures:
-  upload                    MB of the log per second into a directory, while producers run
-  producers-off             p99 of a message of 1 KiB without a tier
-  producers-uploading       the same while the log is uploaded at full speed
-  producers-resting         the same with a tier that is up to date
-  promotion-to-claim        from an election after SIGKILL to the new master's manifest version
+def _options(of: Bench) -> list[click.Option]:
+    """`--case`, `--list`, `--json`, and the fields of `Wish`."""
+    named = [case.name for case in of.case if case.named_only]
+    lose = sorted({case.losses for case in of.case if case.losses})
+    default = f"all but {', '.join(named)}" if named else "all"
+    found = [
+        click.Option(
+            ["--case", "cases"],
+            multiple=True,
+            metavar="NAME",
+            type=click.Choice([case.name for case in of.case]),
+            help=f"One of those below; may be given several times. [default: {default}]",
+        ),
+        click.Option(
+            ["--list", "only_list"], is_flag=True, help="List the cases, and how long they take."
+        ),
+        click.Option(
+            ["--runs"],
+            default=int(of.defaults["runs"]),
+            show_default=True,
+            type=click.IntRange(1, 1000),
+        ),
+        click.Option(
+            ["--label"],
+            default=of.name,
+            show_default=True,
+            help="Name of the benchmark in its lines.",
+        ),
+    ]
+    if "seconds" in of.defaults:
+        found += [
+            click.Option(
+                ["--seconds"],
+                default=of.defaults["seconds"],
+                show_default=True,
+                type=click.FloatRange(0.2, 600),
+                help="What is counted of each run, after a warm-up.",
+            ),
+            click.Option(
+                ["--warmup", "warmup_s"],
+                default=of.defaults["warmup_s"],
+                show_default=True,
+                metavar="SECONDS",
+                type=click.FloatRange(0, 600),
+                help="Before what is counted; a JVM needs more.",
+            ),
+            click.Option(
+                ["--kills"],
+                type=click.IntRange(1, 100_000),
+                help="Processes to lose in the cases that lose them. "
+                f"[default: {' or '.join(map(str, lose))}]",
+            ),
+            click.Option(
+                ["--against"],
+                metavar="HOST:PORT",
+                callback=_address,
+                help="One of the servers that run already, of any make, instead of ours; a name "
+                "server will do for brokers. Groups group-0000000 and on, or the topic "
+                "gantry-bench, are written to.",
+            ),
+        ]
+    if any(case.time.log for case in of.case):
+        found += [
+            click.Option(
+                ["--log-mib"],
+                default=2048,
+                show_default=True,
+                type=click.IntRange(16, 64 * 1024),
+                help="Length of the log in pull-cold and catch-up; four times as much disk is "
+                "needed.",
+            ),
+            click.Option(
+                ["--queues"],
+                default=1_000_000,
+                show_default=True,
+                type=click.IntRange(1_000, 10_000_000),
+                help="How many queues queues-1m makes.",
+            ),
+            click.Option(
+                ["--rounds"],
+                type=click.Path(dir_okay=False, path_type=Path),
+                help="Keep the finished rounds of kills-1000 in this file, and go on after those "
+                "in it. It is removed when all are done.",
+            ),
+        ]
+    return found
 
-\b
-Examples:
-  python -m gantry_lab bench tier
-  python -m gantry_lab bench tier --runs 5 --log-mib 512 --json"""
-)
-@click.option("--runs", default=3, show_default=True, type=click.IntRange(1, 100))
-@click.option(
-    "--log-mib",
-    default=512,
-    show_default=True,
-    type=click.IntRange(192, 16 * 1024),
-    help="Length of the log that each run uploads. Four times as much disk is needed.",
-)
-@click.option(
-    "--phase",
-    "phase_s",
-    default=10.0,
-    show_default=True,
-    type=click.FloatRange(3, 600),
-    metavar="SECONDS",
-    help="How long producers are timed before and after the upload.",
-)
-@json_option("Print one JSON object per line.")
-@asynchronous
-async def tier(runs: int, log_mib: int, phase_s: float, as_json: bool) -> None:
-    """Measure uploads to a directory, and what producers notice of them.
 
-    Three brokers and a controller run as processes of their own. Each run compares producers
-    without a tier, during an upload at full speed, and with a tier that is up to date.
+def _epilog(of: Bench) -> str:
+    width = max(len(case.name) for case in of.case) + 1
+    cases = "\n".join(f"  {case.name:{width}}{case.text}" for case in of.case)
+    shown = "\n".join(f"  python -m gantry_lab bench {of.name} {one}" for one in of.examples)
+    return f"\b\nCases:\n{cases}\n\n\b\nExamples:\n{shown}"
+
+
+def _command(of: Bench) -> click.Command:
+    @json_option("Print one JSON object per line.")
+    def run(
+        cases: tuple[str, ...],
+        only_list: bool,
+        as_json: bool,
+        log_mib: int = 2048,
+        seconds: float = 0.0,
+        warmup_s: float = 0.0,
+        **wish: Any,
+    ) -> None:
+        asked = Wish(seconds=seconds, warmup_s=warmup_s, log_bytes=log_mib << 20, **wish)
+        run_cases(of, asked, cases=cases, only_list=only_list, as_json=as_json)
+
+    command = click.command(
+        of.name,
+        help=f"{of.text}\n\nServers are processes of their own, and sync every write to disk. The "
+        "load is this process: it shares the processors with them, and what it costs is printed. "
+        "Fails after the last case if one of them cannot run.",
+        short_help=of.text,
+        epilog=_epilog(of),
+    )(run)
+    command.params = [*_options(of), *command.params]
+    return command
+
+
+for _bench in BENCHES:
+    bench.add_command(_command(_bench))
+
+
+def run_cases(
+    of: Bench, wish: Wish, *, cases: tuple[str, ...], only_list: bool, as_json: bool
+) -> None:
+    """Run them, or only list them.
+
+    Raises:
+        GantryError: a case failed or could not run; the others have run.
+        Abort: it was told to end.
     """
-    from gantry_lab.bench.tier import TierBench
+    import uvloop
 
+    from gantry_lab.bench.running import Run
+
+    if only_list:
+        for case in of.case:
+            click.echo(f"{case.name:20} {case.seconds(wish) / 60:5.1f} min  {case.text}")
+        return
     before = machine()
-    with scratch() as directory, told() as tell:
-        measured = TierBench(directory, log_bytes=log_mib << 20, phase_s=phase_s, progress=tell)
-        lines = await measured.run(runs)
-    print_lines(lines, before, as_json=as_json)
+    try:
+        with scratch() as directory:
+            run = Run(of.chosen(cases), wish, directory, as_json=as_json)
+            uvloop.run(run.all())
+            run.show(before)
+            if run.failed:
+                raise GantryError("\n".join(run.failed + run.refused))
+    except asyncio.CancelledError:
+        raise click.Abort from None
+    if run.refused:
+        raise GantryError("\n".join(run.refused))
 
 
-@bench.command(
-    epilog="""\b
-Cases:
-  decoder   messages per second as columns, and only judged, by two processes, with every CRC
-  audit     seconds of 'gantry pipeline audit' over a small tier, by part (needs Java)
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A directory that ends with the measurement; after a failure it stays, for its logs.
 
-\b
-Examples:
-  python -m gantry_lab bench pipeline
-  python -m gantry_lab bench pipeline --case decoder --json"""
-)
-@click.option(
-    "--case",
-    "cases",
-    multiple=True,
-    type=click.Choice(["decoder", "audit"]),
-    help="May be given several times. [default: all]",
-)
-@click.option("--runs", default=3, show_default=True, type=click.IntRange(1, 100))
-@json_option("Print one JSON object per line.")
-def pipeline(cases: tuple[str, ...], runs: int, as_json: bool) -> None:
-    """Measure how fast packs are read: the decoder alone, and an audit as a person runs it."""
-    from gantry_lab.bench import pipeline as measured
-
-    before = machine()
-    lines: list[Line] = []
-    with scratch() as directory, told() as tell:
-        if not cases or "decoder" in cases:
-            lines += measured.decoder(runs, tell)
-        if not cases or "audit" in cases:
-            lines += measured.audit(directory, runs, tell)
-    print_lines(lines, before, as_json=as_json)
-
-
-def _sentence(account: Account) -> str:
-    return (
-        f"{account.case}: {account.acknowledged} acknowledged, {account.lost} lost, "
-        f"{account.duplicated} twice ({account.duplicated_after_lost_answer} after a lost answer), "
-        f"{len(account.epochs_with_two_masters)} epochs with two masters"
-    )
-
-
-def _say(text: str) -> None:
-    if sys.stderr.isatty():
-        click.echo(text, err=True)
+    One that is interrupted has not failed.
+    """
+    path = Path(tempfile.mkdtemp(prefix="gantry-bench-"))
+    failed = False
+    try:
+        yield path
+    except Exception:
+        failed = True
+        click.echo(f"What was measured on is left in {path}", err=True)
+        raise
+    finally:
+        if not failed:
+            shutil.rmtree(path, ignore_errors=True)

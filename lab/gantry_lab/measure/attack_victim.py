@@ -17,9 +17,9 @@ from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import request
 from gantry_protocol.errors import GantryError
 
-from gantry_lab.bench.broker.frames import Numbers, Reply, Template
-from gantry_lab.bench.broker.load import Load
+from gantry_lab.bench.broker.frames import Template
 from gantry_lab.bench.broker.work import Sends
+from gantry_lab.bench.load import Load, Numbers, Reply
 
 LANES = 8
 SUSPEND_MS = 500
@@ -50,34 +50,31 @@ class Honest(Sends):
             "subscription": "*",
             "subVersion": "0",
         }
-        self._pull: Template = Template(request(RequestCode.PULL_MESSAGE, ext))
+        self._pull = Template(LANES, request(RequestCode.PULL_MESSAGE, ext))
         self._offset = 0
         self.received = 0
         self.gap_s = 0.0
         self.last_s = time.perf_counter()
 
-    def first(self, lane: int) -> bytearray:
-        return self._pull.at_offset(self._offset) if lane == LANES else super().first(lane)
+    def first(self, slot: int) -> bytearray:
+        return self._pull.at_offset(self._offset) if slot == LANES else super().first(slot)
 
-    def following(self, lane: int, reply: Reply, body: memoryview) -> bytearray | None:
-        if lane < LANES:
+    def following(self, slot: int, reply: Reply, body: memoryview) -> bytearray | None:
+        if slot < LANES:
             now = time.perf_counter()
             self.gap_s = max(self.gap_s, now - self.last_s)
             self.last_s = now
-            return super().following(lane, reply, body)
+            return super().following(slot, reply, body)
         following = int((reply.ext or Numbers()).next_begin_offset)
         self.received += following - self._offset
         self._offset = following
-        return self.first(lane)
-
-    def opaque(self, lane: int) -> int:
-        return self._pull.opaque if lane == LANES else super().opaque(lane)
+        return self.first(slot)
 
 
 async def window(work: Honest, load: Load, seconds: float) -> dict[str, object]:
     """What the victim got done in so many seconds."""
     work.last_s, work.gap_s, received = time.perf_counter(), 0.0, work.received
-    seen = await load.window(0.3, seconds, lambda: None)
+    seen = await load.window(0.3, seconds)
     return {
         "sends_per_s": round(seen.messages / seen.seconds, 1),
         "received_per_s": round((work.received - received) / (seconds + 0.3), 1),

@@ -18,7 +18,7 @@ from pathlib import Path
 import aiohttp
 from gantry_cli.client.session import session
 
-from gantry_lab.bench.broker.filling import fill
+from gantry_lab.bench.broker.throughput import fill
 from gantry_lab.bench.members import Members
 from gantry_lab.bench.senders import make_topic
 from gantry_lab.measure.attack import ATTACKS

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from gantry_lab.bench.controller.target import Against
+from gantry_lab.bench.controller.target import AgainstControllers
 from gantry_lab.bench.processes import Processes
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
@@ -67,7 +67,7 @@ async def test_a_process_that_ends_by_itself_is_named(tmp_path: Path) -> None:
             await asyncio.sleep(0.01)
 
     processes = Processes(tmp_path)
-    await processes.start("odd", "no-such-command", {})
+    await processes.start("odd", ("gantry_cli", "no-such-command"), {})
     with pytest.raises(GantryError, match=r"process of odd ended with 2; its log is .*odd\.log"):
         await asyncio.wait_for(watch(), PATIENCE_S)
     await processes.end()
@@ -91,7 +91,7 @@ async def test_a_leader_is_loaded_once_it_serves(monkeypatch: pytest.MonkeyPatch
     server = RemotingServer(answer)
     port = await server.start("127.0.0.1", 0)
     try:
-        assert await Against(f"127.0.0.1:{port}").leader() == f"127.0.0.1:{port}"
+        assert await AgainstControllers(f"127.0.0.1:{port}").leader() == f"127.0.0.1:{port}"
     finally:
         await server.stop(0)
     assert asked.count(RequestCode.CONTROLLER_GET_REPLICA_INFO) == 3

@@ -9,27 +9,29 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 from gantry_lab.bench import page
-from gantry_lab.bench.broker.cases import BENCH as BROKERS
-from gantry_lab.bench.controller import wire
+from gantry_lab.bench.controller import work as controller_work
 from gantry_lab.bench.controller.beats import TICKS, Beats, share_out
 from gantry_lab.bench.controller.capacity import TRIES, Search, Trials
-from gantry_lab.bench.controller.cases import BENCH, CASES
 from gantry_lab.bench.controller.restart import bound_of
 from gantry_lab.bench.controller.target import parse_members
-from gantry_lab.bench.controller.work import Reads, Registrations, Scripts, SetChanges, Widenings
-from gantry_lab.bench.figures import UNITS, Latencies, lines, percentile
-from gantry_lab.bench.results import line, machine
-from gantry_lab.bench.sheets import PROFILE, QUEUES, SHEETS, Sheet, sheet_of
-from gantry_lab.commands.bench_cases import parse_address
-from gantry_protocol.command import RemotingCommand, reply
-from gantry_protocol.errors import ConfigError, FrameError, GantryError
-from gantry_protocol.frame import FrameDecoder, encode
+from gantry_lab.bench.controller.work import Births, Reads, Registrations, SetChanges, Widenings
+from gantry_lab.bench.load import Reply
+from gantry_lab.bench.page import PROFILE, SHEETS
+from gantry_lab.bench.results import UNITS, Latencies, line, lines, machine, percentile
+from gantry_lab.bench.suite import Bench
+from gantry_lab.commands.bench import parse_address
+from gantry_protocol.command import RemotingCommand
+from gantry_protocol.errors import ConfigError, GantryError
+from gantry_protocol.frame import FrameDecoder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
 ROOT = Path(__file__).parents[3]
+BENCH, BROKERS, _, QUEUES = SHEETS
+EMPTY = Reply(), memoryview(b"")
+name = controller_work.name
 
 
 def decoded(frame: bytes | None) -> RemotingCommand:
@@ -40,7 +42,7 @@ def decoded(frame: bytes | None) -> RemotingCommand:
 
 def test_each_set_change_is_the_one_after_the_last_acknowledged() -> None:
     work = SetChanges(2)
-    seen = [work.first(1), work.following(1), work.following(1), work.first(1)]
+    seen = [work.first(1), work.following(1, *EMPTY), work.following(1, *EMPTY), work.first(1)]
     commands = [decoded(frame) for frame in seen]
     assert [json.loads(command.body) for command in commands] == [
         {"syncStateSet": [1, 2], "syncStateSetEpoch": 1},
@@ -49,25 +51,25 @@ def test_each_set_change_is_the_one_after_the_last_acknowledged() -> None:
         {"syncStateSet": [1, 2], "syncStateSetEpoch": 3},
     ]
     assert {command.opaque for command in commands} == {1}
-    assert {(command.ext or {})["brokerName"] for command in commands} == {wire.name(1)}
+    assert {(command.ext or {})["brokerName"] for command in commands} == {name(1)}
 
 
 def test_a_group_is_born_in_the_order_of_brokers() -> None:
-    script = Scripts(2, range(4), replicas=2, alive=True)
+    script = Births(2, range(4), replicas=2, alive=True)
     found = []
-    while (frame := script.following(1)) is not None:
+    while (frame := script.first(1)) is not None:
         found.append(decoded(frame))
     groups = [(command.ext or {})["brokerName"] for command in found]
-    assert groups == [wire.name(1)] * 7 + [wire.name(3)] * 7
+    assert groups == [name(1)] * 7 + [name(3)] * 7
     assert [command.code for command in found[:7]] == [1013, 1013, 1003, 1003, 1002, 904, 904]
     assert {command.opaque for command in found} == {1}
     assert not any(command.is_oneway for command in found)
 
 
 def test_only_the_wanted_brokers_register_and_nobody_beats_unasked() -> None:
-    script = Scripts(1, [7], replicas=3, registered=1)
+    script = Births(1, [7], replicas=3, registered=1)
     codes = []
-    while (frame := script.following(0)) is not None:
+    while (frame := script.first(0)) is not None:
         codes.append(decoded(frame).code)
     assert codes == [1013, 1013, 1013, 1003, 1002]
 
@@ -76,14 +78,14 @@ def test_a_set_is_widened_once_per_group() -> None:
     work = Widenings(2, range(4))
     frames = [decoded(work.first(1)), decoded(work.first(1))]
     assert work.first(1) is None
-    assert [(one.ext or {})["brokerName"] for one in frames] == [wire.name(1), wire.name(3)]
+    assert [(one.ext or {})["brokerName"] for one in frames] == [name(1), name(3)]
     assert [json.loads(one.body)["syncStateSet"] for one in frames] == [[1, 2, 3]] * 2
 
 
 def test_registrations_go_round_all_groups_and_each_is_another() -> None:
     work = Registrations(2, 5)
     seen = [decoded(work.first(1)) for _ in range(5)]
-    assert {(one.ext or {})["brokerName"] for one in seen} == {wire.name(n) for n in range(5)}
+    assert {(one.ext or {})["brokerName"] for one in seen} == {name(n) for n in range(5)}
     assert len({(one.ext or {})["brokerAddress"] for one in seen}) == 5
     assert {(one.code, one.opaque, (one.ext or {})["brokerId"]) for one in seen} == {(1003, 1, "2")}
 
@@ -208,29 +210,7 @@ async def test_no_time_to_find_any_is_said() -> None:
 def test_readers_share_the_groups() -> None:
     work = Reads(4, 3)
     names = [(decoded(work.first(slot)).ext or {})["brokerName"] for slot in range(4)]
-    assert names == [wire.name(0), wire.name(1), wire.name(2), wire.name(0)]
-
-
-def test_answers_are_found_in_any_chunking() -> None:
-    answers = [
-        encode(reply(RemotingCommand(opaque=number), code, "why", {"a": "b"}, b"{}"))
-        for number, code in enumerate([0, 2001, 0])
-    ]
-    stream = b"".join(answers)
-    for cut in range(len(stream) + 1):
-        first, rest = wire.take_replies(stream[:cut])
-        second, left = wire.take_replies(rest + stream[cut:])
-        found = [(one.opaque, one.code) for one in first + second]
-        assert found == [(0, 0), (1, 2001), (2, 0)]
-        assert left == b""
-
-
-@pytest.mark.parametrize(
-    "data", [b"HTTP/1.1 200 OK\r\n\r\n", b"\0\0\0\x08\0\0\0\x04nope", b"\0\0\0\x04\x01\0\0\0"]
-)
-def test_what_is_no_answer_is_refused(data: bytes) -> None:
-    with pytest.raises(FrameError):
-        wire.take_replies(data)
+    assert names == [name(0), name(1), name(2), name(0)]
 
 
 def test_a_percentile_is_a_value_that_was_seen() -> None:
@@ -291,7 +271,7 @@ def figure(case: str, metric: str, *values: float, bench: str = "controller") ->
     return msgspec.json.encode(one)
 
 
-SHEET = sheet_of(BENCH)
+SHEET = BENCH
 MACHINE = msgspec.json.encode({"bench": "controller", "machine": machine()})
 PAGE = f"before\n{SHEET.begin}\nold\n{SHEET.end}\nafter\n"
 
@@ -341,7 +321,7 @@ def test_each_other_benchmark_may_have_to_be_exceeded_by_more() -> None:
     for slow, verdict in ((2_400.0, "yes"), (4_000.0, "**no**")):
         measured[2] = figure("send-64-3r", "messages_per_s", slow, bench="java-all-in-sync")
         figures, _ = page.read(measured)
-        ratio = page.table(sheet_of(BROKERS), figures)[-1]
+        ratio = page.table(BROKERS, figures)[-1]
         assert ratio == ["… times theirs", "≥ 1, ≥ 4", "", verdict, "1.2", f"{12_000 / slow:.1f}"]
 
 
@@ -365,7 +345,7 @@ def test_a_profile_has_a_column_for_each_case_and_its_largest_part_first() -> No
 
 
 @pytest.mark.parametrize("sheet", [*SHEETS, PROFILE], ids=lambda sheet: sheet.name)
-def test_the_page_has_a_place_for_every_sheet(sheet: Sheet) -> None:
+def test_the_page_has_a_place_for_every_sheet(sheet: Bench) -> None:
     text = (ROOT / "docs" / "performance.md").read_text("utf-8")
     assert text.count(sheet.begin) == text.count(sheet.end) == 1
     assert text.index(sheet.begin) < text.index(sheet.end)
@@ -382,5 +362,5 @@ def test_a_page_is_not_made_of_nothing() -> None:
 
 
 def test_every_goal_is_a_figure_that_a_case_may_have() -> None:
-    assert all(case.goals for case in CASES)
-    assert {goal.metric for case in CASES for goal in case.goals} <= set(UNITS)
+    assert all(case.goals for case in BENCH.case)
+    assert {goal.metric for case in BENCH.case for goal in case.goals} <= set(UNITS)

@@ -4,54 +4,60 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import pytest
 from gantry_cli.progress import TOLD_EVERY_S, Estimate, Plainly
 from gantry_lab.bench import running
+from gantry_lab.bench.results import Runs
 from gantry_lab.bench.running import Run
-from gantry_lab.bench.suite import Bench, Case, Goal, Stage, Wish
+from gantry_lab.bench.stage import Stage
+from gantry_lab.bench.suite import Case, Goal, Wish
 from gantry_protocol.errors import GantryError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
     from pathlib import Path
-
-    from gantry_lab.bench.figures import Runs
 
 WISH = Wish(runs=2, seconds=1.0, warmup_s=0.0, label="b")
 
 
-async def measured(stage: Stage[Wish]) -> Runs:
+async def measured(stage: Stage) -> Runs:
     async def once() -> dict[str, float]:
         return {"ratio": 0.5}
 
-    return await stage.plan.repeat(once)
+    return await stage.repeat(once)
 
 
-async def broken(_: Stage[Wish]) -> Runs:
+async def broken(_: Stage) -> Runs:
     raise GantryError("The disk is gone.")
 
 
-async def endless(_: Stage[Wish]) -> Runs:
+async def endless(_: Stage) -> Runs:
     await asyncio.Event().wait()
     raise AssertionError
 
 
-async def local(stage: Stage[Wish]) -> Runs:
+async def local(stage: Stage) -> Runs:
     stage.own()
     return await measured(stage)
 
 
-def case(name: str, run: Callable[[Stage[Wish]], Awaitable[Runs]]) -> Case[Wish, Stage[Wish]]:
-    return Case(name, "", run, lambda _: 1.0, (Goal("ratio", "r"),))
+class Code(Case, frozen=True):
+    """A case that runs this function."""
+
+    code: Callable[[Stage], Awaitable[Runs]] = measured
+
+    async def measure(self, stage: Stage) -> Runs:
+        return await self.code(stage)
 
 
-async def ran(
-    wish: Wish, directory: Path, *cases: Case[Wish, Stage[Wish]]
-) -> Run[Wish, Stage[Wish]]:
-    bench = Bench[Wish, Stage[Wish]]("b", Stage, cases, (), "")
-    run = Run(bench, bench.chosen(()), wish, directory, as_json=False)
+def case(name: str, run: Callable[[Stage], Awaitable[Runs]]) -> Case:
+    return Code(name, (Goal("ratio", "r"),), code=run)
+
+
+async def ran(wish: Wish, directory: Path, *cases: Case) -> Run:
+    run = Run(cases, wish, directory, as_json=False)
     await run.all()
     return run
 
@@ -75,7 +81,7 @@ async def test_a_case_that_never_ends_is_ended(
 
 
 async def test_a_time_out_of_the_case_itself_is_a_bug_and_told(tmp_path: Path) -> None:
-    async def careless(_: Stage[Wish]) -> Runs:
+    async def careless(_: Stage) -> Runs:
         raise TimeoutError("inside")
 
     with pytest.raises(TimeoutError, match="inside"):

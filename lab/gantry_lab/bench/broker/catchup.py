@@ -14,36 +14,34 @@ from typing import TYPE_CHECKING
 from gantry_cli.progress import tally
 from gantry_protocol.errors import GantryError
 
-from gantry_lab.bench.broker.filling import fill
-from gantry_lab.bench.figures import Latencies, percentile
+from gantry_lab.bench.broker.throughput import fill
+from gantry_lab.bench.results import Latencies, percentile
 from gantry_lab.bench.senders import Senders, make_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from gantry_cli.client.session import Session
     from gantry_protocol.admin import GroupView, MemberView
 
-    from gantry_lab.bench.figures import Runs
     from gantry_lab.bench.members import Members
-    from gantry_lab.bench.suite import Plan
+    from gantry_lab.bench.results import Runs
+    from gantry_lab.bench.stage import Stage
 
 TOPIC = "gantry-bench-catch-up"
 LOOK_S = 0.05
 COPY_PATIENCE_S = 900.0
 
 
-async def measure(
-    members: Members, client: Session, plan: Plan, log_bytes: int, say: Callable[[str], None]
-) -> Runs:
+async def measure(stage: Stage) -> Runs:
     """The figures of each run; every one takes another disk away.
 
     Raises:
         GantryError: the replica did not come back in time.
     """
-    await make_topic(client, TOPIC)
-    await fill(client, TOPIC, log_bytes, tally(say, "bytes written", log_bytes))
-    return await plan.repeat(partial(_one, members, client, plan.seconds))
+    async with stage.group(3) as (members, client):
+        size = stage.wish.log_bytes
+        await make_topic(client, TOPIC)
+        await fill(client, TOPIC, size, tally(stage.say, "bytes written", size))
+        return await stage.repeat(partial(_one, members, client, stage.wish.seconds))
 
 
 async def _one(members: Members, client: Session, seconds: float) -> dict[str, float]:

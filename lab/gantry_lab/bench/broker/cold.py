@@ -10,63 +10,56 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from gantry_cli.progress import tally
 from gantry_protocol.errors import GantryError
 
-from gantry_lab.bench.broker.filling import fill
-from gantry_lab.bench.broker.load import Load
-from gantry_lab.bench.broker.target import Ours
-from gantry_lab.bench.broker.throughput import READERS, TOPIC, reading
+from gantry_lab.bench.broker.target import Group
+from gantry_lab.bench.broker.throughput import READERS, TOPIC, fill, load_of
 from gantry_lab.bench.broker.work import Pulls
+from gantry_lab.bench.stage import figures
 from gantry_lab.bench.usage import bytes_read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from gantry_cli.client.session import Session
-
-    from gantry_lab.bench.figures import Runs
-    from gantry_lab.bench.members import Members
-    from gantry_lab.bench.suite import Plan
+    from gantry_lab.bench.results import Runs
+    from gantry_lab.bench.stage import Stage
 
 READ_PATIENCE_S = 600.0
 READ_PERCENT_MIN = 80.0  # the rest may be what was read ahead, or what cannot be dropped
 
 
-async def reads(
-    members: Members, client: Session, plan: Plan, log_bytes: int, say: Callable[[str], None]
-) -> Runs:
+async def reads(stage: Stage) -> Runs:
     """The figures of each run: every message is read once, by one consumer per queue.
 
     Raises:
         GantryError: not even most of it came from the disk.
     """
-    target = Ours(members, client)
-    queues = (await target.queues(TOPIC))[:READERS]
-    await fill(client, TOPIC, log_bytes, tally(say, "bytes written", log_bytes))
+    async with stage.group(1) as (members, client):
+        queues = (await Group(members, client).queues(TOPIC))[:READERS]
+        size = stage.wish.log_bytes
+        await fill(client, TOPIC, size, tally(stage.say, "bytes written", size))
 
-    async def once() -> dict[str, float]:
-        await asyncio.to_thread(forget, members.data(members.master))
-        work = Pulls(TOPIC, queues, len(queues), once=True)
-        load = Load(work, [queue.address for queue in queues], len(queues))
-        pid = members.pid(members.master)
-        read = bytes_read(pid)
-        try:
-            seen, run = await reading(target, load, READ_PATIENCE_S)
-        finally:
-            load.close()
-        percent = 100 * (bytes_read(pid) - read) / seen.received_bytes
-        if percent < READ_PERCENT_MIN:
-            raise GantryError(
-                f"Only {percent:.0f} % of what was read came from the disk; the file system at "
-                f"{members.data(members.master)} keeps its files in memory."
-            )
-        return {**run, "disk_read_percent": percent}
+        async def once() -> dict[str, float]:
+            await asyncio.to_thread(forget, members.data(members.master))
+            work = Pulls(TOPIC, queues, len(queues), once=True)
+            pid = members.pid(members.master)
+            used, read = [members.cpu_s()], bytes_read(pid)
+            with closing(load_of(work, queues, len(queues))) as load:
+                seen = await load.finish(READ_PATIENCE_S)
+            used.append(members.cpu_s())
+            percent = 100 * (bytes_read(pid) - read) / seen.received_bytes
+            if percent < READ_PERCENT_MIN:
+                raise GantryError(
+                    f"Only {percent:.0f} % of what was read came from the disk; the file system at "
+                    f"{members.data(members.master)} keeps its files in memory."
+                )
+            return figures(seen, used, Group.roles) | {"disk_read_percent": percent}
 
-    return await plan.repeat(once)
+        return await stage.repeat(once)
 
 
 def forget(directory: Path) -> None:

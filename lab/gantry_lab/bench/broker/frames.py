@@ -2,13 +2,14 @@
 
 Sends are 310 (320 for a batch) and pulls are 11, each with a JSON header, which is what a Java
 client uses unless it is told otherwise. The generator shares its processors with the broker it
-measures, so nothing is encoded per request: what differs from one to the next (`opaque`, the unique
-key, an offset) is a number of fixed width, overwritten where it stands. What it refuses: to patch a
+measures, so nothing is encoded per request: what differs from one to the next (the unique key, an
+offset) is a number of fixed width, overwritten where it stands. What it refuses: to patch a
 number that does not fit its place.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING
 
@@ -33,10 +34,8 @@ PULL_COUNT = 32  # the Java consumer's pullBatchSize
 SUSPEND_MS = 15_000
 VERSION = 477  # an ordinal of a 5.x client; informational
 
-_OPAQUE_FIRST, _OPAQUES = 1_000_000_000, 1_000_000_000  # ten digits, all of them int32
 _KEY = "AC1100010000{:012X}{:08X}"  # 32 hexadecimal digits: address and process, lane, number
 _KEY_NUMBER = b"0BE9C600"  # stands in a template until it is patched; so do the next two
-_OPAQUE = b"1987654321"
 _OFFSET = b"1234567890123456789"
 _QUEUE = b"1023456789"
 _MAY_SUSPEND, _HAS_SUBSCRIPTION = 2, 4
@@ -45,42 +44,21 @@ _MAY_SUSPEND, _HAS_SUBSCRIPTION = 2, 4
 class Template:
     """One request with places for numbers; `frame` is the one that was made last."""
 
-    __slots__ = (
-        "_keys",
-        "_offset_at",
-        "_opaque",
-        "_opaque_at",
-        "_queue_at",
-        "_sent",
-        "_topic_at",
-        "_topic_size",
-        "frame",
-    )
+    __slots__ = ("_keys", "_offset_at", "_queue_at", "_sent", "_topic_at", "_topic_size", "frame")
 
-    def __init__(self, command: RemotingCommand) -> None:
-        command.language, command.version, command.opaque = "JAVA", VERSION, int(_OPAQUE)
+    def __init__(self, slot: int, command: RemotingCommand) -> None:
+        command.language, command.version, command.opaque = "JAVA", VERSION, slot
         self.frame = bytearray(encode(command))
-        self._opaque_at = self.frame.index(_OPAQUE)
         self._offset_at = self.frame.find(_OFFSET)
         self._queue_at = self.frame.find(_QUEUE)
         topic = (command.ext or {}).get("b", "").encode()
         self._topic_at, self._topic_size = self.frame.find(b'"%b"' % topic) + 1, len(topic)
-        self._keys = _places(self.frame, _KEY_NUMBER)
-        self._opaque = 0
+        self._keys = [match.start() for match in re.finditer(_KEY_NUMBER, self.frame)]
         self._sent = 0
 
-    @property
-    def opaque(self) -> int:
-        """Of the frame that was made last."""
-        return self._opaque + _OPAQUE_FIRST
-
     def next(self) -> bytearray:
-        """The frame with another opaque and other unique keys; the same object each time."""
-        frame = self.frame
-        opaque = self._opaque = (self._opaque + 1) % _OPAQUES
-        at = self._opaque_at
-        frame[at : at + 10] = b"%d" % (_OPAQUE_FIRST + opaque)
-        number = self._sent
+        """The frame with other unique keys; the same object each time."""
+        frame, number = self.frame, self._sent
         for at in self._keys:
             number += 1
             frame[at : at + 8] = b"%08X" % (number & 0xFFFFFFFF)
@@ -88,12 +66,12 @@ class Template:
         return frame
 
     def at_offset(self, offset: int) -> bytearray:
-        """Like `next`, asking for what stands at `offset` of the queue.
+        """The frame, asking for what stands at `offset` of the queue.
 
         The number ends with its quotation mark and is followed by blanks, which JSON allows.
         """
         self._put(self._offset_at, len(_OFFSET), offset)
-        return self.next()
+        return self.frame
 
     def to(self, topic: str, queue_id: int) -> bytearray:
         """Like `next`, to another queue; topics are of one length."""
@@ -113,9 +91,8 @@ class Template:
 def send(lane: int, topic: str, queue: Queue, body: bytes) -> Template:
     """310: one message."""
     properties = _properties(lane)
-    return Template(
-        request(RequestCode.SEND_MESSAGE_V2, _send_ext(topic, queue, properties, False), body)
-    )
+    ext = _send_ext(topic, queue, properties, False)
+    return Template(lane, request(RequestCode.SEND_MESSAGE_V2, ext, body))
 
 
 def anywhere(lane: int, topic: str, queue: Queue, body: bytes) -> Template:
@@ -127,10 +104,10 @@ def batch(lane: int, topic: str, queue: Queue, body: bytes, count: int) -> Templ
     """320: `count` messages with keys of their own."""
     messages = encode_batch(BatchMessage(body, _properties(lane)) for _ in range(count))
     ext = _send_ext(topic, queue, _properties(lane), True)
-    return Template(request(RequestCode.SEND_BATCH_MESSAGE, ext, messages))
+    return Template(lane, request(RequestCode.SEND_BATCH_MESSAGE, ext, messages))
 
 
-def pull(topic: str, queue: Queue) -> Template:
+def pull(lane: int, topic: str, queue: Queue) -> Template:
     """11, as a consumer sends it that brings its subscription: 32 messages, any tag."""
     header = PullMessageRequestHeader(
         consumer_group=CONSUMER_GROUP,
@@ -146,7 +123,7 @@ def pull(topic: str, queue: Queue) -> Template:
         expression_type="TAG",
         broker_name=queue.broker_name or None,
     )
-    return Template(request(RequestCode.PULL_MESSAGE, to_ext(header)))
+    return Template(lane, request(RequestCode.PULL_MESSAGE, to_ext(header)))
 
 
 def _send_ext(topic: str, queue: Queue, properties: str, is_batch: bool) -> dict[str, str]:
@@ -171,31 +148,3 @@ def _send_ext(topic: str, queue: Queue, properties: str, is_batch: bool) -> dict
 def _properties(lane: int) -> str:
     key = _KEY.format(lane, int(_KEY_NUMBER, 16))
     return encode_properties({UNIQ_KEY: key, WAIT_STORE_MSG_OK: "true"})
-
-
-def _places(frame: bytearray, needle: bytes) -> list[int]:
-    """Where `needle` stands."""
-    found, at = [], frame.find(needle)
-    while at >= 0:
-        found.append(at)
-        at = frame.find(needle, at + len(needle))
-    return found
-
-
-class Numbers(msgspec.Struct, rename="camel", gc=False):
-    """What is read of a custom header."""
-
-    next_begin_offset: str = ""
-    max_offset: str = ""
-
-
-class Reply(msgspec.Struct, gc=False):
-    """What is read of every answer's header."""
-
-    code: int = 0
-    opaque: int = 0
-    remark: str | None = None
-    ext: Numbers | None = msgspec.field(name="extFields", default=None)
-
-
-decode_reply = msgspec.json.Decoder(Reply).decode

@@ -25,16 +25,13 @@ from gantry_lab.bench.senders import Senders, make_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from gantry_cli.client.session import Session
 
-    from gantry_lab.bench.broker.stage import Stage
-    from gantry_lab.bench.figures import Runs
     from gantry_lab.bench.members import Members
-
-    Group = Callable[[], AbstractAsyncContextManager[tuple[Members, Session]]]
+    from gantry_lab.bench.results import Runs
+    from gantry_lab.bench.stage import Stage
 
 TOPIC = "gantry-bench-kills"
 READER = "gantry-bench-reader"
@@ -125,19 +122,20 @@ class Rounds:
 _ROUNDS = msgspec.json.Decoder(Round)
 
 
-async def measure(group: Group, count: int, stage: Stage) -> Runs:
-    """Kill `count` masters, a hundred of each group; one figure for all of them.
+async def measure(stage: Stage) -> Runs:
+    """Kill masters, a hundred of each group; one figure for all of them.
 
     Raises:
         GantryError: a group did not come back, its log could not be read to its end, or an
             acknowledged message is not in it.
     """
-    rounds = Rounds(stage.wish.rounds)
+    stage.own()
+    rounds, count = Rounds(stage.wish.rounds), stage.steps
     done = sum(one.kills for one in rounds.all)
     for _ in range(min(done, count)):
         stage.advance()
     while done < count:
-        async with group() as (members, client):
+        async with stage.group(3) as (members, client):
             one = await _round(members, client, min(ROUND, count - done), stage.advance)
         rounds.add(one)
         done += one.kills

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gantry_cli.client.routes import Queue
 from gantry_protocol.bodies import ClusterInfo, decode_body
@@ -30,55 +30,56 @@ if TYPE_CHECKING:
 
     from gantry_lab.bench.members import Members
 
+ROLES = "master", "replicas"
 CALL_TIMEOUT_S = 3.0
 ROUTE_PATIENCE_S = 90.0  # a Java broker tells its name servers of a topic within half a minute
 
 
-class Used(NamedTuple):
-    """CPU seconds of a group's processes so far, controllers not included."""
-
-    master_s: float
-    replicas_s: float
-
-
-class Target(Protocol):
+class Brokers(Protocol):
     """Brokers under load."""
+
+    roles: tuple[str, str]
+    """Of the one whose CPU counts first, and of the others."""
 
     async def queues(self, topic: str) -> Sequence[Queue]:
         """The queues of `topic`, which is made for it."""
         ...
 
-    def cpu_s(self) -> Used | None:
-        """What its processes used so far; None if that is not known."""
+    def cpu_s(self) -> tuple[float, float] | None:
+        """CPU seconds used so far by the master and by the others; None if that is not known."""
         ...
 
 
-class Ours:
+class Group:
     """A group of bare processes."""
+
+    roles = ROLES
 
     def __init__(self, members: Members, client: Session) -> None:
         self._members = members
         self._client = client
 
     async def queues(self, topic: str) -> Sequence[Queue]:
-        """See `Target`."""
+        """See `Brokers`."""
         await make_topic(self._client, topic)
         return (await self._client.routes.fetch(topic)).writable
 
-    def cpu_s(self) -> Used:
-        """See `Target`; who is the master is as of the last time the group was settled."""
-        return Used(*self._members.cpu_s())
+    def cpu_s(self) -> tuple[float, float]:
+        """See `Brokers`; who is the master is as of the last time the group was settled."""
+        return self._members.cpu_s()
 
 
-class Against:
+class AgainstBrokers:
     """Brokers that somebody else started."""
+
+    roles = ROLES
 
     def __init__(self, address: str, client: Session) -> None:
         self._address = address
         self._client = client
 
     async def queues(self, topic: str) -> Sequence[Queue]:
-        """See `Target`.
+        """See `Brokers`.
 
         Raises:
             GantryError: nobody answers there, or the topic cannot be made.
@@ -100,7 +101,7 @@ class Against:
             await asyncio.sleep(TOPIC_RETRY_S)
         raise GantryError(f"The name server {self._address} has no route to {topic}.")
 
-    def cpu_s(self) -> Used | None:
+    def cpu_s(self) -> tuple[float, float] | None:
         """Somebody else's processes are not looked for."""
         return None
 

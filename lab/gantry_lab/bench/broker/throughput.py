@@ -1,93 +1,103 @@
-"""Messages per second in and out, their latency, and whose CPU they cost."""
+"""Messages per second in and out, their latency, whose CPU they cost; what quotas keep apart."""
 
 from __future__ import annotations
 
-from functools import partial
+import asyncio
+from contextlib import closing
 from typing import TYPE_CHECKING
 
-from gantry_protocol.errors import GantryError
-
-from gantry_lab.bench.broker.filling import fill
-from gantry_lab.bench.broker.load import Load, Window
-from gantry_lab.bench.broker.work import Pulls, Sends
-from gantry_lab.bench.senders import BODY_BYTES
+from gantry_lab.bench.broker.target import Group
+from gantry_lab.bench.broker.work import FILL_LANES, Fill, Pulls, Sends, Work
+from gantry_lab.bench.load import Load
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gantry_cli.client.routes import Queue
     from gantry_cli.client.session import Session
 
-    from gantry_lab.bench.broker.load import Work
-    from gantry_lab.bench.broker.target import Target, Used
-    from gantry_lab.bench.figures import Runs
-    from gantry_lab.bench.suite import Plan
+    from gantry_lab.bench.results import Runs
+    from gantry_lab.bench.stage import Stage
 
 SENDERS = 64
 READERS = 16
-BATCH = 32
 TOPIC = "gantry-bench"
+HOT_BYTES = 256 << 20
+FILL_PATIENCE_S = 1800.0
+FLOODING, QUIET = "a", "b"  # tenants: what stands before the first % of a topic's name
+FLOOD_SENDERS = 256  # held for half a second each: below the patience beyond which they are refused
+QUIET_SENDERS = 8
+FLOOD_PER_S = 500
+QUOTAS = {"GANTRY_QUOTAS": f'{{"tenants":{{"{FLOODING}":{{"sendsPerSecond":{FLOOD_PER_S}}}}}}}'}
 
 
-async def sends(target: Target, plan: Plan, *, batch: int = 1) -> Runs:
-    """Messages of 1 KiB by 64 clients, one request outstanding each."""
-    queues = await target.queues(TOPIC)
-    return await measure(target, plan, Sends(TOPIC, queues, SENDERS, batch), queues, SENDERS)
+def load_of(work: Work, queues: Sequence[Queue], lanes: int) -> Load:
+    """Lane `n` is connected to the broker of queue `n` modulo their number."""
+    return Load(work, [queues[lane % len(queues)].address for lane in range(lanes)], lanes)
 
 
-async def pulls(target: Target, plan: Plan, client: Session, log_bytes: int) -> Runs:
-    """Pulls of what was just written, by 16 consumers, each again and again."""
-    queues = await target.queues(TOPIC)
-    await fill(client, TOPIC, log_bytes, lambda _: None)
-    work = Pulls(TOPIC, queues, READERS, once=False)
-    return await measure(target, plan, work, queues, READERS)
-
-
-async def measure(
-    target: Target, plan: Plan, work: Work, queues: Sequence[Queue], lanes: int
-) -> Runs:
-    """The figures of each run, by metric."""
-    load = Load(work, [queues[lane % len(queues)].address for lane in range(lanes)], lanes)
-    try:
-        return await plan.repeat(partial(window, target, load, plan))
-    finally:
-        load.close()
-
-
-async def window(target: Target, load: Load, plan: Plan) -> dict[str, float]:
-    """The figures of one run of `load`, by metric."""
-    used: list[Used | None] = []
-    seen = await load.window(plan.warmup_s, plan.seconds, lambda: used.append(target.cpu_s()))
-    return figures(seen, used)
-
-
-async def reading(target: Target, load: Load, patience_s: float) -> tuple[Window, dict[str, float]]:
-    """Let `load` work until it has nothing left to do: what was seen, and its figures."""
-    used: list[Used | None] = []
-    seen = await load.finish(patience_s, lambda: used.append(target.cpu_s()))
-    return seen, figures(seen, used)
-
-
-def figures(seen: Window, used: Sequence[Used | None]) -> dict[str, float]:
-    """The figures of one window; `used` as of its beginning and its end.
+async def fill(
+    client: Session, topic: str, size: int, told: Callable[[int], None] = lambda _: None
+) -> None:
+    """Send batches until `size` bytes of bodies are acknowledged; `told` hears of each.
 
     Raises:
-        GantryError: there are too few answers to speak of.
+        GantryError: batches were refused or not acknowledged.
     """
-    if not seen.messages:
-        raise GantryError("No request was answered; measure longer with --seconds.")
-    per_message = 1e6 / seen.messages
-    found = {
-        "messages_per_s": seen.messages / seen.seconds,
-        "p50_ms": seen.p_ms(0.5),
-        "p99_ms": seen.p_ms(0.99),
-        "generator_cpu_us": seen.generator_s * per_message,
-        "refused_percent": 100 * seen.refused / (seen.operations + seen.refused),
-    }
-    if seen.received_bytes > seen.messages * BODY_BYTES:
-        found["mb_per_s"] = seen.received_bytes / seen.seconds / 1e6
-    before, after = used
-    if before is not None and after is not None:
-        found["master_cpu_us"] = (after.master_s - before.master_s) * per_message
-        found["replicas_cpu_us"] = (after.replicas_s - before.replicas_s) * per_message
-    return found
+    queues = (await client.routes.fetch(topic)).writable
+    with closing(load_of(Fill(topic, queues, size, told), queues, FILL_LANES)) as load:
+        await load.finish(FILL_PATIENCE_S)
+
+
+async def sends(stage: Stage, replicas: int, batch: int = 1) -> Runs:
+    """Messages of 1 KiB by 64 clients, one request outstanding each."""
+    async with stage.brokers(replicas) as (target, _):
+        queues = await target.queues(TOPIC)
+        with closing(load_of(Sends(TOPIC, queues, SENDERS, batch), queues, SENDERS)) as load:
+            return await stage.repeat(lambda: stage.window(target, load))
+
+
+async def pulls(stage: Stage) -> Runs:
+    """Pulls of what was just written, by 16 consumers, each again and again."""
+    async with stage.brokers(1) as (target, client):
+        queues = await target.queues(TOPIC)
+        await fill(client, TOPIC, min(HOT_BYTES, stage.wish.log_bytes))
+        work = Pulls(TOPIC, queues, READERS, once=False)
+        with closing(load_of(work, queues, READERS)) as load:
+            return await stage.repeat(lambda: stage.window(target, load))
+
+
+async def quotas(stage: Stage) -> Runs:
+    """What a tenant notices of another that sends as fast as it can, where quotas are set.
+
+    Its clients send by themselves, then beside those of the other, whose quota is far below what
+    they try; one after the other in each run, so that a machine that slows down slows both.
+    """
+    async with stage.group(1, QUOTAS) as (members, client):
+        target = Group(members, client)
+
+        async def of(tenant: str, senders: int) -> Load:
+            topic = f"{tenant}%{TOPIC}"
+            queues = await target.queues(topic)
+            return load_of(Sends(topic, queues, senders), queues, senders)
+
+        with (
+            closing(await of(FLOODING, FLOOD_SENDERS)) as flood,
+            closing(await of(QUIET, QUIET_SENDERS)) as quiet,
+        ):
+
+            async def once() -> dict[str, float]:
+                alone = await stage.window(target, quiet)
+                async with asyncio.TaskGroup() as both:
+                    beside = both.create_task(stage.window(target, quiet))
+                    flooded = both.create_task(stage.window(target, flood))
+                found = beside.result()
+                return {
+                    "p99_before_ms": alone["p99_ms"],
+                    "p99_ms": found["p99_ms"],
+                    "ratio": found["p99_ms"] / alone["p99_ms"],
+                    "messages_per_s": found["messages_per_s"],
+                    "flood_per_s": flooded.result()["messages_per_s"],
+                }
+
+            return await stage.repeat(once)

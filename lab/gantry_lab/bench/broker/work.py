@@ -1,4 +1,4 @@
-"""What the lanes of a load ask for: messages, batches of them, and pulls.
+"""What the slots of a load ask brokers for: messages, batches of them, and pulls.
 
 A pull is judged by what it brought: the next offset must move, there must be bytes, and of every
 so-manieth answer all records are decoded with their CRCs and counted.
@@ -11,20 +11,30 @@ from typing import TYPE_CHECKING
 from gantry_protocol.errors import GantryError
 from gantry_protocol.records import decode_records
 
+from gantry_lab.bench import load
 from gantry_lab.bench.broker import frames
-from gantry_lab.bench.senders import body
+from gantry_lab.bench.load import Numbers
+from gantry_lab.bench.senders import BODY_BYTES, body
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from gantry_cli.client.routes import Queue
 
-    from gantry_lab.bench.broker.frames import Reply, Template
+    from gantry_lab.bench.load import Reply
 
 SAMPLE_EVERY = 512  # one answer of so many is read record by record
+FILL_LANES, FILL_BATCH = 8, 64
+TOLD_EVERY = 1000
 
 
-class Sends:
+class Work(load.Work):
+    """Brokers may be busy now and then: a few refusals are let go by."""
+
+    refusals = 100
+
+
+class Sends(Work):
     """Messages of 1 KiB; lane `n` sends to queue `n` modulo their number.
 
     Args:
@@ -35,7 +45,6 @@ class Sends:
     """
 
     def __init__(self, topic: str, queues: Sequence[Queue], lanes: int, batch: int = 1) -> None:
-        self.messages = 0
         self._batch = batch
         chosen = [queues[lane % len(queues)] for lane in range(lanes)]
         if batch == 1:
@@ -46,21 +55,78 @@ class Sends:
             ]
         self._templates = made
 
-    def first(self, lane: int) -> bytearray:
+    def first(self, slot: int) -> bytearray:
         """The next message."""
-        return self._templates[lane].next()
+        return self._templates[slot].next()
 
-    def following(self, lane: int, _reply: Reply, _body: memoryview) -> bytearray | None:
+    def following(self, slot: int, _reply: Reply, _body: memoryview) -> bytearray | None:
         """The next message."""
         self.messages += self._batch
-        return self._templates[lane].next()
+        return self._templates[slot].next()
 
-    def opaque(self, lane: int) -> int:
+
+class Fill(Sends):
+    """Batches until messages of at least `size` bytes together are acknowledged.
+
+    Args:
+        topic: where to.
+        queues: of it, in turn.
+        size: of all bodies.
+        told: how many bytes more were acknowledged; called in the generator's thread.
+    """
+
+    def __init__(
+        self, topic: str, queues: Sequence[Queue], size: int, told: Callable[[int], None]
+    ) -> None:
+        super().__init__(topic, queues, FILL_LANES, FILL_BATCH)
+        self._size = size
+        self._told = told
+
+    def following(self, slot: int, reply: Reply, body: memoryview) -> bytearray | None:
         """See `Work`."""
-        return self._templates[lane].opaque
+        frame = super().following(slot, reply, body)
+        self._told(FILL_BATCH * BODY_BYTES)
+        return frame if self.messages * BODY_BYTES < self._size else None
 
 
-class Pulls:
+class Scatter(Work):
+    """One message for each of `places`, by whichever lane is free.
+
+    Args:
+        places: topic and queue id, in the order of sending; topics are of one length.
+        queue: any of those queues, for its address.
+        lanes: how many.
+        content: of every message.
+        told: how many messages more were acknowledged, each thousand.
+    """
+
+    def __init__(
+        self,
+        places: Iterator[tuple[str, int]],
+        topic: str,
+        queue: Queue,
+        lanes: int,
+        content: bytes,
+        told: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._told = told
+        self._places = places
+        self._templates = [frames.anywhere(lane, topic, queue, content) for lane in range(lanes)]
+
+    def first(self, slot: int) -> bytearray | None:
+        """The next place's message; None when there is none left."""
+        place = next(self._places, None)
+        return None if place is None else self._templates[slot].to(*place)
+
+    def following(self, slot: int, _reply: Reply, _body: memoryview) -> bytearray | None:
+        """See `first`."""
+        self.messages += 1
+        if self.messages % TOLD_EVERY == 0:
+            self._told(TOLD_EVERY)
+        return self.first(slot)
+
+
+class Pulls(Work):
     """Pulls of 32 messages; lane `n` reads queue `n` modulo their number.
 
     Args:
@@ -72,26 +138,23 @@ class Pulls:
     """
 
     def __init__(self, topic: str, queues: Sequence[Queue], lanes: int, *, once: bool) -> None:
-        self.messages = 0
         self._once = once
         self._lanes = lanes
         self._answers = 0
-        chosen = [queues[lane % len(queues)] for lane in range(lanes)]
-        self._templates: list[Template] = [frames.pull(topic, queue) for queue in chosen]
+        self._templates = [
+            frames.pull(lane, topic, queues[lane % len(queues)]) for lane in range(lanes)
+        ]
         self._offsets = [0] * lanes
         self._ended = [False] * lanes
         self._spread = [False] * lanes
 
-    def first(self, lane: int) -> bytearray | None:
+    def first(self, slot: int) -> bytearray | None:
         """What stands where the lane has come to."""
-        if self._ended[lane]:
-            return None
-        return self._templates[lane].at_offset(self._offsets[lane])
+        return None if self._ended[slot] else self._templates[slot].at_offset(self._offsets[slot])
 
-    def following(self, lane: int, reply: Reply, body: memoryview) -> bytearray | None:
+    def following(self, slot: int, reply: Reply, body: memoryview) -> bytearray | None:
         """The next 32; see `Work`."""
-        asked = self._offsets[lane]
-        numbers = reply.ext or frames.Numbers()
+        asked, numbers = self._offsets[slot], reply.ext or Numbers()
         following = int(numbers.next_begin_offset or -1)
         count, end = following - asked, int(numbers.max_offset or 0)
         if not (0 < count <= frames.PULL_COUNT and len(body)):
@@ -102,14 +165,10 @@ class Pulls:
         if self._answers % SAMPLE_EVERY == 1 and len(decode_records(bytes(body))) != count:
             raise GantryError(f"A pull at {asked} did not bring the {count} messages it claims.")
         self.messages += count
-        if not self._once and not self._spread[lane]:
-            self._spread[lane] = True
-            following = end * lane // self._lanes
+        if not self._once and not self._spread[slot]:
+            self._spread[slot] = True
+            following = end * slot // self._lanes
         if following >= end:
-            following, self._ended[lane] = 0, self._once
-        self._offsets[lane] = following
-        return self.first(lane)
-
-    def opaque(self, lane: int) -> int:
-        """See `Work`."""
-        return self._templates[lane].opaque
+            following, self._ended[slot] = 0, self._once
+        self._offsets[slot] = following
+        return self.first(slot)

@@ -11,6 +11,7 @@ measured by it.
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from random import Random
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -18,13 +19,18 @@ from typing import TYPE_CHECKING
 from gantry_protocol.errors import GantryError
 from gantry_protocol.hosts import split_address
 
-from gantry_lab.bench.controller import wire
-from gantry_lab.bench.controller.work import NOWHERE
+from gantry_lab.bench.controller.throughput import THREE, prepare, writers
+from gantry_lab.bench.controller.work import NOWHERE, heartbeat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
     from typing import Self
+
+    from gantry_lab.bench.controller.target import Controllers
+    from gantry_lab.bench.load import Load
+    from gantry_lab.bench.results import Runs
+    from gantry_lab.bench.stage import Stage
 
 EVERY_S = 1.0
 TICKS = 500  # per round; each speaks for the replicas whose phase it is
@@ -33,6 +39,9 @@ TIMEOUT_MS = 10_000  # upstream's default
 PHASES_SEED = 1  # the same phases in each run
 FRAMES_PER_TURN = 500  # made while others beat; about 5 ms
 CONNECT_PATIENCE_S = 30.0
+CONNECTIONS = 1000  # to the leader: ten brokers share one
+SETTLE_S = 2.0
+WRITES_PER_S = 1000.0  # of the paced load that heartbeats must not delay
 
 Slice = list[tuple[int, bytes]]
 """What leaves at one tick: on which connection, and the frames."""
@@ -108,7 +117,7 @@ class Beats:
                 await asyncio.sleep(0)  # beats go on meanwhile
             group, replica = divmod(number, len(self._ids))
             self._frames.append(
-                wire.heartbeat(
+                heartbeat(
                     0, self._first + group, self._ids[replica], NOWHERE, timeout_ms=TIMEOUT_MS
                 )
             )
@@ -183,3 +192,35 @@ def share_out(frames: Sequence[bytes], phases: Sequence[int], connections: int) 
         connection = (number if connections >= TICKS else tick) % connections
         ticks[tick].setdefault(connection, bytearray()).extend(frame)
     return [[(connection, bytes(data)) for connection, data in tick.items()] for tick in ticks]
+
+
+async def beside_writes(stage: Stage, brokers: int, connections: int, outstanding: int) -> Runs:
+    """So many replicas that beat each second: the leader's CPU, and what writes notice of them.
+
+    There are as many writers as begin a write within a second: with fewer, a short pause would
+    leave none that is idle, and the writes that become due would wait for that.
+    """
+    first, groups = connections * outstanding, brokers // THREE + 1
+    async with stage.controllers() as target:
+        await prepare(target, range(first, first + groups), replicas=THREE)
+        with closing(await writers(target, connections, outstanding)) as load:
+            load.per_second = WRITES_PER_S
+            async with Beats(first, replicas=THREE, connections=CONNECTIONS) as beats:
+                await beats.connect(await target.leader(), await target.members())
+                await beats.speak_for(groups)
+                return await stage.repeat(lambda: _beaten(stage, target, load, beats))
+
+
+async def _beaten(stage: Stage, target: Controllers, load: Load, beats: Beats) -> dict[str, float]:
+    alone = await stage.window(target, load)
+    beats.start()
+    await asyncio.sleep(SETTLE_S)
+    before, begun = target.cpu_s(), perf_counter()
+    await asyncio.sleep(stage.wish.seconds)
+    after, took_s = target.cpu_s(), perf_counter() - begun
+    beaten = await stage.window(target, load)
+    await beats.stop()
+    found = {"p99_ms": beaten["p99_ms"], "ratio": beaten["p99_ms"] / alone["p99_ms"]}
+    if before is not None and after is not None:
+        found["leader_cpu_percent"] = 100 * (after[0] - before[0]) / took_s
+    return found

@@ -12,23 +12,22 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from gantry_protocol.errors import GantryError
 
 from gantry_lab.bench.controller.beats import Beats
-from gantry_lab.bench.controller.load import Load
-from gantry_lab.bench.controller.throughput import REPLICAS, prepare
-from gantry_lab.bench.controller.work import Scripts, SetChanges
+from gantry_lab.bench.controller.throughput import THREE, prepare, writers
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from types import TracebackType
-    from typing import Self
 
-    from gantry_lab.bench.controller.target import Target
+    from gantry_lab.bench.controller.target import Controllers
+    from gantry_lab.bench.load import Load
+    from gantry_lab.bench.results import Runs
+    from gantry_lab.bench.stage import Stage
 
-THREE = 3  # replicas of a group
 P99_MAX_MS = 50.0
 FIRST = 256
 MOST = 32_768  # the controllers' table of heartbeats ends at 100,000 brokers
@@ -149,8 +148,20 @@ class Trials:
         return self._limited
 
 
+async def most_groups(stage: Stage, limit_s: float) -> Runs:
+    """See the module; no further try begins after so many seconds."""
+    until_s = perf_counter() + limit_s
+    async with stage.controllers() as target:
+        crowd = Crowd(target, stage.wish.seconds, stage.wish.warmup_s)
+        trials = Trials(crowd.p99_ms, late=lambda: perf_counter() > until_s, say=stage.say)
+        try:
+            return await stage.repeat(trials.search)
+        finally:
+            await crowd.leave()
+
+
 class Crowd:
-    """Groups that beat and writes beside them; use as an async context manager.
+    """Groups that beat and writes beside them; let it ``leave`` in the end.
 
     Args:
         target: whom to load.
@@ -158,24 +169,14 @@ class Crowd:
         warmup_s: before that, on new connections.
     """
 
-    def __init__(self, target: Target, *, seconds: float, warmup_s: float) -> None:
+    def __init__(self, target: Controllers, seconds: float, warmup_s: float) -> None:
         self._target = target
         self._seconds = max(seconds, WATCH_MIN_S)
         self._warmup_s = warmup_s
         self._born = 0
         self._sessions = 0
-        self._session: Session | None = None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._leave()
+        self._session: tuple[Load, Beats] | None = None
+        self._open = AsyncExitStack()
 
     async def p99_ms(self, groups: int) -> float:
         """Of writes, while so many groups beat; after an error the next try has new connections.
@@ -190,66 +191,35 @@ class Crowd:
                 self._born = groups
             settle_s = SETTLE_S
             if self._session is None:
-                # New writers: the last session's went with their connections.
-                self._session = Session(MOST + WRITERS * self._sessions)
-                self._sessions += 1
-                await self._session.begin(self._target)
+                self._session = await self._begin()
                 settle_s += self._warmup_s
-            return await self._session.p99_ms(groups, settle_s, self._seconds)
+            load, beats = self._session
+            await beats.speak_for(groups)
+            await asyncio.sleep(settle_s)
+            found = await load.window(0.0, self._seconds)
+            beats.check()
+            if found.operations < ANSWERED_MIN * WRITES_PER_S * self._seconds:
+                raise GantryError(f"only {found.per_second:.0f} writes were answered per second.")
+            return found.p_ms(0.99)
         except GantryError:
-            await self._leave()
+            await self.leave()
             raise
 
-    async def _leave(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.end()
-
-
-class Session:
-    """The connections of a search, until something goes wrong on them.
-
-    Args:
-        first: the first of the groups that are written to.
-    """
-
-    def __init__(self, first: int) -> None:
-        births = Scripts(WRITERS, range(first, first + WRITERS), replicas=REPLICAS, alive=True)
-        self._load = Load(births, connections=WRITERS)
-        self._changes = SetChanges(WRITERS, first)
-        self._beats = Beats(0, replicas=THREE, connections=Beats.FEW)
-        self._open = AsyncExitStack()
-
-    async def begin(self, target: Target) -> None:
-        """Open them; the groups that are written to are born.
-
-        Raises:
-            GantryError: a controller refused.
-        """
-        leader = await target.leader()
-        self._open.callback(self._load.close)
-        await self._load.connect([leader])
-        await self._load.finish(BIRTH_PATIENCE_S)
-        self._load.work, self._load.per_second = self._changes, WRITES_PER_S
-        await self._open.enter_async_context(self._beats)
-        await self._beats.connect(leader, await target.members())
-        await self._beats.speak_for(0)
-        self._beats.start()
-
-    async def p99_ms(self, groups: int, settle_s: float, seconds: float) -> float:
-        """Of the writes of so many seconds, while so many groups beat.
-
-        Raises:
-            GantryError: somebody did not keep up, or a write was refused.
-        """
-        await self._beats.speak_for(groups)
-        await asyncio.sleep(settle_s)
-        found = await self._load.window(0.0, seconds, lambda: None)
-        self._beats.check()
-        if found.operations < ANSWERED_MIN * WRITES_PER_S * seconds:
-            raise GantryError(f"only {found.per_second:.0f} writes were answered per second.")
-        return found.p_ms(0.99)
-
-    async def end(self) -> None:
-        """Close them."""
+    async def leave(self) -> None:
+        """Close the connections."""
+        self._session = None
         await self._open.aclose()
+
+    async def _begin(self) -> tuple[Load, Beats]:
+        """New connections, and new writers: the last ones went with their connections."""
+        first = MOST + WRITERS * self._sessions
+        self._sessions += 1
+        load = await writers(self._target, WRITERS, first=first)
+        self._open.callback(load.close)
+        load.per_second = WRITES_PER_S
+        beats = Beats(0, replicas=THREE, connections=Beats.FEW)
+        await self._open.enter_async_context(beats)
+        await beats.connect(await self._target.leader(), await self._target.members())
+        await beats.speak_for(0)
+        beats.start()
+        return load, beats

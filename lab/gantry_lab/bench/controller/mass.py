@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import closing
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
@@ -20,20 +21,17 @@ from gantry_protocol.frame import FrameDecoder, encode
 from gantry_protocol.hosts import split_address
 from gantry_protocol.remoting.client import RemotingClient
 
-from gantry_lab.bench.controller import wire
-from gantry_lab.bench.controller.load import Load
-from gantry_lab.bench.controller.throughput import PREPARE_PATIENCE_S
-from gantry_lab.bench.controller.work import Scripts, Widenings
+from gantry_lab.bench.controller.throughput import PREPARE_PATIENCE_S, THREE
+from gantry_lab.bench.controller.work import Births, Widenings, heartbeat, name
+from gantry_lab.bench.load import Load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gantry_lab.bench.controller.target import Target
-    from gantry_lab.bench.figures import Runs
-    from gantry_lab.bench.suite import Plan
+    from gantry_lab.bench.controller.target import Controllers
+    from gantry_lab.bench.results import Runs
+    from gantry_lab.bench.stage import Stage
 
-GROUPS = 1000
-THREE = 3
 HOST = "127.0.0.1"
 SLOTS = 64
 LIMIT_S = 120.0
@@ -42,24 +40,25 @@ ASK_S = 0.25  # between two looks at groups that were not told
 FIRST_EPOCH = 1
 
 
-async def failovers(target: Target, plan: Plan, *, groups: int = GROUPS) -> Runs:
+async def failovers(stage: Stage, groups: int) -> Runs:
     """Seconds until the last group has a new master; each run has groups of its own.
 
     Raises:
         GantryError: a group has none within `LIMIT_S`; says how many.
     """
-    firsts = iter(range(0, plan.runs * groups, groups))
+    firsts = iter(range(0, stage.steps * groups, groups))
+    async with stage.controllers() as target:
 
-    async def once() -> dict[str, float]:
-        first = next(firsts)
-        disaster = Disaster(target, range(first, first + groups))
-        try:
-            await disaster.prepare()
-            return {"seconds": await disaster.strike()}
-        finally:
-            await disaster.close()
+        async def once() -> dict[str, float]:
+            first = next(firsts)
+            disaster = Disaster(target, range(first, first + groups))
+            try:
+                await disaster.prepare()
+                return {"seconds": await disaster.strike()}
+            finally:
+                await disaster.close()
 
-    return await plan.repeat(once)
+        return await stage.repeat(once)
 
 
 class Listener(asyncio.Protocol):
@@ -92,7 +91,7 @@ class Listener(asyncio.Protocol):
 class Disaster:
     """One run; ``close`` it in the end."""
 
-    def __init__(self, target: Target, groups: range) -> None:
+    def __init__(self, target: Controllers, groups: range) -> None:
         self._target = target
         self._groups = groups
         self._masters: dict[int, asyncio.Server] = {}
@@ -116,19 +115,15 @@ class Disaster:
                 HOST,
                 0,
             )
-        births = Scripts(SLOTS, self._groups, replicas=THREE, address=self._address)
-        load = Load(births, connections=SLOTS)
-        try:
-            leader = await self._target.leader()
-            await load.connect([leader])
+        births = Births(SLOTS, self._groups, replicas=THREE, address=self._address)
+        leader = await self._target.leader()
+        with closing(Load(births, [leader], SLOTS)) as load:
             await load.finish(PREPARE_PATIENCE_S)
             for address in await self._target.members():
                 await self._beat(address)
             await self._heard(leader)
             load.work = Widenings(SLOTS, self._groups)
             await load.finish(PREPARE_PATIENCE_S)
-        finally:
-            load.close()
 
     async def strike(self) -> float:
         """Kill the masters; seconds until the last group has a new one.
@@ -178,9 +173,9 @@ class Disaster:
         for group in self._groups:
             line, _ = await loop.create_connection(asyncio.Protocol, host, port)
             self._lines.append(line)
-            line.write(wire.heartbeat(0, group, 1, self._address(group, 1)))
+            line.write(heartbeat(0, group, 1, self._address(group, 1)))
             for broker_id in (2, 3):
-                calm.write(wire.heartbeat(0, group, broker_id, self._address(group, broker_id)))
+                calm.write(heartbeat(0, group, broker_id, self._address(group, broker_id)))
 
     async def _heard(self, leader: str) -> None:
         """Until the leader counts every replica as alive (1006).
@@ -188,7 +183,7 @@ class Disaster:
         Raises:
             GantryError: that takes too long.
         """
-        names = json.dumps([wire.name(group) for group in self._groups]).encode()
+        names = json.dumps([name(group) for group in self._groups]).encode()
         client = RemotingClient()
         await client.connect(leader)
         try:
@@ -228,7 +223,7 @@ class Disaster:
                 client.close()
 
     async def _look(self, client: RemotingClient, group: int) -> None:
-        ext = {"brokerName": wire.name(group)}
+        ext = {"brokerName": name(group)}
         answer = await client.call(request(RequestCode.CONTROLLER_GET_REPLICA_INFO, ext))
         found = answer.ext or {}
         if answer.code == ResponseCode.SUCCESS and "masterBrokerId" in found:

@@ -18,7 +18,7 @@ from gantry_protocol.quorum_key import write_key
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
 
-from gantry_lab.bench.controller.target import ASK_S, leader_of
+from gantry_lab.bench.controller.target import ASK_S, ROLES, leader_of
 from gantry_lab.bench.ports import free_ports
 from gantry_lab.bench.processes import HOST, Processes
 from gantry_lab.bench.usage import cpu_of, rss_mb
@@ -40,7 +40,7 @@ BEHIND_MAX = 100  # entries; a member closer than this to the leader counts as u
 
 
 class Quorum:
-    """See the module; also a `Target`.
+    """See the module; these are `Controllers`.
 
     Args:
         directory: for data, logs and the token; it exists.
@@ -51,6 +51,8 @@ class Quorum:
     Attributes:
         token: of the admin API.
     """
+
+    roles = ROLES
 
     def __init__(
         self,
@@ -99,21 +101,21 @@ class Quorum:
         """The quorum's key, for brokers."""
         return write_key(self._token_file.with_name("quorum-key"))
 
-    # ---- a target
+    # ---- what a load asks
 
     async def leader(self) -> str:
-        """See `Target`."""
+        """See `Controllers`."""
         self.check()
         address = await leader_of(await self.members())
         self._leading = next(node for node in self._all if self.address(node) == address)
         return address
 
     async def members(self) -> Sequence[str]:
-        """See `Target`; those that run."""
+        """See `Controllers`; those that run."""
         return [self.address(node) for node in self.nodes]
 
     def cpu_s(self) -> tuple[float, float] | None:
-        """See `Target`; who leads is as of the last `leader`."""
+        """See `Controllers`; who leads is as of the last `leader`."""
         used = {node: cpu_of(self._processes.pid(_name(node))) for node in self.nodes}
         leader = used.pop(self._leading or 0, 0.0)
         return leader, sum(used.values())

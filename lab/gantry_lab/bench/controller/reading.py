@@ -1,4 +1,4 @@
-"""Reads by a lease and at followers: what they spare the leader, and what writes notice of them.
+"""Reads at the leader, by a lease, and at followers: what they spare it, what writes notice.
 
 Rule protected: a mode is measured by the controllers' own count of reads in it, not by having asked
 for it; where most reads were answered otherwise there is no figure.
@@ -7,100 +7,101 @@ for it; where most reads were answered otherwise there is no figure.
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from gantry_protocol.errors import GantryError
 
-from gantry_lab.bench.controller.load import Load
-from gantry_lab.bench.controller.scale import WRITERS, WRITES_PER_S
-from gantry_lab.bench.controller.throughput import (
-    PREPARE_PATIENCE_S,
-    REPLICAS,
-    Shape,
-    prepare,
-    reads,
-    window,
-)
-from gantry_lab.bench.controller.work import Reads, Scripts, SetChanges
+from gantry_lab.bench.controller.throughput import prepare, writers
+from gantry_lab.bench.controller.work import Reads
+from gantry_lab.bench.load import Load
 
 if TYPE_CHECKING:
     from gantry_lab.bench.controller.quorum import Quorum
-    from gantry_lab.bench.figures import Runs
-    from gantry_lab.bench.suite import Plan
+    from gantry_lab.bench.controller.target import Controllers
+    from gantry_lab.bench.results import Runs
+    from gantry_lab.bench.stage import Stage
 
 LEASE_PATIENCE_S = 10.0
 ASK_S = 0.05
 FIRST_WRITER = 1000  # the writers' groups are not the readers'
+WRITERS, WRITES_PER_S = 64, 1000.0
 
 
-async def by_lease(quorum: Quorum, plan: Plan, shape: Shape) -> Runs:
-    """1004 at a leader that reads by its lease.
+async def at_leader(stage: Stage, connections: int, outstanding: int) -> Runs:
+    """1004 at the leader, over as many groups as there are clients."""
+    async with stage.controllers() as target:
+        return await _reads(stage, target, connections, outstanding)
+
+
+async def by_lease(stage: Stage, connections: int, outstanding: int) -> Runs:
+    """The same at a leader that reads by its lease.
 
     Raises:
         GantryError: the lease did not become valid, or reads were not answered by it.
     """
-    status = await quorum.admin("PUT", "/v1/quorum/lease", {"enabled": True})
-    if status != 200:
-        raise GantryError(f"PUT /v1/quorum/lease was answered with {status}.")
-    deadline = asyncio.get_running_loop().time() + LEASE_PATIENCE_S
-    while True:
-        view = await quorum.view(quorum.leading)
-        if view is not None and view.lease is not None and view.lease.valid:
-            break
-        if asyncio.get_running_loop().time() > deadline:
-            raise GantryError(f"No lease became valid within {LEASE_PATIENCE_S:.0f} s.")
-        await asyncio.sleep(ASK_S)
-    before = await _by_mode(quorum, [quorum.leading])
-    found = await reads(quorum, plan, shape)
-    _most(before, await _by_mode(quorum, [quorum.leading]), "lease")
-    return found
+    async with stage.quorum() as quorum:
+        status = await quorum.admin("PUT", "/v1/quorum/lease", {"enabled": True})
+        if status != 200:
+            raise GantryError(f"PUT /v1/quorum/lease was answered with {status}.")
+        deadline = asyncio.get_running_loop().time() + LEASE_PATIENCE_S
+        while True:
+            view = await quorum.view(quorum.leading)
+            if view is not None and view.lease is not None and view.lease.valid:
+                break
+            if asyncio.get_running_loop().time() > deadline:
+                raise GantryError(f"No lease became valid within {LEASE_PATIENCE_S:.0f} s.")
+            await asyncio.sleep(ASK_S)
+        before = await _by_mode(quorum, [quorum.leading])
+        found = await _reads(stage, quorum, connections, outstanding)
+        _most(before, await _by_mode(quorum, [quorum.leading]), "lease")
+        return found
 
 
-async def at_followers(quorum: Quorum, plan: Plan, shape: Shape) -> Runs:
+async def at_followers(stage: Stage, connections: int, outstanding: int) -> Runs:
     """1004 at the followers; beside it, at the leader, and writes at a steady rate under a storm.
 
     Raises:
         GantryError: followers passed reads on instead of answering them.
     """
-    groups = shape.connections
-    await prepare(quorum, range(groups))
-    leader = await quorum.leader()
-    others = [one for one in await quorum.members() if one != leader]
-    followers = [node for node in quorum.nodes if quorum.address(node) != leader]
-    births = Scripts(
-        WRITERS, range(FIRST_WRITER, FIRST_WRITER + WRITERS), replicas=REPLICAS, alive=True
-    )
-    work = Reads(shape.slots, groups)
-    at_leader, storm = shape.load(work), shape.load(work)
-    writing = Load(births, connections=WRITERS)
+    async with stage.quorum() as quorum:
+        await prepare(quorum, range(connections))
+        leader = await quorum.leader()
+        others = [one for one in await quorum.members() if one != leader]
+        followers = [node for node in quorum.nodes if quorum.address(node) != leader]
+        work = Reads(connections * outstanding, connections)
+        with (
+            closing(Load(work, [leader], connections, outstanding)) as led,
+            closing(Load(work, others, connections, outstanding)) as storm,
+            closing(await writers(quorum, WRITERS, first=FIRST_WRITER)) as writing,
+        ):
+            writing.per_second = WRITES_PER_S
 
-    async def once() -> dict[str, float]:
-        before = await _by_mode(quorum, followers)
-        figures = await window(quorum, storm, plan)
-        _most(before, await _by_mode(quorum, followers), "follower")
-        led = await window(quorum, at_leader, plan)
-        spared = 1 - figures["leader_cpu_us"] / led["leader_cpu_us"]
-        kept = await _kept(quorum, writing, storm, plan)
-        return figures | {"spared_percent": 100 * spared, "writes_kept_percent": kept}
+            async def once() -> dict[str, float]:
+                before = await _by_mode(quorum, followers)
+                found = await stage.window(quorum, storm)
+                _most(before, await _by_mode(quorum, followers), "follower")
+                at_leader = await stage.window(quorum, led)
+                spared = 1 - found["leader_cpu_us"] / at_leader["leader_cpu_us"]
+                kept = await _kept(stage, quorum, writing, storm)
+                return found | {"spared_percent": 100 * spared, "writes_kept_percent": kept}
 
-    try:
-        await at_leader.connect([leader])
-        await storm.connect(others)
-        await writing.connect([leader])
-        await writing.finish(PREPARE_PATIENCE_S)
-        writing.work, writing.per_second = SetChanges(WRITERS, FIRST_WRITER), WRITES_PER_S
-        return await plan.repeat(once)
-    finally:
-        for load in (at_leader, storm, writing):
-            load.close()
+            return await stage.repeat(once)
 
 
-async def _kept(quorum: Quorum, writing: Load, storm: Load, plan: Plan) -> float:
+async def _reads(stage: Stage, target: Controllers, connections: int, outstanding: int) -> Runs:
+    await prepare(target, range(connections))
+    work = Reads(connections * outstanding, connections)
+    with closing(Load(work, [await target.leader()], connections, outstanding)) as load:
+        return await stage.repeat(lambda: stage.window(target, load))
+
+
+async def _kept(stage: Stage, quorum: Quorum, writing: Load, storm: Load) -> float:
     """Percent of the writes per second that are left while followers are asked all they can."""
-    alone = await window(quorum, writing, plan)
+    alone = await stage.window(quorum, writing)
     _, under = await asyncio.gather(
-        storm.window(0.0, plan.seconds + 2 * plan.warmup_s, lambda: None),
-        window(quorum, writing, plan),
+        storm.window(0.0, stage.wish.seconds + 2 * stage.wish.warmup_s),
+        stage.window(quorum, writing),
     )
     return 100 * under["ops_per_s"] / alone["ops_per_s"]
 

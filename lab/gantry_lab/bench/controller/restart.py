@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING
 
 from gantry_protocol.errors import GantryError
 
-from gantry_lab.bench.controller.scale import THREE
-from gantry_lab.bench.controller.throughput import prepare
+from gantry_lab.bench.controller.throughput import CALM, THREE, prepare
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gantry_lab.bench.controller.quorum import Quorum
-    from gantry_lab.bench.figures import Runs
-    from gantry_lab.bench.suite import Plan
+    from gantry_lab.bench.results import Runs
+    from gantry_lab.bench.stage import Stage
 
-GROUPS = 100_000
 SNAPSHOT = "/v1/quorum/snapshot"
 SNAPSHOT_PATIENCE_S = 30.0
 RESTART_PATIENCE_S = 60.0
@@ -31,28 +29,29 @@ ASK_S = 0.02
 OK, BUSY = 200, 409
 
 
-async def restarts(quorum: Quorum, plan: Plan, *, groups: int = GROUPS) -> Runs:
+async def restarts(stage: Stage, groups: int) -> Runs:
     """Seconds from the start of the process until it has applied all that was committed then.
 
     Raises:
         GantryError: there was no snapshot, or it did not come back.
     """
-    await prepare(quorum, range(groups), replicas=THREE, registered=1)
-    fresh = iter(range(groups, groups + plan.runs))
+    async with stage.quorum(CALM) as quorum:
+        await prepare(quorum, range(groups), replicas=THREE, registered=1)
+        fresh = iter(range(groups, groups + stage.steps))
 
-    async def once() -> dict[str, float]:
-        await prepare(quorum, [next(fresh)], replicas=THREE)  # something new to be in it
-        view = await quorum.settled()
-        node = next(one for one in quorum.nodes if one != quorum.leading)
-        pause_ms = await _snapshot(quorum, node)
-        await quorum.kill(node)
-        begun = perf_counter()
-        await quorum.start(node)
-        await _applied(quorum, node, view.commit_index)
-        seconds = perf_counter() - begun
-        return {"seconds": seconds, "rss_mb": quorum.rss_mb(node), "pause_p99_ms": pause_ms}
+        async def once() -> dict[str, float]:
+            await prepare(quorum, [next(fresh)], replicas=THREE)  # something new to be in it
+            view = await quorum.settled()
+            node = next(one for one in quorum.nodes if one != quorum.leading)
+            pause_ms = await _snapshot(quorum, node)
+            await quorum.kill(node)
+            begun = perf_counter()
+            await quorum.start(node)
+            await _applied(quorum, node, view.commit_index)
+            seconds = perf_counter() - begun
+            return {"seconds": seconds, "rss_mb": quorum.rss_mb(node), "pause_p99_ms": pause_ms}
 
-    return await plan.repeat(once)
+        return await stage.repeat(once)
 
 
 async def _snapshot(quorum: Quorum, node: int) -> float:

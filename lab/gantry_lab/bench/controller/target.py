@@ -17,6 +17,7 @@ from gantry_protocol.remoting.client import RemotingClient
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+ROLES = "leader", "followers"
 ASK_S = 0.02
 ELECT_PATIENCE_S = 30.0
 CALL_PATIENCE_S = 1.0
@@ -29,8 +30,11 @@ class Members(NamedTuple):
     all: tuple[str, ...]
 
 
-class Target(Protocol):
+class Controllers(Protocol):
     """A quorum under load."""
+
+    roles: tuple[str, str]
+    """Of the one whose CPU counts first, and of the others."""
 
     async def leader(self) -> str:
         """The `host:port` of the leader, as soon as there is one."""
@@ -45,14 +49,16 @@ class Target(Protocol):
         ...
 
 
-class Against:
+class AgainstControllers:
     """A quorum that somebody else started, known by the address of one of its controllers."""
+
+    roles = ROLES
 
     def __init__(self, address: str) -> None:
         self._address = address
 
     async def leader(self) -> str:
-        """See `Target`.
+        """See `Controllers`.
 
         Raises:
             GantryError: nobody answers, or nobody leads.
@@ -62,7 +68,7 @@ class Against:
         return leader
 
     async def members(self) -> Sequence[str]:
-        """See `Target`."""
+        """See `Controllers`."""
         found = await ask_members(self._address)
         if found is None:
             raise GantryError(f"The controller {self._address} does not answer.")

@@ -2,147 +2,122 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import closing
+from typing import TYPE_CHECKING
 
-from gantry_lab.bench.controller.load import Load, Work
-from gantry_lab.bench.controller.work import Reads, Scripts, SetChanges
+from gantry_lab.bench.controller.quorum import SERIAL
+from gantry_lab.bench.controller.work import Births, Registrations, SetChanges
+from gantry_lab.bench.load import Load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from gantry_lab.bench.controller.target import Target
-    from gantry_lab.bench.figures import Runs
-    from gantry_lab.bench.suite import Plan
+    from gantry_lab.bench.controller.target import Controllers
+    from gantry_lab.bench.results import Runs
+    from gantry_lab.bench.stage import Stage
 
-PREPARE = 256, 16  # slots, connections
+PREPARE = 16, 16  # connections, and requests outstanding on each
 PREPARE_PATIENCE_S = 300.0
-REPLICAS = 2  # per group: a set that can lose and gain a member
-
-
-class Shape(NamedTuple):
-    """How many clients ask, and how much each leaves unanswered."""
-
-    connections: int
-    outstanding: int
-
-    @property
-    def slots(self) -> int:
-        """Requests under way at once."""
-        return self.connections * self.outstanding
-
-    def load(self, work: Work) -> Load:
-        """These clients, at `work`."""
-        return Load(work, connections=self.connections, outstanding=self.outstanding)
+PAIR, THREE = 2, 3
+"""Replicas of a group: a set that can lose and gain a member; a group as brokers make it."""
+CALM = {"GANTRY_HEARTBEAT_TIMEOUT_MS": "600000"}  # groups without heartbeats: nobody is missed
 
 
 async def prepare(
-    target: Target,
+    target: Controllers,
     groups: Iterable[int],
     *,
-    replicas: int = REPLICAS,
+    replicas: int = PAIR,
     registered: int | None = None,
     patience_s: float = PREPARE_PATIENCE_S,
 ) -> None:
-    """Let groups be born on the leader (see `Scripts`); nobody beats their hearts.
+    """Let groups be born on the leader (see `Births`); nobody beats their hearts.
 
     Raises:
         GantryError: a controller refused, or they were not all born in time.
     """
-    slots, connections = PREPARE
-    script = Scripts(slots, groups, replicas=replicas, registered=registered)
-    load = Load(script, connections=connections, outstanding=slots // connections)
-    try:
-        await load.connect([await target.leader()])
+    connections, outstanding = PREPARE
+    births = Births(connections * outstanding, groups, replicas=replicas, registered=registered)
+    with closing(Load(births, [await target.leader()], connections, outstanding)) as load:
         await load.finish(patience_s)
-    finally:
-        load.close()
 
 
-async def writes(target: Target, plan: Plan, shape: Shape) -> Runs:
-    """1001 on a group per slot; see `work`.
+async def writers(
+    target: Controllers, connections: int, outstanding: int = 1, *, first: int = 0
+) -> Load:
+    """A load of 1001 on a group per slot, from `first` on, which it lets be born.
 
     The groups' brokers are alive by the connections that the load uses: they stay open as long.
+
+    Raises:
+        GantryError: a controller refused.
     """
-    births = Scripts(shape.slots, range(shape.slots), replicas=REPLICAS, alive=True)
-    return await measure(target, plan, shape, SetChanges(shape.slots), births=births)
+    slots = connections * outstanding
+    births = Births(slots, range(first, first + slots), replicas=PAIR, alive=True)
+    load = Load(births, [await target.leader()], connections, outstanding)
+    try:
+        await load.finish(PREPARE_PATIENCE_S)
+    except BaseException:
+        load.close()
+        raise
+    load.work = SetChanges(slots, first)
+    return load
 
 
-async def reads(target: Target, plan: Plan, shape: Shape) -> Runs:
-    """1004 at the leader, over as many groups as there are clients."""
-    groups = shape.connections
-    await prepare(target, range(groups))
-    return await measure(target, plan, shape, Reads(shape.slots, groups))
+async def writes(stage: Stage, connections: int, outstanding: int = 1) -> Runs:
+    """1001 at the leader."""
+    async with stage.controllers() as target:
+        return await _writes(stage, target, connections, outstanding)
 
 
-async def over(new: Target, old: Target, plan: Plan, shape: Shape) -> Runs:
-    """How many times as many writes one quorum commits as the other, in turn."""
-    slots = shape.slots
-    loads: list[Load] = []
+async def serial(stage: Stage, connections: int) -> Runs:
+    """The same at controllers of the old architecture."""
+    async with stage.quorum(program=SERIAL) as quorum:
+        return await _writes(stage, quorum, connections)
+
+
+async def over_serial(stage: Stage, connections: int) -> Runs:
+    """How many times as many writes our controllers commit as those of the old architecture."""
+    async with stage.quorum() as new, stage.quorum(program=SERIAL) as old:
+        with (
+            closing(await writers(new, connections)) as fast,
+            closing(await writers(old, connections)) as slow,
+        ):
+            return await _ratio(stage, (new, fast), (old, slow))
+
+
+async def over_groups(stage: Stage, groups: int, connections: int, outstanding: int) -> Runs:
+    """Writes (1003) per second with `groups` groups, and with one.
+
+    Both quorums were told to miss nobody, since the brokers of 100,000 groups do not beat here.
+    """
+    async with stage.quorum(CALM) as many, stage.quorum(CALM) as few:
+        await prepare(few, range(1), replicas=THREE)
+        await prepare(many, range(groups), replicas=THREE, registered=1)
+        slots = connections * outstanding
+        loads = [
+            Load(Registrations(slots, count), [await target.leader()], connections, outstanding)
+            for target, count in ((many, groups), (few, 1))
+        ]
+        with closing(loads[0]), closing(loads[1]):
+            return await _ratio(stage, (many, loads[0]), (few, loads[1]))
+
+
+async def _writes(
+    stage: Stage, target: Controllers, connections: int, outstanding: int = 1
+) -> Runs:
+    with closing(await writers(target, connections, outstanding)) as load:
+        return await stage.repeat(lambda: stage.window(target, load))
+
+
+async def _ratio(
+    stage: Stage, ours: tuple[Controllers, Load], other: tuple[Controllers, Load]
+) -> Runs:
+    """The figures of `ours`, and how many times the operations of `other`; in turn."""
 
     async def once() -> dict[str, float]:
-        sides = [
-            await window(target, load, plan) for target, load in zip((new, old), loads, strict=True)
-        ]
-        return {"ratio": sides[0]["ops_per_s"] / sides[1]["ops_per_s"]}
+        below = await stage.window(*other)
+        found = await stage.window(*ours)
+        return found | {"ratio": found["ops_per_s"] / below["ops_per_s"]}
 
-    try:
-        for target in (new, old):
-            births = Scripts(slots, range(slots), replicas=REPLICAS, alive=True)
-            load = shape.load(births)
-            loads.append(load)
-            await load.connect([await target.leader()])
-            await load.finish(PREPARE_PATIENCE_S)
-            load.work = SetChanges(slots)
-        return await plan.repeat(once)
-    finally:
-        for load in loads:
-            load.close()
-
-
-async def measure(
-    target: Target,
-    plan: Plan,
-    shape: Shape,
-    work: Work,
-    *,
-    births: Scripts | None = None,
-    addresses: Sequence[str] | None = None,
-) -> Runs:
-    """The figures of each run, by metric.
-
-    Args:
-        target: whose CPU counts; the load goes to its leader unless there are `addresses`.
-        plan: how.
-        shape: by how many clients.
-        work: what is asked.
-        births: what is done before, on the same connections.
-        addresses: where to connect to, in turn.
-    """
-    load = shape.load(births or work)
-    try:
-        leader = await target.leader()
-        await load.connect(addresses or [leader])
-        if births is not None:
-            await load.finish(PREPARE_PATIENCE_S)
-            load.work = work
-        return await plan.repeat(partial(window, target, load, plan))
-    finally:
-        load.close()
-
-
-async def window(target: Target, load: Load, plan: Plan) -> dict[str, float]:
-    """The figures of one run of `load`, by metric."""
-    used: list[tuple[float, float] | None] = []
-    seen = await load.window(plan.warmup_s, plan.seconds, lambda: used.append(target.cpu_s()))
-    figures = {
-        "ops_per_s": seen.per_second,
-        "p50_ms": seen.p_ms(0.5),
-        "p99_ms": seen.p_ms(0.99),
-        "generator_cpu_percent": 100 * seen.generator_s / seen.seconds,
-    }
-    before, after = used
-    if before is not None and after is not None:
-        figures["leader_cpu_us"] = 1e6 * (after[0] - before[0]) / seen.operations
-        figures["followers_cpu_us"] = 1e6 * (after[1] - before[1]) / seen.operations
-    return figures
+    return await stage.repeat(once)

@@ -9,7 +9,6 @@ with a quorum that is whole. What it refuses: to count a write that was sent bef
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -18,15 +17,15 @@ from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.errors import GantryError, RemotingError
 from gantry_protocol.remoting.client import RemotingClient
 
-from gantry_lab.bench.controller import wire
+from gantry_lab.bench.controller import work
 from gantry_lab.bench.controller.throughput import prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from gantry_lab.bench.controller.quorum import Quorum
-    from gantry_lab.bench.figures import Runs
-    from gantry_lab.bench.suite import Plan
+    from gantry_lab.bench.results import Runs
+    from gantry_lab.bench.stage import Stage
 
 EVERY_S = 0.002  # between two tries
 GAP_MAX_S = 30.0
@@ -83,55 +82,54 @@ class Survivors:
         """1003 at another address each time, so that every one of them changes the group."""
         self._tries += 1
         ext = {
-            "clusterName": wire.CLUSTER,
-            "brokerName": wire.name(GROUP),
+            "clusterName": work.CLUSTER,
+            "brokerName": work.name(GROUP),
             "brokerId": "2",
             "brokerAddress": f"127.0.0.1:{1 + self._tries % 60_000}",
         }
         return request(RequestCode.CONTROLLER_REGISTER_BROKER, ext)
 
 
-async def kills(quorum: Quorum, plan: Plan) -> Runs:
+async def kills(stage: Stage) -> Runs:
     """SIGKILL; the leader comes back before the next one."""
-    return await _losses(quorum, plan, quorum.kill, quorum.start)
+    async with stage.quorum() as quorum:
+        return await _losses(stage, quorum, quorum.kill, quorum.start)
 
 
-async def stops(quorum: Quorum, plan: Plan) -> Runs:
+async def stops(stage: Stage) -> Runs:
     """SIGSTOP: connections stay open, nothing is refused, only time tells."""
+    async with stage.quorum() as quorum:
 
-    async def pause(node: int) -> None:
-        quorum.pause(node)
+        async def pause(node: int) -> None:
+            quorum.pause(node)
 
-    async def resume(node: int) -> None:
-        quorum.resume(node)
+        async def resume(node: int) -> None:
+            quorum.resume(node)
 
-    return await _losses(quorum, plan, pause, resume)
-
-
-Hurt = Callable[[int], Awaitable[None]]
-"""Done to the controller of this number."""
+        return await _losses(stage, quorum, pause, resume)
 
 
-async def _losses(quorum: Quorum, plan: Plan, lose: Hurt, give_back: Hurt) -> Runs:
+async def _losses(
+    stage: Stage,
+    quorum: Quorum,
+    lose: Callable[[int], Awaitable[None]],
+    give_back: Callable[[int], Awaitable[None]],
+) -> Runs:
     """Each run begins with a quorum that is whole."""
     await prepare(quorum, [GROUP])
 
     async def once() -> dict[str, float]:
         await quorum.settled()
         lost = quorum.leading
-        gap = await _gap(quorum, lost, lose)
+        others = [address for address in await quorum.members() if address != quorum.address(lost)]
+        survivors = Survivors()
+        try:
+            await survivors.connect(others)
+            await lose(lost)
+            gap = {"gap_ms": 1000 * await survivors.first_write_s()}
+        finally:
+            survivors.close()
         await give_back(lost)
         return gap
 
-    return await plan.repeat(once)
-
-
-async def _gap(quorum: Quorum, lost: int, lose: Hurt) -> dict[str, float]:
-    others = [address for address in await quorum.members() if address != quorum.address(lost)]
-    survivors = Survivors()
-    try:
-        await survivors.connect(others)
-        await lose(lost)
-        return {"gap_ms": 1000 * await survivors.first_write_s()}
-    finally:
-        survivors.close()
+    return await stage.repeat(once)

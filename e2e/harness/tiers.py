@@ -1,4 +1,4 @@
-"""Packs and tiers made for measurements: an application's messages, by the broker's encoder."""
+"""Tiers made for tests: an application's messages, by the broker's encoder."""
 
 from __future__ import annotations
 
