@@ -171,7 +171,7 @@ async def test_a_master_that_may_not_write_does_not_vouch_for_what_is_there(
     assert answer.ext == {MAY_BE_STORED: "true"}
 
 
-@pytest.mark.parametrize("is_there", [pytest.param(True, id="there"), pytest.param(False, id="not")])
+@pytest.mark.parametrize("is_there", [True, False], ids=["there", "not"])
 async def test_a_full_disk_refuses_only_what_is_not_there(client, group, is_there: bool) -> None:
     """Plainly refused, its client would send it to another queue, and it would be there twice."""
     full: list[bool] = []
