@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from gantry_protocol.errors import GantryError
 from gantry_protocol.process.files import atomic_write, make_directory
 
+from gantry_chaos.core.timeline import DEFAULT_NAMESPACE, timeline
 from gantry_chaos.errors import JournalInUseError
 from gantry_chaos.history.lines import FaultMark
 from gantry_chaos.manifests.reader import read
@@ -19,7 +20,6 @@ from gantry_chaos.plan import engine
 from gantry_chaos.plan.clock import SystemClock
 from gantry_chaos.plan.journal import Journal
 from gantry_chaos.plan.targets import preflight
-from gantry_chaos.plan.timeline import DEFAULT_NAMESPACE, timeline
 from gantry_chaos.report.outcome import openchaos_results, told
 from gantry_chaos.report.page import render
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from gantry_chaos.core.timeline import Timeline
     from gantry_chaos.manifests.selection import Pod
     from gantry_chaos.plan.engine import Backend, Band, Clock, Executor
-    from gantry_chaos.plan.timeline import Timeline
     from gantry_chaos.report.page import Page
 
 SUFFIX = ".journal"

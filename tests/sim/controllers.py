@@ -22,11 +22,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from gantry_controller.liveness import rules
-from gantry_controller.liveness.overseer import Overseer, Trigger
-from gantry_controller.liveness.probes import Knock, Probes
-from gantry_controller.liveness.table import Heartbeat as TableHeartbeat
-from gantry_controller.liveness.table import HeartbeatTable, MemberKey
+from gantry_controller.liveness.core import rules
+from gantry_controller.liveness.core.overseer import Overseer, Trigger
+from gantry_controller.liveness.core.probes import Knock, Probes
+from gantry_controller.liveness.core.table import Heartbeat as TableHeartbeat
+from gantry_controller.liveness.core.table import HeartbeatTable, MemberKey
 from gantry_controller.metadata.events import (
     AlterSyncStateSet,
     CleanBrokerData,

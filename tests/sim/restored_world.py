@@ -7,7 +7,7 @@ others. Nobody may be elected who lacks what was acknowledged: the next master i
 of it (``ack``), nobody is stuck with records that the group has lost, and the group comes back by
 itself, with the older copy as a replica.
 
-The copy is as old as the promise says (``liveness.floors``): taken before the last time that a
+The copy is as old as the promise says (``liveness.core.floors``): taken before the last time that a
 floor was raised for certain. What is younger is protected by the others of the set, if they come
 within the wait.
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gantry_controller.liveness.floors import RAISE_EVERY_S
+from gantry_controller.liveness.core.floors import RAISE_EVERY_S
 from sim.kernel.world import MS, SECOND, Violation
 from sim.whole_world import WholeWorld
 

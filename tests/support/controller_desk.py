@@ -7,8 +7,8 @@ handlers, watchman and state machine to it and speaks to them in remoting comman
 from collections.abc import Callable
 from typing import Any
 
-from gantry_controller.liveness.probes import Knock
-from gantry_controller.liveness.table import Row
+from gantry_controller.liveness.core.probes import Knock
+from gantry_controller.liveness.core.table import Row
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.events import Event, encode_event
 from gantry_controller.metadata.machine import MetadataStateMachine

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gantry_chaos.core.actions import Command, DeletePod, Injection, KillContainer
 from gantry_chaos.errors import InjectionError
-from gantry_chaos.inject import network, processes, proof, rules
-from gantry_chaos.inject.actions import Command, DeletePod, Injection, KillContainer
+from gantry_chaos.inject import network, processes, proof
 from gantry_chaos.manifests.model import NetworkChaosSpec, PodChaosSpec
 from gantry_chaos.plan import targets
 
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
-    from gantry_chaos.inject.actions import Action, Undo
+    from gantry_chaos.core import rules
+    from gantry_chaos.core.actions import Action, Undo
+    from gantry_chaos.core.timeline import Fault
     from gantry_chaos.inject.shell import Shell
     from gantry_chaos.manifests.selection import Pod
-    from gantry_chaos.plan.timeline import Fault
 
 CONNECT_TIMEOUT_S = 1.0
 CONNECT_ATTEMPTS = 3

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from gantry_chaos.core.actions import DeletePod, KillContainer
 from gantry_chaos.errors import InjectionError, UnsupportedFaultError
 from gantry_chaos.inject import proof
-from gantry_chaos.inject.actions import DeletePod, KillContainer
 from gantry_chaos.inject.kind import identities, pod_injection
 from gantry_chaos.manifests.model import NetworkChaosSpec
 from gantry_chaos.plan import targets
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
-    from gantry_chaos.inject.actions import Action, Injection, Undo
+    from gantry_chaos.core.actions import Action, Injection, Undo
+    from gantry_chaos.core.timeline import Fault, Timeline
     from gantry_chaos.manifests.selection import Pod
-    from gantry_chaos.plan.timeline import Fault, Timeline
 
 
 class Processes(Protocol):

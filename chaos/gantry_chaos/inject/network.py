@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gantry_chaos.core import rules
+from gantry_chaos.core.actions import DelayDaemon, Injection
+from gantry_chaos.core.treatment import Treatment
 from gantry_chaos.errors import InjectionError, SelectionError
-from gantry_chaos.inject import rules
-from gantry_chaos.inject.actions import DelayDaemon, Injection
-from gantry_chaos.inject.treatment import Treatment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from gantry_chaos.inject.actions import Action
+    from gantry_chaos.core.actions import Action
+    from gantry_chaos.core.timeline import Fault
     from gantry_chaos.manifests.model import NetworkChaosSpec
     from gantry_chaos.manifests.selection import Pod
-    from gantry_chaos.plan.timeline import Fault
 
 
 def rule_sets(

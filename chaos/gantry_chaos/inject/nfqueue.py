@@ -15,9 +15,9 @@ import sys
 import time
 from random import Random
 
+from gantry_chaos.core.treatment import PACKETS_MAX, PacketQueue, Treatment
 from gantry_chaos.errors import InjectionError
 from gantry_chaos.inject import netlink
-from gantry_chaos.inject.treatment import PACKETS_MAX, PacketQueue, Treatment
 
 RECEIVE_BYTES = 1 << 16
 SOCKET_BUFFER_BYTES = 8 << 20

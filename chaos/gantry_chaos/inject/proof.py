@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from gantry_chaos.inject.actions import Command  # noqa: TC001 -- msgspec reads it
+from gantry_chaos.core.actions import Command  # noqa: TC001 -- msgspec reads it
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

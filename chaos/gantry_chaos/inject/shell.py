@@ -12,20 +12,20 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from gantry_chaos.errors import InjectionError
-from gantry_chaos.inject import processes
-from gantry_chaos.inject.actions import (
+from gantry_chaos.core.actions import (
     COMMAND_TIMEOUT_S,
     Command,
     DelayDaemon,
     DeletePod,
     KillContainer,
 )
+from gantry_chaos.errors import InjectionError
+from gantry_chaos.inject import processes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gantry_chaos.inject.actions import Action, Undo
+    from gantry_chaos.core.actions import Action, Undo
 
 DAEMON_STOP_S = 5.0
 SAID_MAX = 300  # characters of a command's output in an error

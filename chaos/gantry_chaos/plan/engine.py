@@ -18,9 +18,9 @@ from gantry_chaos.errors import InjectionError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gantry_chaos.inject.actions import Action, Injection, Undo
+    from gantry_chaos.core.actions import Action, Injection, Undo
+    from gantry_chaos.core.timeline import Fault, Timeline
     from gantry_chaos.plan.journal import Journal
-    from gantry_chaos.plan.timeline import Fault, Timeline
 
 
 class Executor(Protocol):

@@ -18,8 +18,8 @@ import google_crc32c
 import msgspec
 from gantry_protocol.process.files import fsync_directory
 
+from gantry_chaos.core.actions import Undo  # noqa: TC001 -- msgspec reads it
 from gantry_chaos.errors import JournalError, JournalInUseError
-from gantry_chaos.inject.actions import Undo  # noqa: TC001 -- msgspec reads it
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ from gantry_chaos.manifests.selection import select
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gantry_chaos.core.timeline import Fault, Timeline
     from gantry_chaos.manifests.selection import Pod
-    from gantry_chaos.plan.timeline import Fault, Timeline
 
 
 def sources(fault: Fault, pods: Sequence[Pod], random: Random) -> list[Pod]:

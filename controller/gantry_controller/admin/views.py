@@ -2,9 +2,9 @@
 
 from gantry_protocol.admin import GroupView, LossView, MemberView, TierView, WatchEvent
 
-from gantry_controller.liveness import rules
-from gantry_controller.liveness.claims import Claim
-from gantry_controller.liveness.table import Tier
+from gantry_controller.liveness.core import rules
+from gantry_controller.liveness.core.claims import Claim
+from gantry_controller.liveness.core.table import Tier
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.state import BrokerGroup, Loss, Member
 

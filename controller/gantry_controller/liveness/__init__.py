@@ -2,6 +2,6 @@
 
 Nothing here is replicated: every controller hears every broker's heartbeats and judges for itself,
 and only the leader acts, by proposing an ordinary election event that carries what it knew.
-``table``, ``rules``, ``probes`` and ``overseer`` know no clock and do no I/O: times (float seconds
-of any monotonic clock) come in as arguments. ``prober`` and ``watchman`` are their shells.
+``core`` knows no clock and does no I/O: times (float seconds of any monotonic clock) come in as
+arguments. ``prober`` and ``watchman`` are its shells.
 """

@@ -6,7 +6,7 @@ Only the answer "nobody listens here" (a TCP reset) is told apart; ``probes`` sa
 from gantry_protocol.errors import ConnectError
 from gantry_protocol.remoting.client import RemotingClient
 
-from gantry_controller.liveness.probes import Knock
+from gantry_controller.liveness.core.probes import Knock
 
 KNOCK_TIMEOUT_S = 0.3  # a reset from anywhere in a cluster takes a few milliseconds
 

@@ -17,13 +17,13 @@ from itertools import islice
 from gantry_protocol.process import log
 from gantry_protocol.types import BrokerId, Epoch, Offset
 
-from gantry_controller.liveness import rules
-from gantry_controller.liveness.attention import PULSE_S, Attention
-from gantry_controller.liveness.claims import Claim, Claims
-from gantry_controller.liveness.overseer import Overseer, Trigger
+from gantry_controller.liveness.core import rules
+from gantry_controller.liveness.core.attention import PULSE_S, Attention
+from gantry_controller.liveness.core.claims import Claim, Claims
+from gantry_controller.liveness.core.overseer import Overseer, Trigger
+from gantry_controller.liveness.core.probes import Knock, Probes
+from gantry_controller.liveness.core.table import Heartbeat, HeartbeatTable, MemberKey
 from gantry_controller.liveness.prober import knock
-from gantry_controller.liveness.probes import Knock, Probes
-from gantry_controller.liveness.table import Heartbeat, HeartbeatTable, MemberKey
 from gantry_controller.metadata.events import (
     AlterSyncStateSet,
     ElectMaster,

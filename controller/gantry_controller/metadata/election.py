@@ -31,7 +31,8 @@ lives has a newer log.
 6. A disk may break its promise: a volume is put back from a copy. So the quorum remembers how far
    each group is known to have confirmed (``state.Floor``), and nobody below that is elected or
    stays in the set, whatever set it is in. The floor lags a little behind what is confirmed
-   (``liveness.floors`` says how much), and it never falls, but by a person's word (``AcceptLoss``).
+   (``liveness.core.floors`` says how much), and it never falls, but by a person's word
+   (``AcceptLoss``).
 
 If an administrator has struck the *whole* set from the record while other members remain, what was
 acknowledged may be gone. Then only a designated election, by name, goes on; it marks the group as

@@ -41,7 +41,7 @@ from gantry_protocol.headers.controller import (
 )
 from gantry_protocol.types import BrokerId, Epoch, Offset
 
-from gantry_controller.liveness.table import (
+from gantry_controller.liveness.core.table import (
     TIER_REASON_MAX_CHARS,
     TIER_STATE_MAX_CHARS,
     Heartbeat,

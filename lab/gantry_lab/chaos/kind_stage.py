@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from gantry_chaos.checkers.verdicts import Verdict
+from gantry_chaos.core.actions import Command
 from gantry_chaos.history.records import Batch
 from gantry_chaos.inject import objects
-from gantry_chaos.inject.actions import Command
 from gantry_chaos.inject.kind import KindBackend, pod_namespace
 from gantry_chaos.inject.shell import Shell
 from gantry_chaos.manifests.selection import with_quorum_labels
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
+    from gantry_chaos.core.timeline import Timeline
     from gantry_chaos.history.observations import Observation
     from gantry_chaos.manifests.selection import Pod
-    from gantry_chaos.plan.timeline import Timeline
 
     from gantry_lab.chaos.stage import Client
 

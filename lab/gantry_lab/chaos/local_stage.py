@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 
     from gantry_chaos.checkers.verdicts import Verdict
+    from gantry_chaos.core.timeline import Timeline
     from gantry_chaos.history.observations import Observation
     from gantry_chaos.history.records import Batch
     from gantry_chaos.manifests.selection import Pod
-    from gantry_chaos.plan.timeline import Timeline
     from gantry_cli.target import Admin
     from gantry_local.settings import LocalSettings
 

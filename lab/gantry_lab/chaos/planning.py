@@ -13,8 +13,8 @@ from gantry_chaos.plan.targets import preflight, sources, targets
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gantry_chaos.core.timeline import Fault, Timeline
     from gantry_chaos.manifests.selection import Pod
-    from gantry_chaos.plan.timeline import Fault, Timeline
 
 HEADINGS = ("AT", "FOR", "FAULT", "WHAT", "WHOM", "TOWARDS")
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from gantry_chaos import run
 from gantry_chaos.checkers.verdicts import verdict
+from gantry_chaos.core.timeline import timeline
 from gantry_chaos.errors import ManifestError
 from gantry_chaos.history import lines, observations
 from gantry_chaos.history.observations import RoleSeen
@@ -24,7 +25,6 @@ from gantry_chaos.history.operations import History
 from gantry_chaos.history.records import BATCH_MAX, split
 from gantry_chaos.manifests.reader import read
 from gantry_chaos.plan.clock import StoppableClock
-from gantry_chaos.plan.timeline import timeline
 from gantry_chaos.report.outcome import judge
 from gantry_chaos.report.page import Page
 from gantry_protocol.errors import EXIT_BAD_INPUT, EXIT_TEMPORARY, GantryError
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
     from gantry_chaos.checkers.mastership import Expectation
     from gantry_chaos.checkers.verdicts import Verdict
+    from gantry_chaos.core.timeline import Timeline
     from gantry_chaos.history.lines import Line
     from gantry_chaos.history.observations import Observation
     from gantry_chaos.manifests.model import Experiment
     from gantry_chaos.plan.engine import Band
-    from gantry_chaos.plan.timeline import Timeline
 
     from gantry_lab.chaos.stage import Client, Recorder, Stage
     from gantry_lab.soak.views import State

@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from gantry_chaos.checkers.verdicts import Verdict
+    from gantry_chaos.core.timeline import Timeline
     from gantry_chaos.history.observations import Observation
     from gantry_chaos.history.records import Batch
     from gantry_chaos.manifests.selection import Pod
     from gantry_chaos.plan.engine import Backend
-    from gantry_chaos.plan.timeline import Timeline
 
     from gantry_lab.soak.views import Count, State
 

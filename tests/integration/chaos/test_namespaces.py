@@ -16,6 +16,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from gantry_chaos.core.timeline import Timeline, timeline
 from gantry_chaos.errors import JournalInUseError
 from gantry_chaos.inject import processes, proof
 from gantry_chaos.inject.kind import KindBackend, connect_command
@@ -25,7 +26,6 @@ from gantry_chaos.manifests.selection import Pod
 from gantry_chaos.plan import engine
 from gantry_chaos.plan.clock import SystemClock
 from gantry_chaos.plan.journal import Journal
-from gantry_chaos.plan.timeline import Timeline, timeline
 
 PORT = 7777
 SOURCE, TARGET = (

@@ -15,7 +15,7 @@ from support.patience import PATIENCE_S
 RUN = """
 import sys, time
 from pathlib import Path
-from gantry_chaos.inject.actions import Command
+from gantry_chaos.core.actions import Command
 from gantry_chaos.plan.journal import Journal
 from gantry_chaos.watchdog import Watchdog
 folder, mark = Path(sys.argv[1]), sys.argv[2]

@@ -6,7 +6,7 @@ from sim.mutants.mutant import Mutant, Seeds, UnitTests
 from sim.mutants.planting import Edit
 
 METADATA = "gantry_controller.metadata"
-LIVENESS = "gantry_controller.liveness"
+LIVENESS = "gantry_controller.liveness.core"
 
 MUTANTS = (
     Mutant(

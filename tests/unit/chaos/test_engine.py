@@ -6,12 +6,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from gantry_chaos.core.actions import Absent, Action, Command, Injection, Undo
+from gantry_chaos.core.timeline import Fault, Timeline, timeline
 from gantry_chaos.errors import InjectionError
-from gantry_chaos.inject.actions import Absent, Action, Command, Injection, Undo
 from gantry_chaos.manifests.reader import parse
 from gantry_chaos.plan import engine, journal
 from gantry_chaos.plan.journal import Journal
-from gantry_chaos.plan.timeline import Fault, Timeline, timeline
 
 WORKFLOW = """
 apiVersion: chaos-mesh.org/v1alpha1

@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
+from gantry_chaos.core.actions import Absent, Command, DelayDaemon, DeletePod, KillContainer
+from gantry_chaos.core.timeline import Fault, Timeline
+from gantry_chaos.core.treatment import Treatment
 from gantry_chaos.errors import InjectionError, UnsupportedFaultError
 from gantry_chaos.inject import local, processes, proof, shell
-from gantry_chaos.inject.actions import Absent, Command, DelayDaemon, DeletePod, KillContainer
 from gantry_chaos.inject.kind import KindBackend, identities, pod_injection, pod_namespace
 from gantry_chaos.inject.processes import Process
 from gantry_chaos.inject.proof import Attempt, Connects, Counters, Replaced
-from gantry_chaos.inject.treatment import Treatment
 from gantry_chaos.manifests.model import NetworkChaosSpec, PodChaosSpec
 from gantry_chaos.manifests.selection import Container, Pod
-from gantry_chaos.plan.timeline import Fault, Timeline
 
 LISTED = """\
 Chain CHAOS-0A1B2C3D (1 references)

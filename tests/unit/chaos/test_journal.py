@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from gantry_chaos.core.actions import Absent, Command
 from gantry_chaos.errors import JournalError, JournalInUseError
-from gantry_chaos.inject.actions import Absent, Command
 from gantry_chaos.plan.journal import Header, Journal, line, parse
 
 UNDO = (Command(("iptables", "-D", "x"), "net:[1]", may_fail=True), Absent(("a",), "x", "net:[1]"))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 
 import pytest
+from gantry_chaos.core import rules
+from gantry_chaos.core.actions import Absent, Command, DelayDaemon
+from gantry_chaos.core.rules import Endpoint
+from gantry_chaos.core.timeline import Fault
 from gantry_chaos.errors import InjectionError, SelectionError
-from gantry_chaos.inject import network, rules
-from gantry_chaos.inject.actions import Absent, Command, DelayDaemon
-from gantry_chaos.inject.rules import Endpoint
+from gantry_chaos.inject import network
 from gantry_chaos.manifests.model import NetworkChaosSpec
 from gantry_chaos.manifests.selection import Pod
-from gantry_chaos.plan.timeline import Fault
 
 M = Pod("shop", "master", "um", ip="10.0.0.1")
 A = Pod("shop", "a", "ua", ip="10.0.0.2")

@@ -7,15 +7,15 @@ from random import Random
 
 import pytest
 from gantry_chaos import run
+from gantry_chaos.core.actions import Action, Command, Injection, Undo
+from gantry_chaos.core.timeline import Fault
 from gantry_chaos.errors import ManifestError, SelectionError, UnsupportedFaultError
 from gantry_chaos.history.lines import FaultMark
 from gantry_chaos.history.operations import History
 from gantry_chaos.inject import local
-from gantry_chaos.inject.actions import Action, Command, Injection, Undo
 from gantry_chaos.manifests.selection import Pod
 from gantry_chaos.plan.engine import Band
 from gantry_chaos.plan.journal import Journal
-from gantry_chaos.plan.timeline import Fault
 from gantry_chaos.report.page import Page
 
 CUT = """

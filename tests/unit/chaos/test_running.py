@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from gantry_chaos.core.timeline import timeline
 from gantry_chaos.errors import ManifestError, SelectionError
 from gantry_chaos.history.lines import Request
 from gantry_chaos.history.observations import Observation, OffsetSeen, RoleSeen
 from gantry_chaos.history.records import Batch, Records
 from gantry_chaos.manifests.reader import parse
 from gantry_chaos.manifests.selection import Pod
-from gantry_chaos.plan.timeline import timeline
 from gantry_cli.target import Admin
 from gantry_lab.chaos.client_pod import client_pod
 from gantry_lab.chaos.local_stage import choose

@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from gantry_chaos.core.timeline import Fault, Timeline, timeline
 from gantry_chaos.errors import InjectionError
 from gantry_chaos.inject import network, objects
 from gantry_chaos.inject.kind import pod_injection
@@ -14,7 +15,6 @@ from gantry_chaos.manifests.reader import read
 from gantry_chaos.manifests.selection import Pod, with_quorum_labels
 from gantry_chaos.plan.targets import preflight, sources
 from gantry_chaos.plan.targets import targets as others
-from gantry_chaos.plan.timeline import Fault, Timeline, timeline
 from gantry_operator import names
 
 SCENARIOS = sorted((Path(__file__).resolve().parents[3] / "e2e" / "scenarios").glob("*.yaml"))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from gantry_chaos.core.timeline import Timeline, timeline
 from gantry_chaos.errors import ManifestError, SelectionError
 from gantry_chaos.manifests.reader import parse
 from gantry_chaos.manifests.selection import Pod
 from gantry_chaos.plan.targets import preflight
-from gantry_chaos.plan.timeline import Timeline, timeline
 
 CHAOS = {
     "kill": "podChaos: {action: pod-kill, mode: one, selector: {}}",

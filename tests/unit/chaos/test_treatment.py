@@ -8,8 +8,8 @@ from random import Random
 from statistics import mean, pstdev
 
 import pytest
+from gantry_chaos.core.treatment import PacketQueue, Treatment, Verdict
 from gantry_chaos.inject import netlink
-from gantry_chaos.inject.treatment import PacketQueue, Treatment, Verdict
 
 
 def waits(treatment: Treatment, packets: int = 4000) -> list[float]:

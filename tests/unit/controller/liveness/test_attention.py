@@ -1,6 +1,6 @@
 """Listening time stands still while the process does."""
 
-from gantry_controller.liveness.attention import PULSE_S, STALL_S, Attention
+from gantry_controller.liveness.core.attention import PULSE_S, STALL_S, Attention
 
 
 class Listener:

@@ -1,7 +1,7 @@
 """The queue by time, against a scan of everything."""
 
 import hypothesis.strategies as st
-from gantry_controller.liveness.due import DueQueue
+from gantry_controller.liveness.core.due import DueQueue
 from hypothesis import given
 
 Key = tuple[str, int]

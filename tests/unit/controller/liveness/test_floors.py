@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from gantry_controller.liveness import floors as module
-from gantry_controller.liveness.floors import RAISE_EVERY_S, VOUCHED_AFTER_S
-from gantry_controller.liveness.overseer import OUTAGE_WAIT_S, Overseer
-from gantry_controller.liveness.table import Heartbeat, HeartbeatTable
+from gantry_controller.liveness.core import floors as module
+from gantry_controller.liveness.core.floors import RAISE_EVERY_S, VOUCHED_AFTER_S
+from gantry_controller.liveness.core.overseer import OUTAGE_WAIT_S, Overseer
+from gantry_controller.liveness.core.table import Heartbeat, HeartbeatTable
 from gantry_controller.metadata.events import (
     AcceptLoss,
     AlterSyncStateSet,

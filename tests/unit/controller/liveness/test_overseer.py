@@ -1,9 +1,9 @@
 """The overseer: when the leader proposes an election, and when it must not."""
 
 import pytest
-from gantry_controller.liveness.overseer import FIRST_WAIT_S, RETRY_S, Overseer, Trigger
-from gantry_controller.liveness.rules import UNHEARD_S
-from gantry_controller.liveness.table import Heartbeat, HeartbeatTable
+from gantry_controller.liveness.core.overseer import FIRST_WAIT_S, RETRY_S, Overseer, Trigger
+from gantry_controller.liveness.core.rules import UNHEARD_S
+from gantry_controller.liveness.core.table import Heartbeat, HeartbeatTable
 from gantry_controller.metadata.events import Event, RemoveGroup
 from gantry_controller.metadata.results import Result
 from gantry_protocol.types import BrokerId, Offset

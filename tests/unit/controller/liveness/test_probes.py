@@ -1,9 +1,9 @@
 """Knocking at a closed broker's address: when, how often, and what counts."""
 
 import pytest
-from gantry_controller.liveness import probes as module
-from gantry_controller.liveness.probes import ATTEMPTS_MAX, GAP_S, Knock, Probes
-from gantry_controller.liveness.table import Heartbeat, HeartbeatTable
+from gantry_controller.liveness.core import probes as module
+from gantry_controller.liveness.core.probes import ATTEMPTS_MAX, GAP_S, Knock, Probes
+from gantry_controller.liveness.core.table import Heartbeat, HeartbeatTable
 from gantry_protocol.types import BrokerId
 
 ONE = ("c", "b", BrokerId(1))

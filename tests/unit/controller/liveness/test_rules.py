@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from gantry_controller.liveness.rules import (
+from gantry_controller.liveness.core.rules import (
     UNHEARD_S,
     Clock,
     Suspicion,
@@ -13,7 +13,7 @@ from gantry_controller.liveness.rules import (
     master_suspicion,
     suspicion,
 )
-from gantry_controller.liveness.table import Heartbeat, HeartbeatTable
+from gantry_controller.liveness.core.table import Heartbeat, HeartbeatTable
 from gantry_controller.metadata.events import LiveMember
 from gantry_controller.metadata.state import BrokerGroup, Member
 from gantry_protocol.types import BrokerId, Epoch, Offset

@@ -2,8 +2,8 @@
 
 import msgspec
 import pytest
-from gantry_controller.liveness import table as tables
-from gantry_controller.liveness.table import GONE_PODS_MAX, Heartbeat, HeartbeatTable
+from gantry_controller.liveness.core import table as tables
+from gantry_controller.liveness.core.table import GONE_PODS_MAX, Heartbeat, HeartbeatTable
 from gantry_controller.metadata.state import GroupKey
 from gantry_protocol.types import BrokerId, Epoch, Offset
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from gantry_controller.liveness import watchman
-from gantry_controller.liveness.probes import GAP_S, Knock
+from gantry_controller.liveness.core.probes import GAP_S, Knock
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.events import DeclareGroup
 from gantry_protocol.types import BrokerId

@@ -9,7 +9,7 @@ starts the count again. A heartbeat ends it all.
 import heapq
 from enum import Enum, auto
 
-from gantry_controller.liveness.table import HeartbeatTable, MemberKey, Row
+from gantry_controller.liveness.core.table import HeartbeatTable, MemberKey, Row
 
 GAP_S = 0.05
 ATTEMPTS_MAX = 20  # one second; after that the heartbeat time-out decides

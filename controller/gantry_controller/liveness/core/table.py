@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from gantry_protocol.types import BrokerId, Epoch, Offset
 
-from gantry_controller.liveness.due import DueQueue
+from gantry_controller.liveness.core.due import DueQueue
 from gantry_controller.metadata.events import LOWEST_PRIORITY
 from gantry_controller.metadata.state import GroupKey
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gantry_chaos.inject.treatment import Treatment  # noqa: TC001 -- msgspec reads it
+from gantry_chaos.core.treatment import Treatment  # noqa: TC001 -- msgspec reads it
 
 COMMAND_TIMEOUT_S = 30.0
 

@@ -24,7 +24,7 @@ from collections.abc import Iterable
 import msgspec
 from gantry_protocol.types import BrokerId, Epoch
 
-from gantry_controller.liveness.table import Heartbeat, HeartbeatTable
+from gantry_controller.liveness.core.table import Heartbeat, HeartbeatTable
 from gantry_controller.metadata.events import FloorRow, LiveMember, RaiseFloors
 from gantry_controller.metadata.state import BrokerGroup, Floor, GroupKey, MetadataState
 

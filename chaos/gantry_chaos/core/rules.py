@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gantry_chaos.inject.actions import Absent, Command, Undo
+from gantry_chaos.core.actions import Absent, Command, Undo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

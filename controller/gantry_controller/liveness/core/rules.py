@@ -25,7 +25,7 @@ from enum import StrEnum
 import msgspec
 from gantry_protocol.types import BrokerId
 
-from gantry_controller.liveness.table import HeartbeatTable, Row
+from gantry_controller.liveness.core.table import HeartbeatTable, Row
 from gantry_controller.metadata.events import LiveMember
 from gantry_controller.metadata.state import BrokerGroup, Member
 

@@ -25,15 +25,15 @@ import msgspec
 from gantry_protocol.types import BrokerId, Epoch
 from msgspec.structs import replace
 
-from gantry_controller.liveness.due import DueQueue
-from gantry_controller.liveness.floors import HeardFloors
-from gantry_controller.liveness.rules import (
+from gantry_controller.liveness.core.due import DueQueue
+from gantry_controller.liveness.core.floors import HeardFloors
+from gantry_controller.liveness.core.rules import (
     Clock,
     live_members,
     master_suspicion,
     silent_from,
 )
-from gantry_controller.liveness.table import Heartbeat, HeartbeatTable
+from gantry_controller.liveness.core.table import Heartbeat, HeartbeatTable
 from gantry_controller.metadata.election import BELOW_FLOOR, Elected, Refused, decide, holds
 from gantry_controller.metadata.events import (
     AcceptLoss,
