@@ -11,9 +11,9 @@ A request that changes what the quorum holds, or what it believes of who lives, 
 key (``remoting.guard``). That is a column here, which a new row cannot leave out: a write has it,
 and whoever adds a local request says whether it needs it.
 
-The dispatchers (``remoting.desk``, ``admin.api``) look each request up here and keep to its row: a
-request without a row is not supported, and a handler that writes another event, reads in another
-way or answers another code than its row says is a bug that an assertion names.
+The dispatchers (``remoting.dispatcher``, ``admin.api``) look each request up here and keep to its
+row: a request without a row is not supported, and a handler that writes another event, reads in
+another way or answers another code than its row says is a bug that an assertion names.
 """
 
 from enum import Enum

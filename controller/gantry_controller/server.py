@@ -43,7 +43,7 @@ from gantry_controller.node.rejoin import aside, put_aside
 from gantry_controller.node.status import PeerStatus, role_of
 from gantry_controller.raft.state import Role
 from gantry_controller.remoting.control import ControllerRequests
-from gantry_controller.remoting.desk import Desk
+from gantry_controller.remoting.dispatcher import Dispatcher
 from gantry_controller.remoting.forwarder import Forwarder
 from gantry_controller.remoting.guard import Guard
 from gantry_controller.remoting.live_settings import LiveSettings
@@ -100,7 +100,7 @@ class Controller:
         self.machine.add_listener(self.notifier.applied)
         self.imports = Imports(self.machine, self.node.propose, self._is_leading)
         self.hub = WatchHub(self.machine, self.node.read, self.watchman.liveness_changes)
-        self.desk = Desk(
+        self.dispatcher = Dispatcher(
             self.node,
             self.forwarder,
             lambda: self.machine.state.index,
@@ -115,8 +115,8 @@ class Controller:
                 handler, on_close=self._connection_closed, limits=self.limits, turns=turns
             )
             for name, handler in (
-                ("remoting", self.desk.handle),
-                ("nameserver", self.desk.handle_named),
+                ("remoting", self.dispatcher.handle),
+                ("nameserver", self.dispatcher.handle_named),
             )
         }
         self._http = HttpServer(ready=self._ready, token=self._token)
@@ -150,7 +150,7 @@ class Controller:
 
     def _add_handlers(self) -> None:
         ControllerRequests(
-            self.desk,
+            self.dispatcher,
             self.machine,
             self.watchman,
             describe=self._describe_metadata,
@@ -159,14 +159,14 @@ class Controller:
             default_timeout_s=self.settings.heartbeat_timeout_ms / 1000,
             refresh=self.imports.refreshed,
         )
-        NameRequests(self.desk, self.machine, self.imports, self._listing)
+        NameRequests(self.dispatcher, self.machine, self.imports, self._listing)
 
     def _add_http(self) -> None:
         metrics = Metrics(
             self._figures,
             self.machine,
             self.watchman,
-            self.desk,
+            self.dispatcher,
             self.forwarder,
             self.notifier,
             self.hub,
@@ -262,7 +262,7 @@ class Controller:
         while self._started:
             await self._started.pop()()
         await self.watchman.stop()
-        self.desk.close()
+        self.dispatcher.close()
         await self.notifier.close()
         await self.forwarder.close()
         if self._directory is not None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gantry_chaos.checkers.group import GroupState
 from gantry_chaos.history.lines import FaultMark, Line, Outcome, Request, Response, join
-from gantry_controller.remoting.desk import LOG_INDEX, NOT_LEADER_REMARK, WITH_INDEX
+from gantry_controller.remoting.dispatcher import LOG_INDEX, NOT_LEADER_REMARK, WITH_INDEX
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.errors import RemotingError
 from gantry_protocol.remoting.client import RemotingClient

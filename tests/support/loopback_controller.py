@@ -1,6 +1,6 @@
 """A real controller's handlers on loopback sockets, over a quorum of one voice.
 
-Everything but the Raft log is real: desk, liveness with knocking, notifications, metadata.
+Everything but the Raft log is real: dispatcher, liveness with knocking, notifications, metadata.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gantry_controller.metadata.state import BrokerGroup
 from gantry_controller.nameserver.imports import Imports
 from gantry_controller.nameserver.requests import NameRequests
 from gantry_controller.remoting.control import ControllerRequests
-from gantry_controller.remoting.desk import Desk
+from gantry_controller.remoting.dispatcher import Dispatcher
 from gantry_controller.remoting.guard import Guard
 from gantry_controller.remoting.live_settings import LiveSettings
 from gantry_controller.remoting.notifier import Notifier
@@ -24,7 +24,7 @@ from gantry_protocol.headers.controller import GetMetadataResponseHeader
 from gantry_protocol.quorum_key import NO_KEY, KeyFile
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import RemotingServer
-from support.controller_desk import FakeForwarder, FakeQuorum, describe
+from support.controller_dispatcher import FakeForwarder, FakeQuorum, describe
 
 CLUSTER, GROUP = "c", "g"
 
@@ -41,17 +41,17 @@ class LoopbackController:
         self.machine = MetadataStateMachine() if machine is None else machine
         self.quorum = FakeQuorum(self.machine)
         self.watchman = Watchman(self.machine, self.quorum.propose, default_timeout_s=2.5)
-        desk = Desk(
+        dispatcher = Dispatcher(
             self.quorum,
             FakeForwarder(),  # type: ignore[arg-type]  # a fake of the same shape
             lambda: self.machine.state.index,
             describe,
             Guard(KEY, is_open=True),
         )
-        self.desk = desk
+        self.dispatcher = dispatcher
         self.imports = Imports(self.machine, self.quorum.propose, lambda: True)
         ControllerRequests(
-            desk,
+            dispatcher,
             self.machine,
             self.watchman,
             describe=lambda: GetMetadataResponseHeader("g", True, "n1:h:1;", "n1", self.address),
@@ -60,10 +60,10 @@ class LoopbackController:
             default_timeout_s=2.5,
             refresh=self.imports.refreshed,
         )
-        NameRequests(desk, self.machine, self.imports, dict)
+        NameRequests(dispatcher, self.machine, self.imports, dict)
         self.notifier = Notifier(lambda: True, self._living)
         self.machine.add_listener(self.notifier.applied)
-        self.server = RemotingServer(desk.handle, on_close=self._closed)
+        self.server = RemotingServer(dispatcher.handle, on_close=self._closed)
         self.address = ""
 
     async def start(self, port: int = 0) -> str:
@@ -75,7 +75,7 @@ class LoopbackController:
 
     async def stop(self) -> None:
         await self.server.stop(0)
-        self.desk.close()
+        self.dispatcher.close()
         self.imports.stop()
         await self.notifier.close()
         await self.watchman.stop()

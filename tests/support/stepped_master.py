@@ -23,14 +23,14 @@ from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.state import Topic
 from gantry_controller.nameserver.imports import Imports
 from gantry_controller.nameserver.requests import NameRequests
-from gantry_controller.remoting.desk import Desk
+from gantry_controller.remoting.dispatcher import Dispatcher
 from gantry_controller.remoting.guard import Guard
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.quorum_key import NO_KEY
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import RemotingServer
 from gantry_protocol.remoting.turns import Turns
-from support.controller_desk import FakeForwarder, FakeQuorum, describe, listing
+from support.controller_dispatcher import FakeForwarder, FakeQuorum, describe, listing
 from support.group_view import FakeGroup
 from support.metadata_world import CLUSTER, World
 
@@ -143,9 +143,9 @@ class SteppedMaster:
             ask=lambda: None,
         )
         self._router.processor = self._processor
-        self._desk, self._imports = _name_service(machine)
+        self._dispatcher, self._imports = _name_service(machine)
         self._servers = {
-            NAMES: RemotingServer(self._desk.handle, turns=Turns(lambda: 0.0)),
+            NAMES: RemotingServer(self._dispatcher.handle, turns=Turns(lambda: 0.0)),
             BROKER: RemotingServer(
                 self._router.handle,
                 on_close=self._processor.connection_closed,
@@ -171,7 +171,7 @@ class SteppedMaster:
             await server.stop(0)
         self._router.close()
         self._processor.close()
-        self._desk.close()
+        self._dispatcher.close()
         self._imports.stop()
         self._group.messages.close()
 
@@ -208,15 +208,15 @@ class SteppedMaster:
             await asyncio.sleep(0)
 
 
-def _name_service(machine: MetadataStateMachine) -> tuple[Desk, Imports]:
+def _name_service(machine: MetadataStateMachine) -> tuple[Dispatcher, Imports]:
     quorum: Any = FakeQuorum(machine)  # of one voice
     forwarder: Any = FakeForwarder()
-    desk = Desk(
+    dispatcher = Dispatcher(
         quorum, forwarder, lambda: machine.state.index, describe, Guard(NO_KEY, is_open=True)
     )
     imports = Imports(machine, quorum.propose, lambda: True)
-    NameRequests(desk, machine, imports, listing)
-    return desk, imports
+    NameRequests(dispatcher, machine, imports, listing)
+    return dispatcher, imports
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 from gantry_controller.admin.watch import WatchHub
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.machine import MetadataStateMachine
-from gantry_controller.remoting.desk import Desk
+from gantry_controller.remoting.dispatcher import Dispatcher
 from gantry_controller.remoting.forwarder import Forwarder
 from gantry_controller.remoting.notifier import Notifier
 
@@ -41,7 +41,7 @@ class Metrics(Collector):
         raft: Callable[[], RaftFigures],
         machine: MetadataStateMachine,
         watchman: Watchman,
-        desk: Desk,
+        dispatcher: Dispatcher,
         forwarder: Forwarder,
         notifier: Notifier,
         hub: WatchHub,
@@ -49,7 +49,7 @@ class Metrics(Collector):
         self._raft = raft
         self._machine = machine
         self._watchman = watchman
-        self._desk = desk
+        self._dispatcher = dispatcher
         self._forwarder = forwarder
         self._notifier = notifier
         self._hub = hub
@@ -105,28 +105,30 @@ class Metrics(Collector):
             "requests_total",
             "Remoting requests, by request code.",
             ["code"],
-            {(str(code),): count for code, count in self._desk.requests.items()},
+            {(str(code),): count for code, count in self._dispatcher.requests.items()},
         )
         yield _count(
             "requests_without_key_total",
             "Requests that change the quorum's state, refused since no quorum key was shown.",
-            self._desk.guard.refused,
+            self._dispatcher.guard.refused,
         )
         yield _count(
             "keys_refused_total",
             "Quorum keys shown on ports 9878 and 9876 that were not this quorum's.",
-            self._desk.guard.key_requests.refused,
+            self._dispatcher.guard.key_requests.refused,
         )
-        yield _count("requests_expired_total", "Requests without a quorum.", self._desk.expired)
+        yield _count(
+            "requests_expired_total", "Requests without a quorum.", self._dispatcher.expired
+        )
         yield _gauge(
             "long_answers",
             "Lists, and routes of many groups, that are being made in turns.",
-            len(self._desk.long_answers),
+            len(self._dispatcher.long_answers),
         )
         yield _count(
             "long_answers_refused_total",
             "Those beyond the bound.",
-            self._desk.long_answers.refused,
+            self._dispatcher.long_answers.refused,
         )
         yield _count(
             "requests_forwarded_total",

@@ -29,7 +29,7 @@ from gantry_controller.metadata.events import ChangeSettings, DeleteKv, PutKv, S
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.names import DEFAULTS, setting
 from gantry_controller.metadata.results import Result
-from gantry_controller.remoting.desk import Desk, Exchange, Serve
+from gantry_controller.remoting.dispatcher import Dispatcher, Exchange, Serve
 
 _log = log.get("names")
 
@@ -38,15 +38,18 @@ class NameAdministration:
     """Handlers of administrators' codes on one node.
 
     Args:
-        desk: the way into the log and back.
+        dispatcher: the way into the log and back.
         machine: the applied state.
         listing: the settings of this node, ``key=value`` by key.
     """
 
     def __init__(
-        self, desk: Desk, machine: MetadataStateMachine, listing: Callable[[], dict[str, str]]
+        self,
+        dispatcher: Dispatcher,
+        machine: MetadataStateMachine,
+        listing: Callable[[], dict[str, str]],
     ) -> None:
-        self._desk = desk
+        self._dispatcher = dispatcher
         self._machine = machine
         self._listing = listing
 
@@ -66,14 +69,14 @@ class NameAdministration:
     def _put_kv(self, exchange: Exchange) -> None:
         header = from_ext(PutKVConfigRequestHeader, exchange.request.ext)
         event = PutKv(namespace=header.namespace, key=header.key, value=header.value)
-        self._desk.write(
+        self._dispatcher.write(
             exchange, event, lambda result: reply(exchange.request, result.code, result.remark)
         )
 
     def _delete_kv(self, exchange: Exchange) -> None:
         header = from_ext(GetKVConfigRequestHeader, exchange.request.ext)
         event = DeleteKv(namespace=header.namespace, key=header.key)
-        self._desk.write(
+        self._dispatcher.write(
             exchange, event, lambda result: reply(exchange.request, result.code, result.remark)
         )
 
@@ -88,7 +91,7 @@ class NameAdministration:
                 return reply(exchange.request, ResponseCode.QUERY_NOT_FOUND, remark)
             return reply(exchange.request, ext=to_ext(GetKVConfigResponseHeader(value)))
 
-        self._desk.read(exchange, answer)
+        self._dispatcher.read(exchange, answer)
 
     def _list_kv(self, exchange: Exchange) -> None:
         header = from_ext(GetKVListByNamespaceRequestHeader, exchange.request.ext)
@@ -101,7 +104,7 @@ class NameAdministration:
             table = KVTable(dict(sorted(namespace.entries.items())))
             return reply(exchange.request, body=encode_body(table))
 
-        self._desk.read(exchange, answer)
+        self._dispatcher.read(exchange, answer)
 
     def _wipe(self, exchange: Exchange) -> None:
         self._set_writable(exchange, WipeWritePermOfBrokerResponseHeader, writable=False)
@@ -124,7 +127,7 @@ class NameAdministration:
                 _log.info("writes through routes", broker_name=event.name, allowed=writable)
             return reply(exchange.request, ext=to_ext(answered(result.topic_count)))
 
-        self._desk.write(exchange, event, answer)
+        self._dispatcher.write(exchange, event, answer)
 
     def _update_config(self, exchange: Exchange) -> None:
         event = ChangeSettings(settings=settings_text.parse(exchange.request.body))
@@ -134,7 +137,7 @@ class NameAdministration:
                 _log.info("name service settings changed", names=", ".join(sorted(event.settings)))
             return reply(exchange.request, result.code, result.remark)
 
-        self._desk.write(exchange, event, answer)
+        self._dispatcher.write(exchange, event, answer)
 
     def _get_config(self, exchange: Exchange) -> None:
         def answer() -> RemotingCommand:
@@ -142,4 +145,4 @@ class NameAdministration:
             shared = {name: settings_text.flag(setting(state, name)) for name in DEFAULTS}
             return reply(exchange.request, body=settings_text.write(self._listing() | shared))
 
-        self._desk.read(exchange, answer)
+        self._dispatcher.read(exchange, answer)

@@ -42,7 +42,7 @@ from gantry_controller.metadata.topics import is_news
 from gantry_controller.nameserver import routes
 from gantry_controller.nameserver.administration import NameAdministration
 from gantry_controller.nameserver.imports import Imports
-from gantry_controller.remoting.desk import Desk, Exchange
+from gantry_controller.remoting.dispatcher import Dispatcher, Exchange
 from gantry_controller.turns import BITS, Work
 
 NO_ROUTE = (
@@ -60,7 +60,7 @@ class NameRequests:
     """Handlers of the name service's codes on one node.
 
     Args:
-        desk: the way into the log and back.
+        dispatcher: the way into the log and back.
         machine: the applied state.
         imports: who of the old kind is there.
         listing: the settings of this node, for administrators.
@@ -68,16 +68,16 @@ class NameRequests:
 
     def __init__(
         self,
-        desk: Desk,
+        dispatcher: Dispatcher,
         machine: MetadataStateMachine,
         imports: Imports,
         listing: Callable[[], dict[str, str]],
     ) -> None:
-        self._desk = desk
+        self._dispatcher = dispatcher
         self._machine = machine
         self._imports = imports
         code = RequestCode
-        desk.add(
+        dispatcher.add(
             {
                 code.GET_UNIT_TOPIC_LIST: self._no_topics,
                 code.GET_HAS_UNIT_SUB_TOPIC_LIST: self._no_topics,
@@ -95,7 +95,7 @@ class NameRequests:
                 code.GET_BROKER_MEMBER_GROUP: self._member_group,
             }
         )
-        desk.add(NameAdministration(desk, machine, listing).handlers())
+        dispatcher.add(NameAdministration(dispatcher, machine, listing).handlers())
 
     def _topic_route(self, exchange: Exchange) -> None:
         topic = from_ext(GetRouteInfoRequestHeader, exchange.request.ext).topic
@@ -110,7 +110,7 @@ class NameRequests:
                 return reply(exchange.request, ResponseCode.SYSTEM_ERROR, remark)
             return reply(exchange.request, body=route.body)
 
-        self._desk.read_in_turns(
+        self._dispatcher.read_in_turns(
             exchange, answer, is_short=lambda: routes.is_short(self._machine.state, topic)
         )
 
@@ -119,14 +119,14 @@ class NameRequests:
             body = yield from routes.cluster_info(self._machine.state)
             return reply(exchange.request, body=body)
 
-        self._desk.read_in_turns(exchange, answer)
+        self._dispatcher.read_in_turns(exchange, answer)
 
     def _all_topics(self, exchange: Exchange) -> None:
         def answer() -> Work[RemotingCommand]:
             topics = yield from routes.all_topics(self._machine.state)
             return reply(exchange.request, body=encode_body(TopicList(topics)))
 
-        self._desk.read_in_turns(exchange, answer)
+        self._dispatcher.read_in_turns(exchange, answer)
 
     def _topics_of_cluster(self, exchange: Exchange) -> None:
         cluster = from_ext(GetTopicsByClusterRequestHeader, exchange.request.ext).cluster
@@ -135,7 +135,7 @@ class NameRequests:
             topics = yield from routes.topics_of_cluster(self._machine.state, cluster)
             return reply(exchange.request, body=encode_body(TopicList(topics)))
 
-        self._desk.read_in_turns(exchange, answer)
+        self._dispatcher.read_in_turns(exchange, answer)
 
     def _system_topics(self, exchange: Exchange) -> None:
         """304: the names of clusters and groups, and some broker's address."""
@@ -153,7 +153,7 @@ class NameRequests:
                     yield
             return reply(exchange.request, body=encode_body(TopicList(list(names), address)))
 
-        self._desk.read_in_turns(exchange, answer)
+        self._dispatcher.read_in_turns(exchange, answer)
 
     def _member_group(self, exchange: Exchange) -> None:
         header = from_ext(GetBrokerMemberGroupRequestHeader, exchange.request.ext)
@@ -165,7 +165,7 @@ class NameRequests:
             group = BrokerMemberGroup(addresses, header.broker_name, header.cluster_name)
             return reply(exchange.request, body=encode_body(BrokerMemberGroupBody(group)))
 
-        self._desk.read(exchange, answer)
+        self._dispatcher.read(exchange, answer)
 
     def _no_topics(self, exchange: Exchange) -> RemotingCommand:
         """311, 312, 313: there are no units here, so no topic belongs to one."""
@@ -178,7 +178,7 @@ class NameRequests:
     def _delete_topic(self, exchange: Exchange) -> None:
         header = from_ext(DeleteTopicFromNamesrvRequestHeader, exchange.request.ext)
         event = DeleteTopic(cluster=header.cluster_name or "", name="", topic=header.topic)
-        self._desk.write(
+        self._dispatcher.write(
             exchange, event, lambda result: reply(exchange.request, result.code, result.remark)
         )
 
@@ -223,7 +223,7 @@ class NameRequests:
             return reply(exchange.request, ResponseCode.SYSTEM_ERROR, "register broker failed")
 
         def write() -> None:
-            self._desk.write(
+            self._dispatcher.write(
                 exchange,
                 event,
                 lambda result: self._registered(exchange, key, header.broker_id, result),
@@ -238,7 +238,7 @@ class NameRequests:
         if is_news(self._machine.state, event):
             write()
         else:
-            self._desk.look_again(exchange, known_already)
+            self._dispatcher.look_again(exchange, known_already)
         return None
 
     def _registered(
@@ -275,7 +275,7 @@ class NameRequests:
                 for one in queues
             },
         )
-        self._desk.write(
+        self._dispatcher.write(
             exchange, event, lambda result: reply(exchange.request, result.code, result.remark)
         )
 
@@ -284,7 +284,7 @@ class NameRequests:
         event = ForgetImport(
             cluster=header.cluster_name, name=header.broker_name, address=header.broker_addr
         )
-        self._desk.write(
+        self._dispatcher.write(
             exchange, event, lambda result: reply(exchange.request, result.code, result.remark)
         )
 

@@ -39,14 +39,14 @@ from gantry_controller.metadata.events import (
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import BrokerGroup
-from gantry_controller.remoting.desk import Desk, Exchange, Serve
+from gantry_controller.remoting.dispatcher import Dispatcher, Exchange, Serve
 
 
 class ConsumerRequests:
     """Handlers of the consumers' codes on one node."""
 
-    def __init__(self, desk: Desk, machine: MetadataStateMachine) -> None:
-        self._desk = desk
+    def __init__(self, dispatcher: Dispatcher, machine: MetadataStateMachine) -> None:
+        self._dispatcher = dispatcher
         self._machine = machine
 
     def handlers(self) -> dict[RequestCode, Serve]:
@@ -70,7 +70,7 @@ class ConsumerRequests:
             group=config.group_name,
             config=encode_body(config),
         )
-        self._desk.write(exchange, event, lambda result: _changed(exchange.request, result))
+        self._dispatcher.write(exchange, event, lambda result: _changed(exchange.request, result))
 
     def _delete(self, exchange: Exchange) -> None:
         header = from_ext(DeleteSubscriptionGroupRequestHeader, exchange.request.ext)
@@ -79,7 +79,7 @@ class ConsumerRequests:
             name=header.broker_name or "",
             group=header.group_name,
         )
-        self._desk.write(exchange, event, lambda result: _changed(exchange.request, result))
+        self._dispatcher.write(exchange, event, lambda result: _changed(exchange.request, result))
 
     def _list(self, exchange: Exchange) -> None:
         header = from_ext(SubscriptionGroupRequestHeader, exchange.request.ext)
@@ -99,7 +99,7 @@ class ConsumerRequests:
             ext = to_ext(SubscriptionsVersionHeader(table.version))
             return reply(exchange.request, ext=ext, body=encode_body(body))
 
-        self._desk.read(exchange, answer)
+        self._dispatcher.read(exchange, answer)
 
     # Memberships.
 
@@ -116,7 +116,7 @@ class ConsumerRequests:
             incarnation=header.incarnation,
             groups=groups,
         )
-        self._desk.write(
+        self._dispatcher.write(
             exchange, event, lambda result: reply(exchange.request, result.code, result.remark)
         )
 
@@ -129,7 +129,7 @@ class ConsumerRequests:
                 return self._no_group(exchange, header.cluster_name, header.broker_name)
             return self._table(exchange, group, header.consumer_group)
 
-        self._desk.read(exchange, answer)
+        self._dispatcher.read(exchange, answer)
 
     def _table(self, exchange: Exchange, group: BrokerGroup, wanted: str | None) -> RemotingCommand:
         table = self._machine.state.consumer_table(group.key)

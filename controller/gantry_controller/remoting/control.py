@@ -62,7 +62,7 @@ from gantry_controller.metadata.results import Result, refuse
 from gantry_controller.metadata.state import FIRST_BROKER_ID, BrokerGroup, GroupKey
 from gantry_controller.remoting import replies
 from gantry_controller.remoting.consumers import ConsumerRequests
-from gantry_controller.remoting.desk import Desk, Exchange, Serve
+from gantry_controller.remoting.dispatcher import Dispatcher, Exchange, Serve
 from gantry_controller.remoting.live_settings import LiveSettings, SettingRefused
 from gantry_controller.remoting.replica_info import ReplicaInfo
 from gantry_controller.remoting.topics import TopicRequests
@@ -82,7 +82,7 @@ class ControllerRequests:
     """Handlers of the controller's codes on one node.
 
     Args:
-        desk: the way into the log and back.
+        dispatcher: the way into the log and back.
         machine: the applied state.
         watchman: who is alive.
         describe: the answer to 1005.
@@ -95,7 +95,7 @@ class ControllerRequests:
 
     def __init__(
         self,
-        desk: Desk,
+        dispatcher: Dispatcher,
         machine: MetadataStateMachine,
         watchman: Watchman,
         *,
@@ -105,7 +105,7 @@ class ControllerRequests:
         default_timeout_s: float,
         refresh: Callable[[GroupKey, str], bool],
     ) -> None:
-        self._desk = desk
+        self._dispatcher = dispatcher
         self._machine = machine
         self._watchman = watchman
         self._describe = describe
@@ -114,9 +114,9 @@ class ControllerRequests:
         self._default_timeout_s = default_timeout_s
         self._refresh = refresh
         self._replica_infos = ReplicaInfo()
-        desk.add(self._handlers())
-        desk.add(TopicRequests(desk, machine).handlers())
-        desk.add(ConsumerRequests(desk, machine).handlers())
+        dispatcher.add(self._handlers())
+        dispatcher.add(TopicRequests(dispatcher, machine).handlers())
+        dispatcher.add(ConsumerRequests(dispatcher, machine).handlers())
 
     def _handlers(self) -> dict[RequestCode, Serve]:
         code = RequestCode
@@ -214,7 +214,7 @@ class ControllerRequests:
             expected_set_epoch=body.sync_state_set_epoch,
             live=() if group is None else self._watchman.alive_of(group, body.sync_state_set),
         )
-        self._desk.write(exchange, event, partial(replies.alter_reply, exchange.request))
+        self._dispatcher.write(exchange, event, partial(replies.alter_reply, exchange.request))
 
     def _elect(self, exchange: Exchange) -> RemotingCommand | None:
         header = from_ext(ElectMasterRequestHeader, exchange.request.ext)
@@ -235,7 +235,7 @@ class ControllerRequests:
         if objection:
             held = refuse(ResponseCode.CONTROLLER_ELECT_MASTER_FAILED, objection, group)
             return replies.elect_reply(exchange.request, held)
-        self._desk.write(exchange, event, partial(replies.elect_reply, exchange.request))
+        self._dispatcher.write(exchange, event, partial(replies.elect_reply, exchange.request))
         return None
 
     def _register(self, exchange: Exchange) -> None:
@@ -262,7 +262,7 @@ class ControllerRequests:
                 versions=self._versions(result.group),
             )
 
-        self._desk.write(exchange, event, answer)
+        self._dispatcher.write(exchange, event, answer)
 
     def _heard_by_registration(
         self,
@@ -325,7 +325,7 @@ class ControllerRequests:
             broker_ids=ids,
             live=tuple(one for one in feared if one.broker_id not in named),
         )
-        self._desk.write(exchange, event, partial(_plain, exchange.request))
+        self._dispatcher.write(exchange, event, partial(_plain, exchange.request))
         return None
 
     def _apply_id(self, exchange: Exchange) -> None:
@@ -341,7 +341,7 @@ class ControllerRequests:
         def answer(result: Result) -> RemotingCommand:
             return reply(exchange.request, result.code, result.remark, echo)
 
-        self._desk.write(exchange, event, answer)
+        self._dispatcher.write(exchange, event, answer)
 
     # Answered by the leader: reads.
 
@@ -365,7 +365,7 @@ class ControllerRequests:
                 draining=self._watchman.draining(group),
             )
 
-        self._desk.read(exchange, answer)
+        self._dispatcher.read(exchange, answer)
 
     def _changed_groups(self, exchange: Exchange) -> None:
         """31004: whose 1004 would say something else than the sender has heard."""
@@ -379,7 +379,7 @@ class ControllerRequests:
             ]
             return reply(exchange.request, body=encode_body(ChangedBody(changed)))
 
-        self._desk.read(exchange, answer)
+        self._dispatcher.read(exchange, answer)
 
     def _digest(self, cluster: str, row: LookRow) -> int | None:
         """Of what 1004 tells the process in ``row``; None for a refusal."""
@@ -400,7 +400,7 @@ class ControllerRequests:
             echo = GetNextBrokerIdResponseHeader(header.cluster_name, header.broker_name, next_id)
             return reply(exchange.request, ext=to_ext(echo))
 
-        self._desk.read(exchange, answer)
+        self._dispatcher.read(exchange, answer)
 
     def _sync_state_data(self, exchange: Exchange) -> RemotingCommand | None:
         """1006: the one unsafe read, for people; it shows the leader's memory."""
@@ -413,7 +413,7 @@ class ControllerRequests:
         if any(ambiguities):  # the answer has a place for one group of each name only
             remark = next(filter(None, ambiguities))
             return reply(exchange.request, ResponseCode.CONTROLLER_INVALID_REQUEST, remark)
-        return self._desk.in_turns(exchange, self._replicas_of(exchange, names))
+        return self._dispatcher.in_turns(exchange, self._replicas_of(exchange, names))
 
     def _replicas_of(self, exchange: Exchange, names: list[str]) -> Work[RemotingCommand]:
         table: dict[str, ReplicasInfo] = {}

@@ -24,7 +24,7 @@ FORWARDED = "gantryForwarded"
 
 WAITING_MAX = 4096
 CONNECT_TIMEOUT_S = 1.0
-CALL_TIMEOUT_S = 2.3  # less than the desk's own deadline
+CALL_TIMEOUT_S = 2.3  # less than the dispatcher's own deadline
 
 _log = log.get("forwarder")
 

@@ -2,9 +2,9 @@
 
 A request whose row says ``needs_key`` is served for a connection on which the quorum's key was
 shown (31005), for one that carries a signature made with it (unmodified Java tools and brokers),
-and for everybody where ``allow_unauthenticated`` is set. The desk asks here before it does anything
-else with a request, at the first node it comes to; the others believe that node, which shows its
-key when it passes requests on.
+and for everybody where ``allow_unauthenticated`` is set. The dispatcher asks here before it does
+anything else with a request, at the first node it comes to; the others believe that node, which
+shows its key when it passes requests on.
 """
 
 from gantry_protocol.codes import RequestCode, ResponseCode

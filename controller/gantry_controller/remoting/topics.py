@@ -21,15 +21,15 @@ from gantry_controller.metadata.events import CreateTopic, DeleteTopic
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import Topic
-from gantry_controller.remoting.desk import Desk, Exchange, Serve
+from gantry_controller.remoting.dispatcher import Dispatcher, Exchange, Serve
 from gantry_controller.turns import BITS, Work, sorted_in_turns
 
 
 class TopicRequests:
     """Handlers of the topic codes on one node."""
 
-    def __init__(self, desk: Desk, machine: MetadataStateMachine) -> None:
-        self._desk = desk
+    def __init__(self, dispatcher: Dispatcher, machine: MetadataStateMachine) -> None:
+        self._dispatcher = dispatcher
         self._machine = machine
 
     def handlers(self) -> dict[RequestCode, Serve]:
@@ -57,14 +57,14 @@ class TopicRequests:
             if_absent=header.if_absent,
             attributes=header.attributes or "",
         )
-        self._desk.write(exchange, event, partial(_topics_changed, exchange.request))
+        self._dispatcher.write(exchange, event, partial(_topics_changed, exchange.request))
 
     def _delete_topic(self, exchange: Exchange) -> None:
         header = from_ext(DeleteTopicRequestHeader, exchange.request.ext)
         event = DeleteTopic(
             cluster=header.cluster_name or "", name=header.broker_name or "", topic=header.topic
         )
-        self._desk.write(exchange, event, partial(_topics_changed, exchange.request))
+        self._dispatcher.write(exchange, event, partial(_topics_changed, exchange.request))
 
     def _topics(self, exchange: Exchange) -> None:
         header = from_ext(GetAllTopicConfigRequestHeader, exchange.request.ext)
@@ -87,7 +87,7 @@ class TopicRequests:
             )
             return reply(exchange.request, body=encode_body(body))
 
-        self._desk.read_in_turns(exchange, answer)
+        self._dispatcher.read_in_turns(exchange, answer)
 
 
 def _topics_changed(to: RemotingCommand, result: Result) -> RemotingCommand:

@@ -87,7 +87,7 @@ class Answering:
     def __init__(self, controller: LoopbackController) -> None:
         self.lose: set[int] = set()
         self.seen: list[int] = []
-        self._handle: Callable[..., RemotingCommand | None] = controller.desk.handle
+        self._handle: Callable[..., RemotingCommand | None] = controller.dispatcher.handle
         controller.server.handler = self
 
     def __call__(self, conn: object, command: RemotingCommand) -> RemotingCommand | None:
@@ -272,7 +272,7 @@ async def test_a_quorum_that_never_issued_the_id_does_not_take_it_away(
     await lost.join()
     lost.agent.start()
     asked = [0]
-    handle = stranger.desk.handle
+    handle = stranger.dispatcher.handle
 
     def counted(connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
         asked[0] += command.code == RequestCode.CONTROLLER_GET_NEXT_BROKER_ID
@@ -291,7 +291,7 @@ async def test_a_notice_is_believed_of_nobody(
 ) -> None:
     """Anybody may send 1008 to the port of clients: it makes the broker ask, and that is all."""
     caller = await registered(tmp_path, controller)
-    asked = controller.desk.requests.get(RequestCode.CONTROLLER_GET_REPLICA_INFO, 0)
+    asked = controller.dispatcher.requests.get(RequestCode.CONTROLLER_GET_REPLICA_INFO, 0)
     ext = {
         "clusterName": CLUSTER,
         "brokerName": GROUP,
@@ -304,7 +304,9 @@ async def test_a_notice_is_believed_of_nobody(
     forged = request(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, ext, body)
     assert caller.agent.notice(forged)
     await eventually(
-        lambda: controller.desk.requests.get(RequestCode.CONTROLLER_GET_REPLICA_INFO, 0) > asked,
+        lambda: (
+            controller.dispatcher.requests.get(RequestCode.CONTROLLER_GET_REPLICA_INFO, 0) > asked
+        ),
         "it asks",
     )
     assert all(view.master_epoch < 99 for view in caller.views)

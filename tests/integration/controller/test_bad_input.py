@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 from gantry_controller.node.framing import VERSION, Hello, encode_hello, frame
-from gantry_controller.remoting.desk import ANSWER_WITHIN_S
+from gantry_controller.remoting.dispatcher import ANSWER_WITHIN_S
 from gantry_controller.server import Controller
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.frame import encode
@@ -125,7 +125,7 @@ async def test_every_request_is_answered_in_time_without_a_leader(quorum: Quorum
     survivor = next(iter(quorum.running))
     await quorum.stop(*(number for number in (1, 2, 3) if number != survivor))
     controller = quorum.running[survivor]
-    codes = sorted(controller.desk.served)
+    codes = sorted(controller.dispatcher.served)
     async with await WirePeer.connect(controller.ports["remoting"]) as peer:
         peer.send(*(RemotingCommand(code=code, opaque=code, ext=dict(GROUP)) for code in codes))
         answers = [await peer.receive() for _ in codes]

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from support.controller_desk import Office
+from support.controller_dispatcher import Office
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ LEVELS = DelayLevels.parse("30ms 60ms 5s")
 SEND = {"a": "pg", "b": "TopicTest", "c": "TBW102", "d": "4", "f": "0", "g": "17", "h": "0"}
 
 
-class Desk:
+class Mastership:
     """One mastership over a group's store, with short delays."""
 
     def __init__(self, group: FakeGroup) -> None:
@@ -69,19 +69,19 @@ def group(tmp_path: Path, store_kind: str):
 
 
 @pytest.fixture
-async def desk(group: FakeGroup):
-    made = Desk(group)
+async def mastership(group: FakeGroup):
+    made = Mastership(group)
     yield made
     made.processor.close()
 
 
-async def test_a_delayed_message_is_parked_and_answered_as_asked_for(desk, group) -> None:
-    answer = desk.send(b"first", 3)
-    answer = desk.send(b"x", 3, queue_id=2)
+async def test_a_delayed_message_is_parked_and_answered_as_asked_for(mastership, group) -> None:
+    answer = mastership.send(b"first", 3)
+    answer = mastership.send(b"x", 3, queue_id=2)
     assert answer.code == 0
     # The requested queue, the place where it waits.
     assert (answer.ext["queueId"], answer.ext["queueOffset"]) == ("2", "1")
-    (_, parked) = desk.records(SCHEDULE_TOPIC)
+    (_, parked) = mastership.records(SCHEDULE_TOPIC)
     assert (parked.queue_id, parked.queue_offset) == (2, 1)
     found = decode_record(group.messages.view(parked.physical_offset))
     assert answer.ext["msgId"].endswith(f"{found.physical_offset:016X}")
@@ -90,38 +90,38 @@ async def test_a_delayed_message_is_parked_and_answered_as_asked_for(desk, group
     assert properties["REAL_QID"] == "2"
     assert properties["DELAY"] == "3"
     await asyncio.sleep(0.01)
-    assert desk.delivered() == []
-    assert desk.processor.delivery.pending() == {3: 2}
+    assert mastership.delivered() == []
+    assert mastership.processor.delivery.pending() == {3: 2}
     codes = frozenset({found.store_timestamp + 5_000})
     entry = group.messages.get(SCHEDULE_TOPIC, 2, 1, Limits(1, 1 << 20), codes)
     assert entry.count == 1, "the entry's code is the delivery time"
 
 
-async def test_a_level_beyond_the_highest_is_the_highest(desk) -> None:
-    desk.send(b"x", 99)
-    (parked,) = desk.records(SCHEDULE_TOPIC)
+async def test_a_level_beyond_the_highest_is_the_highest(mastership) -> None:
+    mastership.send(b"x", 99)
+    (parked,) = mastership.records(SCHEDULE_TOPIC)
     assert parked.queue_id == 2
     assert decode_properties(parked.properties)["DELAY"] == "3"
 
 
-async def test_a_client_cannot_say_where_a_parked_message_goes(desk) -> None:
+async def test_a_client_cannot_say_where_a_parked_message_goes(mastership) -> None:
     forged = "DELAY\x011\x02REAL_TOPIC\x01GANTRY_SYS_TOPICS\x02__GANTRY_DELAY_MS\x010\x02"
-    desk.send(b"x", 1, i=forged)
-    (parked,) = desk.records(SCHEDULE_TOPIC)
+    mastership.send(b"x", 1, i=forged)
+    (parked,) = mastership.records(SCHEDULE_TOPIC)
     properties = decode_properties(parked.properties)
     assert properties["REAL_TOPIC"] == "TopicTest"
     assert properties["__GANTRY_DELAY_MS"] == "30"
     for name in ("DELAY", "REAL_TOPIC", "__GANTRY_DELAY_MS"):
         assert f"\x02{parked.properties}".count(f"\x02{name}\x01") == 1
-    await desk.until(1)
+    await mastership.until(1)
 
 
-async def test_it_arrives_after_its_delay_as_it_was_sent(desk, group) -> None:
+async def test_it_arrives_after_its_delay_as_it_was_sent(mastership, group) -> None:
     sent_s = time.monotonic()
-    desk.send(b"x", 1)
-    await desk.until(1)
+    mastership.send(b"x", 1)
+    await mastership.until(1)
     assert time.monotonic() - sent_s >= 0.030
-    (found,) = desk.records("TopicTest")
+    (found,) = mastership.records("TopicTest")
     assert (found.queue_id, found.born_timestamp, found.body) == (1, 17, b"x")
     properties = decode_properties(found.properties)
     # The text keeps what upstream's keeps, and delivery does not park it again (T16).
@@ -129,88 +129,90 @@ async def test_it_arrives_after_its_delay_as_it_was_sent(desk, group) -> None:
     assert (properties["REAL_TOPIC"], properties["REAL_QID"]) == ("TopicTest", "1")
     assert (properties["TAGS"], properties["CLUSTER"]) == ("TagA", "DefaultCluster")
     assert "__GANTRY_DELAY_MS" not in properties
-    assert desk.processor.delivery.pending() == {}
+    assert mastership.processor.delivery.pending() == {}
 
 
-async def test_messages_and_progress_are_one_append(desk, group) -> None:
+async def test_messages_and_progress_are_one_append(mastership, group) -> None:
     for number in range(3):
-        desk.send(b"%d" % number, 1)
-    await desk.until(3)
+        mastership.send(b"%d" % number, 1)
+    await mastership.until(3)
     appends = [records for records in group.appended if records[0].topic != SCHEDULE_TOPIC]
     assert appends
     for records in appends:
         *messages, progress = [record.topic for record in records]
         assert {*messages} == {"TopicTest"}
         assert progress == "GANTRY_SYS_OFFSETS", "behind them: a log that breaks off loses nothing"
-    assert desk.delivered() == [b"0", b"1", b"2"]
-    assert desk.progress(1) == 3
+    assert mastership.delivered() == [b"0", b"1", b"2"]
+    assert mastership.progress(1) == 3
 
 
-async def test_a_new_mastership_goes_on_where_the_log_says(desk, group) -> None:
-    desk.send(b"done", 1)
-    await desk.until(1)
-    desk.send(b"later", 2)
-    desk.processor.close()
+async def test_a_new_mastership_goes_on_where_the_log_says(mastership, group) -> None:
+    mastership.send(b"done", 1)
+    await mastership.until(1)
+    mastership.send(b"later", 2)
+    mastership.processor.close()
     await asyncio.sleep(0.08)
-    assert desk.delivered() == [b"done"], "a closed processor delivers nothing"
+    assert mastership.delivered() == [b"done"], "a closed processor delivers nothing"
     group.messages.drop_mastership()
     group.messages.take_mastership()
-    again = Desk(group)
+    again = Mastership(group)
     await again.until(2)
     assert again.delivered() == [b"done", b"later"]
     again.processor.close()
 
 
-async def test_an_append_that_is_not_confirmed_in_time_is_not_made_again(desk, group) -> None:
-    desk.send(b"x", 1)
+async def test_an_append_that_is_not_confirmed_in_time_is_not_made_again(mastership, group) -> None:
+    mastership.send(b"x", 1)
     group.holding = True
-    await desk.until(1)
+    await mastership.until(1)
     group.give_up()
     await asyncio.sleep(0.15)
-    assert desk.delivered() == [b"x"]
-    assert desk.progress(1) == 1, "a state written now says so, too"
+    assert mastership.delivered() == [b"x"]
+    assert mastership.progress(1) == 1, "a state written now says so, too"
 
 
-async def test_what_was_refused_is_tried_again_and_holds_up_no_other_level(desk, group) -> None:
-    desk.send(b"slow", 1)
-    desk.send(b"fast", 2)
+async def test_what_was_refused_is_tried_again_and_holds_up_no_other_level(
+    mastership, group
+) -> None:
+    mastership.send(b"slow", 1)
+    mastership.send(b"fast", 2)
     group.refusal = Refusal(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
     await asyncio.sleep(0.1)
-    assert desk.delivered() == []
-    assert desk.processor.delivery.refused > 0
-    assert desk.processor.delivery.overdue_s()[1] == 0.0, "nothing was read yet"
+    assert mastership.delivered() == []
+    assert mastership.processor.delivery.refused > 0
+    assert mastership.processor.delivery.overdue_s()[1] == 0.0, "nothing was read yet"
     group.refusal = None
-    await desk.until(2)
-    assert sorted(desk.delivered()) == [b"fast", b"slow"]  # both may be overdue by now
-    assert desk.progress(1) == desk.progress(2) == 1
+    await mastership.until(2)
+    assert sorted(mastership.delivered()) == [b"fast", b"slow"]  # both may be overdue by now
+    assert mastership.progress(1) == mastership.progress(2) == 1
 
 
-async def test_a_message_to_a_deleted_topic_is_passed_over(desk, group) -> None:
+async def test_a_message_to_a_deleted_topic_is_passed_over(mastership, group) -> None:
     group.add_topic(TopicConfig(topic_name="Doomed", read_queue_nums=1, write_queue_nums=1))
-    desk.send(b"gone", 1, queue_id=0, b="Doomed")
-    desk.send(b"next", 1)
+    mastership.send(b"gone", 1, queue_id=0, b="Doomed")
+    mastership.send(b"next", 1)
     group.store.topics._topics.pop("Doomed")
-    await desk.until(1)
-    assert desk.delivered() == [b"next"]
-    assert desk.processor.delivery.passed_over == 1
-    assert desk.progress(1) == 2
+    await mastership.until(1)
+    assert mastership.delivered() == [b"next"]
+    assert mastership.processor.delivery.passed_over == 1
+    assert mastership.progress(1) == 2
 
 
-async def test_levels_of_an_earlier_table_are_delivered_too(desk, group) -> None:
-    desk.send(b"x", 2)
-    desk.processor.close()
+async def test_levels_of_an_earlier_table_are_delivered_too(mastership, group) -> None:
+    mastership.send(b"x", 2)
+    mastership.processor.close()
     fewer = ClientProcessor(group, levels=DelayLevels.parse("10s"))
-    await desk.until(1)
+    await mastership.until(1)
     fewer.close()
 
 
-async def test_metrics(desk, group) -> None:
+async def test_metrics(mastership, group) -> None:
     families = {one.name: one for one in DelayCollector(lambda: None).collect()}
     assert families["gantry_broker_delay_pending"].samples == []
-    desk.send(b"x", 1)
-    desk.send(b"y", 3)
-    await desk.until(1)
-    collector = DelayCollector(lambda: desk.processor.delivery)
+    mastership.send(b"x", 1)
+    mastership.send(b"y", 3)
+    await mastership.until(1)
+    collector = DelayCollector(lambda: mastership.processor.delivery)
     found = {
         (sample.name, *sample.labels.values()): sample.value
         for family in collector.collect()
@@ -224,7 +226,7 @@ async def test_metrics(desk, group) -> None:
 
 
 @pytest.mark.parametrize("call", ["offsets", "read"])
-async def test_a_store_that_refuses_is_asked_again(desk, group, monkeypatch, call) -> None:
+async def test_a_store_that_refuses_is_asked_again(mastership, group, monkeypatch, call) -> None:
     monkeypatch.setattr(delivery, "ASK_AGAIN_MS", 10)
     refusals = []
 
@@ -232,9 +234,9 @@ async def test_a_store_that_refuses_is_asked_again(desk, group, monkeypatch, cal
         refusals.append(wanted)
         done(Refusal(ResponseCode.SYSTEM_BUSY, "not now"))
 
-    desk.processor.close()
+    mastership.processor.close()
     monkeypatch.setattr(group.store, call, refuses)
-    again = Desk(group)
+    again = Mastership(group)
     again.send(b"x", 1)
     await asyncio.sleep(0.05)
     assert again.delivered() == []
@@ -246,12 +248,12 @@ async def test_a_store_that_refuses_is_asked_again(desk, group, monkeypatch, cal
 
 def test_on_the_event_loop_of_the_processes(group) -> None:
     async def run() -> None:
-        desk = Desk(group)
+        mastership = Mastership(group)
         for level in (2, 1, 1):
-            desk.send(b"%d" % level, level)
-        await desk.until(3)
-        assert desk.delivered() == [b"1", b"1", b"2"]
-        desk.processor.close()
+            mastership.send(b"%d" % level, level)
+        await mastership.until(3)
+        assert mastership.delivered() == [b"1", b"1", b"2"]
+        mastership.processor.close()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run())
@@ -280,28 +282,28 @@ async def test_what_passes_between_two_clocks_makes_nothing_early(group, monkeyp
 
 
 async def test_what_was_not_delivered_is_not_noted_as_delivered(
-    desk: Desk, group: FakeGroup
+    mastership: Mastership, group: FakeGroup
 ) -> None:
     """A state that is written meanwhile would say so, and a trim would take the message."""
-    assert desk.send(b"later", 1).code == 0
+    assert mastership.send(b"later", 1).code == 0
     group.append_error = RecordError("no")
     async with asyncio.timeout(5):
-        while not desk.processor.delivery.refused:
+        while not mastership.processor.delivery.refused:
             await asyncio.sleep(0.002)
-    assert desk.progress(1) in (None, 0)
+    assert mastership.progress(1) in (None, 0)
     group.append_error = None
-    await desk.until(1)
+    await mastership.until(1)
 
 
 async def test_a_delivery_that_ends_after_its_mastership_counts_nothing(
-    desk: Desk, group: FakeGroup
+    mastership: Mastership, group: FakeGroup
 ) -> None:
     """Its append is confirmed when another master has taken the level up."""
-    found = desk.processor.delivery
-    desk.send(b"x", 1)
+    found = mastership.processor.delivery
+    mastership.send(b"x", 1)
     group.holding = True
-    await desk.until(1)
-    desk.processor.close()
+    await mastership.until(1)
+    mastership.processor.close()
     group.confirm()
     assert found.delivered == 0
     assert found.pending() == {1: 1}, "as it was when the mastership ended"

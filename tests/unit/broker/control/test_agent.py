@@ -31,7 +31,7 @@ HAND_OVER = fx.HandOver(BrokerId(2), Epoch(5))
 PROPOSAL = fx.Propose(7, Epoch(5), frozenset({BrokerId(1)}), 3)
 
 
-class Desk(Line):
+class Controllers(Line):
     """Controllers that answer when a test says so."""
 
     def of(self, code: RequestCode) -> list[tuple[RemotingCommand, Callable[[Outcome], None]]]:
@@ -49,12 +49,12 @@ class World:
 
     def __init__(self, directory: Path) -> None:
         identities.save(directory, identities.Identity("c", "g", "code", BrokerId(1)))
-        self.desk = Desk()
+        self.controllers = Controllers()
         self.views: list[ControllerView] = []
         self.answered: list[float] = []
         self.beats = 0
-        line: Any = self.desk
-        self.desk.beat = self._beat  # type: ignore[method-assign]
+        line: Any = self.controllers
+        self.controllers.beat = self._beat  # type: ignore[method-assign]
         self.agent = ControlAgent(
             Speaker(
                 cluster="c", group="g", address="h:1", ha_port=2, incarnation="i", pod_uid=None
@@ -74,17 +74,17 @@ class World:
         assert await self.agent.join() == 1
         self.agent.start()
         await self.registering()
-        self.desk.answer(RequestCode.CONTROLLER_REGISTER_BROKER, ResponseCode.SUCCESS)
+        self.controllers.answer(RequestCode.CONTROLLER_REGISTER_BROKER, ResponseCode.SUCCESS)
         await eventually(lambda: self.agent.registered, "it is registered")
         await self.looking()
 
     async def registering(self) -> None:
         wanted = RequestCode.CONTROLLER_REGISTER_BROKER
-        await eventually(lambda: bool(self.desk.of(wanted)), "it registers")
+        await eventually(lambda: bool(self.controllers.of(wanted)), "it registers")
 
     async def looking(self) -> None:
         wanted = RequestCode.CONTROLLER_GET_REPLICA_INFO
-        await eventually(lambda: bool(self.desk.of(wanted)), "it looks")
+        await eventually(lambda: bool(self.controllers.of(wanted)), "it looks")
 
     def told(self, epoch: int) -> dict[str, Any]:
         """What an answer to a look says."""
@@ -107,20 +107,20 @@ async def test_who_is_registered_says_so_at_once(world: World) -> None:
 
 async def test_an_answer_is_learned_and_the_next_look_asks_anew(world: World) -> None:
     look = RequestCode.CONTROLLER_GET_REPLICA_INFO
-    world.desk.answer(look, ResponseCode.SUCCESS, **world.told(5))
+    world.controllers.answer(look, ResponseCode.SUCCESS, **world.told(5))
     assert [view.master_epoch for view in world.views] == [5]
     world.agent.refresh()
     world.agent.refresh()
     await world.looking()
     await asyncio.sleep(2 * REFRESH_GAP_S)
-    assert len(world.desk.of(look)) == 1, "many wishes make one request"
+    assert len(world.controllers.of(look)) == 1, "many wishes make one request"
     heard = len(world.answered)
-    world.desk.answer(look, RequestTimeout("no answer"))
+    world.controllers.answer(look, RequestTimeout("no answer"))
     assert len(world.answered) == heard
     world.agent.refresh()
     await world.looking()
     asked_s = world.agent._refreshed_s
-    world.desk.answer(look, ResponseCode.SUCCESS, **world.told(5))
+    world.controllers.answer(look, ResponseCode.SUCCESS, **world.told(5))
     assert world.answered[heard:] == [asked_s], "when it was asked, however late the answer"
     world.agent.refresh()
     await world.looking()
@@ -129,7 +129,7 @@ async def test_an_answer_is_learned_and_the_next_look_asks_anew(world: World) ->
 async def test_notices_without_end_do_not_put_a_look_off(world: World) -> None:
     """Everybody may give them, and whoever does so all the time must not keep it from asking."""
     look = RequestCode.CONTROLLER_GET_REPLICA_INFO
-    world.desk.answer(look, ResponseCode.SUCCESS, **world.told(5))
+    world.controllers.answer(look, ResponseCode.SUCCESS, **world.told(5))
     notice = request(
         RequestCode.NOTIFY_BROKER_ROLE_CHANGED,
         {"brokerName": "g", "masterEpoch": "9", "syncStateSetEpoch": "9"},
@@ -139,12 +139,12 @@ async def test_notices_without_end_do_not_put_a_look_off(world: World) -> None:
     for _ in range(100):  # in each turn of the loop
         world.agent.notice(notice)
         await asyncio.sleep(0)
-    assert len(world.desk.of(look)) == 1, "and it asks once, however many there are"
+    assert len(world.controllers.of(look)) == 1, "and it asks once, however many there are"
 
 
 async def test_a_notice_is_worth_asking_sooner(world: World) -> None:
     look = RequestCode.CONTROLLER_GET_REPLICA_INFO
-    world.desk.answer(look, ResponseCode.SUCCESS, **world.told(5))
+    world.controllers.answer(look, ResponseCode.SUCCESS, **world.told(5))
     world.agent._refreshed_s = asyncio.get_running_loop().time() + 60  # no stall matters
     world.agent.refresh()
     timer = world.agent._refresh_timer
@@ -167,7 +167,7 @@ async def test_a_notice_while_a_look_is_due_at_once(
     """A timer of uvloop that is due at once is a plain handle."""
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(loop, "call_at", lambda _, call: loop.call_soon(call))
-    world.desk.answer(RequestCode.CONTROLLER_GET_REPLICA_INFO, ResponseCode.SUCCESS)
+    world.controllers.answer(RequestCode.CONTROLLER_GET_REPLICA_INFO, ResponseCode.SUCCESS)
     world.agent.refresh()
     world.agent.notice(
         request(
@@ -181,14 +181,14 @@ async def test_a_notice_while_a_look_is_due_at_once(
 
 async def test_after_the_stop_nothing_is_learned(world: World) -> None:
     await world.agent.stop()
-    world.desk.answer(
+    world.controllers.answer(
         RequestCode.CONTROLLER_GET_REPLICA_INFO, ResponseCode.SUCCESS, **world.told(6)
     )
     assert world.views == []
 
 
 async def test_who_was_forgotten_registers_again(world: World) -> None:
-    world.desk.answer(RequestCode.CONTROLLER_GET_REPLICA_INFO, FORGOTTEN)
+    world.controllers.answer(RequestCode.CONTROLLER_GET_REPLICA_INFO, FORGOTTEN)
     await world.registering()
 
 
@@ -196,11 +196,11 @@ async def test_elections_are_asked_for_one_at_a_time_and_again(world: World) -> 
     elect = RequestCode.CONTROLLER_ELECT_MASTER
     world.agent.elect()
     world.agent.elect()
-    assert len(world.desk.of(elect)) == 1
-    world.desk.answer(elect, RequestTimeout("no answer"))
+    assert len(world.controllers.of(elect)) == 1
+    world.controllers.answer(elect, RequestTimeout("no answer"))
     world.agent.elect()
-    assert len(world.desk.of(elect)) == 1
-    world.desk.answer(elect, FORGOTTEN)
+    assert len(world.controllers.of(elect)) == 1
+    world.controllers.answer(elect, FORGOTTEN)
     await world.registering()
 
 
@@ -217,7 +217,7 @@ async def test_the_end_of_a_hand_over_is_told_once_and_truly(
 ) -> None:
     told: list[bool] = []
     world.agent.hand_over(HAND_OVER, told.append)
-    world.desk.answer(RequestCode.CONTROLLER_ELECT_MASTER, how)
+    world.controllers.answer(RequestCode.CONTROLLER_ELECT_MASTER, how)
     assert told == [accepted]
 
 
@@ -234,6 +234,6 @@ async def test_the_end_of_a_proposal_is_what_is_known_of_it(
 ) -> None:
     ends: list[ev.ProposalFinished] = []
     world.agent.propose(PROPOSAL, ends.append)
-    world.desk.answer(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, how)
+    world.controllers.answer(RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET, how)
     ((attempt, outcome),) = [(one.attempt, one.outcome) for one in ends]
     assert (attempt, type(outcome)) == (7, kind)

@@ -11,7 +11,7 @@ from gantry_broker.tier.core.report import Readable
 from gantry_broker.tier.core.values import Head
 from gantry_protocol.tier.keys import Pair
 from gantry_protocol.types import Epoch, Offset
-from support.tier_desk import PLACE, Desk, lineage
+from support.upload_harness import PLACE, Harness, lineage
 
 
 class Member:
@@ -29,7 +29,7 @@ class Member:
         self.core = SimpleNamespace(log=self.facts)
         self.store = SimpleNamespace(log=SimpleNamespace(log_start=0, end=0))
         self.tier = GroupTier(cast("Any", self))
-        self.desk = Desk()
+        self.harness = Harness()
         self.reader = SimpleNamespace(
             poke=lambda: self.told.append("poke"), index=TierIndex(PLACE), readable=Readable()
         )
@@ -37,7 +37,7 @@ class Member:
             "Any",
             SimpleNamespace(
                 uploader=SimpleNamespace(
-                    role=self.desk.role,
+                    role=self.harness.role,
                     promoted=self.told.append,
                     demoted=lambda: self.told.append("demoted"),
                     advanced=lambda: self.told.append("advanced"),
@@ -74,8 +74,8 @@ def test_what_is_confirmed_and_not_on_this_disk_is_not_the_tiers() -> None:
 
 def test_a_report_says_whether_the_tier_can_be_read() -> None:
     member = Member()
-    member.desk.promote(3, member.tier.local_log())
-    member.desk.run()
+    member.harness.promote(3, member.tier.local_log())
+    member.harness.run()
     assert member.tier.report() is not None
     member.reader.readable = Readable("a pack is missing")
     report = member.tier.report()

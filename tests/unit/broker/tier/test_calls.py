@@ -24,7 +24,7 @@ END = b"the last bytes"
 LINEAGE = (EpochEntry(Epoch(1), Offset(0)),)
 
 
-class Desk:
+class Harness:
     """The calls of a group whose log holds nine records."""
 
     def __init__(self, directory: Path) -> None:
@@ -56,8 +56,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path):
-    made = Desk(tmp_path)
+def harness(tmp_path: Path):
+    made = Harness(tmp_path)
     yield made
     made.messages.close()
 
@@ -73,31 +73,31 @@ def desk(tmp_path: Path):
     ],
 )
 async def test_a_pack_of_doubtful_outcome_is_there_only_whole(
-    desk: Desk, data: bytes | None, found: bool
+    harness: Harness, data: bytes | None, found: bool
 ) -> None:
     if data is not None:
-        desk.pack(data)
-    assert await desk.find(11 + len(END)) == ev.PackFound(3, found)
+        harness.pack(data)
+    assert await harness.find(11 + len(END)) == ev.PackFound(3, found)
 
 
-async def test_what_must_not_be_used_is_told_apart_from_what_may_pass(desk: Desk) -> None:
+async def test_what_must_not_be_used_is_told_apart_from_what_may_pass(harness: Harness) -> None:
     """The first ends the uploads until somebody has looked; the second is tried again."""
     name = PLACE.key(MetaKey())
-    desk.store.objects[name] = b"{}"
-    refused = await desk.calls.run(fx.CheckMeta(1))
+    harness.store.objects[name] = b"{}"
+    refused = await harness.calls.run(fx.CheckMeta(1))
     assert isinstance(refused, ev.CallRefused)
     assert name in refused.sentence
     for fault in (Fault.LOST, Fault.DENIED):
-        desk.store.fault = lambda _operation, _key, fault=fault: fault
-        failed = await desk.calls.run(fx.CheckMeta(2))
+        harness.store.fault = lambda _operation, _key, fault=fault: fault
+        failed = await harness.calls.run(fx.CheckMeta(2))
         assert isinstance(failed, ev.CallFailed)
         assert failed.ticket == 2
-    assert sorted(desk.calls.failures) == ["DamagedObject", "StoreRefused", "StoreUnavailable"]
+    assert sorted(harness.calls.failures) == ["DamagedObject", "StoreRefused", "StoreUnavailable"]
 
 
-async def test_a_pack_holds_nothing_at_or_above_the_limit(desk: Desk) -> None:
-    limit = desk.starts[6]
-    cut = await desk.calls.run(desk.cut(limit))
+async def test_a_pack_holds_nothing_at_or_above_the_limit(harness: Harness) -> None:
+    limit = harness.starts[6]
+    cut = await harness.calls.run(harness.cut(limit))
     assert isinstance(cut, ev.PackCut)
     entry = cut.pack.entry
     assert (entry.lo, entry.hi, entry.count) == (0, limit, 6)
@@ -105,32 +105,34 @@ async def test_a_pack_holds_nothing_at_or_above_the_limit(desk: Desk) -> None:
 
 
 async def test_a_pack_is_cut_where_it_is_large_enough(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calls, "MAX_RECORD_BYTES", 10)
-    cut = await desk.calls.run(desk.cut(desk.log.end, target_bytes=desk.starts[2] - 5))
+    cut = await harness.calls.run(harness.cut(harness.log.end, target_bytes=harness.starts[2] - 5))
     assert isinstance(cut, ev.PackCut)
-    assert cut.pack.entry.hi == desk.starts[2]
+    assert cut.pack.entry.hi == harness.starts[2]
     packing.free(cut.pack.data)
 
 
-async def test_the_tail_is_read_from_the_log_and_what_was_trimmed_may_pass(desk: Desk) -> None:
-    size = desk.log.end - desk.starts[8]
-    read = await desk.calls.run(fx.ReadTail(5, desk.starts[8], size))
+async def test_the_tail_is_read_from_the_log_and_what_was_trimmed_may_pass(
+    harness: Harness,
+) -> None:
+    size = harness.log.end - harness.starts[8]
+    read = await harness.calls.run(fx.ReadTail(5, harness.starts[8], size))
     assert isinstance(read, ev.TailRead)
-    again = await desk.calls.run(fx.ReadTail(6, desk.starts[7], size))
+    again = await harness.calls.run(fx.ReadTail(6, harness.starts[7], size))
     assert isinstance(again, ev.TailRead)
     assert read.crc != again.crc, "the log offset is among the bytes"
 
 
-async def test_no_version_is_no_empty_tier_where_packs_are(desk: Desk) -> None:
+async def test_no_version_is_no_empty_tier_where_packs_are(harness: Harness) -> None:
     """A promotion then waits: a first claim would hide what is there for ever."""
-    assert await desk.calls.run(fx.ReadVersions(7, 0, 8)) == ev.VersionsRead(7, ())
-    desk.pack(b"x")
-    failed = await desk.calls.run(fx.ReadVersions(8, 0, 8))
+    assert await harness.calls.run(fx.ReadVersions(7, 0, 8)) == ev.VersionsRead(7, ())
+    harness.pack(b"x")
+    failed = await harness.calls.run(fx.ReadVersions(8, 0, 8))
     assert isinstance(failed, ev.CallFailed)
     assert "holds no manifest version" in failed.reason
-    assert not any(PLACE.key(ManKey(1)) == key for key in desk.store.objects)
+    assert not any(PLACE.key(ManKey(1)) == key for key in harness.store.objects)
 
 
 def test_a_volume_remembers_that_it_has_seen_its_tier(tmp_path: Path) -> None:
@@ -146,10 +148,10 @@ def test_a_volume_remembers_that_it_has_seen_its_tier(tmp_path: Path) -> None:
         Seen(tmp_path, "s3://a/b", PLACE)
 
 
-async def test_a_place_that_was_seen_with_versions_is_no_new_tier(desk: Desk) -> None:
+async def test_a_place_that_was_seen_with_versions_is_no_new_tier(harness: Harness) -> None:
     """A directory that is not mounted, or a bucket that was emptied, looks like one."""
     why = ""
-    uploads = Calls(desk.store, PLACE, "orders", desk.log, lambda: why)
+    uploads = Calls(harness.store, PLACE, "orders", harness.log, lambda: why)
     assert await uploads.run(fx.ReadVersions(7, 0, 8)) == ev.VersionsRead(7, ())
     why = "this broker has read versions there"
     failed = await uploads.run(fx.ReadVersions(8, 0, 8))
@@ -158,7 +160,7 @@ async def test_a_place_that_was_seen_with_versions_is_no_new_tier(desk: Desk) ->
 
 
 async def test_a_directory_that_is_unmounted_while_it_is_followed_ends_no_chain(
-    desk: Desk, tmp_path: Path
+    harness: Harness, tmp_path: Path
 ) -> None:
     """A claim in what is under the mount would be a hole once it is mounted again."""
     mount = tmp_path / "mount"
@@ -166,7 +168,7 @@ async def test_a_directory_that_is_unmounted_while_it_is_followed_ends_no_chain(
     for epoch in (1, 2, 3):
         tier.claim(epoch)
     why = "this broker has read versions there"
-    uploads = Calls(PosixStore(mount), tier.place, "orders", desk.log, lambda: why)
+    uploads = Calls(PosixStore(mount), tier.place, "orders", harness.log, lambda: why)
     assert await uploads.run(fx.ReadVersions(1, 3, 8)) == ev.VersionsRead(1, ())
     mount.rename(tmp_path / "away")
     mount.mkdir()

@@ -22,7 +22,7 @@ from gantry_protocol.tier.keys import Pair, shard
 from gantry_protocol.tier.manifests import Tail
 from gantry_protocol.types import Offset
 from support import stores
-from support.tier_desk import lineage
+from support.upload_harness import lineage
 
 SEGMENT_BYTES = 2048
 

@@ -16,7 +16,7 @@ from gantry_broker.tier.stores.credentials import Credentials
 from gantry_protocol.tier.chain import empty
 from gantry_protocol.tier.keys import Pair
 from gantry_protocol.types import Epoch
-from support.tier_desk import LIMITS, PLACE, local
+from support.upload_harness import LIMITS, PLACE, local
 
 
 def service_in(

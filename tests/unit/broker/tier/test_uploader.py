@@ -14,7 +14,7 @@ from gantry_broker.tier.core.values import State
 from gantry_broker.tier.uploader import SystemEntropy, Uploader
 from gantry_protocol.tier.chain import empty
 from gantry_protocol.tier.keys import Pair
-from support.tier_desk import LIMITS, PLACE, local
+from support.upload_harness import LIMITS, PLACE, local
 
 PAIR = Pair(3, 1)
 

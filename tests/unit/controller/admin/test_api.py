@@ -17,7 +17,7 @@ from gantry_controller.remoting.forwarder import Forwarder
 from gantry_controller.remoting.notifier import Notifier
 from gantry_protocol.admin import PeerView, QuorumView
 from gantry_protocol.process.probes import HttpServer
-from support.controller_desk import CLUSTER, NAME, Office, address
+from support.controller_dispatcher import CLUSTER, NAME, Office, address
 from support.turns import Turns
 
 GROUP = f"/v1/groups/{CLUSTER}/{NAME}"
@@ -89,7 +89,7 @@ async def admin(office: Office) -> AsyncIterator[Admin]:
         lambda: RaftFigures(True, 1, 2, 3, 0, 0, {"lease": 7}, 5, True, 3, 1, 2),
         office.machine,
         office.watchman,
-        office.desk,
+        office.dispatcher,
         forwarder,
         notifier,
         hub,

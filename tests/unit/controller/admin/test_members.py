@@ -20,7 +20,7 @@ from gantry_protocol.types import Index, NodeId
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from support.controller_desk import Office
+    from support.controller_dispatcher import Office
 
 LEADER = "http://other:9880"
 VIEW = QuorumView(
@@ -64,7 +64,7 @@ class Node:
         return Index(1)
 
 
-class Desk:
+class Dispatcher:
     def __init__(self, node: Node, session: aiohttp.ClientSession) -> None:
         self.node = node
         self.session = session
@@ -76,7 +76,7 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(office: Office) -> AsyncIterator[Desk]:
+async def dispatcher(office: Office) -> AsyncIterator[Dispatcher]:
     hub = WatchHub(office.machine, office.quorum.read, office.watchman.liveness_changes)
     api = AdminApi(
         office.quorum,
@@ -93,7 +93,7 @@ async def desk(office: Office) -> AsyncIterator[Desk]:
     port = await server.start("127.0.0.1", 0)
     headers = {"Authorization": "Bearer secret"}
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=headers) as session:
-        yield Desk(node, session)
+        yield Dispatcher(node, session)
     await server.stop()
 
 
@@ -115,10 +115,10 @@ REQUESTS: list[tuple[str, str, object, tuple[object, ...]]] = [
 
 @pytest.mark.parametrize(("method", "path", "body", "asked"), REQUESTS)
 async def test_a_request_reaches_the_node_and_shows_the_quorum(
-    desk: Desk, method: str, path: str, body: object, asked: tuple[object, ...]
+    dispatcher: Dispatcher, method: str, path: str, body: object, asked: tuple[object, ...]
 ) -> None:
-    status, view = await desk.call(method, path, body)
-    assert (status, desk.node.asked) == (200, [asked])
+    status, view = await dispatcher.call(method, path, body)
+    assert (status, dispatcher.node.asked) == (200, [asked])
     assert (view["peers"][0]["role"], view["peers"][0]["priority"]) == ("learner", 2)
 
 
@@ -133,7 +133,7 @@ async def test_a_request_reaches_the_node_and_shows_the_quorum(
 )
 @pytest.mark.parametrize(("method", "path", "body", "asked"), REQUESTS[1:3])
 async def test_what_went_wrong_has_a_code_and_a_sentence(
-    desk: Desk,
+    dispatcher: Dispatcher,
     method: str,
     path: str,
     body: object,
@@ -142,8 +142,8 @@ async def test_what_went_wrong_has_a_code_and_a_sentence(
     status: int,
     code: str,
 ) -> None:
-    desk.node.outcome = outcome
-    got, view = await desk.call(method, path, body)
+    dispatcher.node.outcome = outcome
+    got, view = await dispatcher.call(method, path, body)
     assert (got, view["error"], view["message"]) == (status, code, str(outcome))
 
 
@@ -162,8 +162,8 @@ async def test_what_went_wrong_has_a_code_and_a_sentence(
     ],
 )
 async def test_bad_input_reaches_nobody(
-    desk: Desk, method: str, path: str, body: object, words: str
+    dispatcher: Dispatcher, method: str, path: str, body: object, words: str
 ) -> None:
-    status, view = await desk.call(method, path, body)
-    assert (status, view["error"], desk.node.asked) == (400, "INVALID_REQUEST", [])
+    status, view = await dispatcher.call(method, path, body)
+    assert (status, view["error"], dispatcher.node.asked) == (400, "INVALID_REQUEST", [])
     assert words in view["message"]

@@ -65,7 +65,7 @@ def row(family: Metric) -> str:
 
 
 async def test_page_names_every_metric_and_no_other(controller: Controller) -> None:
-    controller.desk.requests[1003] = 1  # a family with labels shows them once it has a sample
+    controller.dispatcher.requests[1003] = 1  # a family with labels shows them once it has a sample
     controller.watchman.elections["handover"] = 1
     table = HEAD + "".join(map(row, families(controller)))
     if os.environ.get("GANTRY_REWRITE"):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from gantry_controller.admin.watch import CONFIRM_WITHIN_S, HEARTBEAT_S, Watcher, WatchHub
 from gantry_controller.metadata.events import DeclareGroup, RemoveGroup
-from support.controller_desk import CLUSTER, NAME, Office
+from support.controller_dispatcher import CLUSTER, NAME, Office
 
 Steps = tuple[list[tuple[str, int]], int | None]
 

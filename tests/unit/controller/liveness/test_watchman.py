@@ -10,7 +10,7 @@ from gantry_controller.liveness.core.probes import GAP_S, Knock
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.events import DeclareGroup
 from gantry_protocol.types import BrokerId
-from support.controller_desk import CLUSTER, NAME, Office, address
+from support.controller_dispatcher import CLUSTER, NAME, Office, address
 
 pytestmark = pytest.mark.looptime
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from gantry_protocol.codes import ResponseCode
-from support.controller_desk import CLUSTER, NAME, Office
+from support.controller_dispatcher import CLUSTER, NAME, Office
 
 ORDER = {"namespace": "ORDER_TOPIC_CONFIG", "key": "Orders"}
 

@@ -20,7 +20,7 @@ from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.records import masked_crc
 from gantry_protocol.types import BrokerId, Epoch
-from support.controller_desk import CLUSTER, NAME, Office, address
+from support.controller_dispatcher import CLUSTER, NAME, Office, address
 
 ROUTE = "10.96.0.7:10911"
 

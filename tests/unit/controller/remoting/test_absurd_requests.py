@@ -11,7 +11,7 @@ from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import GantryError
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.controller_desk import CLUSTER, NAME, FakeConnection, Office
+from support.controller_dispatcher import CLUSTER, NAME, FakeConnection, Office
 
 FIELDS = [
     "brokerId",
@@ -93,19 +93,19 @@ def test_absurd_requests_are_refused_in_words(
         office = Office()
         office.join(1)
         office.elect(1)
-        codes = sorted(office.desk.served)
+        codes = sorted(office.dispatcher.served)
         for number, fields, cluster, name, body in asked:
             ext = {"clusterName": cluster, "brokerName": name, **fields}
             command = RemotingCommand(code=codes[number % len(codes)], ext=ext, body=body)
             connection = FakeConnection(number)
             try:
-                answer = office.desk.handle(connection, command)  # type: ignore[arg-type]
+                answer = office.dispatcher.handle(connection, command)  # type: ignore[arg-type]
             except GantryError:
                 pass  # the server answers code 1 with its words
             else:
                 answers = [answer] if answer is not None else connection.replies
                 assert len(answers) == 1, (command, answers)
-        assert not office.desk._open
+        assert not office.dispatcher._open
         await office.close()
 
     asyncio.run(scenario())

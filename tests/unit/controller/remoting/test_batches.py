@@ -18,7 +18,7 @@ from gantry_protocol.errors import WireError
 from gantry_protocol.headers import to_ext
 from gantry_protocol.headers.controller import BrokerHeartbeatRequestHeader
 from gantry_protocol.types import BrokerId, Epoch, Offset
-from support.controller_desk import CLUSTER, NAME, Office
+from support.controller_dispatcher import CLUSTER, NAME, Office
 from support.metadata_world import three_in_sync
 
 

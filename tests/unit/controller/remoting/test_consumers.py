@@ -4,7 +4,7 @@ import json
 
 import pytest
 from gantry_controller.metadata.events import DeclareGroup
-from support.controller_desk import CLUSTER, NAME, Office
+from support.controller_dispatcher import CLUSTER, NAME, Office
 
 GROUP = {"clusterName": CLUSTER, "brokerName": NAME}
 MASTER = {**GROUP, "brokerId": "1", "masterEpoch": "1"}

@@ -12,7 +12,7 @@ from gantry_protocol.command import RemotingCommand, reply, request
 from gantry_protocol.errors import GantryError
 from gantry_protocol.quorum_key import KeyFile
 from gantry_protocol.remoting.signatures import sign, signed_content
-from support.controller_desk import CLUSTER, NAME, FakeConnection, Office
+from support.controller_dispatcher import CLUSTER, NAME, FakeConnection, Office
 
 KEY = "0123456789abcdef"
 NEEDY = sorted(code for code, row in REMOTING.items() if row.needs_key)
@@ -37,7 +37,7 @@ def ask(
     """The first answer to a request, of a sender that has shown nothing unless ``believed``."""
     stub = FakeConnection(1, believed=believed)
     command = request(code, EXT if ext is None else ext)
-    handle = office.desk.handle_named if named else office.desk.handle
+    handle = office.dispatcher.handle_named if named else office.dispatcher.handle
     try:
         answer = handle(stub, command)  # type: ignore[arg-type]  # a fake of the same shape
     except GantryError as error:  # as the server answers it
@@ -77,7 +77,7 @@ async def test_without_the_key_nothing_changes(key: KeyFile, code: RequestCode) 
         assert answer.code == ResponseCode.NO_PERMISSION
         assert "no quorum key was shown" in (answer.remark or "")
     assert (office.machine.point.digest, office.quorum.index) == (before, 0)
-    assert office.desk.requests == {}, "it came no further than the guard"
+    assert office.dispatcher.requests == {}, "it came no further than the guard"
     assert (
         ask(office, code, believed=True).code != ResponseCode.NO_PERMISSION
         or REMOTING[code].answerer is Answerer.ANY
@@ -107,7 +107,7 @@ async def test_a_follower_refuses_too_and_passes_on_what_it_believes(key: KeyFil
     office.quorum.follow(2)
     assert ask(office, 1002).code == ResponseCode.NO_PERMISSION
     assert office.forwarder.passed_on == []
-    office.desk.handle(FakeConnection(1), request(1002, EXT))  # type: ignore[arg-type]  # a fake of the same shape
+    office.dispatcher.handle(FakeConnection(1), request(1002, EXT))  # type: ignore[arg-type]  # a fake of the same shape
     assert [command.code for _, command in office.forwarder.passed_on] == [1002]
     await office.close()
 

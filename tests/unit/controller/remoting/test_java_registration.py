@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand
-from support.controller_desk import CLUSTER, NAME, Office, address
+from support.controller_dispatcher import CLUSTER, NAME, Office, address
 
 GROUP = {"clusterName": CLUSTER, "brokerName": NAME}
 STEPS = (

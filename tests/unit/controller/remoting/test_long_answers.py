@@ -12,10 +12,10 @@ from gantry_controller import turns
 from gantry_controller.metadata.events import CreateTopic, DeclareGroup, RemoveGroup
 from gantry_controller.metadata.state import BUILT_IN_TOPICS, Topic
 from gantry_controller.nameserver import routes
-from gantry_controller.remoting import control, desk, topics
+from gantry_controller.remoting import control, dispatcher, topics
 from gantry_protocol.bodies import ClusterInfo, TopicRouteData, encode_body
 from gantry_protocol.codes import ResponseCode
-from support.controller_desk import CLUSTER, Office
+from support.controller_dispatcher import CLUSTER, Office
 from support.turns import Turns
 
 if TYPE_CHECKING:
@@ -156,19 +156,19 @@ async def test_beyond_the_bound_the_answer_is_busy(
     asked = [many.ask(106) for _ in range(3)]
     codes = [(await answered(replies)).code for replies in asked]
     assert codes == [0, 0, ResponseCode.SYSTEM_BUSY]
-    assert many.desk.long_answers.refused == 1
+    assert many.dispatcher.long_answers.refused == 1
 
 
 async def test_an_answer_that_nobody_waits_for_is_not_made(
     many: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "ANSWER_WITHIN_S", -1.0)
+    monkeypatch.setattr(dispatcher, "ANSWER_WITHIN_S", -1.0)
     replies = many.ask(106)
-    many.desk._expire()
+    many.dispatcher._expire()
     assert (await answered(replies)).code == ResponseCode.SYSTEM_BUSY
     counted = Turns()
     monkeypatch.setattr(routes, "broker_data", counted.noting(routes.broker_data))
-    while many.desk.long_answers:
+    while many.dispatcher.long_answers:
         await asyncio.sleep(0)
     counted.stop()
     assert not counted.calls

@@ -6,11 +6,11 @@
 
 import pytest
 from gantry_controller.metadata.events import Event, RaiseFloors, RegisterBroker
-from gantry_controller.remoting.desk import Exchange
+from gantry_controller.remoting.dispatcher import Exchange
 from gantry_controller.requests import ADMIN, REMOTING, Answerer, Consistency
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
-from support.controller_desk import CLUSTER, NAME, Office
+from support.controller_dispatcher import CLUSTER, NAME, Office
 
 SPEC = {
     904: ("BrokerHeartbeat", "local"),
@@ -54,7 +54,7 @@ async def test_others_are_not_supported(office: Office, code: int) -> None:
 
 
 async def test_every_row_has_a_handler(office: Office) -> None:
-    assert office.desk.served == frozenset(REMOTING)
+    assert office.dispatcher.served == frozenset(REMOTING)
 
 
 @pytest.mark.parametrize("key", [*REMOTING, *ADMIN], ids=str)
@@ -77,9 +77,11 @@ async def test_another_event_than_the_rows_is_a_bug(office: Office) -> None:
     event = RegisterBroker(cluster=CLUSTER, name=NAME, broker_id=1, address="h:1")  # type: ignore[arg-type]
 
     def wrong(exchange: Exchange) -> None:
-        office.desk.write(exchange, event, lambda result: reply(exchange.request, result.code))
+        office.dispatcher.write(
+            exchange, event, lambda result: reply(exchange.request, result.code)
+        )
 
-    office.desk.add({RequestCode.CONTROLLER_APPLY_BROKER_ID: wrong})
+    office.dispatcher.add({RequestCode.CONTROLLER_APPLY_BROKER_ID: wrong})
     with pytest.raises(AssertionError, match="ApplyBrokerId"):
         office.call(1013)
     assert office.quorum.index == 0
@@ -89,6 +91,6 @@ async def test_an_undeclared_code_is_a_bug(office: Office) -> None:
     def wrong(exchange: Exchange) -> RemotingCommand:
         return reply(exchange.request, ResponseCode.TOPIC_NOT_EXIST)
 
-    office.desk.add({RequestCode.CONTROLLER_GET_METADATA_INFO: wrong})
+    office.dispatcher.add({RequestCode.CONTROLLER_GET_METADATA_INFO: wrong})
     with pytest.raises(AssertionError, match="GetMetadataInfo"):
         office.call(1005)

@@ -9,7 +9,7 @@ import json
 import pytest
 from gantry_controller.metadata.events import DeclareGroup
 from gantry_protocol.codes import ResponseCode
-from support.controller_desk import CLUSTER, NAME, Office, address
+from support.controller_dispatcher import CLUSTER, NAME, Office, address
 
 GROUP = {"clusterName": CLUSTER, "brokerName": NAME}
 
@@ -282,7 +282,7 @@ class TestAlter:
         with pytest.raises(Exception, match=r"."):  # the server answers code 1 with the text
             office.alter(1, 1, body)
         assert office.group == before
-        assert not office.desk._open
+        assert not office.dispatcher._open
 
 
 class TestReplicaInfo:

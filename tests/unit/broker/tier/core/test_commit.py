@@ -10,95 +10,95 @@ from gantry_broker.tier.core.values import State
 from gantry_protocol.tier import chain
 from gantry_protocol.tier.keys import CLASS_FOR_EVER, PackKey, Pair
 from gantry_protocol.tier.manifests import Append, encode
-from support.tier_desk import Bucket, Desk, built, lineage, local
+from support.upload_harness import Bucket, Harness, built, lineage, local
 
 
-def committing(bucket: Bucket | None = None, end: int = 100) -> Desk:
-    """A desk about to create the version that adds its first pack."""
-    desk = Desk(bucket)
-    desk.promote(1, local(end))
-    desk.run(until=fx.CutPack)
-    desk.run(until=fx.CreateVersion)
-    return desk
+def committing(bucket: Bucket | None = None, end: int = 100) -> Harness:
+    """A harness about to create the version that adds its first pack."""
+    harness = Harness(bucket)
+    harness.promote(1, local(end))
+    harness.run(until=fx.CutPack)
+    harness.run(until=fx.CreateVersion)
+    return harness
 
 
 def test_a_created_version_counts_after_the_head_check() -> None:
-    desk = committing()
-    desk.answer()
-    assert isinstance(desk.call, fx.ListAfter)
-    assert desk.role.chain.end == 0
-    desk.answer()
-    assert desk.role.chain.end == 100
+    harness = committing()
+    harness.answer()
+    assert isinstance(harness.call, fx.ListAfter)
+    assert harness.role.chain.end == 0
+    harness.answer()
+    assert harness.role.chain.end == 100
 
 
 @pytest.mark.parametrize("applied", [True, False], ids=["applied", "lost"])
 @pytest.mark.parametrize("answered", [True, False], ids=["maybe", "failed"])
 def test_an_unknown_outcome_ends_in_exactly_one_version(applied: bool, answered: bool) -> None:
-    desk = committing()
+    harness = committing()
     if applied:
-        desk.apply()
+        harness.apply()
     if answered:
-        desk.end(ev.Maybe)
-        assert isinstance(desk.call, fx.ReadVersion)
+        harness.end(ev.Maybe)
+        assert isinstance(harness.call, fx.ReadVersion)
     else:
-        desk.fail()
-        assert desk.role.state is State.BACKOFF
-    while desk.role.chain.end < 100:
-        desk.run()
-        desk.wait(300)
-    assert desk.bucket.state().v == 2
-    assert len(desk.bucket.packs) == 1, "the pack is not stored again"
+        harness.fail()
+        assert harness.role.state is State.BACKOFF
+    while harness.role.chain.end < 100:
+        harness.run()
+        harness.wait(300)
+    assert harness.bucket.state().v == 2
+    assert len(harness.bucket.packs) == 1, "the pack is not stored again"
 
 
 def test_every_attempt_carries_the_same_bytes() -> None:
-    desk = committing()
+    harness = committing()
     for _ in range(3):
-        desk.fail()
-        desk.wait(2_000)
-        desk.run(until=fx.CreateVersion)
-    desk.end(ev.Maybe)
-    desk.answer()
-    desk.wait(2_000)
-    desk.run()
-    created = [call for call in desk.asked if isinstance(call, fx.CreateVersion) and call.v == 2]
+        harness.fail()
+        harness.wait(2_000)
+        harness.run(until=fx.CreateVersion)
+    harness.end(ev.Maybe)
+    harness.answer()
+    harness.wait(2_000)
+    harness.run()
+    created = [call for call in harness.asked if isinstance(call, fx.CreateVersion) and call.v == 2]
     assert len(created) == 5
     assert len({call.data for call in created}) == 1
 
 
 def test_nothing_else_is_done_while_the_outcome_is_unknown() -> None:
-    desk = committing()
-    desk.fail()
-    before = len(desk.asked)
+    harness = committing()
+    harness.fail()
+    before = len(harness.asked)
     for end in range(200, 1_000, 100):
-        desk.advance(local(end))
-        desk.wait(400)
-        if desk.call is not None:
-            desk.fail()
-    kinds = {type(call) for call in desk.asked[before:]}
+        harness.advance(local(end))
+        harness.wait(400)
+        if harness.call is not None:
+            harness.fail()
+    kinds = {type(call) for call in harness.asked[before:]}
     assert kinds <= {fx.ReadVersions, fx.CreateVersion, fx.ReadVersion}
 
 
 def test_a_put_that_lands_late_is_found_and_counted() -> None:
-    desk = committing()
-    late = desk.call
-    desk.fail()
-    desk.wait(2_000)
-    desk.answer()
+    harness = committing()
+    late = harness.call
+    harness.fail()
+    harness.wait(2_000)
+    harness.answer()
     assert isinstance(late, fx.CreateVersion)
-    desk.bucket.versions[late.v] = late.data
-    assert isinstance(desk.call, fx.CreateVersion)
-    desk.run()
-    assert desk.role.chain.end == 100
-    assert desk.bucket.state().v == 2
+    harness.bucket.versions[late.v] = late.data
+    assert isinstance(harness.call, fx.CreateVersion)
+    harness.run()
+    assert harness.role.chain.end == 100
+    assert harness.bucket.state().v == 2
 
 
 def test_a_failed_head_check_is_done_again() -> None:
-    desk = committing()
-    desk.answer()
-    desk.fail()
-    desk.wait(2_000)
-    desk.run()
-    assert desk.role.chain.end == 100
+    harness = committing()
+    harness.answer()
+    harness.fail()
+    harness.wait(2_000)
+    harness.run()
+    assert harness.role.chain.end == 100
 
 
 def test_an_abandoned_commit_that_lands_before_the_next_claim_is_part_of_the_chain() -> None:
@@ -106,7 +106,7 @@ def test_an_abandoned_commit_that_lands_before_the_next_claim_is_part_of_the_cha
     late = old.call
     old.step(ev.Demoted())
     assert isinstance(late, fx.CreateVersion)
-    new = Desk(old.bucket, seed=1)
+    new = Harness(old.bucket, seed=1)
     new.promote(2, local(150, confirm=100, who=lineage((1, 0), (2, 150))))
     new.run(until=fx.CreateVersion)
     old.bucket.versions[late.v] = late.data
@@ -117,7 +117,7 @@ def test_an_abandoned_commit_that_lands_before_the_next_claim_is_part_of_the_cha
 
 def test_an_abandoned_commit_that_lands_after_the_claim_finds_its_slot_taken() -> None:
     old = committing()
-    new = Desk(old.bucket, seed=1)
+    new = Harness(old.bucket, seed=1)
     new.promote(2, local(150, confirm=100, who=lineage((1, 0), (2, 150))))
     new.run(until=fx.CutPack)
     old.run()
@@ -129,23 +129,23 @@ def test_an_abandoned_commit_that_lands_after_the_claim_finds_its_slot_taken() -
 
 def test_a_lower_pair_after_our_claim_breaks_the_chain() -> None:
     """Nobody who keeps the rules can do it; the role reads again, and then goes no further."""
-    desk = committing()
-    state = desk.bucket.state()
+    harness = committing()
+    state = harness.bucket.state()
     foreign = chain.claim(state, pair=Pair(1, 0), writer="x", nonce="f" * 32, at_ms=0)
-    desk.bucket.versions[foreign.v] = encode(foreign)
-    desk.run()
-    assert desk.role.state is State.HALTED
-    assert "T1" in desk.role.status.reason
+    harness.bucket.versions[foreign.v] = encode(foreign)
+    harness.run()
+    assert harness.role.state is State.HALTED
+    assert "T1" in harness.role.status.reason
 
 
 def test_an_own_version_nobody_remembers_is_adopted() -> None:
     """Two processes with one pair cannot be; should they, the chain decides and both re-check."""
-    desk = committing()
-    mine = desk.role.reign.commit if desk.role.reign else None
+    harness = committing()
+    mine = harness.role.reign.commit if harness.role.reign else None
     assert mine is not None
     assert isinstance(mine.version, Append)
     renamed = chain.append(
-        desk.bucket.state(),
+        harness.bucket.state(),
         mine.version.add,
         lineage=lineage((1, 0)).entries,
         tail=mine.version.tail,
@@ -153,24 +153,24 @@ def test_an_own_version_nobody_remembers_is_adopted() -> None:
         nonce="e" * 32,
         at_ms=0,
     )
-    desk.bucket.versions[2] = encode(renamed)
-    desk.run()
-    assert desk.role.state is State.UPLOADING
-    assert desk.role.chain.nonce == "e" * 32
-    compared = [type(call) for call in desk.asked].count(fx.ReadTail)
+    harness.bucket.versions[2] = encode(renamed)
+    harness.run()
+    assert harness.role.state is State.UPLOADING
+    assert harness.role.chain.nonce == "e" * 32
+    compared = [type(call) for call in harness.asked].count(fx.ReadTail)
     assert compared == 1, "what somebody else wrote is compared with the log"
-    assert desk.role.chain.end == 100
+    assert harness.role.chain.end == 100
 
 
 def test_what_follows_our_own_late_version_is_read_too() -> None:
     """Nobody but a twin can write there; the head is the newest version all the same."""
-    desk = committing()
-    desk.apply()
-    desk.fail()
+    harness = committing()
+    harness.apply()
+    harness.fail()
     key = PackKey(Pair(1, 1), 100, 120, CLASS_FOR_EVER, "d" * 32)
-    pack = built(desk.log[100:120], key, lineage((1, 0)).entries)
+    pack = built(harness.log[100:120], key, lineage((1, 0)).entries)
     later = chain.append(
-        desk.bucket.state(),
+        harness.bucket.state(),
         [pack.entry],
         lineage=lineage((1, 0)).entries,
         tail=pack.tail,
@@ -178,23 +178,23 @@ def test_what_follows_our_own_late_version_is_read_too() -> None:
         nonce="d" * 32,
         at_ms=0,
     )
-    desk.bucket.versions[3] = encode(later)
-    desk.advance(local(200))
-    desk.wait(2_000)
-    desk.answer()
-    assert desk.role.chain.v == 3
-    desk.run()
-    assert desk.role.state is State.UPLOADING
-    assert desk.bucket.state().end >= 120
+    harness.bucket.versions[3] = encode(later)
+    harness.advance(local(200))
+    harness.wait(2_000)
+    harness.answer()
+    assert harness.role.chain.v == 3
+    harness.run()
+    assert harness.role.state is State.UPLOADING
+    assert harness.bucket.state().end >= 120
 
 
 # ---- the recycled slot
 
 
-def zombie_and_heir() -> tuple[Desk, Desk]:
+def zombie_and_heir() -> tuple[Harness, Harness]:
     """A sleeps with a commit on its way; B has claimed, gone on, and old versions are deleted."""
     old = committing(end=100)
-    new = Desk(old.bucket, seed=1)
+    new = Harness(old.bucket, seed=1)
     who = lineage((1, 0), (2, 100))
     new.promote(2, local(300, confirm=300, who=who))
     new.run()

@@ -16,30 +16,30 @@ from gantry_protocol.tier.keys import Pair
 from gantry_protocol.types import Offset
 from hypothesis import given
 from hypothesis import strategies as st
-from support.tier_desk import LIMITS, Desk, local
 from support.tier_logs import Sent, build_log
+from support.upload_harness import LIMITS, Harness, local
 
 STORED_MS = 1_700_000_000_000
 NOW_MS = STORED_MS + 7_500
 
 
-def told(desk: Desk, confirm: int) -> TierReport:
+def told(harness: Harness, confirm: int) -> TierReport:
     """The report of a log in which every record was stored at ``STORED_MS``."""
-    return tier_report(desk.role, Offset(confirm), lambda _: STORED_MS, NOW_MS)
+    return tier_report(harness.role, Offset(confirm), lambda _: STORED_MS, NOW_MS)
 
 
-def uploading(end: int = 100) -> Desk:
+def uploading(end: int = 100) -> Harness:
     """A master whose tier ends at ``end``."""
-    desk = Desk()
-    desk.promote(3, local(end))
-    desk.run()
-    desk.wait(LIMITS.linger_ms)
-    desk.run()
-    return desk
+    harness = Harness()
+    harness.promote(3, local(end))
+    harness.run()
+    harness.wait(LIMITS.linger_ms)
+    harness.run()
+    return harness
 
 
 def test_a_replica_says_that_it_stands_by() -> None:
-    assert told(Desk(), 0) == TierReport("standby", None, None, None, "", None)
+    assert told(Harness(), 0) == TierReport("standby", None, None, None, "", None)
 
 
 def test_a_master_that_has_caught_up() -> None:
@@ -55,108 +55,108 @@ def test_a_tier_that_cannot_be_read_is_told_though_uploads_go_well(
 ) -> None:
     report = tier_report(uploading().role, Offset(100), lambda _: STORED_MS, NOW_MS, readable)
     assert report == TierReport(state, 3, 100, 0, readable.complaint, 2)
-    replica = tier_report(Desk().role, Offset(0), lambda _: STORED_MS, NOW_MS, readable)
+    replica = tier_report(Harness().role, Offset(0), lambda _: STORED_MS, NOW_MS, readable)
     assert replica.state == "standby"
 
 
 def test_who_is_master_no_more_reports_no_lag() -> None:
     """It knows where the tier ended, and nothing of what the next one has uploaded since."""
-    desk = uploading()
-    desk.step(ev.Demoted())
-    report = told(desk, 150)
-    assert desk.role.chain.v, "of its own time"
+    harness = uploading()
+    harness.step(ev.Demoted())
+    report = told(harness, 150)
+    assert harness.role.chain.v, "of its own time"
     assert (report.state, report.lag_ms) == ("standby", None)
 
 
 def test_the_lag_is_the_age_of_the_oldest_record_that_waits() -> None:
     asked: list[int] = []
-    desk = uploading()
-    desk.advance(local(150))
+    harness = uploading()
+    harness.advance(local(150))
 
     def store_time(offset: Offset) -> int:
         asked.append(offset)
         return STORED_MS
 
-    assert tier_report(desk.role, Offset(150), store_time, NOW_MS).lag_ms == 7_500
+    assert tier_report(harness.role, Offset(150), store_time, NOW_MS).lag_ms == 7_500
     assert asked == [100]
 
 
 def test_a_clock_that_was_set_back_makes_no_negative_lag() -> None:
-    desk = uploading()
-    desk.advance(local(150))
-    assert tier_report(desk.role, Offset(150), lambda _: NOW_MS + 1, NOW_MS).lag_ms == 0
+    harness = uploading()
+    harness.advance(local(150))
+    assert tier_report(harness.role, Offset(150), lambda _: NOW_MS + 1, NOW_MS).lag_ms == 0
 
 
 def test_before_the_chain_is_read_nothing_is_claimed_to_be_known() -> None:
-    desk = Desk()
-    desk.promote(3, local(100))
-    assert told(desk, 100) == TierReport("claiming", 3, None, None, "", None)
+    harness = Harness()
+    harness.promote(3, local(100))
+    assert told(harness, 100) == TierReport("claiming", 3, None, None, "", None)
 
 
 def test_a_reason_stays_while_the_next_attempt_is_under_way() -> None:
-    desk = Desk()
-    desk.promote(3, local(100))
-    desk.fail()
-    assert told(desk, 100).state == "backoff"
-    desk.wait(LIMITS.backoff_last_ms)
-    assert desk.call is not None
-    report = told(desk, 100)
+    harness = Harness()
+    harness.promote(3, local(100))
+    harness.fail()
+    assert told(harness, 100).state == "backoff"
+    harness.wait(LIMITS.backoff_last_ms)
+    assert harness.call is not None
+    report = told(harness, 100)
     assert (report.state, report.reason) == ("claiming", "the store answered 503")
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["all is in the tier", "more waits"])
 def test_a_reason_goes_with_the_next_commit(*, waits: bool) -> None:
-    desk = uploading()
-    desk.advance(local(150))
-    desk.wait(LIMITS.linger_ms)
-    desk.fail()
-    assert told(desk, 150).reason
-    desk.wait(LIMITS.backoff_last_ms)
+    harness = uploading()
+    harness.advance(local(150))
+    harness.wait(LIMITS.linger_ms)
+    harness.fail()
+    assert told(harness, 150).reason
+    harness.wait(LIMITS.backoff_last_ms)
     if waits:
-        desk.advance(local(400))
-    desk.run(until=fx.CutPack)
-    desk.run(until=fx.ListAfter)
-    assert told(desk, 400).reason
-    desk.answer()
-    assert told(desk, 400).reason == ""
+        harness.advance(local(400))
+    harness.run(until=fx.CutPack)
+    harness.run(until=fx.ListAfter)
+    assert told(harness, 400).reason
+    harness.answer()
+    assert told(harness, 400).reason == ""
 
 
 def test_what_takes_too_long_has_stalled_and_keeps_its_place() -> None:
-    desk = uploading()
-    desk.advance(local(150))
-    desk.wait(LIMITS.linger_ms)
-    desk.fail()
-    desk.wait(LIMITS.alarm_ms)
-    report = told(desk, 150)
+    harness = uploading()
+    harness.advance(local(150))
+    harness.wait(LIMITS.linger_ms)
+    harness.fail()
+    harness.wait(LIMITS.alarm_ms)
+    report = told(harness, 150)
     assert (report.state, report.reason) == ("stalled", "the store answered 503")
     assert report.lag_ms == 7_500
 
 
 def test_who_is_fenced_says_by_whom_and_claims_nothing() -> None:
-    desk = uploading()
-    desk.claimed_by(4)
-    desk.advance(local(150))
-    desk.wait(LIMITS.linger_ms)
-    desk.run()
-    report = told(desk, 150)
+    harness = uploading()
+    harness.claimed_by(4)
+    harness.advance(local(150))
+    harness.wait(LIMITS.linger_ms)
+    harness.run()
+    report = told(harness, 150)
     assert report.state == "fenced"
     assert "epoch 4" in report.reason
     assert (report.committed_offset, report.version) == (None, None)
 
 
 def test_an_older_epoch_is_no_claim_of_ours() -> None:
-    desk = uploading()
-    desk.promote(5, local(100))
-    assert told(desk, 100).version is None
-    assert desk.role.own == Pair(5, 1)
+    harness = uploading()
+    harness.promote(5, local(100))
+    assert told(harness, 100).version is None
+    assert harness.role.own == Pair(5, 1)
 
 
 @given(st.text(max_size=600))
 def test_reasons_are_short_and_on_one_line(reason: str) -> None:
-    desk = uploading()
-    desk.advance(local(150))
-    desk.role.trouble = reason
-    report = told(desk, 150)
+    harness = uploading()
+    harness.advance(local(150))
+    harness.role.trouble = reason
+    report = told(harness, 150)
     assert len(report.reason) <= REASON_MAX_CHARS
     assert len(report.reason.splitlines()) <= 1
 

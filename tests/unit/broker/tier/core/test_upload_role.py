@@ -10,264 +10,264 @@ from gantry_protocol.tier.chain import empty
 from gantry_protocol.tier.keys import Pair
 from gantry_protocol.tier.manifests import Append, Claim
 from gantry_protocol.types import Offset
-from support.tier_desk import PLACE, Bucket, Desk, lineage, local
+from support.upload_harness import PLACE, Bucket, Harness, lineage, local
 
 
-def uploading(end: int = 0, **facts: int) -> Desk:
-    """A desk whose role has claimed an empty chain under epoch 1 and has nothing to upload."""
-    desk = Desk()
-    desk.promote(1, local(end, confirm=0, **facts))
-    desk.run()
-    assert desk.role.state is State.UPLOADING
-    return desk
+def uploading(end: int = 0, **facts: int) -> Harness:
+    """A harness whose role has claimed an empty chain under epoch 1 and has nothing to upload."""
+    harness = Harness()
+    harness.promote(1, local(end, confirm=0, **facts))
+    harness.run()
+    assert harness.role.state is State.UPLOADING
+    return harness
 
 
-def with_tier(end: int) -> Desk:
+def with_tier(end: int) -> Harness:
     """As ``uploading``, with [0, end) in the tier."""
-    desk = uploading()
-    desk.advance(local(end))
-    desk.wait(1_000)
-    desk.run()
-    while desk.role.chain.end < end:
-        desk.wait(1_000)
-        desk.run()
-    return desk
+    harness = uploading()
+    harness.advance(local(end))
+    harness.wait(1_000)
+    harness.run()
+    while harness.role.chain.end < end:
+        harness.wait(1_000)
+        harness.run()
+    return harness
 
 
 # ---- promotion and claim
 
 
 def test_a_promotion_proves_the_prefix_and_reads_the_head_before_anything_else() -> None:
-    desk = Desk()
-    desk.promote(1, local(0))
-    assert desk.role.state is State.CLAIMING
-    assert isinstance(desk.answer(), fx.CheckMeta)
-    assert isinstance(desk.answer(), fx.ReadVersions)
-    assert isinstance(desk.call, fx.CreateVersion)
+    harness = Harness()
+    harness.promote(1, local(0))
+    assert harness.role.state is State.CLAIMING
+    assert isinstance(harness.answer(), fx.CheckMeta)
+    assert isinstance(harness.answer(), fx.ReadVersions)
+    assert isinstance(harness.call, fx.CreateVersion)
 
 
 def test_the_first_claim_begins_where_the_log_begins() -> None:
-    desk = Desk()
-    desk.promote(3, local(90, confirm=70, log_start=70, who=lineage((3, 40))), inc=2)
-    desk.run()
-    claim = desk.bucket.read(1)
+    harness = Harness()
+    harness.promote(3, local(90, confirm=70, log_start=70, who=lineage((3, 40))), inc=2)
+    harness.run()
+    claim = harness.bucket.read(1)
     assert isinstance(claim, Claim)
     assert (claim.start, claim.end, claim.tail, claim.pair) == (70, 70, None, Pair(3, 2))
 
 
 def test_a_claim_counts_once_it_is_the_newest_version() -> None:
-    desk = Desk()
-    desk.promote(1, local(500))
-    desk.run(until=fx.ListAfter)
-    assert desk.role.state is State.CLAIMING
-    desk.answer()
-    assert desk.role.claimed
-    assert desk.role.state is State.UPLOADING, "an empty tier has nothing to compare"
+    harness = Harness()
+    harness.promote(1, local(500))
+    harness.run(until=fx.ListAfter)
+    assert harness.role.state is State.CLAIMING
+    harness.answer()
+    assert harness.role.claimed
+    assert harness.role.state is State.UPLOADING, "an empty tier has nothing to compare"
 
 
 def test_a_long_chain_is_read_in_parts() -> None:
     bucket = Bucket()
     for epoch in range(1, 11):
-        Desk(bucket).claimed_by(epoch)
-    desk = Desk(bucket)
-    desk.promote(11, local(0))
-    desk.run()
-    reads = [call.after for call in desk.asked if isinstance(call, fx.ReadVersions)]
+        Harness(bucket).claimed_by(epoch)
+    harness = Harness(bucket)
+    harness.promote(11, local(0))
+    harness.run()
+    reads = [call.after for call in harness.asked if isinstance(call, fx.ReadVersions)]
     assert reads == [0, 4, 8]
-    assert [call.v for call in desk.asked if isinstance(call, fx.CreateVersion)] == [11]
-    assert desk.role.chain.v == 11
+    assert [call.v for call in harness.asked if isinstance(call, fx.CreateVersion)] == [11]
+    assert harness.role.chain.v == 11
 
 
 def test_a_prefix_that_is_not_ours_halts() -> None:
-    desk = Desk()
-    desk.promote(1, local(0))
-    desk.end(lambda ticket: ev.CallRefused(ticket, "meta.json belongs to another group"))
-    assert desk.role.state is State.HALTED
-    assert "another group" in desk.role.status.reason
-    assert desk.call is None
+    harness = Harness()
+    harness.promote(1, local(0))
+    harness.end(lambda ticket: ev.CallRefused(ticket, "meta.json belongs to another group"))
+    assert harness.role.state is State.HALTED
+    assert "another group" in harness.role.status.reason
+    assert harness.call is None
 
 
 @pytest.mark.parametrize("pair", [(1, 1), (1, 0)], ids=["same", "older"])
 def test_a_promotion_that_is_not_newer_changes_nothing(pair: tuple[int, int]) -> None:
-    desk = uploading()
-    desk.promote(pair[0], local(0), inc=pair[1])
-    assert desk.role.state is State.UPLOADING
-    assert desk.call is None
+    harness = uploading()
+    harness.promote(pair[0], local(0), inc=pair[1])
+    assert harness.role.state is State.UPLOADING
+    assert harness.call is None
 
 
 def test_the_same_broker_goes_on_in_a_newer_epoch_by_another_claim() -> None:
-    desk = with_tier(50)
-    desk.promote(2, local(50, who=lineage((1, 0), (2, 50))))
-    assert desk.role.state is State.CLAIMING
-    assert isinstance(desk.call, fx.ReadVersions)
-    assert desk.call.after == 2, "what is known of the chain is not read again"
-    desk.run()
-    assert desk.role.state is State.UPLOADING
-    assert [desk.bucket.state().pair, desk.bucket.state().end] == [Pair(2, 1), 50]
+    harness = with_tier(50)
+    harness.promote(2, local(50, who=lineage((1, 0), (2, 50))))
+    assert harness.role.state is State.CLAIMING
+    assert isinstance(harness.call, fx.ReadVersions)
+    assert harness.call.after == 2, "what is known of the chain is not read again"
+    harness.run()
+    assert harness.role.state is State.UPLOADING
+    assert [harness.bucket.state().pair, harness.bucket.state().end] == [Pair(2, 1), 50]
 
 
 def test_what_a_reader_of_this_process_folded_is_not_read_again() -> None:
     bucket = Bucket()
     for epoch in range(1, 11):
-        Desk(bucket).claimed_by(epoch)
-    desk = Desk(bucket)
+        Harness(bucket).claimed_by(epoch)
+    harness = Harness(bucket)
     known = bucket.state()
-    desk.step(ev.HeadSeen(known.pair, known))
-    desk.step(ev.HeadSeen(Pair(1, 1), empty(PLACE)))
-    desk.promote(11, local(0))
-    desk.run()
-    reads = [call.after for call in desk.asked if isinstance(call, fx.ReadVersions)]
+    harness.step(ev.HeadSeen(known.pair, known))
+    harness.step(ev.HeadSeen(Pair(1, 1), empty(PLACE)))
+    harness.promote(11, local(0))
+    harness.run()
+    reads = [call.after for call in harness.asked if isinstance(call, fx.ReadVersions)]
     assert reads == [10]
-    assert desk.role.chain.v == 11
+    assert harness.role.chain.v == 11
 
 
 def test_an_older_claim_that_took_the_slot_is_read_and_followed() -> None:
-    desk = Desk()
-    desk.promote(5, local(0))
-    desk.run(until=fx.CreateVersion)
-    desk.claimed_by(4)
-    desk.run()
-    assert desk.role.state is State.UPLOADING
-    assert [version.epoch for version in map(desk.bucket.read, (1, 2)) if version] == [4, 5]
+    harness = Harness()
+    harness.promote(5, local(0))
+    harness.run(until=fx.CreateVersion)
+    harness.claimed_by(4)
+    harness.run()
+    assert harness.role.state is State.UPLOADING
+    assert [version.epoch for version in map(harness.bucket.read, (1, 2)) if version] == [4, 5]
 
 
 def test_an_own_claim_that_landed_late_is_adopted() -> None:
-    desk = Desk()
-    desk.promote(5, local(0))
-    desk.run(until=fx.CreateVersion)
-    desk.apply()
-    desk.fail()
-    desk.wait(1_000)
-    desk.run()
-    assert desk.role.state is State.UPLOADING
-    assert desk.bucket.state().v == 1
+    harness = Harness()
+    harness.promote(5, local(0))
+    harness.run(until=fx.CreateVersion)
+    harness.apply()
+    harness.fail()
+    harness.wait(1_000)
+    harness.run()
+    assert harness.role.state is State.UPLOADING
+    assert harness.bucket.state().v == 1
 
 
 # ---- demotion
 
 
 def test_a_demotion_waits_for_the_call_under_way_and_cleans_nothing() -> None:
-    desk = uploading()
-    desk.advance(local(100))
-    desk.run(until=fx.StorePack)
-    desk.apply()
-    ticket = desk.call.ticket if desk.call else 0
-    desk.step(ev.Demoted())
-    assert desk.role.state is State.DRAINING
-    assert fx.CancelCalls() in desk.said
-    desk.step(ev.Created(ticket))
-    assert desk.role.state is State.STANDBY
-    assert desk.call is None
-    assert len(desk.bucket.packs) == 1
+    harness = uploading()
+    harness.advance(local(100))
+    harness.run(until=fx.StorePack)
+    harness.apply()
+    ticket = harness.call.ticket if harness.call else 0
+    harness.step(ev.Demoted())
+    assert harness.role.state is State.DRAINING
+    assert fx.CancelCalls() in harness.said
+    harness.step(ev.Created(ticket))
+    assert harness.role.state is State.STANDBY
+    assert harness.call is None
+    assert len(harness.bucket.packs) == 1
 
 
 def test_a_demotion_does_not_wait_for_ever() -> None:
-    desk = uploading()
-    desk.advance(local(100))
-    desk.step(ev.Demoted())
-    desk.wait(499)
-    desk.step(ev.Demoted())
-    assert desk.role.state is State.DRAINING
-    desk.wait(1)
-    assert desk.role.state is State.STANDBY
+    harness = uploading()
+    harness.advance(local(100))
+    harness.step(ev.Demoted())
+    harness.wait(499)
+    harness.step(ev.Demoted())
+    assert harness.role.state is State.DRAINING
+    harness.wait(1)
+    assert harness.role.state is State.STANDBY
 
 
 def test_a_demotion_without_a_call_is_over_at_once() -> None:
-    desk = uploading()
-    desk.step(ev.Demoted())
-    assert desk.role.state is State.STANDBY
-    assert desk.role.committed_end is None
+    harness = uploading()
+    harness.step(ev.Demoted())
+    assert harness.role.state is State.STANDBY
+    assert harness.role.committed_end is None
 
 
 def test_a_promotion_ends_the_draining() -> None:
-    desk = uploading()
-    desk.advance(local(100))
-    ticket = desk.call.ticket if desk.call else 0
-    desk.step(ev.Demoted())
-    desk.promote(2, local(100, who=lineage((1, 0), (2, 100))))
-    assert desk.role.state is State.CLAIMING
-    desk.step(ev.CallFailed(ticket, "cancelled"))
-    assert desk.role.state is State.CLAIMING, "the end of a cancelled call says nothing"
-    desk.run()
-    assert desk.role.state is State.UPLOADING
+    harness = uploading()
+    harness.advance(local(100))
+    ticket = harness.call.ticket if harness.call else 0
+    harness.step(ev.Demoted())
+    harness.promote(2, local(100, who=lineage((1, 0), (2, 100))))
+    assert harness.role.state is State.CLAIMING
+    harness.step(ev.CallFailed(ticket, "cancelled"))
+    assert harness.role.state is State.CLAIMING, "the end of a cancelled call says nothing"
+    harness.run()
+    assert harness.role.state is State.UPLOADING
 
 
 # ---- fencing
 
 
 def test_a_higher_head_at_the_claim_fences() -> None:
-    desk = Desk()
-    desk.claimed_by(7)
-    desk.promote(6, local(0))
-    desk.run()
-    assert desk.role.state is State.FENCED
-    assert fx.FencedBy(own=Pair(6, 1), by=Pair(7, 1)) in desk.said
-    assert desk.bucket.state().v == 1
-    desk.promote(6, local(0), inc=2)
-    assert desk.role.state is State.FENCED
-    assert desk.call is None, "what fenced us is remembered"
+    harness = Harness()
+    harness.claimed_by(7)
+    harness.promote(6, local(0))
+    harness.run()
+    assert harness.role.state is State.FENCED
+    assert fx.FencedBy(own=Pair(6, 1), by=Pair(7, 1)) in harness.said
+    assert harness.bucket.state().v == 1
+    harness.promote(6, local(0), inc=2)
+    assert harness.role.state is State.FENCED
+    assert harness.call is None, "what fenced us is remembered"
 
 
 def test_a_hint_of_a_higher_pair_fences_and_cancels() -> None:
-    desk = uploading()
-    desk.advance(local(100))
-    desk.step(ev.HeadSeen(Pair(1, 2)))
-    assert desk.role.state is State.FENCED
-    assert fx.CancelCalls() in desk.said
-    assert desk.role.committed_end is None
+    harness = uploading()
+    harness.advance(local(100))
+    harness.step(ev.HeadSeen(Pair(1, 2)))
+    assert harness.role.state is State.FENCED
+    assert fx.CancelCalls() in harness.said
+    assert harness.role.committed_end is None
 
 
 @pytest.mark.parametrize("pair", [Pair(1, 1), Pair(0, 9)], ids=["own", "lower"])
 def test_a_hint_of_no_higher_pair_is_nothing(pair: Pair) -> None:
-    desk = uploading()
-    desk.step(ev.HeadSeen(pair))
-    assert desk.role.state is State.UPLOADING
+    harness = uploading()
+    harness.step(ev.HeadSeen(pair))
+    assert harness.role.state is State.UPLOADING
 
 
 def test_an_idle_master_finds_out_by_itself() -> None:
-    desk = uploading()
-    desk.claimed_by(2)
-    desk.wait(5_000)
-    desk.run()
-    assert desk.role.state is State.FENCED
+    harness = uploading()
+    harness.claimed_by(2)
+    harness.wait(5_000)
+    harness.run()
+    assert harness.role.state is State.FENCED
 
 
 def test_a_commit_that_meets_a_higher_pair_is_fenced() -> None:
-    desk = uploading()
-    desk.advance(local(100))
-    desk.run(until=fx.CreateVersion)
-    desk.claimed_by(2)
-    desk.run()
-    assert desk.role.state is State.FENCED
-    assert isinstance(desk.asked[-1], fx.ReadVersion), "at first sight"
-    assert desk.bucket.state().end == 0
+    harness = uploading()
+    harness.advance(local(100))
+    harness.run(until=fx.CreateVersion)
+    harness.claimed_by(2)
+    harness.run()
+    assert harness.role.state is State.FENCED
+    assert isinstance(harness.asked[-1], fx.ReadVersion), "at first sight"
+    assert harness.bucket.state().end == 0
 
 
 def test_a_fenced_role_comes_back_by_a_promotion_above_who_fenced_it() -> None:
-    desk = uploading()
-    desk.step(ev.HeadSeen(Pair(4, 1)))
-    desk.advance(local(100))
-    desk.wait(10_000)
-    assert desk.call is None
-    desk.promote(3, local(100))
-    assert desk.role.state is State.FENCED
-    assert desk.call is None
-    desk.promote(5, local(0, who=lineage((5, 0))))
-    assert desk.role.state is State.CLAIMING
+    harness = uploading()
+    harness.step(ev.HeadSeen(Pair(4, 1)))
+    harness.advance(local(100))
+    harness.wait(10_000)
+    assert harness.call is None
+    harness.promote(3, local(100))
+    assert harness.role.state is State.FENCED
+    assert harness.call is None
+    harness.promote(5, local(0, who=lineage((5, 0))))
+    assert harness.role.state is State.CLAIMING
 
 
 def test_a_fenced_role_that_is_demoted_stands_by() -> None:
-    desk = uploading()
-    desk.step(ev.HeadSeen(Pair(4, 1)))
-    desk.step(ev.Demoted())
-    assert desk.role.state is State.STANDBY
+    harness = uploading()
+    harness.step(ev.HeadSeen(Pair(4, 1)))
+    harness.step(ev.Demoted())
+    assert harness.role.state is State.STANDBY
 
 
 # ---- reconciling
 
 
-def successor(desk: Desk, log_size: int = 1_000) -> Desk:
-    return Desk(desk.bucket, seed=1, size=log_size)
+def successor(harness: Harness, log_size: int = 1_000) -> Harness:
+    return Harness(harness.bucket, seed=1, size=log_size)
 
 
 def test_a_successor_goes_on_where_the_tier_ends() -> None:
@@ -383,24 +383,24 @@ def test_halted_is_for_a_person(event: ev.Event) -> None:
 
 def test_a_version_that_is_missing_in_between_is_waited_for() -> None:
     """A claim above it would make the hole last; an answer that was wrong once would end it all."""
-    desk = Desk()
+    harness = Harness()
     for epoch in (1, 2, 3):
-        desk.claimed_by(epoch)
-    sound = desk.bucket.versions.pop(2)
-    desk.promote(4, local(0))
+        harness.claimed_by(epoch)
+    sound = harness.bucket.versions.pop(2)
+    harness.promote(4, local(0))
     for _ in range(3):
-        desk.run()
-        assert desk.role.state is State.BACKOFF
-        assert "version 2 of the manifest is missing" in desk.role.status.reason
-        desk.wait(100_000)
-    assert desk.role.status.stalled
-    assert 4 not in desk.bucket.versions
-    desk.bucket.versions[2] = sound
-    desk.run()
-    desk.wait(100_000)
-    desk.run()
-    assert desk.role.state is State.UPLOADING
-    assert desk.bucket.state().pair == Pair(4, 1)
+        harness.run()
+        assert harness.role.state is State.BACKOFF
+        assert "version 2 of the manifest is missing" in harness.role.status.reason
+        harness.wait(100_000)
+    assert harness.role.status.stalled
+    assert 4 not in harness.bucket.versions
+    harness.bucket.versions[2] = sound
+    harness.run()
+    harness.wait(100_000)
+    harness.run()
+    assert harness.role.state is State.UPLOADING
+    assert harness.bucket.state().pair == Pair(4, 1)
 
 
 @pytest.mark.parametrize("kept", [1, 2, 3])
@@ -434,126 +434,129 @@ def test_another_history_is_seen_also_without_the_oldest_versions() -> None:
 
 
 def test_nothing_beyond_confirm_or_flushed_is_asked_for() -> None:
-    desk = uploading()
-    desk.advance(local(500, confirm=120, flushed=130))
-    assert isinstance(desk.call, fx.CutPack)
-    assert (desk.call.lo, desk.call.limit) == (0, 120)
-    desk.run()
-    desk.advance(local(500, confirm=400, flushed=130))
-    desk.wait(1_000)
-    assert isinstance(desk.call, fx.CutPack)
-    assert (desk.call.lo, desk.call.limit) == (100, 130)
+    harness = uploading()
+    harness.advance(local(500, confirm=120, flushed=130))
+    assert isinstance(harness.call, fx.CutPack)
+    assert (harness.call.lo, harness.call.limit) == (0, 120)
+    harness.run()
+    harness.advance(local(500, confirm=400, flushed=130))
+    harness.wait(1_000)
+    assert isinstance(harness.call, fx.CutPack)
+    assert (harness.call.lo, harness.call.limit) == (100, 130)
 
 
 def test_a_pack_waits_for_enough_bytes_or_long_enough() -> None:
-    desk = uploading()
-    desk.advance(local(90))
-    assert desk.call is None
-    desk.wait(999)
-    assert desk.call is None
-    desk.advance(local(99))
-    assert desk.call is None, "the oldest byte counts, not the newest"
-    desk.wait(1)
-    assert isinstance(desk.call, fx.CutPack)
+    harness = uploading()
+    harness.advance(local(90))
+    assert harness.call is None
+    harness.wait(999)
+    assert harness.call is None
+    harness.advance(local(99))
+    assert harness.call is None, "the oldest byte counts, not the newest"
+    harness.wait(1)
+    assert isinstance(harness.call, fx.CutPack)
 
 
 def test_a_timer_that_comes_early_is_armed_again() -> None:
-    desk = uploading()
-    desk.advance(local(90))
-    armed = [effect for effect in desk.said if isinstance(effect, fx.ArmTimer)]
-    desk.now_ms += 990
-    desk.step(ev.Timer())
-    assert desk.call is None
-    again = [effect for effect in desk.said if isinstance(effect, fx.ArmTimer)]
+    harness = uploading()
+    harness.advance(local(90))
+    armed = [effect for effect in harness.said if isinstance(effect, fx.ArmTimer)]
+    harness.now_ms += 990
+    harness.step(ev.Timer())
+    assert harness.call is None
+    again = [effect for effect in harness.said if isinstance(effect, fx.ArmTimer)]
     assert again == [*armed, fx.ArmTimer(1_000)]
 
 
 def test_confirmed_bytes_that_are_not_flushed_here_do_not_count() -> None:
-    desk = uploading()
-    desk.advance(local(500, confirm=400, flushed=0))
-    desk.wait(1_000)
-    assert desk.call is None
+    harness = uploading()
+    harness.advance(local(500, confirm=400, flushed=0))
+    harness.wait(1_000)
+    assert harness.call is None
 
 
 def test_what_is_left_after_a_pack_waits_anew() -> None:
-    desk = uploading()
-    desk.advance(local(90))
-    desk.wait(600)
-    desk.advance(local(150))
-    desk.run()
-    assert desk.role.chain.end == 100
-    desk.wait(400)
-    assert desk.call is None
-    desk.wait(600)
-    assert isinstance(desk.call, fx.CutPack)
+    harness = uploading()
+    harness.advance(local(90))
+    harness.wait(600)
+    harness.advance(local(150))
+    harness.run()
+    assert harness.role.chain.end == 100
+    harness.wait(400)
+    assert harness.call is None
+    harness.wait(600)
+    assert isinstance(harness.call, fx.CutPack)
 
 
 def test_enough_bytes_do_not_wait() -> None:
-    desk = uploading()
-    desk.advance(local(250))
-    desk.run()
-    assert [(entry.lo, entry.hi) for entry in desk.bucket.state().packs] == [(0, 100), (100, 200)]
+    harness = uploading()
+    harness.advance(local(250))
+    harness.run()
+    assert [(entry.lo, entry.hi) for entry in harness.bucket.state().packs] == [
+        (0, 100),
+        (100, 200),
+    ]
 
 
 def test_a_commit_names_the_pack_the_end_and_the_last_record() -> None:
-    desk = with_tier(50)
-    version = desk.bucket.read(2)
+    harness = with_tier(50)
+    version = harness.bucket.read(2)
     assert isinstance(version, Append)
     assert (version.start, version.end) == (0, 50)
     assert version.tail is not None
     assert version.tail.at == 40
     assert version.lineage_add == [(1, 0)]
-    assert desk.role.committed_end == 50
-    heads = [effect.head for effect in desk.said if isinstance(effect, fx.Committed)]
+    assert harness.role.committed_end == 50
+    heads = [effect.head for effect in harness.said if isinstance(effect, fx.Committed)]
     assert [(head.v, head.end) for head in heads] == [(1, 0), (2, 50)]
 
 
 def test_a_failed_pack_is_cut_again_under_another_key() -> None:
-    desk = uploading()
-    desk.advance(local(100))
-    desk.run(until=fx.StorePack)
-    desk.apply()
-    first = desk.fail()
-    assert desk.role.state is State.BACKOFF
-    desk.wait(300)
-    desk.run()
+    harness = uploading()
+    harness.advance(local(100))
+    harness.run(until=fx.StorePack)
+    harness.apply()
+    first = harness.fail()
+    assert harness.role.state is State.BACKOFF
+    harness.wait(300)
+    harness.run()
     assert isinstance(first, fx.StorePack)
-    entries = desk.bucket.state().packs
+    entries = harness.bucket.state().packs
     assert [(entry.lo, entry.hi) for entry in entries] == [(0, 100)]
     assert entries[0].key != first.key
-    assert len(desk.bucket.packs) == 2, "the first one is an orphan"
+    assert len(harness.bucket.packs) == 2, "the first one is an orphan"
 
 
 def test_a_pack_of_doubtful_outcome_is_looked_for() -> None:
-    desk = uploading()
-    desk.advance(local(100))
-    desk.run(until=fx.StorePack)
-    desk.apply()
-    desk.end(ev.Maybe)
-    assert isinstance(desk.call, fx.FindPack)
-    desk.run()
-    assert desk.role.chain.end == 100
-    assert len(desk.bucket.packs) == 1
+    harness = uploading()
+    harness.advance(local(100))
+    harness.run(until=fx.StorePack)
+    harness.apply()
+    harness.end(ev.Maybe)
+    assert isinstance(harness.call, fx.FindPack)
+    harness.run()
+    assert harness.role.chain.end == 100
+    assert len(harness.bucket.packs) == 1
 
 
 def test_a_pack_that_is_not_there_is_cut_again() -> None:
-    desk = uploading()
-    desk.advance(local(100))
-    desk.run(until=fx.StorePack)
-    desk.end(ev.Maybe)
-    desk.answer()
-    assert desk.role.state is State.BACKOFF
-    desk.wait(300)
-    desk.run()
-    assert desk.role.chain.end == 100
+    harness = uploading()
+    harness.advance(local(100))
+    harness.run(until=fx.StorePack)
+    harness.end(ev.Maybe)
+    harness.answer()
+    assert harness.role.state is State.BACKOFF
+    harness.wait(300)
+    harness.run()
+    assert harness.role.chain.end == 100
 
 
 def test_a_damaged_local_log_halts() -> None:
-    desk = uploading()
-    desk.advance(local(100))
-    desk.end(lambda ticket: ev.CallRefused(ticket, "The log holds no sound record at 30."))
-    assert desk.role.state is State.HALTED
-    assert desk.bucket.packs == {}
+    harness = uploading()
+    harness.advance(local(100))
+    harness.end(lambda ticket: ev.CallRefused(ticket, "The log holds no sound record at 30."))
+    assert harness.role.state is State.HALTED
+    assert harness.bucket.packs == {}
 
 
 # ---- local trimming
@@ -561,7 +564,7 @@ def test_a_damaged_local_log_halts() -> None:
 
 def test_a_replica_trims_by_its_masters_head_and_a_master_by_its_own() -> None:
     hint = Head(v=9, pair=Pair(1, 1), end=Offset(70))
-    replica = Desk().role
+    replica = Harness().role
     assert replica.end_for_trim(None) is None
     assert replica.end_for_trim(hint) == 70
     assert with_tier(50).role.end_for_trim(hint) == 50
@@ -572,7 +575,7 @@ def test_nobody_trims_while_it_is_fenced_or_has_not_compared() -> None:
     fenced = with_tier(50)
     fenced.step(ev.HeadSeen(hint.pair))
     assert fenced.role.end_for_trim(hint) is None
-    claiming = Desk()
+    claiming = Harness()
     claiming.promote(1, local(0))
     assert claiming.role.end_for_trim(hint) is None
 
@@ -581,90 +584,90 @@ def test_nobody_trims_while_it_is_fenced_or_has_not_compared() -> None:
 
 
 def test_waiting_grows_and_ends_with_a_success() -> None:
-    desk = Desk()
-    desk.promote(1, local(0))
+    harness = Harness()
+    harness.promote(1, local(0))
     waits = []
     for _ in range(8):
-        before = desk.now_ms
-        desk.fail()
-        assert desk.role.state is State.BACKOFF
-        armed = [effect.at_ms for effect in desk.said if isinstance(effect, fx.ArmTimer)][-1]
+        before = harness.now_ms
+        harness.fail()
+        assert harness.role.state is State.BACKOFF
+        armed = [effect.at_ms for effect in harness.said if isinstance(effect, fx.ArmTimer)][-1]
         assert armed is not None
         waits.append(armed - before)
-        desk.wait(waits[-1])
+        harness.wait(waits[-1])
     assert waits == sorted(waits)
     assert waits[0] == 200
     assert waits[-1] <= 2_000
-    desk.run()
-    desk.wait(5_000)
-    desk.fail()
-    armed = [effect.at_ms for effect in desk.said if isinstance(effect, fx.ArmTimer)][-1]
-    assert armed == desk.now_ms + 200
+    harness.run()
+    harness.wait(5_000)
+    harness.fail()
+    armed = [effect.at_ms for effect in harness.said if isinstance(effect, fx.ArmTimer)][-1]
+    assert armed == harness.now_ms + 200
 
 
 def test_a_wait_is_not_cut_short() -> None:
-    desk = uploading()
-    desk.advance(local(100))
-    desk.fail()
-    desk.now_ms += 199
-    desk.step(ev.Timer())
-    assert desk.role.state is State.BACKOFF
-    assert desk.call is None
+    harness = uploading()
+    harness.advance(local(100))
+    harness.fail()
+    harness.now_ms += 199
+    harness.step(ev.Timer())
+    assert harness.role.state is State.BACKOFF
+    assert harness.call is None
 
 
 def test_after_a_wait_the_head_is_read_again() -> None:
-    desk = uploading()
-    desk.advance(local(100))
-    desk.fail()
-    desk.wait(300)
-    assert isinstance(desk.call, fx.ReadVersions)
-    assert desk.role.state is State.UPLOADING
+    harness = uploading()
+    harness.advance(local(100))
+    harness.fail()
+    harness.wait(300)
+    assert isinstance(harness.call, fx.ReadVersions)
+    assert harness.role.state is State.UPLOADING
 
 
 def test_a_store_that_stays_away_raises_an_alarm_once_and_takes_it_back() -> None:
-    desk = uploading()
-    desk.advance(local(100))
-    while desk.now_ms < 11_000:
-        if desk.call is not None:
-            desk.fail()
-        desk.wait(100)
-    assert desk.role.status.stalled
-    assert "503" in desk.role.status.reason or desk.call is not None
-    while desk.role.state is not State.UPLOADING or desk.call is not None:
-        desk.run()
-        desk.wait(100)
-    assert not desk.role.status.stalled
+    harness = uploading()
+    harness.advance(local(100))
+    while harness.now_ms < 11_000:
+        if harness.call is not None:
+            harness.fail()
+        harness.wait(100)
+    assert harness.role.status.stalled
+    assert "503" in harness.role.status.reason or harness.call is not None
+    while harness.role.state is not State.UPLOADING or harness.call is not None:
+        harness.run()
+        harness.wait(100)
+    assert not harness.role.status.stalled
 
 
 def test_a_call_that_never_ends_raises_the_alarm_too() -> None:
-    desk = uploading()
-    desk.advance(local(100))
-    desk.said.clear()
-    desk.step(ev.LogAdvanced(local(110)))
-    desk.now_ms = 10_000
-    desk.step(ev.Timer())
-    assert desk.role.status.stalled
-    armed = [effect for effect in desk.said if isinstance(effect, fx.ArmTimer)]
+    harness = uploading()
+    harness.advance(local(100))
+    harness.said.clear()
+    harness.step(ev.LogAdvanced(local(110)))
+    harness.now_ms = 10_000
+    harness.step(ev.Timer())
+    assert harness.role.status.stalled
+    armed = [effect for effect in harness.said if isinstance(effect, fx.ArmTimer)]
     assert armed == [], "a timer in the past would come for ever"
 
 
 def test_nothing_to_do_is_no_reason_for_an_alarm() -> None:
-    desk = uploading()
+    harness = uploading()
     for _ in range(20):
-        desk.wait(5_000)
-        desk.run()
-    assert not desk.role.status.stalled
-    desk.now_ms += 60_000
-    desk.advance(local(50))
-    assert not desk.role.status.stalled, "the wait begins with the work"
+        harness.wait(5_000)
+        harness.run()
+    assert not harness.role.status.stalled
+    harness.now_ms += 60_000
+    harness.advance(local(50))
+    assert not harness.role.status.stalled, "the wait begins with the work"
 
 
 def test_progress_however_slow_is_no_reason_for_an_alarm() -> None:
-    desk = uploading()
+    harness = uploading()
     for _ in range(8):
-        desk.advance(local(1_000))
-        desk.run(until=fx.ListAfter)
-        desk.now_ms += 3_000
-        desk.answer()
-    assert desk.now_ms > 20_000
-    assert not desk.role.status.stalled
+        harness.advance(local(1_000))
+        harness.run(until=fx.ListAfter)
+        harness.now_ms += 3_000
+        harness.answer()
+    assert harness.now_ms > 20_000
+    assert not harness.role.status.stalled

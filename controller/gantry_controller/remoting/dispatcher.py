@@ -1,4 +1,4 @@
-"""The desk: every request's way to whoever can answer it, and its answer's way back.
+"""The dispatcher: every request's way to whoever can answer it, and its answer's way back.
 
 The table (``gantry_controller.requests``) says of each request who answers it and how: here at
 once, by an event in the log, whose result is the answer, or by a read. A node that may not answer
@@ -60,11 +60,11 @@ _ANY, _ANY_AT_READ_INDEX = Answerer.ANY, Answerer.ANY_AT_READ_INDEX
 _CONSISTENT_READ = Consistency.CONSISTENT_READ
 _BROKER_HEARTBEAT = RequestCode.BROKER_HEARTBEAT
 
-_log = log.get("desk")
+_log = log.get("dispatcher")
 
 
 class Quorum(Protocol):
-    """What the desk needs of the Raft node."""
+    """What the dispatcher needs of the Raft node."""
 
     @property
     def node_id(self) -> NodeId:
@@ -134,11 +134,11 @@ class Exchange:
 
 
 Serve = Callable[[Exchange], RemotingCommand | None]
-"""Answers now, or returns None and has called one of the desk's verbs."""
+"""Answers now, or returns None and has called one of the dispatcher's verbs."""
 
 
-class Desk:
-    """One node's desk; its ``handle`` is the handler of the remoting servers.
+class Dispatcher:
+    """One node's dispatcher; its ``handle`` is the handler of the remoting servers.
 
     Args:
         quorum: the Raft node.

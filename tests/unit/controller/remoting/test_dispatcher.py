@@ -1,11 +1,11 @@
-"""The desk: who answers, by when, and what is never done twice."""
+"""The dispatcher: who answers, by when, and what is never done twice."""
 
 import asyncio
 
 import pytest
 from gantry_controller.raft.errors import NotLeader, Overloaded
-from gantry_controller.remoting import desk as module
-from gantry_controller.remoting.desk import (
+from gantry_controller.remoting import dispatcher as module
+from gantry_controller.remoting.dispatcher import (
     ANSWER_WITHIN_S,
     LOG_INDEX,
     NOT_LEADER_REMARK,
@@ -15,7 +15,7 @@ from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply, request
 from gantry_protocol.errors import ConnectError, ConnectionClosed, RequestTimeout, WireError
 from gantry_protocol.types import NodeId
-from support.controller_desk import CLUSTER, NAME, Office
+from support.controller_dispatcher import CLUSTER, NAME, Office
 
 GROUP = {"clusterName": CLUSTER, "brokerName": NAME}
 APPLY = {**GROUP, "appliedBrokerId": "1", "registerCheckCode": "h:1;1"}
@@ -140,13 +140,13 @@ async def test_request_without_a_quorum_is_answered_in_time(office: Office) -> N
     assert [answer.code for answer in answers] == [ResponseCode.SYSTEM_BUSY]
     office.quorum.release()
     assert len(answers) == 1
-    assert not office.desk._open
+    assert not office.dispatcher._open
 
 
 async def test_handler_that_raises_leaves_nothing_open(office: Office) -> None:
     with pytest.raises(WireError, match="brokerName"):
         office.call(1004, {})
-    assert not office.desk._open
+    assert not office.dispatcher._open
 
 
 async def test_answer_that_cannot_be_made_does_not_harm_the_log(office: Office) -> None:
@@ -154,7 +154,7 @@ async def test_answer_that_cannot_be_made_does_not_harm_the_log(office: Office) 
         raise ZeroDivisionError("a bug")
 
     code = RequestCode.CONTROLLER_GET_NEXT_BROKER_ID
-    office.desk.add({code: lambda exchange: office.desk.read(exchange, broken)})
+    office.dispatcher.add({code: lambda exchange: office.dispatcher.read(exchange, broken)})
     answer = office.call(code)
     assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "a bug")
 

@@ -1,4 +1,4 @@
-"""A bench for the upload role: one role, a store of versions and packs, and answers on demand."""
+"""A harness for the upload role: one role, a store of versions and packs, and answers on demand."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Numbers:
 
 
 class Bucket:
-    """Versions by number and packs by key; several desks may share one."""
+    """Versions by number and packs by key; several harnesses may share one."""
 
     def __init__(self) -> None:
         self.versions: dict[int, bytes] = {}
@@ -117,7 +117,7 @@ class Bucket:
         return chain.fold(PLACE, versions)
 
 
-class Desk:
+class Harness:
     """One upload role; every call waits until the test answers it.
 
     Attributes:

@@ -1,7 +1,7 @@
 """One controller node's handlers on a quorum that exists in name only.
 
-``FakeQuorum`` applies what is proposed at once (or when told to); ``Office`` wires the real desk,
-handlers, watchman and state machine to it and speaks to them in remoting commands.
+``FakeQuorum`` applies what is proposed at once (or when told to); ``Office`` wires the real
+dispatcher, handlers, watchman and state machine to it and speaks to them in remoting commands.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from gantry_controller.nameserver.imports import Imports
 from gantry_controller.nameserver.requests import NameRequests
 from gantry_controller.raft.errors import NotLeader, ReadRedirect
 from gantry_controller.remoting.control import ControllerRequests
-from gantry_controller.remoting.desk import Desk
+from gantry_controller.remoting.dispatcher import Dispatcher
 from gantry_controller.remoting.guard import Guard
 from gantry_controller.remoting.live_settings import LiveSettings
 from gantry_protocol.command import RemotingCommand, request
@@ -145,7 +145,7 @@ class Office:
         self.watchman = Watchman(
             self.machine, self.quorum.propose, default_timeout_s=2.5, knocker=self._knock
         )
-        self.desk = Desk(
+        self.dispatcher = Dispatcher(
             self.quorum,
             self.forwarder,  # type: ignore[arg-type]  # a fake of the same shape
             lambda: self.machine.state.index,
@@ -154,7 +154,7 @@ class Office:
         )
         self.imports = Imports(self.machine, self.quorum.propose, lambda: True)
         self.requests = ControllerRequests(
-            self.desk,
+            self.dispatcher,
             self.machine,
             self.watchman,
             describe=describe,
@@ -163,7 +163,7 @@ class Office:
             default_timeout_s=2.5,
             refresh=self.imports.refreshed,
         )
-        self.names = NameRequests(self.desk, self.machine, self.imports, listing)
+        self.names = NameRequests(self.dispatcher, self.machine, self.imports, listing)
         self.watchman.role_changed(leading=True)
 
     async def _knock(self, address: str) -> Knock:
@@ -184,7 +184,7 @@ class Office:
         assert self.watchman.table.refuse(member, connection)
 
     async def close(self) -> None:
-        self.desk.close()
+        self.dispatcher.close()
         self.imports.stop()
         await self.watchman.stop()
 
@@ -216,7 +216,7 @@ class Office:
         """The list that the answer is in, or will be."""
         stub = FakeConnection(connection)
         command = request(code, ext, body)
-        answer = self.desk.handle(stub, command)  # type: ignore[arg-type]  # a fake of the same shape
+        answer = self.dispatcher.handle(stub, command)  # type: ignore[arg-type]  # a fake of the same shape
         if answer is not None:
             stub.replies.append(answer)
         return stub.replies
