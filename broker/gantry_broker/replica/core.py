@@ -257,7 +257,7 @@ class ReplicaCore:
         if view.master_epoch < self.epoch:
             return self._behind(view) if self.view is None else []
         known = self.view
-        if known is not None and known.same_reign(view):
+        if known is not None and known.same_mastership(view):
             return self._learn_more(known, view)
         self.view = view
         effects = self._end_role("a newer epoch began")

@@ -41,7 +41,7 @@ class ControllerView(msgspec.Struct, frozen=True):
     replicas: int = 0
     draining: frozenset[BrokerId] = frozenset()
 
-    def same_reign(self, other: "ControllerView") -> bool:
+    def same_mastership(self, other: "ControllerView") -> bool:
         """Whether ``other`` describes the same master; an epoch without one may still get one."""
         return self.master_epoch == other.master_epoch and self.master_id is not None
 

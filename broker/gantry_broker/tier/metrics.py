@@ -82,9 +82,9 @@ def _uploads(uploader: Uploader) -> Iterable[Metric]:
         "gantry_tier_lag_bytes",
         "Confirmed bytes of the log that are not in the tier; absent while it does not upload.",
     )
-    if role.committed_end is not None and role.reign is not None:
+    if role.committed_end is not None and role.session is not None:
         committed.add_metric([], role.committed_end)
-        behind.add_metric([], max(0, role.reign.local.limit - role.committed_end))
+        behind.add_metric([], max(0, role.session.local.limit - role.committed_end))
     yield committed
     yield behind
     yield counter("gantry_tier_commits", "Versions of the chain written here.", uploader.commits)

@@ -142,7 +142,7 @@ class Uploader:
 
     def _look(self) -> None:
         self._advance = None
-        if self.role.reign is not None:
+        if self.role.session is not None:
             self._step(ev.LogAdvanced(self._local()))
 
     def _step(self, event: ev.Event) -> None:

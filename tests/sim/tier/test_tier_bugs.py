@@ -11,7 +11,7 @@ from gantry_broker.tier.core import effects as fx
 from gantry_broker.tier.core import events as ev
 from gantry_broker.tier.core.commit import Stage
 from gantry_broker.tier.core.role import UploadRole
-from gantry_broker.tier.core.session import Reign, Verdict, Wait
+from gantry_broker.tier.core.session import UploadSession, Verdict, Wait
 from gantry_broker.tier.core.values import LocalLog, State
 from gantry_protocol.tier.keys import ManKey, PackKey, parse_name
 from gantry_protocol.tier.manifests import Version
@@ -59,12 +59,12 @@ def test_a_store_that_overwrites_versions(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_ignoring_a_higher_pair(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Reign, "_higher", lambda _self, _versions: None)
+    monkeypatch.setattr(UploadSession, "_higher", lambda _self, _versions: None)
     assert "comes after" in dies()
 
 
 def test_appending_without_a_claim(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Reign, "claimed", property(lambda self: self.chain.v > 0))
+    monkeypatch.setattr(UploadSession, "claimed", property(lambda self: self.chain.v > 0))
     found = dies()
     assert "T11" in found or "T9" in found
 
@@ -82,11 +82,11 @@ def test_an_unknown_commit_taken_for_a_failed_one_and_cleaned_up(
     honest = TierBroker.upload
 
     def upload(self: TierBroker, event: ev.Event) -> None:
-        commit = self.role.reign.commit if self.role.reign else None
+        commit = self.role.session.commit if self.role.session else None
         honest(self, event)
         if isinstance(event, ev.CallFailed) and commit is not None:
-            if self.role.reign is not None:
-                self.role.reign.commit = None
+            if self.role.session is not None:
+                self.role.session.commit = None
             for entry in getattr(commit.version, "add", []):
                 store = self.tier_observer.store
                 store.objects.pop(PLACE.key(entry.key), None)
@@ -97,14 +97,14 @@ def test_an_unknown_commit_taken_for_a_failed_one_and_cleaned_up(
 
 def test_taking_maybe_for_yes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that answers "already exists" to its own retry teaches callers to do so."""
-    honest = Reign._put
+    honest = UploadSession._put
 
-    def put(self: Reign, call: fx.Call, *, created: bool) -> Verdict | None:
+    def put(self: UploadSession, call: fx.Call, *, created: bool) -> Verdict | None:
         if isinstance(call, fx.StorePack):
             return honest(self, call, created=created)
         return self._committed()
 
-    monkeypatch.setattr(Reign, "_put", put)
+    monkeypatch.setattr(UploadSession, "_put", put)
     assert "belief" in dies()
 
 
@@ -113,7 +113,7 @@ def test_cleaning_up_at_demotion(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = TierBroker.upload
 
     def upload(self: TierBroker, event: ev.Event) -> None:
-        commit = self.role.reign.commit if self.role.reign else None
+        commit = self.role.session.commit if self.role.session else None
         honest(self, event)
         if self.role.state in {State.DRAINING, State.STANDBY, State.FENCED} and commit is not None:
             for entry in getattr(commit.version, "add", []):
@@ -163,18 +163,18 @@ def test_giving_up_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_never_resolving(monkeypatch: pytest.MonkeyPatch) -> None:
     """Liveness: the slot is taken, by an own earlier attempt, and create is repeated for ever."""
 
-    honest_put, honest_read = Reign._put, Reign._read
+    honest_put, honest_read = UploadSession._put, UploadSession._read
 
-    def put(self: Reign, call: fx.Call, *, created: bool) -> Verdict | None:
+    def put(self: UploadSession, call: fx.Call, *, created: bool) -> Verdict | None:
         if isinstance(call, fx.StorePack) or created:
             return honest_put(self, call, created=created)
         assert self.commit is not None
         self.commit.stage = Stage.UNSENT
         return Wait("again")
 
-    def read(self: Reign, versions: tuple[Version, ...], *, more: bool) -> Verdict | None:
+    def read(self: UploadSession, versions: tuple[Version, ...], *, more: bool) -> Verdict | None:
         return honest_read(self, () if self.commit else versions, more=more)
 
-    monkeypatch.setattr(Reign, "_put", put)
-    monkeypatch.setattr(Reign, "_read", read)
+    monkeypatch.setattr(UploadSession, "_put", put)
+    monkeypatch.setattr(UploadSession, "_read", read)
     assert "T16" in dies()

@@ -31,7 +31,7 @@ from gantry_protocol.types import Offset
 from gantry_broker.tier.core import effects as fx
 from gantry_broker.tier.core import events as ev
 from gantry_broker.tier.core.backoff import Backoff
-from gantry_broker.tier.core.session import Entropy, Fence, Halt, Reign, Verdict, Wait
+from gantry_broker.tier.core.session import Entropy, Fence, Halt, UploadSession, Verdict, Wait
 from gantry_broker.tier.core.values import (
     ACTIVE,
     DEFAULT_LIMITS,
@@ -52,7 +52,7 @@ class UploadRole:
         state: see the module.
         own: the pair of the newest promotion; None before the first.
         seen: the highest pair that ever fenced us or was spoken of.
-        reign: the upload of the current mastership; None while there is none.
+        session: the upload of the current mastership; None while there is none.
         trouble: why the last call failed, until something is committed or nothing waits; for
             people.
     """
@@ -71,7 +71,7 @@ class UploadRole:
         self.state = State.STANDBY
         self.own: Pair | None = None
         self.seen: Pair | None = None
-        self.reign: Reign | None = None
+        self.session: UploadSession | None = None
         self.trouble = ""
         self._chain = ChainState(shard=shard)
         self._writer = writer
@@ -93,20 +93,20 @@ class UploadRole:
     @property
     def chain(self) -> ChainState:
         """The chain as far as it has been read or written."""
-        return self._chain if self.reign is None else self.reign.chain
+        return self._chain if self.session is None else self.session.chain
 
     @property
     def claimed(self) -> bool:
         """Whether the newest version that is known is ours, of this mastership."""
-        return self.reign is not None and self.reign.claimed
+        return self.session is not None and self.session.claimed
 
     @property
     def committed_end(self) -> Offset | None:
         """Up to where the local log may be trimmed; None while that must not be decided."""
-        reign = self.reign
-        if reign is None or not reign.claimed or not reign.checked:
+        session = self.session
+        if session is None or not session.claimed or not session.checked:
             return None
-        return Offset(reign.chain.end)
+        return Offset(session.chain.end)
 
     def end_for_trim(self, hint: Head | None) -> Offset | None:
         """As ``committed_end``; a broker that does not upload goes by what its master tells.
@@ -139,8 +139,8 @@ class UploadRole:
             case ev.Demoted():
                 return self._demoted()
             case ev.LogAdvanced(local=local):
-                if self.reign is not None:
-                    self.reign.local = local
+                if self.session is not None:
+                    self.session.local = local
                 return self._next()
             case ev.HeadSeen(pair=pair, chain=chain):
                 self._adopt(chain)
@@ -153,11 +153,11 @@ class UploadRole:
     def _promoted(self, pair: Pair, local: LocalLog) -> list[fx.Effect]:
         if self.state is State.HALTED or (self.own is not None and pair <= self.own):
             return []
-        effects = self._end_reign()
+        effects = self._end_session()
         self.own = pair
         if self.seen is not None and self.seen > pair:
             return effects + self._fenced(self.seen)
-        self.reign = Reign(
+        self.session = UploadSession(
             pair,
             local,
             self._chain,
@@ -175,7 +175,7 @@ class UploadRole:
         if self.state in {State.HALTED, State.STANDBY, State.DRAINING}:
             return []
         call = self._call
-        effects = self._end_reign()
+        effects = self._end_session()
         self._call = call
         self._enter(State.STANDBY if call is None else State.DRAINING)
         self._wake_ms = self._now_ms + self._limits.drain_ms
@@ -183,13 +183,13 @@ class UploadRole:
 
     def _adopt(self, chain: ChainState | None) -> None:
         """What another reader of this process has folded need not be read again at a promotion."""
-        if chain is not None and self.reign is None and chain.v > self._chain.v:
+        if chain is not None and self.session is None and chain.v > self._chain.v:
             self._chain = chain
 
     def _spoken_of(self, pair: Pair) -> list[fx.Effect]:
         if self.seen is None or pair > self.seen:
             self.seen = pair
-        if self.reign is None or pair <= self.reign.pair:
+        if self.session is None or pair <= self.session.pair:
             return []
         return self._fenced(pair)
 
@@ -198,13 +198,13 @@ class UploadRole:
         if self.state is State.DRAINING and self._now_ms >= self._wake_ms:
             self._call = None
             self._enter(State.STANDBY)
-        if self.reign is not None and self.state is State.BACKOFF:
+        if self.session is not None and self.state is State.BACKOFF:
             if self._now_ms < self._wake_ms:
                 return []
-            self.reign.doubt()
-            self._enter(self.reign.state)
-        elif self.reign is not None:
-            self.reign.expire(self._now_ms)
+            self.session.doubt()
+            self._enter(self.session.state)
+        elif self.session is not None:
+            self.session.expire(self._now_ms)
         return self._next()
 
     def _ended(self, event: ev.Result) -> list[fx.Effect]:
@@ -212,18 +212,18 @@ class UploadRole:
         if call is None or event.ticket != call.ticket:
             return []  # of a call that was cancelled
         self._call = None
-        reign = self.reign
-        if reign is None:
-            assert self.state is State.DRAINING, "only a demoted role waits without a reign"
+        session = self.session
+        if session is None:
+            assert self.state is State.DRAINING, "only a demoted role waits without a session"
             self._enter(State.STANDBY)
             return []
         if isinstance(event, ev.MetaChecked):
             self._proven = True
             return self._next()
-        effects = self._judge(reign.take(call, event))
-        if reign.head is not None:
-            effects.insert(0, fx.Committed(reign.head))
-            reign.head = None
+        effects = self._judge(session.take(call, event))
+        if session.head is not None:
+            effects.insert(0, fx.Committed(session.head))
+            session.head = None
             self._backoff.reset()
             self._since_ms, self.trouble = None, ""
         return effects
@@ -242,17 +242,17 @@ class UploadRole:
             case Fence(by=by):
                 return self._fenced(by)
             case Halt(sentence=sentence):
-                effects = self._end_reign()
+                effects = self._end_session()
                 self._enter(State.HALTED, sentence)
                 return effects
 
     def _next(self) -> list[fx.Effect]:
         """Ask for what is missing; nothing while a call or a wait is under way."""
-        reign = self.reign
-        if reign is None or self._call is not None or self.state not in WORKING:
+        session = self.session
+        if session is None or self._call is not None or self.state not in WORKING:
             return []
-        decision = reign.next(self._now_ms) if self._proven else fx.CheckMeta(next(self._tickets))
-        self._enter(reign.state)
+        decision = session.next(self._now_ms) if self._proven else fx.CheckMeta(next(self._tickets))
+        self._enter(session.state)
         if isinstance(decision, Halt):
             return self._judge(decision)
         self._call = decision
@@ -260,7 +260,7 @@ class UploadRole:
 
     def _fenced(self, by: Pair | None) -> list[fx.Effect]:
         assert self.own is not None
-        effects = self._end_reign()
+        effects = self._end_session()
         if by is not None and (self.seen is None or by > self.seen):
             self.seen = by
         whom = "a later version" if by is None else f"epoch {by.epoch}, start {by.inc}"
@@ -271,10 +271,10 @@ class UploadRole:
         )
         return [*effects, fx.FencedBy(own=self.own, by=by)]
 
-    def _end_reign(self) -> list[fx.Effect]:
+    def _end_session(self) -> list[fx.Effect]:
         """Keep what was read of the chain, and forget everything that was planned."""
         self._chain = self.chain
-        self.reign = None
+        self.session = None
         if self._call is None:
             return []
         self._call = None
@@ -286,8 +286,8 @@ class UploadRole:
     # ---- what people and the timer are told
 
     def _report(self) -> list[fx.Effect]:
-        reign = self.reign
-        work = reign is not None and reign.has_work
+        session = self.session
+        work = session is not None and session.has_work
         if not work:
             self._since_ms, self.trouble = None, ""
         elif self._since_ms is None:
@@ -309,6 +309,6 @@ class UploadRole:
     def _deadline_ms(self) -> int | None:
         if self.state in {State.BACKOFF, State.DRAINING}:
             return self._wake_ms
-        if self.reign is None or self._call is not None:
+        if self.session is None or self._call is not None:
             return None
-        return self.reign.deadline_ms()
+        return self.session.deadline_ms()

@@ -1,4 +1,4 @@
-"""``Reign``: the upload of one mastership, from reading the head to its newest pack.
+"""``UploadSession``: the upload of one mastership, from reading the head to its newest pack.
 
 Thrown away with the epoch; only the chain, as far as it is known, goes on to the next. The order::
 
@@ -13,7 +13,7 @@ Rules protected:
 * A pack's key is used for one attempt; a failed one is cut again under another nonce (R4).
 
 Decisions are level-triggered: ``next`` looks at what is known and names the one call that is
-missing; ``take`` learns from the end of a call and says when the reign cannot just go on.
+missing; ``take`` learns from the end of a call and says when the session cannot just go on.
 """
 
 from collections.abc import Iterator
@@ -79,7 +79,7 @@ class _Packed(Enum):
     STORED = auto()
 
 
-class Reign:
+class UploadSession:
     """See the module.
 
     Attributes:
@@ -141,7 +141,7 @@ class Reign:
         return self.state is not State.UPLOADING or self.local.limit > self.chain.end
 
     def deadline_ms(self) -> int | None:
-        """When an idle reign has something to do by itself; None before it uploads."""
+        """When an idle session has something to do by itself; None before it uploads."""
         if self.state is not State.UPLOADING:
             return None
         head_ms = self._read_ms + self._limits.head_ms

@@ -23,7 +23,7 @@ class Role:
     """Wants a call at a promotion; says that it is fenced when the call ends."""
 
     def __init__(self) -> None:
-        self.reign = None
+        self.session = None
         self.seen: list[ev.Event] = []
 
     def step(self, event: ev.Event, _: int) -> list[fx.Effect]:

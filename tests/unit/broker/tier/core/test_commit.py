@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from gantry_broker.tier.core import effects as fx
 from gantry_broker.tier.core import events as ev
-from gantry_broker.tier.core.session import Reign, Verdict
+from gantry_broker.tier.core.session import UploadSession, Verdict
 from gantry_broker.tier.core.values import State
 from gantry_protocol.tier import chain
 from gantry_protocol.tier.keys import CLASS_FOR_EVER, PackKey, Pair
@@ -141,7 +141,7 @@ def test_a_lower_pair_after_our_claim_breaks_the_chain() -> None:
 def test_an_own_version_nobody_remembers_is_adopted() -> None:
     """Two processes with one pair cannot be; should they, the chain decides and both re-check."""
     harness = committing()
-    mine = harness.role.reign.commit if harness.role.reign else None
+    mine = harness.role.session.commit if harness.role.session else None
     assert mine is not None
     assert isinstance(mine.version, Append)
     renamed = chain.append(
@@ -218,14 +218,14 @@ def test_without_the_head_check_it_would_believe_its_commit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The planted bug, by the one schedule that reaches it: what it would delete is live."""
-    honest = Reign._put
+    honest = UploadSession._put
 
-    def put(self: Reign, call: fx.Call, *, created: bool) -> Verdict | None:
+    def put(self: UploadSession, call: fx.Call, *, created: bool) -> Verdict | None:
         if created and isinstance(call, fx.CreateVersion):
             return self._committed()
         return honest(self, call, created=created)
 
-    monkeypatch.setattr(Reign, "_put", put)
+    monkeypatch.setattr(UploadSession, "_put", put)
     old, new = zombie_and_heir()
     old.answer()
     assert old.role.state is State.UPLOADING
