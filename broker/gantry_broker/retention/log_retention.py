@@ -21,14 +21,14 @@ from gantry_broker.log.segments import segment_path
 from gantry_broker.log.store_time import store_time_at
 from gantry_broker.retention.core.rules import HOUR_MS, Decision, Facts, Kept, Need, decide
 from gantry_broker.retention.disk_space import DiskSpace
-from gantry_broker.retention.enforcing import LOOK_S, KeeperHost, LogKeeper
+from gantry_broker.retention.loop import LOOK_S, LoopHost, RetentionLoop
 
 BUSY_LOOK_S = 0.1  # between two decisions while the disk fills
 FILES_IN_A_LOOK = 16  # that give way
 CLOCK_SLACK_S = 600.0  # that a clock may run ahead of the time that has passed here
 
 
-class RetentionHost(KeeperHost, Protocol):
+class RetentionHost(LoopHost, Protocol):
     """What the retention needs of its group."""
 
     def needs(self) -> Sequence[Need]:
@@ -55,7 +55,7 @@ class SteadyClock:
         return int(1000 * min(self._wall(), self._passed() + self._ahead_s))
 
 
-class LogRetention(LogKeeper):
+class LogRetention(RetentionLoop):
     """See the module.
 
     Args:

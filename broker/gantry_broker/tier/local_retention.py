@@ -1,4 +1,4 @@
-"""``LocalRetention``: gathers the facts for ``retention.decide``; ``LogKeeper`` does what it says.
+"""``LocalRetention``: gathers the facts for ``retention.decide``; ``RetentionLoop`` acts on it.
 
 Rule protected: what is read in the chain counts for this broker only after the chain was compared
 with its own log (lineage, and the bytes of the tier's last record), and only while its upload role
@@ -13,14 +13,14 @@ from gantry_protocol.tier.chain import ChainState
 from gantry_protocol.types import Offset
 
 from gantry_broker.retention.core.rules import Decision, Keep
-from gantry_broker.retention.enforcing import KeeperHost, LogKeeper
+from gantry_broker.retention.loop import LoopHost, RetentionLoop
 from gantry_broker.tier.core.reconcile import mismatch
 from gantry_broker.tier.core.retention import Facts, decide
 from gantry_broker.tier.core.role import UploadRole
 from gantry_broker.tier.core.values import Head, LocalLog
 
 
-class RetentionHost(KeeperHost, Protocol):
+class RetentionHost(LoopHost, Protocol):
     """What the retention needs of its group."""
 
     def local_log(self) -> LocalLog:
@@ -30,7 +30,7 @@ class RetentionHost(KeeperHost, Protocol):
         """Where the log is read: by replicas, or to deliver what is parked."""
 
 
-class LocalRetention(LogKeeper):
+class LocalRetention(RetentionLoop):
     """See the module.
 
     Args:

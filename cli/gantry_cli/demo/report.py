@@ -13,7 +13,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from gantry_cli.client.ledger import Verdict
-    from gantry_cli.trial.history import Reign
+    from gantry_cli.trial.history import Mastership
 
 CHANGES = 3  # killed, handed over, frozen
 
@@ -51,12 +51,12 @@ class TierAccount(msgspec.Struct, frozen=True, rename="camel"):
     refused: list[str]
     findings: list[str]
 
-    def failures(self, masters: list[Reign]) -> dict[str, bool]:
+    def failures(self, masters: list[Mastership]) -> dict[str, bool]:
         """Reasons why the tier is not what it should be, each with whether it holds."""
         claimed = [one.epoch for one in self.uploaders]
         return {
             f"the tier has faults: {'; '.join(self.findings)}": bool(self.findings),
-            f"the tier was claimed for epochs {claimed}, masters reigned in "
+            f"the tier was claimed for epochs {claimed}, masters served in "
             f"{[one.epoch for one in masters]}": not set(claimed) <= {one.epoch for one in masters},
             "the last master did not upload": bool(masters)
             and (not claimed or claimed[-1] != masters[-1].epoch),
@@ -82,7 +82,7 @@ class Account(msgspec.Struct, frozen=True):
     misplaced: int
     illegal_offsets: int
     master_changes: int
-    masters: list[Reign]
+    masters: list[Mastership]
     epochs_with_two_masters: list[int]
     tier: TierAccount
     duration_s: float
@@ -124,7 +124,7 @@ def account(
     handover_gap_ms: float | None,
     freeze_gap_ms: float | None,
     illegal_offsets: int,
-    masters: list[Reign],
+    masters: list[Mastership],
     master_changes: int,
     conflicts: list[int],
     tier: TierAccount,

@@ -94,7 +94,7 @@ class Play:
                 handover_gap_ms=_ms(load.acks.longest(stopped_s, frozen_s)),
                 freeze_gap_ms=_ms(load.acks.longest(frozen_s)),
                 illegal_offsets=load.illegal_offsets,
-                masters=observer.history.reigns,
+                masters=observer.history.masterships,
                 master_changes=observer.history.changes,
                 conflicts=observer.history.conflicts,
                 tier=tiered,
@@ -163,7 +163,7 @@ class Play:
     async def _freeze_master(
         self, load: Load, tier: TierWatch, observer: Observer
     ) -> list[PackKey]:
-        """SIGSTOP the master over an upload, SIGCONT it when another reigns; what was refused."""
+        """SIGSTOP the master over an upload, SIGCONT it under the next one; what was refused."""
         self._stage.phase = "the master is frozen in the middle of an upload"
         pod = await self._master(observer)
         if pod is None:

@@ -11,7 +11,7 @@ from itertools import pairwise
 import msgspec
 
 
-class Reign(msgspec.Struct, frozen=True):
+class Mastership(msgspec.Struct, frozen=True):
     """One broker being master in one epoch."""
 
     epoch: int
@@ -19,7 +19,7 @@ class Reign(msgspec.Struct, frozen=True):
 
 
 class MasterHistory:
-    """All reigns seen during a trial."""
+    """All masterships seen during a trial."""
 
     def __init__(self) -> None:
         self._masters: dict[int, set[int]] = {}
@@ -37,10 +37,10 @@ class MasterHistory:
         return news
 
     @property
-    def reigns(self) -> list[Reign]:
+    def masterships(self) -> list[Mastership]:
         """Every (epoch, master) seen, by epoch."""
         return [
-            Reign(epoch, broker_id)
+            Mastership(epoch, broker_id)
             for epoch, masters in sorted(self._masters.items())
             for broker_id in sorted(masters)
         ]
@@ -53,5 +53,5 @@ class MasterHistory:
     @property
     def changes(self) -> int:
         """How often the mastership moved to another broker."""
-        order = [reign.broker_id for reign in self.reigns]
+        order = [mastership.broker_id for mastership in self.masterships]
         return sum(1 for before, after in pairwise(order) if before != after)

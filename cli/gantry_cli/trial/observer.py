@@ -1,4 +1,4 @@
-"""Watches one broker group during a trial: the newest reading, who reigned, and what changed.
+"""Watches one broker group during a trial: the newest reading, who was master, and what changed.
 
 Two sources feed it. The watch stream misses no epoch and so fills the history of masters; readings
 a few times a second carry the offsets that a view shows. While no controller answers, the last

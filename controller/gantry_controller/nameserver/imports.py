@@ -73,7 +73,7 @@ class Imports:
             self._timer.cancel()
 
     def role_changed(self, *, leading: bool) -> None:
-        """This node began or ceased to lead; what it noted in an earlier reign is out of date."""
+        """This node began or ceased to lead; what it noted in an earlier term is out of date."""
         if leading:
             self._seen.clear()
 

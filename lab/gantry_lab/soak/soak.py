@@ -15,8 +15,8 @@ from gantry_protocol.errors import GantryError
 
 from gantry_lab.soak.views import (
     Count,
+    MastershipView,
     Outcome,
-    ReignView,
     State,
     group_of,
     outcome_of,
@@ -131,8 +131,8 @@ class Soak:
             error=self.error,
             group=group_of(observer.group, observer.stale_s) if observer is not None else None,
             quorum=quorum_of(observer.quorum) if observer is not None else None,
-            reigns=(
-                [ReignView(one.epoch, one.broker_id) for one in observer.history.reigns]
+            masterships=(
+                [MastershipView(one.epoch, one.broker_id) for one in observer.history.masterships]
                 if observer is not None
                 else []
             ),

@@ -52,7 +52,7 @@ class Quorum(_View, frozen=True):
     whole: bool
 
 
-class ReignView(_View, frozen=True):
+class MastershipView(_View, frozen=True):
     """One broker being master in one epoch."""
 
     epoch: int
@@ -86,7 +86,7 @@ class State(_View, frozen=True):
     error: str | None
     group: Group | None
     quorum: Quorum | None
-    reigns: list[ReignView]
+    masterships: list[MastershipView]
     conflicts: list[int]
 
 

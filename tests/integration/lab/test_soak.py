@@ -342,12 +342,12 @@ async def test_watched_group_is_told_and_two_masters_in_one_epoch_fail(
             "staleS": 0,
         }
         assert state["quorum"] == {"leaderName": "gantry-controller-0", "whole": True}
-        assert state["reigns"] == [{"epoch": 3, "brokerId": 1}]
+        assert state["masterships"] == [{"epoch": 3, "brokerId": 1}]
         await soak.more(1)
         controllers.tell(2, 2)
         controllers.tell(3, 2)
         state = await soak.until(lambda state: state["conflicts"] != [])
-        assert state["reigns"][0] == {"epoch": 2, "brokerId": 2}
+        assert state["masterships"][0] == {"epoch": 2, "brokerId": 2}
         assert (await soak.ask("POST", "/v1/pause?patienceS=10"))["clean"]
         code, outcome, said = await soak.end()
     assert code == 1

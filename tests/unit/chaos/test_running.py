@@ -43,7 +43,7 @@ STATE = State(
     error=None,
     group=GROUP,
     quorum=Quorum("gantry-controller-0", whole=True),
-    reigns=[],
+    masterships=[],
     conflicts=[],
 )
 replace = msgspec.structs.replace

@@ -10,7 +10,7 @@ from gantry_cli.client.ledger import Verdict
 from gantry_cli.demo.report import Account, TierAccount, Uploader, account
 from gantry_cli.demo.stage import Stage
 from gantry_cli.demo.view import LiveScreen, sparkline
-from gantry_cli.trial.history import Reign
+from gantry_cli.trial.history import Mastership
 from gantry_cli.trial.narrate import changes, settled, whole
 from gantry_protocol.admin import GroupView, MemberView, PeerView, QuorumView
 from msgspec.structs import replace
@@ -37,7 +37,7 @@ GOOD = account(
     handover_gap_ms=80.0,
     freeze_gap_ms=2600.0,
     illegal_offsets=0,
-    masters=[Reign(1, 1), Reign(2, 2), Reign(3, 1), Reign(4, 2)],
+    masters=[Mastership(1, 1), Mastership(2, 2), Mastership(3, 1), Mastership(4, 2)],
     master_changes=3,
     conflicts=[],
     tier=SOUND,
@@ -82,7 +82,7 @@ def test_good_run_has_no_failures_and_one_line() -> None:
         ({"tier": replace(SOUND, findings=["fault T4: a"])}, "the tier has faults: fault T4: a"),
         ({"tier": replace(SOUND, committed_offset=3999)}, "the tier ends at 3999"),
         ({"tier": replace(SOUND, uploaders=SOUND.uploaders[:3])}, "last master did not upload"),
-        ({"masters": GOOD.masters[1:]}, "claimed for epochs [1, 2, 3, 4], masters reigned in"),
+        ({"masters": GOOD.masters[1:]}, "claimed for epochs [1, 2, 3, 4], masters served in"),
         ({"tier": replace(SOUND, refused=[])}, "no upload of the frozen master was refused"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

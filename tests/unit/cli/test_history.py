@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from gantry_cli.trial.history import MasterHistory, Reign
+from gantry_cli.trial.history import MasterHistory, Mastership
 
 
-def test_reigns_are_ordered_by_epoch_and_counted_as_changes() -> None:
+def test_masterships_are_ordered_by_epoch_and_counted_as_changes() -> None:
     history = MasterHistory()
     assert history.enter(2, 3)
     assert history.enter(1, 1)
     assert not history.enter(2, 3)
-    assert history.reigns == [Reign(1, 1), Reign(2, 3)]
+    assert history.masterships == [Mastership(1, 1), Mastership(2, 3)]
     assert (history.changes, history.conflicts) == (1, [])
 
 
@@ -31,4 +31,4 @@ def test_two_masters_in_one_epoch_are_a_conflict() -> None:
 def test_no_master_says_nothing() -> None:
     history = MasterHistory()
     assert not history.enter(5, None)
-    assert history.reigns == []
+    assert history.masterships == []

@@ -10,8 +10,8 @@ import pytest
 from gantry_cli.client.ledger import Verdict
 from gantry_lab.soak.views import (
     Count,
+    MastershipView,
     Outcome,
-    ReignView,
     State,
     group_of,
     line,
@@ -37,7 +37,7 @@ QUIET = State(
     error=None,
     group=None,
     quorum=None,
-    reigns=[ReignView(3, 1)],
+    masterships=[MastershipView(3, 1)],
     conflicts=[],
 )
 
@@ -116,7 +116,7 @@ def test_what_a_verdict_does_not_cover_fails_too(noticed: dict[str, Any], reason
 def test_json_names_are_camel_case() -> None:
     state = json.loads(msgspec.json.encode(QUIET))
     assert state["lastAckS"] == 49.9
-    assert state["reigns"] == [{"epoch": 3, "brokerId": 1}]
+    assert state["masterships"] == [{"epoch": 3, "brokerId": 1}]
     assert state["error"] is None
     verdict = json.loads(msgspec.json.encode(judged()))["verdict"]
     assert verdict["duplicatedAfterLostAnswer"] == 2

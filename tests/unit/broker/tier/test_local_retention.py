@@ -183,9 +183,9 @@ async def test_an_unconfirmed_state_is_written_again(bench: Bench) -> None:
 
 
 async def test_a_fault_ends_the_process(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gantry_broker.retention import enforcing
+    from gantry_broker.retention import loop
 
-    monkeypatch.setattr(enforcing, "LOOK_S", 0)
+    monkeypatch.setattr(loop, "LOOK_S", 0)
     bench.chain = None
     await bench.retention._run()
     assert isinstance(bench.failed[0], AttributeError)
@@ -241,7 +241,7 @@ async def test_what_changes_while_queues_are_gone_through_stops_the_trim(
 async def test_a_cut_that_is_refused_is_told_and_decided_anew(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gantry_broker.retention import enforcing
+    from gantry_broker.retention import loop
 
     async def refused() -> None:
         if looks:
@@ -250,7 +250,7 @@ async def test_a_cut_that_is_refused_is_told_and_decided_anew(
         raise CutRefusedError("no file begins there")
 
     looks: list[int] = []
-    monkeypatch.setattr(enforcing, "LOOK_S", 0)
+    monkeypatch.setattr(loop, "LOOK_S", 0)
     monkeypatch.setattr(bench.retention, "look", refused)
     await bench.retention._run()
     assert bench.retention.reason == "no file begins there"

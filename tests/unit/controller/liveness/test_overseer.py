@@ -160,7 +160,7 @@ def test_one_proposal_at_a_time_and_a_pause_after_failure(watched: Watched) -> N
     assert len(watched.take()) == 1
 
 
-def test_a_leader_remembers_no_proposal_of_an_earlier_reign(watched: Watched) -> None:
+def test_a_leader_remembers_no_proposal_of_an_earlier_term(watched: Watched) -> None:
     watched.die(1)
     assert len(watched.take()) == 1
     watched.overseer.follow()

@@ -1,4 +1,4 @@
-"""``LogKeeper``: carries out what the retention of a log decides, once a second.
+"""``RetentionLoop``: carries out what the retention of a log decides, once a second.
 
 Rules protected: queues stop pointing below the new start before the log begins there, and the start
 is durable before a file is deleted; what was decided is decided again once the queues are through.
@@ -31,7 +31,7 @@ STATE_BYTES_MAX = 64 * 1024 * 1024  # of one state: it is appended in one go
 _log = log.get("retention")
 
 
-class KeeperHost(Protocol):
+class LoopHost(Protocol):
     """What a retention needs of its group."""
 
     @property
@@ -56,7 +56,7 @@ class KeeperHost(Protocol):
         """The log begins at ``start`` now."""
 
 
-class LogKeeper(ABC):
+class RetentionLoop(ABC):
     """See the module; what is to be done, a subclass decides.
 
     Args:
@@ -70,13 +70,13 @@ class LogKeeper(ABC):
         states: how often the whole state was written.
     """
 
-    def __init__(self, host: KeeperHost, failed: Callable[[BaseException], None]) -> None:
+    def __init__(self, host: LoopHost, failed: Callable[[BaseException], None]) -> None:
         """Nothing is deleted before ``start``."""
         self.reason = ""
         self.trims = 0
         self.trimmed_bytes = 0
         self.states = 0
-        self._keeps = host
+        self._loop_host = host
         self._failed = failed
         self._task: asyncio.Task[None] | None = None
         self._writing = False
@@ -95,7 +95,7 @@ class LogKeeper(ABC):
     @property
     def _may_write(self) -> bool:
         """Whether a state could be appended now."""
-        host = self._keeps
+        host = self._loop_host
         return host.serving and not self._writing and host.accepting_writes() is None
 
     def start(self) -> None:
@@ -144,7 +144,7 @@ class LogKeeper(ABC):
     # ---- deeds
 
     def _write_state(self) -> None:
-        store = self._keeps.store
+        store = self._loop_host.store
         records = store.state_records()
         if records is None:
             self._tell("a change of the topics is being confirmed, or the state is not whole yet")
@@ -154,10 +154,10 @@ class LogKeeper(ABC):
             self._tell(f"the state has {size} bytes, at most {STATE_BYTES_MAX} can be written")
             return
         for record in records:
-            record.store_host = record.born_host = self._keeps.store_host
+            record.store_host = record.born_host = self._loop_host.store_host
         self._writing = True
         try:
-            self._keeps.append(records, self._written)
+            self._loop_host.append(records, self._written)
         except GantryError as error:
             self._writing = False
             self._tell(str(error))
@@ -172,14 +172,14 @@ class LogKeeper(ABC):
             self._tell(f"the state is not confirmed: {outcome.remark}")
 
     async def _trim(self, to: Offset) -> None:
-        store = self._keeps.store
+        store = self._loop_host.store
         before = store.log.log_start
 
         def still() -> bool:
             again = self._decide()  # much may have happened meanwhile
             return isinstance(again, Trim) and again.to >= to
 
-        removed = await cut_beginning(store, to, self._keeps.log_trimmed, still)
+        removed = await cut_beginning(store, to, self._loop_host.log_trimmed, still)
         if removed is None:
             return
         self._tell("")
