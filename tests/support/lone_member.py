@@ -16,7 +16,7 @@ from typing import Any
 from gantry_broker.control import identity as identities
 from gantry_broker.member.group import ReplicationGroup
 from gantry_broker.member.options import GroupOptions, Watcher
-from gantry_broker.member.shared_resources import Commons
+from gantry_broker.member.shared_resources import SharedResources
 from gantry_broker.replica import ControllerView
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.messages import Ack, Append, Hello, Message, Truncate
@@ -230,7 +230,7 @@ async def lone_member(
     identities.save(directory, identities.Identity(CLUSTER, GROUP, "c", ME))
     line, links = Line(), Links()
     any_line: Any = line
-    commons = Commons(any_line, DiskSpace(directory, Watermarks(), lambda _: Usage(10.0, 1)))
+    shared = SharedResources(any_line, DiskSpace(directory, Watermarks(), lambda _: Usage(10.0, 1)))
     options = GroupOptions(
         cluster=CLUSTER,
         group=GROUP,
@@ -240,7 +240,7 @@ async def lone_member(
         log_segment_bytes=64 * 1024,
         clients_elsewhere=clients_elsewhere,
     )
-    group = await ReplicationGroup.open(options, commons)
+    group = await ReplicationGroup.open(options, shared)
     any_links: Any = links
     group.links = any_links
     await group.start()
@@ -249,4 +249,4 @@ async def lone_member(
         yield made
     finally:
         await made.stop()
-        await asyncio.to_thread(commons._end_threads)
+        await asyncio.to_thread(shared._end_threads)

@@ -26,7 +26,7 @@ from gantry_broker.log import DerivedLostError
 from gantry_broker.member import administration
 from gantry_broker.member.group import ReplicationGroup
 from gantry_broker.member.options import GroupOptions, Watcher
-from gantry_broker.member.shared_resources import Commons
+from gantry_broker.member.shared_resources import SharedResources
 from gantry_broker.remote.serving import StoreServer
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class HostedGroup(Watcher):
         self._bind = ""
         self._client_options = options
         self._options: GroupOptions | None = None
-        self._commons: Commons | None = None
+        self._shared: SharedResources | None = None
         self._anew: asyncio.Task[None] | None = None
         self.begun_anew = 0
         self.rebuilt = 0
@@ -125,14 +125,14 @@ class HostedGroup(Watcher):
         self._bind = host
         self.port = await self.remoting.start(host, port)
 
-    async def open(self, options: GroupOptions, commons: Commons) -> None:
+    async def open(self, options: GroupOptions, shared: SharedResources) -> None:
         """Read the volume.
 
         Raises:
             GantryError: it is damaged, or not this group's.
         """
-        self._options, self._commons = options, commons
-        opening = asyncio.ensure_future(ReplicationGroup.open(options, commons))
+        self._options, self._shared = options, shared
+        opening = asyncio.ensure_future(ReplicationGroup.open(options, shared))
         try:
             await asyncio.shield(opening)
         finally:  # the thread that reads it cannot be stopped, and must not outlive the lock
@@ -140,7 +140,7 @@ class HostedGroup(Watcher):
         self.group.watcher = self
         if self.store_port is not None:
             self.store_server = StoreServer(
-                self.group, self.router.role_changed, self._disk_is_full, commons.key
+                self.group, self.router.role_changed, self._disk_is_full, shared.key
             )
             self.store_port = await self.store_server.start(self._bind, self.store_port)
         self.group.failure.add_done_callback(self._group_failed)
@@ -194,7 +194,7 @@ class HostedGroup(Watcher):
         """
         assert self.group is not None
         assert self._options is not None
-        assert self._commons is not None
+        assert self._shared is not None
         if leaves:
             await self._hand_over(self.group)
         former, self.group = self.group, None
@@ -203,7 +203,7 @@ class HostedGroup(Watcher):
         if self.store_server is not None:
             await self.store_server.stop()
         await former.stop()
-        await self.open(self._options, self._commons)
+        await self.open(self._options, self._shared)
         await self.start()
 
     def _begun_anew(self, task: "asyncio.Task[None]") -> None:
@@ -303,7 +303,7 @@ class HostedGroup(Watcher):
         return self.router.handle(conn, request)
 
     def _disk_is_full(self) -> bool:
-        return self._commons is not None and self._commons.disk_space.refusing
+        return self._shared is not None and self._shared.disk_space.refusing
 
     def _where_clients_are_served(self) -> str:
         """By another process; empty while nobody knows."""

@@ -26,7 +26,7 @@ from gantry_broker.member.administration import (
 )
 from gantry_broker.member.cold_reads import ColdReads
 from gantry_broker.member.group import ReplicationGroup
-from gantry_broker.member.shared_resources import Commons
+from gantry_broker.member.shared_resources import SharedResources
 from gantry_broker.remote.metrics import StoreCollector
 from gantry_broker.tier.metrics import TierCollector
 
@@ -75,11 +75,11 @@ def overview(cluster: str, hosted: Sequence[HostedGroup]) -> dict[str, Any]:
 
 
 def registry(
-    hosted: Sequence[HostedGroup], commons: Commons, *, labelled: bool
+    hosted: Sequence[HostedGroup], shared: SharedResources, *, labelled: bool
 ) -> CollectorRegistry:
     """A registry with this process's metrics, by group if ``labelled``."""
     made = CollectorRegistry()
-    made.register(ProcessCollector(hosted, commons))
+    made.register(ProcessCollector(hosted, shared))
     made.register(GroupsCollector(hosted, labelled=labelled))
     return made
 
@@ -103,10 +103,10 @@ class HttpCollector(Collector):
 class ProcessCollector(Collector):
     """What the groups of a process share."""
 
-    def __init__(self, hosted: Sequence[HostedGroup], commons: Commons) -> None:
+    def __init__(self, hosted: Sequence[HostedGroup], shared: SharedResources) -> None:
         """Nothing is counted here."""
         self._hosted = hosted
-        self._commons = commons
+        self._shared = shared
 
     def collect(self) -> Iterable[Metric]:
         """The metrics as of now."""
@@ -117,7 +117,7 @@ class ProcessCollector(Collector):
         for state in ("ready", "unready", "failed"):
             groups.add_metric([state], states[state])
         yield groups
-        line, writers = self._commons.line, self._commons.disks.writers
+        line, writers = self._shared.line, self._shared.disks.writers
         yield gauge(
             "gantry_broker_controllers_connected",
             "Controllers with an open connection.",
@@ -127,7 +127,7 @@ class ProcessCollector(Collector):
             "gantry_broker_keys_refused",
             "Connections to the ports of replication and of stores that did not show the quorum's "
             "key.",
-            self._commons.listener.gate.refused
+            self._shared.listener.gate.refused
             + sum(one.store_server.gate.refused for one in self._hosted if one.store_server),
         )
         yield counter(
@@ -153,7 +153,7 @@ class ProcessCollector(Collector):
         yield gauge(
             "gantry_broker_loop_lag_seconds",
             "The longest time for which this process served nobody, in the last 30 to 60 s.",
-            self._commons.ticker.lag.longest_s,
+            self._shared.ticker.lag.longest_s,
         )
         turns = self._hosted[0].remoting.turns
         yield gauge(
@@ -181,7 +181,7 @@ class ProcessCollector(Collector):
             "Group commits of single logs that these syncs covered.",
             sum(one.jobs for one in writers),
         )
-        disk = self._commons.disk_space
+        disk = self._shared.disk_space
         yield gauge(
             "gantry_broker_disk_used_ratio",
             "Share of the disk in use, at the last look.",

@@ -37,7 +37,7 @@ from gantry_broker.host.ports import election_priority
 from gantry_broker.host.settings import FILE_BYTES_MIN, BrokerSettings
 from gantry_broker.member import administration
 from gantry_broker.member.options import GroupOptions
-from gantry_broker.member.shared_resources import Commons
+from gantry_broker.member.shared_resources import SharedResources
 from gantry_broker.replica import DEFAULT_LIMITS, Limits
 from gantry_broker.retention.core.rules import bounded_file_bytes
 from gantry_broker.retention.disk_space import DiskSpace
@@ -77,11 +77,9 @@ class BrokerServer:
             GantryError: an operating error, as one sentence.
         """
         async with AsyncExitStack() as stack:
-            commons, options = await self._open(stack)
+            shared, options = await self._open(stack)
             groups = zip(self.hosted, options, strict=True)
-            lives = [
-                asyncio.create_task(self._live(hosted, one, commons)) for hosted, one in groups
-            ]
+            lives = [asyncio.create_task(self._live(hosted, one, shared)) for hosted, one in groups]
             try:
                 await self._serve_until(stop)
                 await asyncio.gather(*(hosted.leave() for hosted in self.hosted))
@@ -92,11 +90,13 @@ class BrokerServer:
         if all(hosted.failure.done() for hosted in self.hosted):
             self.hosted[0].failure.result()
 
-    async def _live(self, hosted: HostedGroup, options: GroupOptions, commons: Commons) -> None:
+    async def _live(
+        self, hosted: HostedGroup, options: GroupOptions, shared: SharedResources
+    ) -> None:
         """Read the volume and join; what is wrong with it ends this group."""
         try:
             await asyncio.to_thread(make_directory, options.directory)
-            await hosted.open(options, commons)
+            await hosted.open(options, shared)
             await hosted.start()
         except Exception as error:  # noqa: BLE001 - whatever it is, no group stays half there
             hosted.fail(error)
@@ -117,7 +117,7 @@ class BrokerServer:
             stopping.cancel()
             await asyncio.gather(stopping, return_exceptions=True)
 
-    async def _open(self, stack: AsyncExitStack) -> tuple[Commons, list[GroupOptions]]:
+    async def _open(self, stack: AsyncExitStack) -> tuple[SharedResources, list[GroupOptions]]:
         """Everything that needs neither volumes nor controllers, in the order of undoing."""
         settings = self.settings
         data_dir = await DataDir.open_async(
@@ -125,7 +125,7 @@ class BrokerServer:
         )
         stack.callback(data_dir.close)
         key = KeyFile(settings.quorum_key_file)
-        commons = Commons(
+        shared = SharedResources(
             ControllerLine(
                 settings.cluster,
                 settings.controllers,
@@ -137,14 +137,14 @@ class BrokerServer:
             DiskSpace(data_dir.path, settings.watermarks),
             key,
         )
-        stack.push_async_callback(commons.stop)
+        stack.push_async_callback(shared.stop)
         stack.push_async_callback(self._stop_groups)
         for hosted, place in zip(self.hosted, settings.places, strict=True):
             await hosted.listen(settings.bind, place.port)
-        await commons.start(settings.bind, settings.ha_port)
+        await shared.start(settings.bind, settings.ha_port)
         http = HttpServer(
             ready=lambda: metrics.ready(self.hosted),
-            registry=metrics.registry(self.hosted, commons, labelled=settings.hosts_many),
+            registry=metrics.registry(self.hosted, shared, labelled=settings.hosts_many),
         )
         http.registry.register(metrics.HttpCollector(http))
         http.add_route("GET", "/status", self._status)
@@ -154,12 +154,12 @@ class BrokerServer:
         _log.info(
             "listening",
             remoting=self.hosted[0].port,
-            ha=commons.ha_port,
+            ha=shared.ha_port,
             http=self.http_port,
             groups=len(self.hosted),
             group=self.hosted[0].name,
         )
-        return commons, [self._options(hosted, data_dir.path) for hosted in self.hosted]
+        return shared, [self._options(hosted, data_dir.path) for hosted in self.hosted]
 
     async def _stop_groups(self) -> None:
         await asyncio.gather(*(hosted.stop() for hosted in self.hosted))

@@ -38,7 +38,7 @@ from gantry_broker.member.local_view import LocalView
 from gantry_broker.member.options import GroupOptions, Watcher
 from gantry_broker.member.readiness import Readiness, Standing
 from gantry_broker.member.recovery import recover
-from gantry_broker.member.shared_resources import Commons
+from gantry_broker.member.shared_resources import SharedResources
 from gantry_broker.member.shell import ReplicaShell
 from gantry_broker.member.tier import GroupTier
 from gantry_broker.member.topic_sync import TopicSync
@@ -74,11 +74,15 @@ class ReplicationGroup:
     """
 
     def __init__(
-        self, options: GroupOptions, commons: Commons, store: MessageStore, stored: StoredState
+        self,
+        options: GroupOptions,
+        shared: SharedResources,
+        store: MessageStore,
+        stored: StoredState,
     ) -> None:
         """Join the parts; nothing is sent before ``start``."""
         self.options = options
-        self._commons = commons
+        self._shared = shared
         self.incarnation = secrets.token_hex(8)
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.left = asyncio.Event()
@@ -87,9 +91,9 @@ class ReplicationGroup:
         self.core: ReplicaCore | None = None
         self.shell: ReplicaShell | None = None
         self.links = ReplicationLinks(
-            self._caller, self._deliver, self._writable, commons.key, self._give
+            self._caller, self._deliver, self._writable, shared.key, self._give
         )
-        self.repairs = Repairs(store.log, self._caller, self._followed, commons.key)
+        self.repairs = Repairs(store.log, self._caller, self._followed, shared.key)
         self._given_way: Counter[int] = Counter()
         self._store = store
         self._stored = stored
@@ -106,10 +110,10 @@ class ReplicationGroup:
         store.on_lost = lambda reason: self._derived_lost(loop, reason)
         self.writes = GroupWrites(self, store)
         self.tier = GroupTier(self)
-        self.view = LocalView(self, commons.readers)
+        self.view = LocalView(self, shared.readers)
 
     @classmethod
-    async def open(cls, options: GroupOptions, commons: Commons) -> "ReplicationGroup":
+    async def open(cls, options: GroupOptions, shared: SharedResources) -> "ReplicationGroup":
         """Recover the volume; reading a large log takes a while and does not block the loop.
 
         Raises:
@@ -117,9 +121,9 @@ class ReplicationGroup:
             DataDirError: it holds something this version cannot read.
         """
         store, stored = await asyncio.to_thread(
-            recover, options.directory, options.log_segment_bytes, commons.disks
+            recover, options.directory, options.log_segment_bytes, shared.disks
         )
-        return cls(options, commons, store, stored)
+        return cls(options, shared, store, stored)
 
     # ---- life
 
@@ -129,20 +133,20 @@ class ReplicationGroup:
         Raises:
             GantryError: the volume is not ours.
         """
-        options, commons = self.options, self._commons
-        commons.listener.add(self._key, self.links)
+        options, shared = self.options, self._shared
+        shared.listener.add(self._key, self.links)
         agent = self._agent = ControlAgent(
             Speaker(
                 cluster=options.cluster,
                 group=options.group,
                 address=self.address,
-                ha_port=commons.ha_port,
+                ha_port=shared.ha_port,
                 incarnation=self.incarnation,
                 pod_uid=options.pod_uid,
                 priority=options.priority,
             ),
             options.directory,
-            commons.line,
+            shared.line,
             report=self._report,
             learned=self._learned,
             answered=self._controllers_answered,
@@ -166,9 +170,9 @@ class ReplicationGroup:
             limits=options.limits,
         )
         self.shell = ReplicaShell(
-            self.core, self._store, options.directory, agent, self, commons, self._fail
+            self.core, self._store, options.directory, agent, self, shared, self._fail
         )
-        self.tier.start(options, commons.disk_space, self._fail)
+        self.tier.start(options, shared.disk_space, self._fail)
         self.shell.start(self.links)
         agent.start()
         self._store.log.checks.on_damage = self._damaged
@@ -186,7 +190,7 @@ class ReplicationGroup:
             self._consumers.end()
         await self.tier.stop()
         await self.repairs.stop()
-        self._commons.listener.remove(self._key)
+        self._shared.listener.remove(self._key)
         await self.links.stop()
         if self._agent is not None:
             await self._agent.stop()
@@ -303,7 +307,7 @@ class ReplicationGroup:
         """The same for want of room only."""
         if self.core is not None and self.core.room_says:
             return self.core.room_says
-        return "its disk is nearly full" if self._commons.disk_space.refusing else ""
+        return "its disk is nearly full" if self._shared.disk_space.refusing else ""
 
     def ready(self) -> tuple[bool, str]:
         """Whether clients may be sent here, and why not."""
@@ -442,7 +446,7 @@ class ReplicationGroup:
 
     def met_full(self) -> None:
         """A record found no room on the disk."""
-        self._commons.disk_space.met_full()
+        self._shared.disk_space.met_full()
 
     # ---- what writes and the tier need
 

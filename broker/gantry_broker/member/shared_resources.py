@@ -19,7 +19,7 @@ from gantry_broker.retention.disk_space import DiskSpace
 SAVERS = 4  # threads that write lineage files: two syncs each, and a failover writes many at once
 
 
-class Commons:
+class SharedResources:
     """See the module.
 
     Args:

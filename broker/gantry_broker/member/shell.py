@@ -33,7 +33,7 @@ from gantry_broker.log import DerivedLostError, DiskFullError
 from gantry_broker.log.checked import DamagedError
 from gantry_broker.member import lineage_file
 from gantry_broker.member.pool import InOrder
-from gantry_broker.member.shared_resources import Commons
+from gantry_broker.member.shared_resources import SharedResources
 from gantry_broker.queues import MessageStore
 from gantry_broker.replica import ReplicaCore
 from gantry_broker.replica import effects as fx
@@ -86,7 +86,7 @@ class ReplicaShell:
         directory: where the lineage file is.
         agent: speaks to the controllers.
         observer: is told of role changes.
-        commons: the process's clock and threads.
+        shared: the process's clock and threads.
         failed: called with the error that ends this broker.
     """
 
@@ -97,7 +97,7 @@ class ReplicaShell:
         directory: Path,
         agent: ControlAgent,
         observer: RoleObserver,
-        commons: Commons,
+        shared: SharedResources,
         failed: Callable[[BaseException], None],
     ) -> None:
         """Nothing happens before ``start``."""
@@ -121,9 +121,9 @@ class ReplicaShell:
         self._newest_state = 0  # token of the state that was to be saved last
         self._disk_is_silent = False
         self._confirmed = store.dispatched  # below is to be dispatched
-        self._saver = InOrder(commons.savers)
-        self._ticker = commons.ticker
-        self._disk_space = commons.disk_space
+        self._saver = InOrder(shared.savers)
+        self._ticker = shared.ticker
+        self._disk_space = shared.disk_space
         self._room = (False, False)
         self._feeder = Feeder(core, store, self._next_turn)
 

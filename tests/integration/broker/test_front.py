@@ -115,14 +115,14 @@ async def test_a_full_disk_of_the_store_refuses_messages_and_serves_everything_e
         client = await client_of(front)
         assert (await client.call(send_command(b"kept"))).code == 0
         for one in cluster.brokers.values():
-            one.member._commons.disk_space.stop()  # or the next look finds the real disk
-            one.member._commons.disk_space.has_room = False
+            one.member._shared.disk_space.stop()  # or the next look finds the real disk
+            one.member._shared.disk_space.has_room = False
         core = cluster.master.group.core
         assert core is not None
         assert core.serving is not None
         members = core.serving.members.values()
         await eventually(lambda: not any(one.has_room for one in members), "nobody may take over")
-        disk = cluster.master.member._commons.disk_space
+        disk = cluster.master.member._shared.disk_space
         disk.refusing = True
         await eventually(lambda: front.connection.store.disk_is_full, "the broker is told")
         refused = await client.call(send_command(b"more"))

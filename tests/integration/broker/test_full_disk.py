@@ -22,10 +22,10 @@ GROUP_OF_CONSUMERS = {"consumerGroup": "g", "topic": TOPIC, "queueId": "0"}
 
 def fill(broker: RunningBroker, used_percent: float) -> None:
     """What its disk says from now on."""
-    commons = broker.member._commons
-    assert commons is not None
-    commons.disk_space._look = lambda _: Usage(used_percent, 1)
-    commons.disk_space.look()
+    shared = broker.member._shared
+    assert shared is not None
+    shared.disk_space._look = lambda _: Usage(used_percent, 1)
+    shared.disk_space.look()
 
 
 def has_heirs(master: RunningBroker) -> bool:

@@ -80,7 +80,7 @@ async def test_who_cannot_begin_anew_is_not_half_there(
         options = ClientOptions(DelayLevels.parse(DEFAULT_LEVELS), Policy(), None, 72, 16_384)
         hosted = HostedGroup("g", options)
         hosted.group, hosted._options = member.group, member.group.options
-        hosted._commons = member.group._commons
+        hosted._shared = member.group._shared
         member.group.failure.add_done_callback(hosted._group_failed)
 
         async def full(*_: object) -> None:

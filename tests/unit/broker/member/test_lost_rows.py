@@ -136,7 +136,7 @@ async def hosted(member: LoneMember) -> HostedGroup:
     options = ClientOptions(DelayLevels.parse(DEFAULT_LEVELS), Policy(), None, 72, 16_384)
     made = HostedGroup("g", options)
     made.group, made._options = member.group, member.group.options
-    made._commons = member.group._commons
+    made._shared = member.group._shared
     return made
 
 
