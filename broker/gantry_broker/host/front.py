@@ -71,7 +71,7 @@ class FrontServer:
             rules=CLIENT_RULES,
             limits=fair_limits(),
         )
-        self.group = settings.places[0].name
+        self.group = settings.port_map[0].name
         self.key = KeyFile(settings.quorum_key_file)
         self.connection = StoreConnection(
             settings.store, settings.cluster, self.group, self, self.key

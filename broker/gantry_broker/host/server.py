@@ -33,7 +33,7 @@ from gantry_broker.host import metrics
 from gantry_broker.host.client_options import ClientOptions
 from gantry_broker.host.front import FrontServer
 from gantry_broker.host.hosting import HostedGroup
-from gantry_broker.host.ports import election_priority
+from gantry_broker.host.port_map import election_priority
 from gantry_broker.host.settings import FILE_BYTES_MIN, BrokerSettings
 from gantry_broker.member import administration
 from gantry_broker.member.options import GroupOptions
@@ -66,8 +66,8 @@ class BrokerServer:
         client_options = ClientOptions.of(settings)
         turns, limits = Turns(), fair_limits()
         self.hosted = [
-            HostedGroup(place.name, client_options, settings.store_port, turns, limits)
-            for place in settings.places
+            HostedGroup(at.name, client_options, settings.store_port, turns, limits)
+            for at in settings.port_map
         ]
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -139,8 +139,8 @@ class BrokerServer:
         )
         stack.push_async_callback(shared.stop)
         stack.push_async_callback(self._stop_groups)
-        for hosted, place in zip(self.hosted, settings.places, strict=True):
-            await hosted.listen(settings.bind, place.port)
+        for hosted, at in zip(self.hosted, settings.port_map, strict=True):
+            await hosted.listen(settings.bind, at.port)
         await shared.start(settings.bind, settings.ha_port)
         http = HttpServer(
             ready=lambda: metrics.ready(self.hosted),

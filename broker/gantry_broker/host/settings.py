@@ -13,7 +13,7 @@ from gantry_broker.clients.core.delay.levels import DEFAULT_LEVELS, DelayLevels
 from gantry_broker.clients.core.transactions import Policy
 from gantry_broker.clients.quotas import Quotas, parse_quotas
 from gantry_broker.control.addresses import checked_ip, controller_addresses
-from gantry_broker.host.ports import Place, places
+from gantry_broker.host.port_map import GroupPort, port_map
 from gantry_broker.retention.core.rules import Kept
 from gantry_broker.retention.disk_space import Watermarks
 
@@ -279,7 +279,7 @@ class BrokerSettings(Settings):
                 "tier_url is set with groups: a tier needs a process for its group alone, so set "
                 "group"
             )
-        _ = self.places
+        _ = self.port_map
         return self
 
     @field_validator("store")
@@ -376,11 +376,11 @@ class BrokerSettings(Settings):
         return bool(self.groups)
 
     @property
-    def places(self) -> list[Place]:
+    def port_map(self) -> list[GroupPort]:
         """The groups and their ports."""
         if self.group is not None:
-            return [Place(self.group, self.remoting_port)]
-        return places(self.groups, self.remoting_port, (self.ha_port, self.http_port))
+            return [GroupPort(self.group, self.remoting_port)]
+        return port_map(self.groups, self.remoting_port, (self.ha_port, self.http_port))
 
     @property
     def identity(self) -> dict[str, str]:

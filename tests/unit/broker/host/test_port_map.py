@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 import pytest
-from gantry_broker.host.ports import GROUPS_MAX, Place, election_priority, places
+from gantry_broker.host.port_map import GROUPS_MAX, GroupPort, election_priority, port_map
 from gantry_broker.host.settings import BrokerSettings
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.process.config import load_settings
@@ -27,7 +27,7 @@ from gantry_protocol.process.config import load_settings
 def test_a_list_says_who_listens_where(
     entries: list[str], first_port: int, expected: list[tuple[str, int]]
 ) -> None:
-    assert places(entries, first_port) == [Place(*one) for one in expected]
+    assert port_map(entries, first_port) == [GroupPort(*one) for one in expected]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_list_says_who_listens_where(
 )
 def test_what_cannot_be_is_refused(entries: list[str], first_port: int, says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says)):
-        places(entries, first_port, (201, 202))
+        port_map(entries, first_port, (201, 202))
 
 
 def test_masters_are_spread_and_those_of_a_dead_process_over_the_rest() -> None:
@@ -73,14 +73,14 @@ def settings(**values: object) -> BrokerSettings:
 
 def test_one_group_is_as_it_was() -> None:
     one = settings(group="orders")
-    assert one.places == [Place("orders", 10911)]
+    assert one.port_map == [GroupPort("orders", 10911)]
     assert one.identity == {"cluster": "gantry", "group": "orders"}
     assert not one.hosts_many
 
 
 def test_many_groups_are_a_list_in_a_flag_a_variable_or_a_file() -> None:
     many = settings(groups="a,b-[1-2]", remoting_port="21000")
-    assert [place.port for place in many.places] == [21000, 21001, 21002]
+    assert [at.port for at in many.port_map] == [21000, 21001, 21002]
     assert many.hosts_many
     assert many.identity == {"cluster": "gantry", "holds": "groups"}
 

@@ -24,14 +24,14 @@ _RANGE = re.compile(
 )
 
 
-class Place(NamedTuple):
+class GroupPort(NamedTuple):
     """One group's port; 0 picks a free one."""
 
     name: str
     port: int
 
 
-def places(entries: Iterable[str], first_port: int, taken: Sequence[int] = ()) -> list[Place]:
+def port_map(entries: Iterable[str], first_port: int, taken: Sequence[int] = ()) -> list[GroupPort]:
     """The groups in ``entries``, in their order.
 
     Args:
@@ -42,12 +42,12 @@ def places(entries: Iterable[str], first_port: int, taken: Sequence[int] = ()) -
     Raises:
         ValueError: one sentence about the first thing that is wrong.
     """
-    found: list[Place] = []
+    found: list[GroupPort] = []
     for entry in entries:
         names, port = _expand(entry)
         for offset, name in enumerate(names):
             at = first_port + len(found) if port is None and first_port else (port or 0) + offset
-            found.append(Place(name, 0 if port is None and not first_port else at))
+            found.append(GroupPort(name, 0 if port is None and not first_port else at))
             if len(found) > GROUPS_MAX:
                 raise ValueError(f"more than {GROUPS_MAX} groups: use another process")
     _check(found, taken)
@@ -89,7 +89,7 @@ def _expand(entry: str) -> tuple[list[str], int | None]:
     return names, int(port) if colon else None
 
 
-def _check(found: list[Place], taken: Sequence[int]) -> None:
+def _check(found: list[GroupPort], taken: Sequence[int]) -> None:
     owners: dict[int, str] = {}
     names: set[str] = set()
     for name, port in found:
@@ -110,5 +110,5 @@ def _check(found: list[Place], taken: Sequence[int]) -> None:
         owners[port] = name
 
 
-def _advice(found: list[Place]) -> str:
+def _advice(found: list[GroupPort]) -> str:
     return f"set remoting_port to the first of {len(found)} free ports"
