@@ -51,14 +51,14 @@ from gantry_controller.raft.messages import (
     LEASE_ON,
     Append,
     AppendReply,
-    Census,
-    CensusReply,
     Entry,
     EntryKind,
     HardState,
     Heartbeat,
     HeartbeatReply,
     Message,
+    PristineQuery,
+    PristineReply,
     ReadIndexReply,
     ReadIndexRequest,
     TimeoutNow,
@@ -480,12 +480,12 @@ def _show(message: Message) -> str:
             return f"{head} {kind} t{message.term} {'granted' if message.granted else 'refused'}"
         case TimeoutNow() | ReadIndexRequest():
             return f"{head} {type(message).__name__} t{message.term}"
-        case Census():
-            return f"{head} Census"
+        case PristineQuery():
+            return f"{head} PristineQuery"
         case ReadIndexReply():
             return f"{head} ReadIndexReply t{message.term} index={message.index}"
-        case CensusReply():
-            return f"{head} CensusReply {'pristine' if message.pristine else 'not new'}"
+        case PristineReply():
+            return f"{head} PristineReply {'pristine' if message.pristine else 'not new'}"
 
 
 def _nonzero(name: str, value: int) -> str:

@@ -33,7 +33,7 @@ So one lost volume of three heals by itself, and two need a person: nobody may c
 
 from gantry_protocol.types import Index
 
-from gantry_controller.raft.messages import Census, CensusReply, EntryKind
+from gantry_controller.raft.messages import EntryKind, PristineQuery, PristineReply
 from gantry_controller.raft.progress import Progress
 from gantry_controller.raft.state import RaftState
 
@@ -55,19 +55,19 @@ def tick(state: RaftState) -> None:
     if state.heartbeat_elapsed >= state.config.heartbeat_ticks:
         state.heartbeat_elapsed = 0
         state.now.extend(
-            Census(state.node_id, node, state.blank)
+            PristineQuery(state.node_id, node, state.blank)
             for node in state.others
             if node not in state.founders
         )
 
 
-def on_census(state: RaftState, census: Census) -> None:
+def on_pristine_query(state: RaftState, query: PristineQuery) -> None:
     """Say whether this node is new, as of now."""
-    reply = CensusReply(state.node_id, census.source, census.nonce, is_founder(state))
+    reply = PristineReply(state.node_id, query.source, query.nonce, is_founder(state))
     state.now.append(reply)
 
 
-def on_census_reply(state: RaftState, reply: CensusReply) -> None:
+def on_pristine_reply(state: RaftState, reply: PristineReply) -> None:
     """Note a founder; with all of them this node may vote."""
     if state.blank == 0 or reply.nonce != state.blank or not is_founder(state):
         return

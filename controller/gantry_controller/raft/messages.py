@@ -212,7 +212,7 @@ class TimeoutNow(msgspec.Struct, frozen=True, gc=False):
     term: Term
 
 
-class Census(msgspec.Struct, frozen=True, gc=False):
+class PristineQuery(msgspec.Struct, frozen=True, gc=False):
     """A node with an empty disk asks whether the peer is new as well (``admission``)."""
 
     source: NodeId
@@ -220,8 +220,8 @@ class Census(msgspec.Struct, frozen=True, gc=False):
     nonce: int
 
 
-class CensusReply(msgspec.Struct, frozen=True, gc=False):
-    """Answer to a Census: whether this node has never been in a term and holds no entry."""
+class PristineReply(msgspec.Struct, frozen=True, gc=False):
+    """Answer to a PristineQuery: whether this node has never been in a term and holds no entry."""
 
     source: NodeId
     target: NodeId
@@ -256,8 +256,8 @@ Message = (
     | VoteRequest
     | VoteReply
     | TimeoutNow
-    | Census
-    | CensusReply
+    | PristineQuery
+    | PristineReply
     | ReadIndexRequest
     | ReadIndexReply
 )

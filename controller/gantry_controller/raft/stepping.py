@@ -1,8 +1,9 @@
 """What a peer's message may do, before the module it concerns handles it (thesis §3.3).
 
 Whatever it says, a message is judged in this order: is it for this node; is it of no term at all
-(``Census``); is it a question for a vote, which must not raise a term before it is clear that this
-node would answer; else its term, a higher one adopted, a lower one refused. Only then what it says.
+(``PristineQuery``); is it a question for a vote, which must not raise a term before it is clear
+that this node would answer; else its term, a higher one adopted, a lower one refused. Only then
+what it says.
 
 The rules protected here: a node that hears a leader, or has promised, or is blank, votes for nobody
 and stays in its term (§4.2.3, §9.6; ``lease``, ``admission``); the *answer* of a stranger
@@ -16,11 +17,11 @@ from gantry_controller.raft.errors import MessageError
 from gantry_controller.raft.messages import (
     Append,
     AppendReply,
-    Census,
-    CensusReply,
     Heartbeat,
     HeartbeatReply,
     Message,
+    PristineQuery,
+    PristineReply,
     ReadIndexReply,
     ReadIndexRequest,
     TimeoutNow,
@@ -56,10 +57,10 @@ def step(state: RaftState, message: Message) -> None:
             f"{state.node_id} of {list(state.members.nodes)}"
         )
     match message:
-        case Census():
-            admission.on_census(state, message)
-        case CensusReply():
-            admission.on_census_reply(state, message)
+        case PristineQuery():
+            admission.on_pristine_query(state, message)
+        case PristineReply():
+            admission.on_pristine_reply(state, message)
         case VoteRequest():
             _step_vote_request(state, message)
         case _:

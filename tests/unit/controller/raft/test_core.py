@@ -13,13 +13,13 @@ from gantry_controller.raft.errors import LogLostError, MessageError, NotLeader,
 from gantry_controller.raft.messages import (
     Append,
     AppendReply,
-    Census,
-    CensusReply,
     Entry,
     EntryKind,
     HardState,
     Heartbeat,
     HeartbeatReply,
+    PristineQuery,
+    PristineReply,
     VoteReply,
     VoteRequest,
     make_entry,
@@ -253,10 +253,10 @@ def test_a_founder_believes_only_answers_to_its_present_life() -> None:
     asked = node.ready().messages_now
     assert [message.target for message in asked] == [A, B]
     for source in (A, B):
-        node.step(CensusReply(source, ME, asked[0].nonce + 1, True))
+        node.step(PristineReply(source, ME, asked[0].nonce + 1, True))
     assert not node.ready().must_persist
     for source in (A, B):
-        node.step(CensusReply(source, ME, asked[0].nonce, True))
+        node.step(PristineReply(source, ME, asked[0].nonce, True))
     assert not node.is_voter, "its mark is not durable"
     persist_all(node)
     assert node.is_voter
@@ -267,11 +267,11 @@ def test_a_node_that_put_a_log_aside_neither_founds_nor_helps_to_found() -> None
     node = RaftCore(RaftConfig(node_id=ME, voters=(ME, A, B), founds=False), Random(1))
     for _ in range(100):
         node.tick()
-    node.step(Census(A, ME, 7))
+    node.step(PristineQuery(A, ME, 7))
     said = persist_all(node)
-    assert said == [CensusReply(ME, A, 7, False)]
+    assert said == [PristineReply(ME, A, 7, False)]
     for source in (A, B):
-        node.step(CensusReply(source, ME, node._state.blank, True))
+        node.step(PristineReply(source, ME, node._state.blank, True))
     persist_all(node)
     assert not node.is_voter
 
