@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sim.product import kv, threads
@@ -30,6 +31,7 @@ from sim.product.tcp import SocketModule
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+WAL_BYTES = 256 * 1024
 PRODUCT = ("gantry_protocol", "gantry_controller", "gantry_broker", "gantry_operator", "gantry_cli")
 
 
@@ -144,6 +146,8 @@ def _stand_ins() -> dict[int, Any]:
 
 def _special() -> list[tuple[str, str, Any]]:
     """Names of single modules: (module, name, stand-in)."""
+    from gantry_controller.node.options import NodeOptions
+
     return [
         ("gantry_protocol.process.listening", "socket", SocketModule),
         ("gantry_broker.log.kernel_syncs", "select", SelectModule),
@@ -158,6 +162,12 @@ def _special() -> list[tuple[str, str, Any]]:
             _remembered("gantry_controller.server", "Controller"),
         ),
         ("gantry_controller.server", "gc", _Collector()),
+        # Files of the log that end within a run; there is no setting for it.
+        (
+            "gantry_controller.server",
+            "NodeOptions",
+            partial(NodeOptions, segment_size_bytes=WAL_BYTES),
+        ),
         ("gantry_broker.queues.kv", "Rdict", kv.Rdict),
         ("gantry_broker.queues.kv", "WriteBatch", kv.WriteBatch),
         ("gantry_broker.queues.kv", "_options", kv.make_options),

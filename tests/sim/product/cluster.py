@@ -7,6 +7,7 @@ is started again by the machine after a while, as a kubelet does it.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import shutil
@@ -30,7 +31,7 @@ from sim.kernel.world import MS, SECOND, Violation, World
 from sim.product import loop as loops
 from sim.product.bindings import bound
 from sim.product.files import Volume
-from sim.product.machines import Machine, Process, enter_world, graveyard
+from sim.product.machines import Machine, Process, enter_world
 from sim.product.tcp import Network
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ CLUSTER = "c"
 GROUP = "g"
 TOKEN = "token-of-the-simulated-quorum"
 SEGMENT_BYTES = 64 * 1024
+LOOK_US = 20 * MS
 
 
 class Node:
@@ -295,7 +297,16 @@ class Cluster:
     def run(self, seconds: float, until: Callable[[], bool] | None = None) -> bool:
         """Run for so long, or until ``until()``; True if it came to that, or if there is none."""
         enter_world()
-        held = self.world.run(for_us=int(seconds * SECOND), until=until)
+        looked_us = 0
+
+        def looks() -> bool:
+            nonlocal looked_us
+            if self.world.now_us < looked_us:
+                return False
+            looked_us = self.world.now_us + LOOK_US
+            return until is not None and until()
+
+        held = self.world.run(for_us=int(seconds * SECOND), until=until and looks)
         if loops.failures:
             name, context = loops.failures[0]
             error = context.get("exception")
@@ -323,9 +334,6 @@ class Cluster:
             node.wanted = False
             if node.process is not None:
                 node.process.kill(silently=True)
-        for process in graveyard:
-            for task in asyncio.all_tasks(process.loop):
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
         shutil.rmtree(self.root)
 
 
@@ -338,6 +346,7 @@ class Simulation:
 
     def __enter__(self) -> Cluster:
         self._bound.__enter__()
+        gc.disable()  # a run is short, and most of it lives until its end
         loops.failures.clear()
         world, named = self._arguments
         self.cluster = Cluster(world, **named)
@@ -346,6 +355,7 @@ class Simulation:
     def __exit__(self, *exception: object) -> None:
         self.cluster.close()
         self._bound.__exit__(None, None, None)
+        gc.enable()
 
 
 async def supervised(main: Main) -> None:

@@ -25,6 +25,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from sim.kernel.disk import SECTOR, DiskOptions
+from sim.kernel.world import MS
 from sim.product.machines import current, running
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 4096
 DISK_BYTES = 64 * 1024 * 1024
+USED_US = 200 * MS
 
 
 @dataclass
@@ -92,6 +94,7 @@ class Volume:
         self._files: dict[int, _File] = {}
         self._names: dict[str, dict[str, int]] = {}  # of directories, when they were synced last
         self._free_us = 0
+        self._used = self._used_until_us = 0
         self.directory.mkdir(parents=True)
         self._kept.mkdir()
         self.sync_directory(str(self.directory))
@@ -242,6 +245,17 @@ class Volume:
         thread = running()
         assert thread is not None
         thread.sleep_us(self.due_us() - self.world.now_us)
+
+    def used_bytes(self) -> int:
+        """What the files take; looked at now and then."""
+        if self.world.now_us >= self._used_until_us:
+            self._used_until_us = self.world.now_us + USED_US
+            self._used = sum(
+                os.lstat(Path(folder, name)).st_size
+                for folder, _, names in os.walk(self.directory)
+                for name in names
+            )
+        return self._used
 
     # ---- what happens to it
 
@@ -487,7 +501,7 @@ class OsModule:
 
     def statvfs(self, _: Any) -> Any:
         volume = current().machine.volume
-        used = sum(entry.stat().st_size for entry in volume.directory.rglob("*") if entry.is_file())
+        used = volume.used_bytes()
         total = DISK_BYTES
         free = 0 if volume.is_full else max(0, total - used)
         blocks, left = total // BLOCK_BYTES, free // BLOCK_BYTES

@@ -103,6 +103,7 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Any = None) -> Any:
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # as a killed process does
         return task
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
