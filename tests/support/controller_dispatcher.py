@@ -1,6 +1,6 @@
 """One controller node's handlers on a quorum that exists in name only.
 
-``FakeQuorum`` applies what is proposed at once (or when told to); ``Office`` wires the real
+``FakeQuorum`` applies what is proposed at once (or when told to); ``Harness`` wires the real
 dispatcher, handlers, watchman and state machine to it and speaks to them in remoting commands.
 """
 
@@ -133,7 +133,7 @@ def listing() -> dict[str, str]:
     return {"name": "controller-0", "bind": "127.0.0.1"}
 
 
-class Office:
+class Harness:
     """The handlers of node 1; must be made inside a running event loop."""
 
     def __init__(self, key: KeyFile = NO_KEY, *, is_open: bool = False) -> None:

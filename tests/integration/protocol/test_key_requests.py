@@ -36,7 +36,7 @@ def key(directory: Path, *lines: str) -> KeyFile:
     return KeyFile(file)
 
 
-class Office:
+class Harness:
     """A server that believes, and says on request whether it does."""
 
     def __init__(self, held: KeyFile) -> None:
@@ -54,8 +54,8 @@ class Office:
 
 
 @asynccontextmanager
-async def office(held: KeyFile) -> AsyncIterator[tuple[Office, RemotingClient]]:
-    made = Office(held)
+async def harness(held: KeyFile) -> AsyncIterator[tuple[Harness, RemotingClient]]:
+    made = Harness(held)
     port = await made.server.start("127.0.0.1", 0)
     client = await RemotingClient().connect(f"127.0.0.1:{port}")
     try:
@@ -66,20 +66,20 @@ async def office(held: KeyFile) -> AsyncIterator[tuple[Office, RemotingClient]]:
 
 
 async def test_both_have_the_key(tmp_path: Path) -> None:
-    async with office(key(tmp_path, OTHER, ONE)) as (made, client):
+    async with harness(key(tmp_path, OTHER, ONE)) as (made, client):
         await show_key(client, key(tmp_path, ONE))
         assert made.believes
         assert made.keys.refused == 0
 
 
 async def test_nothing_is_said_without_one(tmp_path: Path) -> None:
-    async with office(key(tmp_path, ONE)) as (made, client):
+    async with harness(key(tmp_path, ONE)) as (made, client):
         await show_key(client, NO_KEY)
         assert made.connections == []
 
 
 async def test_another_key_ends_the_connection(tmp_path: Path) -> None:
-    async with office(key(tmp_path, ONE)) as (made, client):
+    async with harness(key(tmp_path, ONE)) as (made, client):
         with pytest.raises(KeyRefused, match="does not believe this process"):
             await show_key(client, key(tmp_path, OTHER))
         assert client.closed
@@ -88,7 +88,7 @@ async def test_another_key_ends_the_connection(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_asks_for_none_is_not_spoken_to(tmp_path: Path) -> None:
-    async with office(NO_KEY) as (made, client):
+    async with harness(NO_KEY) as (made, client):
         with pytest.raises(KeyRefused, match="does not ask for the quorum's key"):
             await show_key(client, key(tmp_path, ONE))
         assert client.closed
@@ -100,7 +100,7 @@ async def test_what_is_no_proof_is_refused_and_costs_the_nonces(
     tmp_path: Path, shown: bytes
 ) -> None:
     code = RequestCode.GANTRY_SHOW_KEY
-    async with office(key(tmp_path, ONE)) as (made, client):
+    async with harness(key(tmp_path, ONE)) as (made, client):
         challenge = await client.call(request(code, body=b"n" * NONCE_BYTES))
         assert len(challenge.body) == NONCE_BYTES
         wrong = challenge.body if shown == b"challenge" else shown
@@ -114,7 +114,7 @@ async def test_what_is_no_proof_is_refused_and_costs_the_nonces(
 
 async def test_a_proof_of_another_connection_is_none(tmp_path: Path) -> None:
     code = RequestCode.GANTRY_SHOW_KEY
-    async with office(key(tmp_path, ONE)) as (made, client):
+    async with harness(key(tmp_path, ONE)) as (made, client):
         first = await client.call(request(code, body=b"n" * NONCE_BYTES))
         seen = Nonces(b"n" * NONCE_BYTES, first.body)
         proof = prove(ONE.encode(), Purpose.CONTROL, Side.DIALLER, seen)

@@ -1,13 +1,13 @@
-"""An office per test, closed after it."""
+"""An harness per test, closed after it."""
 
 from collections.abc import AsyncIterator
 
 import pytest
-from support.controller_dispatcher import Office
+from support.controller_dispatcher import Harness
 
 
 @pytest.fixture
-async def office() -> AsyncIterator[Office]:
-    office = Office()
-    yield office
-    await office.close()
+async def harness() -> AsyncIterator[Harness]:
+    harness = Harness()
+    yield harness
+    await harness.close()

@@ -17,7 +17,7 @@ from gantry_controller.remoting.forwarder import Forwarder
 from gantry_controller.remoting.notifier import Notifier
 from gantry_protocol.admin import PeerView, QuorumView
 from gantry_protocol.process.probes import HttpServer
-from support.controller_dispatcher import CLUSTER, NAME, Office, address
+from support.controller_dispatcher import CLUSTER, NAME, Harness, address
 from support.turns import Turns
 
 GROUP = f"/v1/groups/{CLUSTER}/{NAME}"
@@ -33,12 +33,12 @@ class DeafReader:
 
 
 class Admin:
-    """The API of one office and a client that holds the token."""
+    """The API of one harness and a client that holds the token."""
 
     def __init__(
-        self, office: Office, session: aiohttp.ClientSession, hub: WatchHub, api: AdminApi
+        self, harness: Harness, session: aiohttp.ClientSession, hub: WatchHub, api: AdminApi
     ) -> None:
-        self.office = office
+        self.harness = harness
         self.session = session
         self.hub = hub
         self.api = api
@@ -54,15 +54,15 @@ class Admin:
     async def three_in_sync(self) -> None:
         assert (await self.call("PUT", GROUP, WISH))[0] == 200
         for broker_id in (1, 2, 3):
-            self.office.join(broker_id, incarnation=f"i{broker_id}", podUid=f"p{broker_id}")
-            self.office.heartbeat(broker_id, incarnation=f"i{broker_id}")
-        assert self.office.elect(1, incarnation="i1").code == 0
-        self.office.alter(1, 1, b'{"syncStateSet":[1,2,3],"syncStateSetEpoch":1}')
+            self.harness.join(broker_id, incarnation=f"i{broker_id}", podUid=f"p{broker_id}")
+            self.harness.heartbeat(broker_id, incarnation=f"i{broker_id}")
+        assert self.harness.elect(1, incarnation="i1").code == 0
+        self.harness.alter(1, 1, b'{"syncStateSet":[1,2,3],"syncStateSetEpoch":1}')
 
 
 @pytest.fixture
-async def admin(office: Office) -> AsyncIterator[Admin]:
-    hub = WatchHub(office.machine, office.quorum.read, office.watchman.liveness_changes)
+async def admin(harness: Harness) -> AsyncIterator[Admin]:
+    hub = WatchHub(harness.machine, harness.quorum.read, harness.watchman.liveness_changes)
     quorum = QuorumView(
         cluster_uid="u",
         node_id=1,
@@ -74,9 +74,9 @@ async def admin(office: Office) -> AsyncIterator[Admin]:
         peers=[PeerView(id=1, name="n", address="h:9879")],
     )
     served = AdminApi(
-        office.quorum,
-        office.machine,
-        office.watchman,
+        harness.quorum,
+        harness.machine,
+        harness.watchman,
         hub,
         describe=lambda: quorum,
         leader_http=lambda: LEADER,
@@ -87,9 +87,9 @@ async def admin(office: Office) -> AsyncIterator[Admin]:
     server = HttpServer(ready=lambda: (True, "ok"), token="secret")
     metrics = Metrics(
         lambda: RaftFigures(True, 1, 2, 3, 0, 0, {"lease": 7}, 5, True, 3, 1, 2),
-        office.machine,
-        office.watchman,
-        office.dispatcher,
+        harness.machine,
+        harness.watchman,
+        harness.dispatcher,
         forwarder,
         notifier,
         hub,
@@ -100,7 +100,7 @@ async def admin(office: Office) -> AsyncIterator[Admin]:
     headers = {"Authorization": "Bearer secret"}
     base = f"http://127.0.0.1:{port}"
     async with aiohttp.ClientSession(base, headers=headers) as session:
-        yield Admin(office, session, hub, served)
+        yield Admin(harness, session, hub, served)
     hub.stop()
     await server.stop()
     await notifier.close()
@@ -112,14 +112,14 @@ class TestGroups:
         status, view = await admin.call("PUT", GROUP, WISH)
         assert status == 200
         assert view.items() >= {**WISH, "masterEpoch": 0, "masterBrokerId": None}.items()
-        index = admin.office.quorum.index
+        index = admin.harness.quorum.index
         assert (await admin.call("PUT", GROUP, WISH))[0] == 200
-        assert admin.office.quorum.index == index
+        assert admin.harness.quorum.index == index
         assert (await admin.call("PUT", GROUP, {**WISH, "replicas": 5}))[1]["replicas"] == 5
 
     async def test_view_shows_record_and_hearsay(self, admin: Admin) -> None:
         await admin.three_in_sync()
-        admin.office.heartbeat(
+        admin.harness.heartbeat(
             2,
             incarnation="i2",
             draining="true",
@@ -235,7 +235,7 @@ class TestGroups:
         self, admin: Admin, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(api, "ANSWER_WITHIN_S", 0.01)
-        admin.office.quorum.holding = True
+        admin.harness.quorum.holding = True
         for method, path, body in (("GET", GROUP, None), ("PUT", GROUP, WISH)):
             async with asyncio.timeout(10):
                 status, error = await admin.call(method, path, body)
@@ -282,7 +282,7 @@ class TestGroups:
 
     async def test_only_who_is_proved_to_be_gone_is_forgotten(self, admin: Admin) -> None:
         await admin.three_in_sync()
-        admin.office.alter(1, 1, b'{"syncStateSet":[1,2],"syncStateSetEpoch":2}')
+        admin.harness.alter(1, 1, b'{"syncStateSet":[1,2],"syncStateSetEpoch":2}')
         third = {"brokerId": 3, "incarnation": "i3"}
         status, error = await admin.call("POST", GROUP + "/forget", third)
         assert (status, error["error"]) == (409, "INVALID_CLEAN_BROKER_METADATA")
@@ -294,8 +294,8 @@ class TestGroups:
     async def test_a_leader_that_has_heard_nobody_forgets_nobody(self, admin: Admin) -> None:
         """Silence counts from when it began to listen; the member may well be alive."""
         await admin.three_in_sync()
-        admin.office.alter(1, 1, b'{"syncStateSet":[1,2],"syncStateSetEpoch":2}')
-        admin.office.watchman.table.keep_only((CLUSTER, NAME), ())
+        admin.harness.alter(1, 1, b'{"syncStateSet":[1,2],"syncStateSetEpoch":2}')
+        admin.harness.watchman.table.keep_only((CLUSTER, NAME), ())
         view = (await admin.call("GET", GROUP))[1]
         assert [one["alive"] for one in view["members"]] == [False, False, False]
         third = {"brokerId": 3, "incarnation": "i3"}
@@ -306,13 +306,13 @@ class TestGroups:
     ) -> None:
         """That nothing speaks against them yet is no proof that they hold their copies."""
         await admin.three_in_sync()
-        admin.office.alter(1, 1, b'{"syncStateSet":[1,2],"syncStateSetEpoch":2}')
-        admin.office.watchman.table.keep_only((CLUSTER, NAME), ())
+        admin.harness.alter(1, 1, b'{"syncStateSet":[1,2],"syncStateSetEpoch":2}')
+        admin.harness.watchman.table.keep_only((CLUSTER, NAME), ())
         await admin.call("POST", GROUP + "/evidence", {"podUid": "p3", "gone": True})
         third = {"brokerId": 3, "incarnation": "i3"}
         status, error = await admin.call("POST", GROUP + "/forget", third)
         assert (status, "only copy" in error["message"]) == (409, True)
-        admin.office.heartbeat(2, incarnation="i2")
+        admin.harness.heartbeat(2, incarnation="i2")
         assert (await admin.call("POST", GROUP + "/forget", third))[0] == 200
 
     @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ class TestGroups:
     async def test_bad_declaration(self, admin: Admin, body: object) -> None:
         status, error = await admin.call("PUT", GROUP, body)
         assert (status, error["error"]) == (400, "INVALID_REQUEST")
-        assert admin.office.quorum.index == 0
+        assert admin.harness.quorum.index == 0
 
     async def test_bad_name(self, admin: Admin) -> None:
         assert (await admin.call("PUT", "/v1/groups/c/a%20b", WISH))[0] == 400
@@ -370,13 +370,13 @@ class TestWithoutAWayBack:
     async def only_an_older_copy(self, admin: Admin) -> Any:
         """Broker 3 comes back with less than 1000; what the group looks like then."""
         await admin.three_in_sync()
-        office = admin.office
+        harness = admin.harness
         said = {"incarnation": "i1", "maxOffset": "1000", "confirmOffset": "1000"}
-        office.heartbeat(1, confirmEpoch="1", **said)
+        harness.heartbeat(1, confirmEpoch="1", **said)
         for broker_id in (1, 2, 3):
-            office.die(broker_id)
-        office.register(3, incarnation="j3", lastEpoch="1", maxOffset="400")
-        assert office.elect(3, incarnation="j3").code != 0
+            harness.die(broker_id)
+        harness.register(3, incarnation="j3", lastEpoch="1", maxOffset="400")
+        assert harness.elect(3, incarnation="j3").code != 0
         return (await admin.call("GET", GROUP))[1]
 
     async def test_a_loss_is_accepted_as_it_was_seen(self, admin: Admin) -> None:
@@ -400,17 +400,17 @@ class TestWithoutAWayBack:
 
     async def test_copies_of_another_quorum_are_seen_and_adopted(self, admin: Admin) -> None:
         await admin.call("PUT", GROUP, WISH)
-        office = admin.office
+        harness = admin.harness
 
         def knock(broker_id: int, epoch: int) -> None:
             ext = {"incarnation": f"i{broker_id}", "lastEpoch": str(epoch), "maxOffset": "70"}
-            assert office.register(broker_id, actedEpoch=str(epoch + 1), **ext).code != 0
+            assert harness.register(broker_id, actedEpoch=str(epoch + 1), **ext).code != 0
 
         for broker_id, epoch in ((1, 7), (2, 7)):
-            assert office.join(broker_id, lastEpoch="1").code != 0
+            assert harness.join(broker_id, lastEpoch="1").code != 0
             knock(broker_id, epoch)
         third = {"clusterName": CLUSTER, "brokerName": NAME, "appliedBrokerId": "3"}
-        assert office.call(1013, {**third, "registerCheckCode": "h;3"}).code == 0
+        assert harness.call(1013, {**third, "registerCheckCode": "h;3"}).code == 0
         _, view = await admin.call("GET", GROUP)
         shown = [(one["refused"], one["epoch"], one["maxOffset"]) for one in view["members"]]
         assert shown == [(True, 8, 70), (True, 8, 70), (False, -1, -1)]
@@ -422,19 +422,19 @@ class TestWithoutAWayBack:
         assert (status, "look again" in error["message"]) == (409, True)
         status, view = await admin.call("POST", GROUP + "/adopt", {**wish, "brokerIds": [1, 2, 3]})
         assert (status, view["masterEpoch"]) == (200, 8)
-        assert office.register(1, incarnation="i1", lastEpoch="7").code == 0
+        assert harness.register(1, incarnation="i1", lastEpoch="7").code == 0
 
     async def test_not_while_a_controller_is_of_an_older_version(self, admin: Admin) -> None:
         seen = await self.only_an_older_copy(admin)
-        admin.office.watchman.may_raise = lambda: False
+        admin.harness.watchman.may_raise = lambda: False
         wish = {"brokerId": 3, "masterEpoch": 1, "confirmedOffset": seen["confirmedOffset"]}
         status, error = await admin.call("POST", GROUP + "/accept-loss", wish)
         assert (status, "of this version" in error["message"]) == (409, True)
         adopting = {"brokerIds": [3], "masterEpoch": 1}
         status, error = await admin.call("POST", GROUP + "/adopt", adopting)
         assert (status, "of this version" in error["message"]) == (409, True)
-        assert admin.office.elect(3, incarnation="j3").code != 0, "what was heard still counts"
-        assert not admin.office.machine.state.losses
+        assert admin.harness.elect(3, incarnation="j3").code != 0, "what was heard still counts"
+        assert not admin.harness.machine.state.losses
 
 
 class TestAccess:
@@ -469,7 +469,7 @@ class TestAccess:
     async def test_follower_names_the_leader(
         self, admin: Admin, method: str, path: str, body: object
     ) -> None:
-        admin.office.quorum.follow(2)
+        admin.harness.quorum.follow(2)
         status, error = await admin.call(method, path, body)
         assert (status, error["error"], error["leader"]) == (421, "NOT_LEADER", LEADER)
 
@@ -478,33 +478,33 @@ class TestAccess:
         self, admin: Admin, path: str
     ) -> None:
         await admin.call("PUT", GROUP, WISH)
-        admin.office.quorum.follow(2)
+        admin.harness.quorum.follow(2)
         assert (await admin.call("GET", f"{path}?anywhere"))[0] == 200
         assert (await admin.call("GET", path))[0] == 421
 
     async def test_follower_that_lags_names_the_leader_and_the_peers(self, admin: Admin) -> None:
-        admin.office.quorum.follow(2)
-        admin.office.quorum.redirects = 1
+        admin.harness.quorum.follow(2)
+        admin.harness.quorum.redirects = 1
         status, error = await admin.call("GET", "/v1/groups?anywhere")
         assert (status, error["leader"]) == (421, LEADER)
         assert error["peers"] == [LEADER, "http://third:9880"]
         assert "lags" in error["message"]
 
     async def test_only_the_leader_declares_whatever_the_query_says(self, admin: Admin) -> None:
-        admin.office.quorum.follow(2)
+        admin.harness.quorum.follow(2)
         assert (await admin.call("PUT", f"{GROUP}?anywhere", WISH))[0] == 421
 
     async def test_lease_is_switched(self, admin: Admin) -> None:
         status, _ = await admin.call("PUT", "/v1/quorum/lease", {"enabled": True})
-        assert (status, admin.office.quorum.lease) == (200, True)
+        assert (status, admin.harness.quorum.lease) == (200, True)
         status, error = await admin.call("PUT", "/v1/quorum/lease", {"enabled": "perhaps"})
         assert (status, error["error"]) == (400, "INVALID_REQUEST")
-        admin.office.quorum.follow(2)
+        admin.harness.quorum.follow(2)
         status, error = await admin.call("PUT", "/v1/quorum/lease", {"enabled": False})
         assert (status, error["leader"]) == (421, LEADER)
 
     async def test_quorum_is_described_by_every_node(self, admin: Admin) -> None:
-        admin.office.quorum.follow(2)
+        admin.harness.quorum.follow(2)
         status, view = await admin.call("GET", "/v1/quorum")
         assert (status, view["role"], view["peers"][0]["address"]) == (200, "leader", "h:9879")
 
@@ -519,7 +519,7 @@ class TestWatch:
                 "index": 1,
                 "heartbeat": True,
             }
-            admin.office.join(1)
+            admin.harness.join(1)
             second = json.loads(await response.content.readline())
             assert second["index"] >= 2
             admin.hub.end_all()

@@ -20,7 +20,7 @@ from gantry_protocol.types import Index, NodeId
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from support.controller_dispatcher import Office
+    from support.controller_dispatcher import Harness
 
 LEADER = "http://other:9880"
 VIEW = QuorumView(
@@ -76,12 +76,12 @@ class Dispatcher:
 
 
 @pytest.fixture
-async def dispatcher(office: Office) -> AsyncIterator[Dispatcher]:
-    hub = WatchHub(office.machine, office.quorum.read, office.watchman.liveness_changes)
+async def dispatcher(harness: Harness) -> AsyncIterator[Dispatcher]:
+    hub = WatchHub(harness.machine, harness.quorum.read, harness.watchman.liveness_changes)
     api = AdminApi(
-        office.quorum,
-        office.machine,
-        office.watchman,
+        harness.quorum,
+        harness.machine,
+        harness.watchman,
         hub,
         describe=lambda: VIEW,
         leader_http=lambda: LEADER,

@@ -5,19 +5,19 @@ import asyncio
 import pytest
 from gantry_controller.admin.watch import CONFIRM_WITHIN_S, HEARTBEAT_S, Watcher, WatchHub
 from gantry_controller.metadata.events import DeclareGroup, RemoveGroup
-from support.controller_dispatcher import CLUSTER, NAME, Office
+from support.controller_dispatcher import CLUSTER, NAME, Harness
 
 Steps = tuple[list[tuple[str, int]], int | None]
 
 
-def declare(office: Office, name: str = NAME, uid: str = "u1", replicas: int = 3) -> None:
-    office.apply(
+def declare(harness: Harness, name: str = NAME, uid: str = "u1", replicas: int = 3) -> None:
+    harness.apply(
         DeclareGroup(cluster=CLUSTER, name=name, uid=uid, replicas=replicas, min_in_sync_replicas=1)
     )
 
 
-def hub_of(office: Office) -> WatchHub:
-    return WatchHub(office.machine, office.quorum.read, office.watchman.liveness_changes)
+def hub_of(harness: Harness) -> WatchHub:
+    return WatchHub(harness.machine, harness.quorum.read, harness.watchman.liveness_changes)
 
 
 async def read(watcher: Watcher) -> Steps:
@@ -25,73 +25,73 @@ async def read(watcher: Watcher) -> Steps:
     return [(group.name, group.changed_index) for group in groups], heartbeat
 
 
-async def test_first_every_group_in_order_of_change_then_a_heartbeat(office: Office) -> None:
-    declare(office, "b")
-    declare(office, "a")
-    declare(office, "b", replicas=5)
-    assert await read(hub_of(office).open(0)) == ([("a", 2), ("b", 3)], 3)
+async def test_first_every_group_in_order_of_change_then_a_heartbeat(harness: Harness) -> None:
+    declare(harness, "b")
+    declare(harness, "a")
+    declare(harness, "b", replicas=5)
+    assert await read(hub_of(harness).open(0)) == ([("a", 2), ("b", 3)], 3)
 
 
-async def test_then_each_change(office: Office) -> None:
-    hub = hub_of(office)
+async def test_then_each_change(harness: Harness) -> None:
+    hub = hub_of(harness)
     watcher = hub.open(0)
     assert await read(watcher) == ([], 0)
-    declare(office)
+    declare(harness)
     assert await read(watcher) == ([(NAME, 1)], None)
 
 
-async def test_resumes_after_its_index(office: Office) -> None:
-    declare(office, "a")
-    declare(office, "b")
-    assert await read(hub_of(office).open(1)) == ([("b", 2)], 2)
+async def test_resumes_after_its_index(harness: Harness) -> None:
+    declare(harness, "a")
+    declare(harness, "b")
+    assert await read(hub_of(harness).open(1)) == ([("b", 2)], 2)
 
 
-async def test_index_of_another_history_starts_anew(office: Office) -> None:
-    declare(office)
-    assert await read(hub_of(office).open(999)) == ([(NAME, 1)], 1)
+async def test_index_of_another_history_starts_anew(harness: Harness) -> None:
+    declare(harness)
+    assert await read(hub_of(harness).open(999)) == ([(NAME, 1)], 1)
 
 
-async def test_removal_is_told_to_those_who_may_know_the_group(office: Office) -> None:
-    declare(office)
-    office.apply(RemoveGroup(cluster=CLUSTER, name=NAME, uid="u1"))
-    hub = hub_of(office)
+async def test_removal_is_told_to_those_who_may_know_the_group(harness: Harness) -> None:
+    declare(harness)
+    harness.apply(RemoveGroup(cluster=CLUSTER, name=NAME, uid="u1"))
+    hub = hub_of(harness)
     assert await read(hub.open(1)) == ([(NAME, 2)], 2)
     assert await read(hub.open(0)) == ([], 2)
 
 
-async def test_slow_reader_gets_the_newest_of_each_group_only(office: Office) -> None:
-    hub = hub_of(office)
+async def test_slow_reader_gets_the_newest_of_each_group_only(harness: Harness) -> None:
+    hub = hub_of(harness)
     watcher = hub.open(0)
     for replicas in range(1, 9):
-        declare(office, "a", replicas=replicas)
-    declare(office, "b")
-    declare(office, "a", replicas=9)
+        declare(harness, "a", replicas=replicas)
+    declare(harness, "b")
+    declare(harness, "a", replicas=9)
     assert await read(watcher) == ([("b", 9), ("a", 10)], 0)
 
 
 @pytest.mark.looptime
 async def test_heartbeats_follow_a_linearizable_read() -> None:
-    office = Office()
-    hub = hub_of(office)
+    harness = Harness()
+    hub = hub_of(harness)
     hub.start()
     watcher = hub.open(0)
     await read(watcher)
-    reads = office.quorum.reads
-    declare(office)
+    reads = harness.quorum.reads
+    declare(harness)
     await asyncio.sleep(HEARTBEAT_S + 0.1)
-    assert office.quorum.reads == reads + 1
+    assert harness.quorum.reads == reads + 1
     assert await read(watcher) == ([(NAME, 1)], 1)
     hub.stop()
-    await office.close()
+    await harness.close()
 
 
 @pytest.mark.looptime
 async def test_members_that_come_go_or_drain_are_told_with_the_heartbeat() -> None:
-    office = Office()
-    office.watchman.start()
-    declare(office)
-    office.join(1)
-    hub = hub_of(office)
+    harness = Harness()
+    harness.watchman.start()
+    declare(harness)
+    harness.join(1)
+    hub = hub_of(harness)
     hub.start()
     watcher = hub.open(0)
     lines = []
@@ -101,38 +101,38 @@ async def test_members_that_come_go_or_drain_are_told_with_the_heartbeat() -> No
         return (await read(watcher))[0]
 
     await read(watcher)
-    office.heartbeat(1, heartbeatTimeoutMills="2500")
+    harness.heartbeat(1, heartbeatTimeoutMills="2500")
     lines.append(await one_second())
-    office.heartbeat(1, heartbeatTimeoutMills="2500")
+    harness.heartbeat(1, heartbeatTimeoutMills="2500")
     lines.append(await one_second())
-    office.heartbeat(1, heartbeatTimeoutMills="2500", draining="true")
+    harness.heartbeat(1, heartbeatTimeoutMills="2500", draining="true")
     lines.append(await one_second())
     lines += [await one_second(), await one_second()]
-    told = [(NAME, office.group.changed_index)]
+    told = [(NAME, harness.group.changed_index)]
     assert lines == [told, [], told, [], told]
     hub.stop()
-    await office.close()
+    await harness.close()
 
 
 @pytest.mark.looptime
 async def test_leader_that_cannot_confirm_ends_its_streams() -> None:
-    office = Office()
-    hub = hub_of(office)
+    harness = Harness()
+    hub = hub_of(harness)
     hub.start()
     watcher = hub.open(0)
     await read(watcher)
-    office.quorum.holding = True
+    harness.quorum.holding = True
     await asyncio.sleep(HEARTBEAT_S + CONFIRM_WITHIN_S + 2 * HEARTBEAT_S)
     assert watcher.ended
     assert await read(watcher) == ([], None)
-    office.quorum.release()
+    harness.quorum.release()
     assert hub.watchers == set()
     hub.stop()
-    await office.close()
+    await harness.close()
 
 
-async def test_deposed_leader_ends_its_streams(office: Office) -> None:
-    hub = hub_of(office)
+async def test_deposed_leader_ends_its_streams(harness: Harness) -> None:
+    hub = hub_of(harness)
     watcher = hub.open(0)
     hub.role_changed(leading=True)
     assert not watcher.ended
@@ -143,24 +143,24 @@ async def test_deposed_leader_ends_its_streams(office: Office) -> None:
 @pytest.mark.looptime
 async def test_an_error_instead_of_a_confirmation_ends_the_streams() -> None:
     """Another leads by now, and its changes do not come here."""
-    office = Office()
-    hub = hub_of(office)
+    harness = Harness()
+    hub = hub_of(harness)
     hub.start()
     watcher = hub.open(0)
     await read(watcher)
-    office.quorum.follow(2)
+    harness.quorum.follow(2)
     await asyncio.sleep(HEARTBEAT_S + 0.1)
     assert watcher.ended
     assert hub.watchers == set()
     hub.stop()
-    await office.close()
+    await harness.close()
 
 
-async def test_a_state_from_a_snapshot_ends_the_streams(office: Office) -> None:
+async def test_a_state_from_a_snapshot_ends_the_streams(harness: Harness) -> None:
     """Which groups have gone meanwhile no event has told."""
-    hub = hub_of(office)
+    hub = hub_of(harness)
     watcher = hub.open(0)
-    declare(office)
-    office.machine.restore(office.machine.assemble(list(office.machine.snapshot())))
+    declare(harness)
+    harness.machine.restore(harness.machine.assemble(list(harness.machine.snapshot())))
     assert watcher.ended
     assert hub.watchers == set()

@@ -10,35 +10,35 @@ from gantry_controller.liveness.core.probes import GAP_S, Knock
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.events import DeclareGroup
 from gantry_protocol.types import BrokerId
-from support.controller_dispatcher import CLUSTER, NAME, Office, address
+from support.controller_dispatcher import CLUSTER, NAME, Harness, address
 
 pytestmark = pytest.mark.looptime
 
 
 @asynccontextmanager
-async def three_in_sync() -> AsyncIterator[Office]:
+async def three_in_sync() -> AsyncIterator[Harness]:
     """A declared group of three in sync, each broker on a connection of its id.
 
     No fixture: fixtures run on the real clock.
     """
-    office = Office()
-    office.apply(
+    harness = Harness()
+    harness.apply(
         DeclareGroup(cluster=CLUSTER, name=NAME, uid="u", replicas=3, min_in_sync_replicas=2)
     )
     for broker_id in (1, 2, 3):
-        office.join(broker_id, incarnation=f"i{broker_id}")
-        beat(office, broker_id)
-    office.watchman.start()
+        harness.join(broker_id, incarnation=f"i{broker_id}")
+        beat(harness, broker_id)
+    harness.watchman.start()
     await asyncio.sleep(0.01)
-    assert office.group.master_id == 1
-    office.alter(1, 1, b'{"syncStateSet":[1,2,3],"syncStateSetEpoch":1}')
-    assert office.group.sync_state_set == (1, 2, 3)
-    yield office
-    await office.close()
+    assert harness.group.master_id == 1
+    harness.alter(1, 1, b'{"syncStateSet":[1,2,3],"syncStateSetEpoch":1}')
+    assert harness.group.sync_state_set == (1, 2, 3)
+    yield harness
+    await harness.close()
 
 
-def beat(office: Office, broker_id: int, connection: int | None = None) -> None:
-    office.heartbeat(
+def beat(harness: Harness, broker_id: int, connection: int | None = None) -> None:
+    harness.heartbeat(
         broker_id,
         connection=connection,
         incarnation=f"i{broker_id}",
@@ -46,140 +46,140 @@ def beat(office: Office, broker_id: int, connection: int | None = None) -> None:
     )
 
 
-async def go_on(office: Office, seconds: float, *broker_ids: int) -> None:
+async def go_on(harness: Harness, seconds: float, *broker_ids: int) -> None:
     """Time passes while these brokers send heartbeats."""
     for _ in range(round(seconds / 0.5)):
         for broker_id in broker_ids:
-            beat(office, broker_id)
+            beat(harness, broker_id)
         await asyncio.sleep(0.5)
 
 
 async def test_first_election_comes_by_itself() -> None:
-    async with three_in_sync() as office:
-        assert office.watchman.elections == {"first election": 1}
+    async with three_in_sync() as harness:
+        assert harness.watchman.elections == {"first election": 1}
 
 
 async def test_closed_and_refused_takes_a_tenth_of_a_second() -> None:
-    async with three_in_sync() as office:
-        office.watchman.connection_closed(1)
+    async with three_in_sync() as harness:
+        harness.watchman.connection_closed(1)
         await asyncio.sleep(GAP_S / 2)
-        assert office.group.master_id == 1
+        assert harness.group.master_id == 1
         await asyncio.sleep(GAP_S)
-        assert (office.group.master_id, office.group.master_epoch) == (2, 2)
-        assert office.knocks == [address(1), address(1)]
-        assert office.watchman.elections["refused"] == 1
+        assert (harness.group.master_id, harness.group.master_epoch) == (2, 2)
+        assert harness.knocks == [address(1), address(1)]
+        assert harness.watchman.elections["refused"] == 1
 
 
 async def test_closed_but_reachable_waits_for_the_time_out() -> None:
-    async with three_in_sync() as office:
-        office.knock = Knock.OTHER
-        office.watchman.connection_closed(1)
-        await go_on(office, 2.0, 2, 3)
-        assert office.group.master_id == 1
-        assert 5 <= len(office.knocks) <= 20
-        await go_on(office, 1.0, 2, 3)
-        assert office.group.master_id == 2
-        assert office.watchman.elections["silent"] == 1
+    async with three_in_sync() as harness:
+        harness.knock = Knock.OTHER
+        harness.watchman.connection_closed(1)
+        await go_on(harness, 2.0, 2, 3)
+        assert harness.group.master_id == 1
+        assert 5 <= len(harness.knocks) <= 20
+        await go_on(harness, 1.0, 2, 3)
+        assert harness.group.master_id == 2
+        assert harness.watchman.elections["silent"] == 1
 
 
 async def test_reconnected_broker_is_left_alone() -> None:
-    async with three_in_sync() as office:
-        office.watchman.connection_closed(1)
+    async with three_in_sync() as harness:
+        harness.watchman.connection_closed(1)
         await asyncio.sleep(GAP_S / 2)
-        beat(office, 1, connection=11)
-        await go_on(office, 5.0, 2, 3)
-        assert office.group.master_id == 2, "the time-out of the new connection's row"
-        assert "refused" not in office.watchman.elections
+        beat(harness, 1, connection=11)
+        await go_on(harness, 5.0, 2, 3)
+        assert harness.group.master_id == 2, "the time-out of the new connection's row"
+        assert "refused" not in harness.watchman.elections
 
 
 async def test_living_group_costs_no_events() -> None:
-    async with three_in_sync() as office:
-        index = office.quorum.index
-        await go_on(office, 60.0, 1, 2, 3)
-        assert office.quorum.index == index
+    async with three_in_sync() as harness:
+        index = harness.quorum.index
+        await go_on(harness, 60.0, 1, 2, 3)
+        assert harness.quorum.index == index
 
 
 async def test_operators_word() -> None:
-    async with three_in_sync() as office:
-        office.register(1, incarnation="i1", podUid="pod-1")
-        office.watchman.pod_is_gone(office.group, "pod-1")
+    async with three_in_sync() as harness:
+        harness.register(1, incarnation="i1", podUid="pod-1")
+        harness.watchman.pod_is_gone(harness.group, "pod-1")
         await asyncio.sleep(0.01)
-        assert office.group.master_id == 2
-        assert office.watchman.elections["pod gone"] == 1
+        assert harness.group.master_id == 2
+        assert harness.watchman.elections["pod gone"] == 1
 
 
 async def test_new_leader_knocks_where_connections_had_closed_before() -> None:
-    async with three_in_sync() as office:
-        office.watchman.role_changed(leading=False)
-        office.watchman.connection_closed(1)
+    async with three_in_sync() as harness:
+        harness.watchman.role_changed(leading=False)
+        harness.watchman.connection_closed(1)
         await asyncio.sleep(1.0)
-        assert office.knocks == []
-        office.watchman.role_changed(leading=True)
+        assert harness.knocks == []
+        harness.watchman.role_changed(leading=True)
         await asyncio.sleep(3 * GAP_S)
-        assert office.group.master_id == 2
+        assert harness.group.master_id == 2
 
 
 async def test_stalled_process_blames_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with three_in_sync() as office:
+    async with three_in_sync() as harness:
         loop = asyncio.get_running_loop()
         plain_time = loop.time
         stopped_s = 0.0
         monkeypatch.setattr(loop, "time", lambda: plain_time() + stopped_s)
-        await go_on(office, 1.0, 1, 2, 3)
+        await go_on(harness, 1.0, 1, 2, 3)
         stopped_s = 30.0  # SIGSTOP, and now SIGCONT: time has passed and nothing has run
-        await go_on(office, 2.0, 2, 3)
+        await go_on(harness, 2.0, 2, 3)
         await asyncio.sleep(0.4)  # more than was left of its time-out when the process stopped
-        assert office.group.master_id == 1
-        await go_on(office, 0.5, 2, 3)
-        assert office.group.master_id == 2
+        assert harness.group.master_id == 1
+        await go_on(harness, 0.5, 2, 3)
+        assert harness.group.master_id == 2
 
 
 async def test_watchers_hear_of_a_replica_that_fell_silent() -> None:
     """It calls for no election, so nothing in the log tells of it."""
-    async with three_in_sync() as office:
-        await go_on(office, 1.0, 1, 2, 3)
-        office.watchman.liveness_changes()
-        await go_on(office, 3.0, 1, 2)
-        assert office.watchman.liveness_changes() == {(CLUSTER, NAME)}
-        assert office.watchman.brokers_heard() == 2
-        assert office.group.master_id == 1
+    async with three_in_sync() as harness:
+        await go_on(harness, 1.0, 1, 2, 3)
+        harness.watchman.liveness_changes()
+        await go_on(harness, 3.0, 1, 2)
+        assert harness.watchman.liveness_changes() == {(CLUSTER, NAME)}
+        assert harness.watchman.brokers_heard() == 2
+        assert harness.group.master_id == 1
 
 
 async def test_knocks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that is being opened costs a descriptor, and a thousand may close at once."""
     monkeypatch.setattr(watchman, "KNOCKS_MAX", 1)
-    async with three_in_sync() as office:
+    async with three_in_sync() as harness:
         answer = asyncio.Event()
 
         async def knocker(address: str) -> Knock:
-            office.knocks.append(address)
+            harness.knocks.append(address)
             await answer.wait()
             return Knock.OTHER
 
-        monkeypatch.setattr(office.watchman, "_knocker", knocker)
+        monkeypatch.setattr(harness.watchman, "_knocker", knocker)
         for broker_id in (1, 2, 3):
-            office.watchman.connection_closed(broker_id)
+            harness.watchman.connection_closed(broker_id)
         await asyncio.sleep(1.0)
-        assert len(office.knocks) == 1
+        assert len(harness.knocks) == 1
         answer.set()
         await asyncio.sleep(GAP_S)
-        assert len(set(office.knocks)) > 1
+        assert len(set(harness.knocks)) > 1
 
 
 async def test_failed_proposals_are_repeated_with_a_pause() -> None:
-    async with three_in_sync() as office:
-        office.quorum.outcome = RuntimeError("lost")
-        office.watchman.connection_closed(1)
+    async with three_in_sync() as harness:
+        harness.quorum.outcome = RuntimeError("lost")
+        harness.watchman.connection_closed(1)
         await asyncio.sleep(1.0)
-        tries = office.watchman.elections["refused"]
+        tries = harness.watchman.elections["refused"]
         assert 3 <= tries <= 6
-        office.quorum.outcome = None
+        harness.quorum.outcome = None
         await asyncio.sleep(0.5)
-        assert office.group.master_id == 2
+        assert harness.group.master_id == 2
 
 
 async def test_stop_leaves_nothing_behind() -> None:
-    office = Office()
+    harness = Harness()
     hang = asyncio.Event()
 
     async def knocker(_: str) -> Knock:
@@ -187,22 +187,22 @@ async def test_stop_leaves_nothing_behind() -> None:
         return Knock.OTHER
 
     stopped = Watchman(
-        office.machine, office.quorum.propose, default_timeout_s=2.5, knocker=knocker
+        harness.machine, harness.quorum.propose, default_timeout_s=2.5, knocker=knocker
     )
-    office.watchman = stopped
+    harness.watchman = stopped
     stopped.role_changed(leading=True)
     stopped.start()
     await stopped.stop()
-    await office.close()
+    await harness.close()
     assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
 
 
 async def test_watchers_hear_of_the_tier_when_it_fares_otherwise_not_when_it_grows() -> None:
-    async with three_in_sync() as office:
+    async with three_in_sync() as harness:
 
         def tier(**ext: str) -> bool:
-            office.heartbeat(1, incarnation="i1", heartbeatTimeoutMills="2500", **ext)
-            return bool(office.watchman.liveness_changes())
+            harness.heartbeat(1, incarnation="i1", heartbeatTimeoutMills="2500", **ext)
+            return bool(harness.watchman.liveness_changes())
 
         tier()
         assert not tier()
@@ -216,12 +216,12 @@ async def test_watchers_hear_of_the_tier_when_it_fares_otherwise_not_when_it_gro
 
 
 async def test_what_a_broker_says_of_its_tier_is_kept_no_longer_than_it_may_be() -> None:
-    async with three_in_sync() as office:
+    async with three_in_sync() as harness:
         beat = {"incarnation": "i1", "heartbeatTimeoutMills": "2500"}
-        office.heartbeat(1, **beat, tierState="s" * 99, tierReason="r" * 9_999)
-        row = office.watchman.table.row((CLUSTER, NAME), BrokerId(1))
+        harness.heartbeat(1, **beat, tierState="s" * 99, tierReason="r" * 9_999)
+        row = harness.watchman.table.row((CLUSTER, NAME), BrokerId(1))
         assert row is not None
         assert row.beat.tier is not None
         assert (len(row.beat.tier.state), len(row.beat.tier.reason)) == (32, 256)
-        office.heartbeat(1, **beat, tierReason="a reason without a state")
+        harness.heartbeat(1, **beat, tierReason="a reason without a state")
         assert row.beat.tier is None

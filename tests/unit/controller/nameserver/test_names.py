@@ -20,13 +20,13 @@ from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.records import masked_crc
 from gantry_protocol.types import BrokerId, Epoch
-from support.controller_dispatcher import CLUSTER, NAME, Office, address
+from support.controller_dispatcher import CLUSTER, NAME, Harness, address
 
 ROUTE = "10.96.0.7:10911"
 
 
-def declare(office: Office, route: str | None = ROUTE, uid: str = "u1") -> None:
-    office.apply(
+def declare(harness: Harness, route: str | None = ROUTE, uid: str = "u1") -> None:
+    harness.apply(
         DeclareGroup(
             cluster=CLUSTER,
             name=NAME,
@@ -38,24 +38,24 @@ def declare(office: Office, route: str | None = ROUTE, uid: str = "u1") -> None:
     )
 
 
-def start(office: Office, route: str | None = ROUTE) -> None:
+def start(harness: Harness, route: str | None = ROUTE) -> None:
     """A declared group of two with master 1 and the topic ``Orders``."""
-    declare(office, route)
+    declare(harness, route)
     for broker_id in (1, 2):
-        office.join(broker_id, incarnation=f"i{broker_id}")
-    assert office.elect(1).code == 0
+        harness.join(broker_id, incarnation=f"i{broker_id}")
+    assert harness.elect(1).code == 0
     create = {"topic": "Orders", "readQueueNums": "4", "writeQueueNums": "8", "perm": "6"}
-    assert office.call(17, {**create, "clusterName": CLUSTER}).code == 0
+    assert harness.call(17, {**create, "clusterName": CLUSTER}).code == 0
 
 
-def route(office: Office, topic: str) -> RemotingCommand:
-    return office.call(105, {"topic": topic})
+def route(harness: Harness, topic: str) -> RemotingCommand:
+    return harness.call(105, {"topic": topic})
 
 
 class TestRoute:
-    async def test_is_compact_with_quoted_ids(self, office: Office) -> None:
-        start(office)
-        answer = route(office, "Orders")
+    async def test_is_compact_with_quoted_ids(self, harness: Harness) -> None:
+        start(harness)
+        answer = route(harness, "Orders")
         assert answer.code == 0
         assert answer.body == (
             b'{"brokerDatas":[{"brokerAddrs":{"0":"10.96.0.7:10911"},"brokerName":"broker-a",'
@@ -63,87 +63,87 @@ class TestRoute:
             b'"writeQueueNums":8,"topicSysFlag":0}],"filterServerTable":{}}'
         )
 
-    async def test_unknown_topic(self, office: Office) -> None:
-        start(office)
-        answer = route(office, "nowhere")
+    async def test_unknown_topic(self, harness: Harness) -> None:
+        start(harness)
+        answer = route(harness, "nowhere")
         assert answer.code == ResponseCode.TOPIC_NOT_EXIST
         assert answer.remark is not None
         assert answer.remark.startswith(
             "No topic route info in name server for the topic: nowhere\nSee https://"
         )
 
-    async def test_one_name_in_two_clusters_is_refused(self, office: Office) -> None:
+    async def test_one_name_in_two_clusters_is_refused(self, harness: Harness) -> None:
         """A client keeps addresses by name alone: it would send to the other cluster's broker."""
-        start(office)
+        start(harness)
         report = {"brokerName": NAME, "brokerAddr": "h:1", "clusterName": "d", "brokerId": "0"}
         table = {
             name: {"topicName": name, "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
             for name in ("Orders", "Other")
         }
         body = {"topicConfigSerializeWrapper": {"topicConfigTable": table}}
-        assert office.call(103, report, json.dumps(body).encode()).code == 0
-        answer = route(office, "Orders")
+        assert harness.call(103, report, json.dumps(body).encode()).code == 0
+        answer = route(harness, "Orders")
         assert answer.code == ResponseCode.SYSTEM_ERROR  # clients keep the route they have
         assert "of several clusters" in str(answer.remark)
-        assert route(office, "Other").code == 0
+        assert route(harness, "Other").code == 0
 
-    async def test_is_the_masters_address_where_none_is_declared(self, office: Office) -> None:
-        start(office, None)
-        data = json.loads(route(office, "Orders").body)
+    async def test_is_the_masters_address_where_none_is_declared(self, harness: Harness) -> None:
+        start(harness, None)
+        data = json.loads(route(harness, "Orders").body)
         assert data["brokerDatas"][0]["brokerAddrs"] == {"0": address(1)}
 
-    async def test_declared_address_outlives_the_master(self, office: Office) -> None:
-        start(office)
+    async def test_declared_address_outlives_the_master(self, harness: Harness) -> None:
+        start(harness)
         golden = {
             "brokerName": NAME,
             "clusterName": CLUSTER,
             "brokerControllerIdsToClean": "1",
             "isCleanLivingBroker": "false",
         }
-        office.die(1)
-        assert office.call(1011, golden).code == 0
-        assert office.group.master is None
-        assert route(office, "Orders").code == 0
+        harness.die(1)
+        assert harness.call(1011, golden).code == 0
+        assert harness.group.master is None
+        assert route(harness, "Orders").code == 0
 
-    async def test_group_that_never_had_a_master_has_none(self, office: Office) -> None:
-        declare(office)
-        assert route(office, "TBW102").code == ResponseCode.TOPIC_NOT_EXIST
+    async def test_group_that_never_had_a_master_has_none(self, harness: Harness) -> None:
+        declare(harness)
+        assert route(harness, "TBW102").code == ResponseCode.TOPIC_NOT_EXIST
 
-    async def test_template_topic_leads_to_every_group_of_ours(self, office: Office) -> None:
-        start(office)
-        (queue,) = json.loads(route(office, "TBW102").body)["queueDatas"]
+    async def test_template_topic_leads_to_every_group_of_ours(self, harness: Harness) -> None:
+        start(harness)
+        (queue,) = json.loads(route(harness, "TBW102").body)["queueDatas"]
         assert (queue["perm"], queue["readQueueNums"], queue["writeQueueNums"]) == (7, 8, 8)
 
-    async def test_traced_messages_have_a_topic_before_the_first(self, office: Office) -> None:
-        start(office)
-        data = json.loads(route(office, "RMQ_SYS_TRACE_TOPIC").body)
+    async def test_traced_messages_have_a_topic_before_the_first(self, harness: Harness) -> None:
+        start(harness)
+        data = json.loads(route(harness, "RMQ_SYS_TRACE_TOPIC").body)
         assert data["brokerDatas"][0]["brokerName"] == NAME
         (queue,) = data["queueDatas"]
         assert (queue["perm"], queue["readQueueNums"], queue["writeQueueNums"]) == (6, 1, 1)
 
-    async def test_a_retired_group_is_in_no_route_and_no_list(self, office: Office) -> None:
-        start(office)
-        office.apply(RetireGroup(cluster=CLUSTER, name=NAME, uid="u1"))
+    async def test_a_retired_group_is_in_no_route_and_no_list(self, harness: Harness) -> None:
+        start(harness)
+        harness.apply(RetireGroup(cluster=CLUSTER, name=NAME, uid="u1"))
         for topic in ("Orders", "TBW102"):
-            assert route(office, topic).code == ResponseCode.TOPIC_NOT_EXIST
-        info = json.loads(office.call(106).body)
+            assert route(harness, topic).code == ResponseCode.TOPIC_NOT_EXIST
+        info = json.loads(harness.call(106).body)
         assert info == {"brokerAddrTable": {}, "clusterAddrTable": {}}
-        assert json.loads(office.call(206).body)["topicList"] == []
-        assert json.loads(office.call(224, {"cluster": CLUSTER}).body)["topicList"] == []
-        declare(office, uid="u2")
-        assert route(office, "Orders").code == 0
+        assert json.loads(harness.call(206).body)["topicList"] == []
+        assert json.loads(harness.call(224, {"cluster": CLUSTER}).body)["topicList"] == []
+        declare(harness, uid="u2")
+        assert route(harness, "Orders").code == 0
 
-    async def test_is_a_linearizable_read(self, office: Office) -> None:
-        start(office)
-        reads = office.quorum.reads
-        route(office, "Orders")
-        assert office.quorum.reads == reads + 1
+    async def test_is_a_linearizable_read(self, harness: Harness) -> None:
+        start(harness)
+        reads = harness.quorum.reads
+        route(harness, "Orders")
+        assert harness.quorum.reads == reads + 1
 
 
 class TestLists:
-    async def test_cluster_info_has_pod_addresses(self, office: Office) -> None:
-        start(office)
-        assert json.loads(office.call(106).body) == {
+    async def test_cluster_info_has_pod_addresses(self, harness: Harness) -> None:
+        start(harness)
+        assert json.loads(harness.call(106).body) == {
             "brokerAddrTable": {
                 NAME: {
                     "brokerAddrs": {"0": address(1), "2": address(2)},
@@ -154,10 +154,10 @@ class TestLists:
             "clusterAddrTable": {CLUSTER: [NAME]},
         }
 
-    async def test_member_group(self, office: Office) -> None:
-        start(office)
+    async def test_member_group(self, harness: Harness) -> None:
+        start(harness)
         ext = {"clusterName": CLUSTER, "brokerName": NAME}
-        assert json.loads(office.call(901, ext).body) == {
+        assert json.loads(harness.call(901, ext).body) == {
             "brokerMemberGroup": {
                 "brokerAddrs": {"0": address(1), "2": address(2)},
                 "brokerName": NAME,
@@ -165,24 +165,24 @@ class TestLists:
             }
         }
 
-    async def test_topics(self, office: Office) -> None:
-        assert json.loads(office.call(206).body) == {"topicList": []}
-        start(office)
-        assert json.loads(office.call(206).body) == {
+    async def test_topics(self, harness: Harness) -> None:
+        assert json.loads(harness.call(206).body) == {"topicList": []}
+        start(harness)
+        assert json.loads(harness.call(206).body) == {
             "topicList": ["Orders", "RMQ_SYS_TRACE_TOPIC", "TBW102"]
         }
-        assert json.loads(office.call(224, {"cluster": CLUSTER}).body) == {"topicList": ["Orders"]}
-        assert json.loads(office.call(224, {"cluster": "x"}).body) == {"topicList": []}
+        assert json.loads(harness.call(224, {"cluster": CLUSTER}).body) == {"topicList": ["Orders"]}
+        assert json.loads(harness.call(224, {"cluster": "x"}).body) == {"topicList": []}
 
-    async def test_system_topics(self, office: Office) -> None:
-        start(office)
-        body = json.loads(office.call(304).body)
+    async def test_system_topics(self, harness: Harness) -> None:
+        start(harness)
+        body = json.loads(harness.call(304).body)
         assert body == {"topicList": [CLUSTER, NAME], "brokerAddr": address(1)}
 
-    async def test_delete_topic(self, office: Office) -> None:
-        start(office)
-        assert office.call(216, {"topic": "Orders", "clusterName": CLUSTER}).code == 0
-        assert route(office, "Orders").code == ResponseCode.TOPIC_NOT_EXIST
+    async def test_delete_topic(self, harness: Harness) -> None:
+        start(harness)
+        assert harness.call(216, {"topic": "Orders", "clusterName": CLUSTER}).code == 0
+        assert route(harness, "Orders").code == ResponseCode.TOPIC_NOT_EXIST
 
 
 def registration(*topics: str, state_version: int = 0) -> RegisterBrokerBody:
@@ -192,7 +192,7 @@ def registration(*topics: str, state_version: int = 0) -> RegisterBrokerBody:
 
 
 def report(
-    office: Office,
+    harness: Harness,
     broker_id: int,
     host: str,
     body: RegisterBrokerBody,
@@ -211,34 +211,34 @@ def report(
     }
     compressed = fields.get("compressed") == "true"
     data = encode_registration(body) if compressed else encode_body(body)
-    return office.call(103, fields, data, connection=connection)
+    return harness.call(103, fields, data, connection=connection)
 
 
 class TestImport:
-    async def test_route_shows_brokers_as_they_reported_themselves(self, office: Office) -> None:
-        assert report(office, 0, "h", registration("t", "TBW102")).ext == {}
-        answer = report(office, 1, "g", registration("t", "TBW102"), compressed="true")
+    async def test_route_shows_brokers_as_they_reported_themselves(self, harness: Harness) -> None:
+        assert report(harness, 0, "h", registration("t", "TBW102")).ext == {}
+        answer = report(harness, 1, "g", registration("t", "TBW102"), compressed="true")
         assert answer.ext == {"haServerAddr": "h:10912", "masterAddr": "h:10911"}
-        data = json.loads(route(office, "t").body)
+        data = json.loads(route(harness, "t").body)
         assert data["brokerDatas"][0]["brokerAddrs"] == {"0": "h:10911", "1": "g:10911"}
         assert data["queueDatas"][0]["readQueueNums"] == 4
-        assert route(office, "TBW102").code == 0
+        assert route(harness, "TBW102").code == 0
 
-    async def test_replica_is_sent_to_the_elected_master(self, office: Office) -> None:
+    async def test_replica_is_sent_to_the_elected_master(self, harness: Harness) -> None:
         """Not to its predecessor, which is the master by its own last word."""
         of_group = {"brokerName": NAME, "clusterName": CLUSTER}
         for broker_id in (1, 2, 3):
-            office.join(broker_id)
-            office.heartbeat(broker_id)
-        assert office.elect(1).code == 0
+            harness.join(broker_id)
+            harness.heartbeat(broker_id)
+        assert harness.elect(1).code == 0
         all_in_sync = encode_body(
             SyncStateSetBody([BrokerId(1), BrokerId(2), BrokerId(3)], Epoch(1))
         )
-        assert office.alter(1, 1, all_in_sync).code == 0
+        assert harness.alter(1, 1, all_in_sync).code == 0
         body = registration("t", "TBW102")
         for reported_id, broker_id in ((0, 1), (2, 2), (3, 3)):
             answer = report(
-                office,
+                harness,
                 reported_id,
                 f"h{broker_id}",
                 body,
@@ -247,110 +247,110 @@ class TestImport:
             )
         assert answer.ext == {"haServerAddr": "h1:10912", "masterAddr": address(1)}
 
-        assert office.elect(2, designateElect="true").code == 0
-        answer = report(office, 3, "h3", body, brokerAddr=address(3), **of_group)
+        assert harness.elect(2, designateElect="true").code == 0
+        answer = report(harness, 3, "h3", body, brokerAddr=address(3), **of_group)
         assert answer.ext == {"haServerAddr": "h2:10912", "masterAddr": address(2)}
 
-    async def test_repeated_report_is_not_logged(self, office: Office) -> None:
-        report(office, 0, "h", registration("t", "u"))
-        index = office.quorum.index
+    async def test_repeated_report_is_not_logged(self, harness: Harness) -> None:
+        report(harness, 0, "h", registration("t", "u"))
+        index = harness.quorum.index
         for _ in range(3):
-            assert report(office, 0, "h", registration("t", "u")).code == 0
-        assert office.quorum.index == index
-        report(office, 0, "h", registration("v"))
-        assert office.quorum.index == index + 1
+            assert report(harness, 0, "h", registration("t", "u")).code == 0
+        assert harness.quorum.index == index
+        report(harness, 0, "h", registration("v"))
+        assert harness.quorum.index == index + 1
 
-    async def test_repeated_report_is_answered_after_a_read(self, office: Office) -> None:
+    async def test_repeated_report_is_answered_after_a_read(self, harness: Harness) -> None:
         """A deposed leader may remember what its successor has forgotten."""
-        report(office, 0, "h", registration("t", "u"))
-        reads = office.quorum.reads
-        assert report(office, 0, "h", registration("t", "u")).code == 0
-        assert office.quorum.reads == reads + 1
+        report(harness, 0, "h", registration("t", "u"))
+        reads = harness.quorum.reads
+        assert report(harness, 0, "h", registration("t", "u")).code == 0
+        assert harness.quorum.reads == reads + 1
 
-    async def test_replica_does_not_report_topics(self, office: Office) -> None:
-        report(office, 0, "h", registration("t", "u"))
-        report(office, 1, "g", registration("t", "u", "stale"))
-        assert route(office, "stale").code == ResponseCode.TOPIC_NOT_EXIST
+    async def test_replica_does_not_report_topics(self, harness: Harness) -> None:
+        report(harness, 0, "h", registration("t", "u"))
+        report(harness, 1, "g", registration("t", "u", "stale"))
+        assert route(harness, "stale").code == ResponseCode.TOPIC_NOT_EXIST
 
-    async def test_deposed_master_is_ignored(self, office: Office) -> None:
-        report(office, 0, "h", registration("t", "u", state_version=1))
-        report(office, 0, "g", registration("t", "u", state_version=2))
-        report(office, 0, "h", registration("t", "u", state_version=1))
-        data = json.loads(route(office, "t").body)
+    async def test_deposed_master_is_ignored(self, harness: Harness) -> None:
+        report(harness, 0, "h", registration("t", "u", state_version=1))
+        report(harness, 0, "g", registration("t", "u", state_version=2))
+        report(harness, 0, "h", registration("t", "u", state_version=1))
+        data = json.loads(route(harness, "t").body)
         assert data["brokerDatas"][0]["brokerAddrs"] == {"0": "g:10911"}
 
-    async def test_first_report_of_one_topic_is_an_increment(self, office: Office) -> None:
-        answer = report(office, 0, "h", registration("t"))
+    async def test_first_report_of_one_topic_is_an_increment(self, harness: Harness) -> None:
+        answer = report(harness, 0, "h", registration("t"))
         assert (answer.code, answer.remark) == (1, "register broker failed")
 
-    async def test_checksum(self, office: Office) -> None:
+    async def test_checksum(self, harness: Harness) -> None:
         body = registration("t", "u")
         good = str(masked_crc(encode_body(body)))
-        assert report(office, 0, "h", body, bodyCrc32=good).code == 0
-        bad = report(office, 0, "h", body, bodyCrc32="5")
+        assert report(harness, 0, "h", body, bodyCrc32=good).code == 0
+        bad = report(harness, 0, "h", body, bodyCrc32="5")
         assert (bad.code, bad.remark) == (1, "crc32 not match")
 
-    async def test_closed_connection_and_unregistration(self, office: Office) -> None:
-        report(office, 0, "h", registration("t", "u"), connection=7)
-        report(office, 1, "g", registration(), connection=8)
-        office.imports.connection_closed(7)
-        assert [one.address for one in office.machine.state.imports["C", "old"]] == ["g:10911"]
+    async def test_closed_connection_and_unregistration(self, harness: Harness) -> None:
+        report(harness, 0, "h", registration("t", "u"), connection=7)
+        report(harness, 1, "g", registration(), connection=8)
+        harness.imports.connection_closed(7)
+        assert [one.address for one in harness.machine.state.imports["C", "old"]] == ["g:10911"]
         ext = {
             "brokerName": "old",
             "brokerAddr": "g:10911",
             "clusterName": "C",
             "brokerId": "1",
         }
-        assert office.call(104, ext).code == 0
-        assert route(office, "t").code == ResponseCode.TOPIC_NOT_EXIST
+        assert harness.call(104, ext).code == 0
+        assert route(harness, "t").code == ResponseCode.TOPIC_NOT_EXIST
 
     @pytest.mark.looptime
-    async def test_silence_ends_it_and_a_heartbeat_keeps_it(self, office: Office) -> None:
-        office.imports.start()
-        report(office, 0, "h", registration("t", "u"))
-        report(office, 0, "x", registration("t", "u"), brokerName="silent")
+    async def test_silence_ends_it_and_a_heartbeat_keeps_it(self, harness: Harness) -> None:
+        harness.imports.start()
+        report(harness, 0, "h", registration("t", "u"))
+        report(harness, 0, "x", registration("t", "u"), brokerName="silent")
         beat = {"clusterName": "C", "brokerName": "old", "brokerAddr": "h:10911"}
         for _ in range(4):
             await asyncio.sleep(8)
-            assert office.call(904, beat).code == 0
-        assert list(office.machine.state.imports) == [("C", "old")]
+            assert harness.call(904, beat).code == 0
+        assert list(harness.machine.state.imports) == [("C", "old")]
 
-    async def test_a_follower_forgets_nobody(self, office: Office) -> None:
+    async def test_a_follower_forgets_nobody(self, harness: Harness) -> None:
         """Its own connection to the broker says nothing about the leader's."""
-        report(office, 0, "h", registration("t", "u"))
+        report(harness, 0, "h", registration("t", "u"))
         proposed: list[bytes] = []
-        following = Imports(office.machine, lambda event, _: proposed.append(event), lambda: False)
+        following = Imports(harness.machine, lambda event, _: proposed.append(event), lambda: False)
         following.reported(("C", "old"), "h:10911", None, 7)
         following.connection_closed(7)
         assert (following.heard, proposed) == (0, [])
 
     async def test_brokers_beyond_the_bound_are_refused(
-        self, office: Office, monkeypatch: pytest.MonkeyPatch
+        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(imports, "IMPORTS_MAX", 1)
-        assert report(office, 0, "h", registration("t", "u")).code == 0
-        answer = report(office, 0, "x", registration("t", "u"), brokerName="beyond")
+        assert report(harness, 0, "h", registration("t", "u")).code == 0
+        answer = report(harness, 0, "x", registration("t", "u"), brokerName="beyond")
         assert (answer.code, answer.remark) == (1, "register broker failed")
-        assert report(office, 0, "h", registration("t", "u")).code == 0
-        assert (office.imports.refused, office.imports.heard) == (1, 1)
+        assert report(harness, 0, "h", registration("t", "u")).code == 0
+        assert (harness.imports.refused, harness.imports.heard) == (1, 1)
 
     @pytest.mark.looptime
-    async def test_new_leader_gives_everybody_the_whole_time(self, office: Office) -> None:
-        office.imports.start()
-        report(office, 0, "h", registration("t", "u"))
+    async def test_new_leader_gives_everybody_the_whole_time(self, harness: Harness) -> None:
+        harness.imports.start()
+        report(harness, 0, "h", registration("t", "u"))
         await asyncio.sleep(14)
-        office.imports.role_changed(leading=True)
+        harness.imports.role_changed(leading=True)
         await asyncio.sleep(100)
-        assert ("C", "old") in office.machine.state.imports
+        assert ("C", "old") in harness.machine.state.imports
         await asyncio.sleep(30)
-        assert office.machine.state.imports == {}
+        assert harness.machine.state.imports == {}
 
 
 @pytest.mark.parametrize("code", [311, 312, 313])
-async def test_there_are_no_units(office: Office, code: int) -> None:
-    assert office.call(code).body == b'{"topicList":[]}'
+async def test_there_are_no_units(harness: Harness, code: int) -> None:
+    assert harness.call(code).body == b'{"topicList":[]}'
 
 
-async def test_whoever_asks_whether_to_report_is_told_to(office: Office) -> None:
+async def test_whoever_asks_whether_to_report_is_told_to(harness: Harness) -> None:
     named = {"clusterName": "C", "brokerAddr": "h:1", "brokerName": "b", "brokerId": "0"}
-    assert office.call(322, named, b'{"counter":1}').ext == {"changed": "true"}
+    assert harness.call(322, named, b'{"counter":1}').ext == {"changed": "true"}

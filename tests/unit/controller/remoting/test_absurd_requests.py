@@ -11,7 +11,7 @@ from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import GantryError
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.controller_dispatcher import CLUSTER, NAME, FakeConnection, Office
+from support.controller_dispatcher import CLUSTER, NAME, FakeConnection, Harness
 
 FIELDS = [
     "brokerId",
@@ -90,23 +90,23 @@ def test_absurd_requests_are_refused_in_words(
     asked: list[tuple[int, dict[str, str], str, str, bytes]],
 ) -> None:
     async def scenario() -> None:
-        office = Office()
-        office.join(1)
-        office.elect(1)
-        codes = sorted(office.dispatcher.served)
+        harness = Harness()
+        harness.join(1)
+        harness.elect(1)
+        codes = sorted(harness.dispatcher.served)
         for number, fields, cluster, name, body in asked:
             ext = {"clusterName": cluster, "brokerName": name, **fields}
             command = RemotingCommand(code=codes[number % len(codes)], ext=ext, body=body)
             connection = FakeConnection(number)
             try:
-                answer = office.dispatcher.handle(connection, command)  # type: ignore[arg-type]
+                answer = harness.dispatcher.handle(connection, command)  # type: ignore[arg-type]
             except GantryError:
                 pass  # the server answers code 1 with its words
             else:
                 answers = [answer] if answer is not None else connection.replies
                 assert len(answers) == 1, (command, answers)
-        assert not office.dispatcher._open
-        await office.close()
+        assert not harness.dispatcher._open
+        await harness.close()
 
     asyncio.run(scenario())
 
@@ -115,19 +115,19 @@ def test_the_state_took_nothing_that_it_cannot_write_again() -> None:
     """What was taken into the log comes out of it unchanged; the fields above went in as text."""
 
     async def scenario() -> None:
-        office = Office()
+        harness = Harness()
         seen: list[bytes] = []
-        propose = office.quorum.propose
+        propose = harness.quorum.propose
 
         def note(command: bytes, done: object) -> None:
             seen.append(command)
             propose(command, done)  # type: ignore[arg-type]
 
-        office.quorum.propose = note  # type: ignore[method-assign]
-        office.join(1)
-        office.register(1, brokerAddress="\x00ümlaut:99999999", incarnation="😀" * 100)
+        harness.quorum.propose = note  # type: ignore[method-assign]
+        harness.join(1)
+        harness.register(1, brokerAddress="\x00ümlaut:99999999", incarnation="😀" * 100)
         assert seen
         assert [encode_event(decode_event(one)) for one in seen] == seen
-        await office.close()
+        await harness.close()
 
     asyncio.run(scenario())

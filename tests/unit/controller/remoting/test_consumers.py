@@ -4,26 +4,26 @@ import json
 
 import pytest
 from gantry_controller.metadata.events import DeclareGroup
-from support.controller_dispatcher import CLUSTER, NAME, Office
+from support.controller_dispatcher import CLUSTER, NAME, Harness
 
 GROUP = {"clusterName": CLUSTER, "brokerName": NAME}
 MASTER = {**GROUP, "brokerId": "1", "masterEpoch": "1"}
 
 
 @pytest.fixture
-async def led(office: Office) -> Office:
+async def led(harness: Harness) -> Harness:
     """A Java group whose broker 1 is the master of epoch 1."""
-    office.join(1)
-    assert office.elect(1).code == 0
-    return office
+    harness.join(1)
+    assert harness.elect(1).code == 0
+    return harness
 
 
-def as_master(office: Office) -> dict[str, str]:
+def as_master(harness: Harness) -> dict[str, str]:
     """What broker 1 signs with; a Java broker's process has the number of its registration."""
-    return {**MASTER, "incarnation": office.group.master_incarnation}
+    return {**MASTER, "incarnation": harness.group.master_incarnation}
 
 
-async def test_subscription_group_as_mqadmin_makes_it(led: Office) -> None:
+async def test_subscription_group_as_mqadmin_makes_it(led: Harness) -> None:
     body = b'{"groupName":"g","consumeEnable":false,"retryMaxTimes":3,"unknown":1}'
     assert led.call(200, GROUP, body).ext == {"subscriptionsVersion": "1"}
     answer = led.call(201, GROUP)
@@ -35,7 +35,7 @@ async def test_subscription_group_as_mqadmin_makes_it(led: Office) -> None:
     assert json.loads(led.call(201, GROUP).body)["subscriptionGroupTable"] == {}
 
 
-async def test_members_are_reported_and_read(led: Office) -> None:
+async def test_members_are_reported_and_read(led: Harness) -> None:
     report = {"groups": {"g": {"clients": [{"clientId": "a"}]}, "h": {"clients": []}}}
     assert led.call(31001, as_master(led), json.dumps(report).encode()).code == 0
     groups = json.loads(led.call(31002, GROUP).body)["groups"]
@@ -47,7 +47,7 @@ async def test_members_are_reported_and_read(led: Office) -> None:
     assert json.loads(led.call(31002, GROUP).body)["groups"] == {}
 
 
-async def test_who_is_not_the_master_is_refused(led: Office) -> None:
+async def test_who_is_not_the_master_is_refused(led: Harness) -> None:
     claims = {**as_master(led), "masterEpoch": "7"}
     assert led.call(31001, claims, b'{"gone":["g"]}').code == 2000
     assert led.call(31001, MASTER, b'{"gone":["g"]}').code == 2002  # signed by nobody
@@ -55,7 +55,7 @@ async def test_who_is_not_the_master_is_refused(led: Office) -> None:
     assert (led.call(31002, nowhere).code, led.call(201, nowhere).code) == (2008, 2008)
 
 
-async def test_a_name_in_two_clusters_is_no_name(led: Office) -> None:
+async def test_a_name_in_two_clusters_is_no_name(led: Harness) -> None:
     """Nothing is guessed where the wire leaves the cluster out; both groups stay as they are."""
     led.apply(DeclareGroup(cluster="d", name=NAME, uid="u", replicas=1, min_in_sync_replicas=1))
     only_name = {"brokerName": NAME}

@@ -12,7 +12,7 @@ from gantry_protocol.command import RemotingCommand, reply, request
 from gantry_protocol.errors import GantryError
 from gantry_protocol.quorum_key import KeyFile
 from gantry_protocol.remoting.signatures import sign, signed_content
-from support.controller_dispatcher import CLUSTER, NAME, FakeConnection, Office
+from support.controller_dispatcher import CLUSTER, NAME, FakeConnection, Harness
 
 KEY = "0123456789abcdef"
 NEEDY = sorted(code for code, row in REMOTING.items() if row.needs_key)
@@ -27,7 +27,7 @@ def key(tmp_path: Path) -> KeyFile:
 
 
 def ask(
-    office: Office,
+    harness: Harness,
     code: int,
     ext: dict[str, str] | None = None,
     *,
@@ -37,7 +37,7 @@ def ask(
     """The first answer to a request, of a sender that has shown nothing unless ``believed``."""
     stub = FakeConnection(1, believed=believed)
     command = request(code, EXT if ext is None else ext)
-    handle = office.dispatcher.handle_named if named else office.dispatcher.handle
+    handle = harness.dispatcher.handle_named if named else harness.dispatcher.handle
     try:
         answer = handle(stub, command)  # type: ignore[arg-type]  # a fake of the same shape
     except GantryError as error:  # as the server answers it
@@ -70,52 +70,52 @@ def test_all_that_changes_something_needs_the_key() -> None:
 
 @pytest.mark.parametrize("code", NEEDY, ids=lambda code: code.name)
 async def test_without_the_key_nothing_changes(key: KeyFile, code: RequestCode) -> None:
-    office = Office(key)
-    before = office.machine.point.digest
+    harness = Harness(key)
+    before = harness.machine.point.digest
     for ext in (EXT, {**EXT, "gantryForwarded": "1"}, {**EXT, "AccessKey": "gantry"}):
-        answer = ask(office, code, ext)
+        answer = ask(harness, code, ext)
         assert answer.code == ResponseCode.NO_PERMISSION
         assert "no quorum key was shown" in (answer.remark or "")
-    assert (office.machine.point.digest, office.quorum.index) == (before, 0)
-    assert office.dispatcher.requests == {}, "it came no further than the guard"
+    assert (harness.machine.point.digest, harness.quorum.index) == (before, 0)
+    assert harness.dispatcher.requests == {}, "it came no further than the guard"
     assert (
-        ask(office, code, believed=True).code != ResponseCode.NO_PERMISSION
+        ask(harness, code, believed=True).code != ResponseCode.NO_PERMISSION
         or REMOTING[code].answerer is Answerer.ANY
     )
-    await office.close()
+    await harness.close()
 
 
 @pytest.mark.parametrize("code", FREE, ids=lambda code: code.name)
 async def test_reads_need_none(key: KeyFile, code: RequestCode) -> None:
-    office = Office(key)
-    answer = ask(office, code)
+    harness = Harness(key)
+    answer = ask(harness, code)
     assert "no quorum key was shown" not in (answer.remark or "")
-    await office.close()
+    await harness.close()
 
 
 @pytest.mark.parametrize("access_key", ["gantry", "rocketmq"])
 async def test_a_wrong_signature_is_called_wrong(key: KeyFile, access_key: str) -> None:
-    office = Office(key)
-    answer = ask(office, 1002, {**EXT, "AccessKey": access_key, "Signature": "c2lnbmVk"})
+    harness = Harness(key)
+    answer = ask(harness, 1002, {**EXT, "AccessKey": access_key, "Signature": "c2lnbmVk"})
     assert answer.code == ResponseCode.NO_PERMISSION
     assert "its signature was not made with the quorum's key" in (answer.remark or "")
-    await office.close()
+    await harness.close()
 
 
 async def test_a_follower_refuses_too_and_passes_on_what_it_believes(key: KeyFile) -> None:
-    office = Office(key)
-    office.quorum.follow(2)
-    assert ask(office, 1002).code == ResponseCode.NO_PERMISSION
-    assert office.forwarder.passed_on == []
-    office.dispatcher.handle(FakeConnection(1), request(1002, EXT))  # type: ignore[arg-type]  # a fake of the same shape
-    assert [command.code for _, command in office.forwarder.passed_on] == [1002]
-    await office.close()
+    harness = Harness(key)
+    harness.quorum.follow(2)
+    assert ask(harness, 1002).code == ResponseCode.NO_PERMISSION
+    assert harness.forwarder.passed_on == []
+    harness.dispatcher.handle(FakeConnection(1), request(1002, EXT))  # type: ignore[arg-type]  # a fake of the same shape
+    assert [command.code for _, command in harness.forwarder.passed_on] == [1002]
+    await harness.close()
 
 
 async def test_a_quorum_may_be_told_to_believe_anybody(key: KeyFile) -> None:
-    office = Office(key, is_open=True)
-    assert ask(office, 1002).code != ResponseCode.NO_PERMISSION
-    await office.close()
+    harness = Harness(key, is_open=True)
+    assert ask(harness, 1002).code != ResponseCode.NO_PERMISSION
+    await harness.close()
 
 
 # ---- the name service's port
@@ -125,7 +125,7 @@ async def test_a_quorum_may_be_told_to_believe_anybody(key: KeyFile) -> None:
 async def test_the_clients_port_serves_the_name_service_alone(
     key: KeyFile, code: RequestCode
 ) -> None:
-    office = Office(key)
+    harness = Harness(key)
     is_name_service = code in range(100, 107) or code in {
         RequestCode.WIPE_WRITE_PERM_OF_BROKER,
         RequestCode.ADD_WRITE_PERM_OF_BROKER,
@@ -145,18 +145,18 @@ async def test_the_clients_port_serves_the_name_service_alone(
         RequestCode.BROKER_HEARTBEAT,  # of brokers without an id: see below
         RequestCode.GANTRY_SHOW_KEY,
     }
-    answer = ask(office, code, believed=True, named=True)
+    answer = ask(harness, code, believed=True, named=True)
     is_served = answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     assert is_served == is_name_service
-    await office.close()
+    await harness.close()
 
 
 async def test_a_members_heartbeat_is_not_for_the_name_service(key: KeyFile) -> None:
-    office = Office(key)
+    harness = Harness(key)
     beat = {**EXT, "brokerId": "1", "brokerAddr": "127.0.0.1:1"}
-    answer = ask(office, 904, beat, believed=True, named=True)
+    answer = ask(harness, 904, beat, believed=True, named=True)
     assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-    await office.close()
+    await harness.close()
 
 
 # ---- signatures of unmodified tools
@@ -168,11 +168,11 @@ def signed(ext: dict[str, str], secret: str, access: str = "gantry") -> dict[str
 
 
 async def test_a_signed_request_is_served(key: KeyFile) -> None:
-    office = Office(key)
+    harness = Harness(key)
     entry = {"namespace": "n", "key": "k", "value": "v"}
-    assert ask(office, 100, signed(entry, KEY)).code == ResponseCode.SUCCESS
-    assert ask(office, 100, signed(entry, KEY), named=True).code == ResponseCode.SUCCESS
-    await office.close()
+    assert ask(harness, 100, signed(entry, KEY)).code == ResponseCode.SUCCESS
+    assert ask(harness, 100, signed(entry, KEY), named=True).code == ResponseCode.SUCCESS
+    await harness.close()
 
 
 @pytest.mark.parametrize(
@@ -186,24 +186,24 @@ async def test_a_signed_request_is_served(key: KeyFile) -> None:
     ids=["another key", "another access key", "changed afterwards", "empty"],
 )
 async def test_a_signature_that_does_not_fit_is_none(key: KeyFile, ext: dict[str, str]) -> None:
-    office = Office(key)
-    assert ask(office, 205, ext).code == ResponseCode.NO_PERMISSION
-    await office.close()
+    harness = Harness(key)
+    assert ask(harness, 205, ext).code == ResponseCode.NO_PERMISSION
+    await harness.close()
 
 
 async def test_strangers_fill_no_log_and_read_no_file(
     key: KeyFile, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whatever they send, and even while the key cannot be read."""
-    office = Office(key)
+    harness = Harness(key)
     assert key.file is not None
     key.file.unlink()
     with caplog.at_level(logging.WARNING, "gantry"):
         for ext in (EXT, signed(EXT, KEY)):
             for _ in range(50):
-                assert ask(office, 205, ext).code == ResponseCode.NO_PERMISSION
+                assert ask(harness, 205, ext).code == ResponseCode.NO_PERMISSION
         said = [record.getMessage() for record in caplog.records]
         assert len(said) == 1, "the refusals; signatures are judged only where there are some"
-        assert ask(office, 205, signed(EXT, KEY)).code == ResponseCode.NO_PERMISSION
+        assert ask(harness, 205, signed(EXT, KEY)).code == ResponseCode.NO_PERMISSION
     assert "signature cannot be judged" in caplog.records[1].getMessage()
-    await office.close()
+    await harness.close()

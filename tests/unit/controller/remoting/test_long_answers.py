@@ -15,7 +15,7 @@ from gantry_controller.nameserver import routes
 from gantry_controller.remoting import control, dispatcher, topics
 from gantry_protocol.bodies import ClusterInfo, TopicRouteData, encode_body
 from gantry_protocol.codes import ResponseCode
-from support.controller_dispatcher import CLUSTER, Office
+from support.controller_dispatcher import CLUSTER, Harness
 from support.turns import Turns
 
 if TYPE_CHECKING:
@@ -26,18 +26,18 @@ BITS = 4
 
 
 @pytest.fixture
-async def many(office: Office, monkeypatch: pytest.MonkeyPatch) -> Office:
+async def many(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> Harness:
     """Twelve groups with a master and a topic each, looked at four in a turn."""
     for module in (routes, control, topics, turns):
         monkeypatch.setattr(module, "BITS", BITS)
     for number in range(GROUPS):
         named = {"cluster": CLUSTER, "name": f"g{number:02d}"}
-        office.apply(DeclareGroup(**named, uid=f"u{number}", replicas=1, min_in_sync_replicas=1))
-        office.call(1013, fields(named, appliedBrokerId="1", registerCheckCode="c"))
-        office.call(1003, fields(named, brokerId="1", brokerAddress=f"10.0.0.{number}:10911"))
-        office.call(1002, fields(named, brokerId="1", designateElect="false"))
-        office.apply(CreateTopic(**named, topic=f"t{number}", config=Topic(4, 4, 6)))
-    return office
+        harness.apply(DeclareGroup(**named, uid=f"u{number}", replicas=1, min_in_sync_replicas=1))
+        harness.call(1013, fields(named, appliedBrokerId="1", registerCheckCode="c"))
+        harness.call(1003, fields(named, brokerId="1", brokerAddress=f"10.0.0.{number}:10911"))
+        harness.call(1002, fields(named, brokerId="1", designateElect="false"))
+        harness.apply(CreateTopic(**named, topic=f"t{number}", config=Topic(4, 4, 6)))
+    return harness
 
 
 def fields(named: dict[str, str], **ext: str) -> dict[str, str]:
@@ -59,7 +59,7 @@ LISTS = [
 
 @pytest.mark.parametrize(("code", "ext", "module", "name"), LISTS)
 async def test_one_bit_of_work_is_done_in_a_turn_however_many_ask(
-    many: Office,
+    many: Harness,
     monkeypatch: pytest.MonkeyPatch,
     code: int,
     ext: dict[str, str],
@@ -76,7 +76,7 @@ async def test_one_bit_of_work_is_done_in_a_turn_however_many_ask(
     assert max(counted.calls.values()) <= 2 * BITS  # the first bits of a turn: at once, and queued
 
 
-async def test_the_answer_is_what_it_would_be_in_one_piece(many: Office) -> None:
+async def test_the_answer_is_what_it_would_be_in_one_piece(many: Harness) -> None:
     body = (await answered(many.ask(106))).body
     names = [f"g{number:02d}" for number in range(GROUPS)]
     state = many.machine.state
@@ -89,7 +89,7 @@ async def test_the_answer_is_what_it_would_be_in_one_piece(many: Office) -> None
     assert [one.broker_name for one in route.queue_datas] == names
 
 
-async def test_every_topic_is_listed(many: Office) -> None:
+async def test_every_topic_is_listed(many: Harness) -> None:
     expected = sorted({*BUILT_IN_TOPICS, *(f"t{number}" for number in range(GROUPS))})
     for code, ext in ((206, {}), (224, {"cluster": CLUSTER})):
         body = json.loads((await answered(many.ask(code, ext))).body)
@@ -97,7 +97,7 @@ async def test_every_topic_is_listed(many: Office) -> None:
         assert body["topicList"] == sorted(body["topicList"])
 
 
-async def test_a_group_that_goes_meanwhile_is_left_out(many: Office) -> None:
+async def test_a_group_that_goes_meanwhile_is_left_out(many: Harness) -> None:
     replies = many.ask(105, {"topic": "TBW102"})
     assert not replies
     many.apply(RemoveGroup(cluster=CLUSTER, name="g11", uid="u11"))
@@ -106,7 +106,7 @@ async def test_a_group_that_goes_meanwhile_is_left_out(many: Office) -> None:
 
 
 async def test_a_short_route_waits_for_no_long_answer(
-    many: Office, monkeypatch: pytest.MonkeyPatch
+    many: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients ask for them all the time; one list of all groups must not keep them waiting."""
     monkeypatch.setattr(turns, "WAITING_MAX", 1)
@@ -122,7 +122,7 @@ async def test_a_short_route_waits_for_no_long_answer(
 
 
 async def test_a_route_of_many_groups_waits_like_any_list(
-    many: Office, monkeypatch: pytest.MonkeyPatch
+    many: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(routes, "SHORT", 1)
     for number in range(2):
@@ -150,7 +150,7 @@ async def test_work_that_fails_does_not_stop_what_waits_behind_it() -> None:
 
 
 async def test_beyond_the_bound_the_answer_is_busy(
-    many: Office, monkeypatch: pytest.MonkeyPatch
+    many: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns, "WAITING_MAX", 2)
     asked = [many.ask(106) for _ in range(3)]
@@ -160,7 +160,7 @@ async def test_beyond_the_bound_the_answer_is_busy(
 
 
 async def test_an_answer_that_nobody_waits_for_is_not_made(
-    many: Office, monkeypatch: pytest.MonkeyPatch
+    many: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatcher, "ANSWER_WITHIN_S", -1.0)
     replies = many.ask(106)
@@ -176,7 +176,7 @@ async def test_an_answer_that_nobody_waits_for_is_not_made(
 
 
 async def test_an_error_amid_it_is_told_and_the_next_answer_is_made(
-    many: Office, monkeypatch: pytest.MonkeyPatch
+    many: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("broken")

@@ -10,7 +10,7 @@ from gantry_controller.remoting.dispatcher import Exchange
 from gantry_controller.requests import ADMIN, REMOTING, Answerer, Consistency
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
-from support.controller_dispatcher import CLUSTER, NAME, Office
+from support.controller_dispatcher import CLUSTER, NAME, Harness
 
 SPEC = {
     904: ("BrokerHeartbeat", "local"),
@@ -48,13 +48,13 @@ def test_every_code_of_a_name_server_is_answered() -> None:
 
 
 @pytest.mark.parametrize("code", [*ONLY_IN_UPSTREAMS_LOG, *BROKERS_ANSWER])
-async def test_others_are_not_supported(office: Office, code: int) -> None:
-    answer = office.call(code)
+async def test_others_are_not_supported(harness: Harness, code: int) -> None:
+    answer = harness.call(code)
     assert (answer.code, answer.remark) == (3, f" request type {code} not supported")
 
 
-async def test_every_row_has_a_handler(office: Office) -> None:
-    assert office.dispatcher.served == frozenset(REMOTING)
+async def test_every_row_has_a_handler(harness: Harness) -> None:
+    assert harness.dispatcher.served == frozenset(REMOTING)
 
 
 @pytest.mark.parametrize("key", [*REMOTING, *ADMIN], ids=str)
@@ -73,24 +73,24 @@ def test_every_event_comes_from_some_request() -> None:
     assert written | of_the_leader_itself == set(Event.__args__)
 
 
-async def test_another_event_than_the_rows_is_a_bug(office: Office) -> None:
+async def test_another_event_than_the_rows_is_a_bug(harness: Harness) -> None:
     event = RegisterBroker(cluster=CLUSTER, name=NAME, broker_id=1, address="h:1")  # type: ignore[arg-type]
 
     def wrong(exchange: Exchange) -> None:
-        office.dispatcher.write(
+        harness.dispatcher.write(
             exchange, event, lambda result: reply(exchange.request, result.code)
         )
 
-    office.dispatcher.add({RequestCode.CONTROLLER_APPLY_BROKER_ID: wrong})
+    harness.dispatcher.add({RequestCode.CONTROLLER_APPLY_BROKER_ID: wrong})
     with pytest.raises(AssertionError, match="ApplyBrokerId"):
-        office.call(1013)
-    assert office.quorum.index == 0
+        harness.call(1013)
+    assert harness.quorum.index == 0
 
 
-async def test_an_undeclared_code_is_a_bug(office: Office) -> None:
+async def test_an_undeclared_code_is_a_bug(harness: Harness) -> None:
     def wrong(exchange: Exchange) -> RemotingCommand:
         return reply(exchange.request, ResponseCode.TOPIC_NOT_EXIST)
 
-    office.dispatcher.add({RequestCode.CONTROLLER_GET_METADATA_INFO: wrong})
+    harness.dispatcher.add({RequestCode.CONTROLLER_GET_METADATA_INFO: wrong})
     with pytest.raises(AssertionError, match="GetMetadataInfo"):
-        office.call(1005)
+        harness.call(1005)
