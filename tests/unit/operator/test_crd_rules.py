@@ -1,0 +1,172 @@
+"""The rules in our CRDs: each lets good resources through and refuses one that breaks it alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from gantry_local.apiserver import rules
+from gantry_local.apiserver.schema import Schema, custom
+
+ROOT = Path(__file__).resolve().parents[3]
+Json = dict[str, Any]
+
+CLAIM = {"type": "PersistentVolumeClaim", "size": "1Gi"}
+BUCKET: Json = {"url": "s3://bucket/prefix"}
+PEERS = ({"ipBlock": {"cidr": "10.0.0.0/8"}, "podSelector": {}}, {})
+
+
+def schema(kind: str) -> Schema:
+    crd = yaml.safe_load((ROOT / "crds" / f"mq.gantry.dev_{kind}s.yaml").read_text())
+    found = custom(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+    assert rules.attach(found) == []
+    return found
+
+
+SCHEMAS = {kind: schema(kind) for kind in ("brokergroup", "controllergroup")}
+
+
+def messages(node: Schema) -> list[str]:
+    """The message of every rule at and below `node`."""
+    below = [*node.properties.values(), *filter(None, (node.additional, node.items))]
+    return [rule.message for rule in node.rules] + [
+        one for child in below for one in messages(child)
+    ]
+
+
+def group(uploaded: int | None = None, name: str = "orders", **spec: Any) -> Json:
+    defaults: Json = {
+        "controllerRef": {"name": "gantry"},
+        "replicas": 3,
+        "replication": {"minInSyncReplicas": 2},
+        "storage": CLAIM,
+    }
+    told = {} if uploaded is None else {"status": {"tier": {"committedOffset": uploaded}}}
+    return {"metadata": {"name": name}, "spec": defaults | spec, **told}
+
+
+def quorum(name: str = "gantry", **spec: Any) -> Json:
+    return {"metadata": {"name": name}, "spec": {"replicas": 3, "storage": CLAIM} | spec}
+
+
+ACCEPTED = [
+    ("brokergroup", group(), None),
+    ("brokergroup", group(name="a" * 45), None),
+    ("brokergroup", group(replication={}), None),
+    (
+        "brokergroup",
+        group(replicas=1, replication={}, storage={"type": "EmptyDir", "size": "1Gi"}),
+        None,
+    ),
+    ("brokergroup", group(tier={"url": "file:///data"}), None),
+    ("brokergroup", group(tier=BUCKET | {"endpoint": "http://s3:9000", "region": "x"}), None),
+    ("brokergroup", group(tier=BUCKET, retention={}, pipeline={"audit": {}}), None),
+    ("brokergroup", group(retention={"hours": 1}, config={"send_threads": "1"}), None),
+    ("brokergroup", group(0), group(0, tier=BUCKET)),
+    ("brokergroup", group(9, tier=BUCKET), group(9, tier=BUCKET)),
+    ("brokergroup", group(9, tier=BUCKET), group(9)),
+    ("brokergroup", group(replicas=5), group()),
+    ("brokergroup", group(networkPolicy={"clientsFrom": [{"podSelector": {}}]}), None),
+    ("controllergroup", quorum(name="a" * 41), None),
+    ("controllergroup", quorum(clusterUid="u"), quorum(clusterUid="u")),
+]
+
+REFUSED: list[tuple[str, str, Json, Json | None]] = [
+    *(
+        ("brokergroup", "metadata.name must", group(name=name), None)
+        for name in ("9", "a_", "a" * 46)
+    ),
+    ("brokergroup", "spec.tier.url is fixed", group(1), group(1, tier=BUCKET)),
+    (
+        "brokergroup",
+        "spec.tier.url is fixed",
+        group(1, tier={"url": "s3://other"}),
+        group(1, tier=BUCKET),
+    ),
+    (
+        "brokergroup",
+        "replication.minInSyncReplicas must",
+        group(replication={"minInSyncReplicas": 4}),
+        None,
+    ),
+    *(
+        (kind, "storage.type EmptyDir", made(storage={"type": "EmptyDir", "size": "1Gi"}), None)
+        for kind, made in (("brokergroup", group), ("controllergroup", quorum))
+    ),
+    *(
+        ("brokergroup", "retention is for", group(tier=BUCKET, retention=retention), None)
+        for retention in ({"hours": 1}, {"bytes": "1Gi"}, {"whenFull": "Refuse"})
+    ),
+    ("brokergroup", "pipeline.audit reads", group(pipeline={"audit": {}}), None),
+    (
+        "brokergroup",
+        "pipeline.audit reads",
+        group(pipeline={"audit": {}}, tier={"url": "file:///data"}),
+        None,
+    ),
+    *(
+        (kind, "config must not", made(config={"send_threads": "1", "data_dir": "/"}), None)
+        for kind, made in (("brokergroup", group), ("controllergroup", quorum))
+    ),
+    (
+        "brokergroup",
+        "controllerRef.name is fixed",
+        group(controllerRef={"name": "other"}),
+        group(),
+    ),
+    *(
+        (kind, "storage.type, storage.size", made(storage=CLAIM | changed), made())
+        for kind, made in (("brokergroup", group), ("controllergroup", quorum))
+        for changed in ({"size": "2Gi"}, {"className": "fast"})
+    ),
+    *(
+        ("brokergroup", "tier.url must be", group(tier={"url": url}), None)
+        for url in ("s3://B", "s3://bucket?x=1", "s3://key:secret@bucket", "gs://bucket")
+    ),
+    ("brokergroup", "tier.endpoint must be", group(tier=BUCKET | {"endpoint": "s3:9000"}), None),
+    *(
+        ("brokergroup", "tier.endpoint, tier.region", group(tier={"url": "file:///x"} | more), None)
+        for more in ({"endpoint": "http://s3"}, {"region": "x"}, {"credentialsSecret": "s"})
+    ),
+    *(
+        ("brokergroup", "a peer takes", group(networkPolicy={which: [peer]}), None)
+        for which in ("clientsFrom", "metricsFrom")
+        for peer in PEERS
+    ),
+    *(
+        ("controllergroup", "a peer takes", quorum(networkPolicy={which: [peer]}), None)
+        for which in ("clientsFrom", "toolsFrom", "metricsFrom")
+        for peer in PEERS
+    ),
+    *(
+        ("controllergroup", "metadata.name must", quorum(name=name), None)
+        for name in ("9", "a" * 42)
+    ),
+    ("controllergroup", "replicas is fixed", quorum(replicas=5), quorum()),
+    ("controllergroup", "clusterUid is fixed", quorum(clusterUid="u"), quorum()),
+    ("controllergroup", "clusterUid is fixed", quorum(), quorum(clusterUid="u")),
+    ("controllergroup", "clusterUid is fixed", quorum(clusterUid="v"), quorum(clusterUid="u")),
+]
+
+
+@pytest.mark.parametrize(("kind", "new", "old"), ACCEPTED)
+def test_a_good_resource_passes(kind: str, new: Json, old: Json | None) -> None:
+    assert rules.run(new, old, SCHEMAS[kind]) == []
+
+
+@pytest.mark.parametrize(("kind", "why", "new", "old"), REFUSED)
+def test_a_rule_refuses_what_breaks_it_alone(
+    kind: str, why: str, new: Json, old: Json | None
+) -> None:
+    (cause,) = rules.run(new, old, SCHEMAS[kind])
+    assert cause.message.startswith(f'Invalid value: "object": {why}')
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+def test_every_rule_is_broken_by_something(kind: str) -> None:
+    broken = tuple(why for of, why, *_ in REFUSED if of == kind)
+    found = messages(SCHEMAS[kind])
+    assert len(found) > 8
+    assert [message for message in found if not message.startswith(broken)] == []
