@@ -1,62 +1,34 @@
-"""The JSONPath of printer columns: fields, indexes and equality filters."""
+"""The JSONPath of our printer columns: fields, and the item of a list that one field names."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-_STEP = re.compile(
-    r"\.([A-Za-z0-9_-]+)"
-    r"|\[(\d+)\]"
-    r"|\['([^']+)'\]"
-    r"|\[\?\(@\.([A-Za-z0-9_.-]+)==[\"']([^\"']*)[\"']\)\]"
-)
+_STEP = re.compile(r"""\.(\w+)|\[\?\(@\.(\w+)==["'](\w+)["']\)\]""")
 
 
 class JsonPathError(Exception):
     """The path uses something outside the subset."""
 
 
-def parse(path: str) -> list[tuple[str, Any]]:
+def parse(path: str) -> list[tuple[str, str, str]]:
     """Steps of a path such as ``.status.conditions[?(@.type=="Ready")].status``.
 
     Raises:
         JsonPathError: quoting the path.
     """
-    steps: list[tuple[str, Any]] = []
-    position = 0
-    while position < len(path):
-        match = _STEP.match(path, position)
-        if match is None:
-            raise JsonPathError(f"JSONPath {path!r} is not supported at {path[position:]!r}")
-        name, index, quoted, field, value = match.groups()
-        if field is not None:
-            steps.append(("filter", (field.split("."), value)))
-        elif index is not None:
-            steps.append(("index", int(index)))
-        else:
-            steps.append(("field", name or quoted))
-        position = match.end()
-    return steps
+    if rest := _STEP.sub("", path):
+        raise JsonPathError(f"JSONPath {path!r} is not supported at {rest!r}")
+    return _STEP.findall(path)
 
 
-def find(obj: Any, steps: list[tuple[str, Any]]) -> Any:
-    """The first value the steps lead to; None when there is none."""
-    for kind, what in steps:
-        if kind == "field":
-            obj = obj.get(what) if isinstance(obj, dict) else None
-        elif kind == "index":
-            obj = obj[what] if isinstance(obj, list) and what < len(obj) else None
+def find(obj: Any, steps: list[tuple[str, str, str]]) -> Any:
+    """The value the steps lead to; None when there is none."""
+    for name, key, value in steps:
+        if name:
+            obj = obj.get(name) if isinstance(obj, dict) else None
         else:
-            field, value = what
             items = obj if isinstance(obj, list) else []
-            obj = next((item for item in items if _at(item, field) == value), None)
-        if obj is None:
-            return None
-    return obj
-
-
-def _at(obj: Any, path: list[str]) -> Any:
-    for step in path:
-        obj = obj.get(step) if isinstance(obj, dict) else None
+            obj = next((item for item in items if item.get(key) == value), None)
     return obj

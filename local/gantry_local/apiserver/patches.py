@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import jsonpatch
 import msgspec
 
 from gantry_local.apiserver.errors import StatusError, bad_request
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 MAX_OPERATIONS: Final = 10_000
 """The API server's own limit on the operations of one JSON patch."""
+
+_UNFIT: Final = (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException)
 
 
 def clone(value: Any) -> Any:
@@ -44,95 +47,17 @@ def json_patch(target: Any, operations: Any) -> Any:
     if len(operations) > MAX_OPERATIONS:
         message = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}"
         raise StatusError(413, "RequestEntityTooLarge", message)
-    document = clone(target)
-    for operation in operations:
-        if not isinstance(operation, dict):
-            raise bad_request("json patch operations must be objects")
-        document = _operate(document, operation)
-    return document
-
-
-def _operate(document: Any, operation: dict[str, Any]) -> Any:
-    path = _pointer(operation.get("path"))
-    match operation.get("op"):
-        case "add":
-            return _put(document, path, _value(operation), insert=True)
-        case "replace":
-            _get(document, path)
-            return _put(document, path, _value(operation), insert=False)
-        case "remove":
-            return _drop(document, path)
-        case "test":
-            if _get(document, path) != operation.get("value"):
-                raise _unfit(f"testing value {operation['path']} failed")
-            return document
-        case "move":
-            source = _pointer(operation.get("from"))
-            value = _get(document, source)
-            return _put(_drop(document, source), path, value, insert=True)
-        case "copy":
-            value = clone(_get(document, _pointer(operation.get("from"))))
-            return _put(document, path, value, insert=True)
-        case unknown:
-            raise bad_request(f"Unexpected kind: {unknown}")
-
-
-def _unfit(why: str) -> StatusError:
-    return StatusError(422, "Invalid", f"the server rejected our request due to an error: {why}")
-
-
-def _value(operation: dict[str, Any]) -> Any:
-    if "value" not in operation:
-        raise bad_request(f"json patch operation {operation.get('op')!r} needs a value")
-    return operation["value"]
-
-
-def _pointer(text: Any) -> list[str]:
-    if not isinstance(text, str) or (text and not text.startswith("/")):
-        raise bad_request(f"invalid JSON pointer {text!r}")
-    return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
-
-
-def _get(document: Any, path: list[str]) -> Any:
-    for step in path:
-        document = _child(document, step)
-    return document
-
-
-def _child(container: Any, step: str) -> Any:
-    if isinstance(container, dict) and step in container:
-        return container[step]
-    if isinstance(container, list) and step.isdigit() and int(step) < len(container):
-        return container[int(step)]
-    raise _unfit(f"missing path element {step!r}")
-
-
-def _put(document: Any, path: list[str], value: Any, *, insert: bool) -> Any:
-    if not path:
-        return value
-    container, last = _get(document, path[:-1]), path[-1]
-    if isinstance(container, dict):
-        container[last] = value
-    elif isinstance(container, list):
-        position = len(container) if last == "-" else int(last) if last.isdigit() else -1
-        if not 0 <= position <= len(container):
-            raise _unfit(f"index {last!r} is out of bounds")
-        container[position : position + (0 if insert else 1)] = [value]
-    else:
-        raise _unfit(f"{last!r} is not below an object or array")
-    return document
-
-
-def _drop(document: Any, path: list[str]) -> Any:
-    if not path:
-        raise _unfit("the whole document cannot be removed")
-    container = _get(document, path[:-1])
-    _child(container, path[-1])
-    if isinstance(container, dict):
-        del container[path[-1]]
-    else:
-        del container[int(path[-1])]
-    return document
+    try:
+        patch = jsonpatch.JsonPatch(operations)
+    except (*_UNFIT, TypeError) as error:
+        raise bad_request(f"malformed json patch: {error}") from error
+    try:
+        return patch.apply(target)
+    except jsonpatch.InvalidJsonPatch as error:
+        raise bad_request(f"malformed json patch: {error}") from error
+    except _UNFIT as error:
+        why = f"the server rejected our request due to an error: {error}"
+        raise StatusError(422, "Invalid", why) from error
 
 
 def strategic_patch(target: Any, patch: Any, schema: Schema) -> Any:

@@ -283,23 +283,19 @@ def test_ages(seconds: int, text: str) -> None:
     ("path", "value"),
     [
         (".spec.a", 1),
-        (".spec.list[1]", "y"),
-        (".spec['x-y']", 2),
         ('.status.conditions[?(@.type=="Ready")].status', "True"),
         (".status.conditions[?(@.type=='Nope')].status", None),
         (".nowhere.at.all", None),
-        (".spec.list[9]", None),
+        (".spec.a.b", None),
+        (".spec[?(@.type=='Ready')]", None),
     ],
 )
 def test_json_paths(path: str, value: Any) -> None:
-    obj = {
-        "spec": {"a": 1, "list": ["x", "y"], "x-y": 2},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-    }
+    obj = {"spec": {"a": 1}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     assert jsonpath.find(obj, jsonpath.parse(path)) == value
 
 
-@pytest.mark.parametrize("path", ["spec", ".a[*]", ".a[?(@.b>1)]", "..a", ".a[1:2]"])
+@pytest.mark.parametrize("path", ["spec", ".a[*]", ".a[0]", ".a[?(@.b>1)]", "..a", ".a['x-y']"])
 def test_json_paths_outside_the_subset(path: str) -> None:
     with pytest.raises(jsonpath.JsonPathError):
         jsonpath.parse(path)
