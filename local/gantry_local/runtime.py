@@ -1,7 +1,6 @@
 """A whole local cluster as one object: API server, controllers, kubelet, names, Services.
 
-Everything runs in one event loop and is started and stopped in a fixed order. ``pretend`` replaces
-processes by pods that become Ready at once, for tests of the operator at scale.
+Everything runs in one event loop and is started and stopped in a fixed order.
 """
 
 from __future__ import annotations
@@ -17,12 +16,11 @@ from aiohttp import web
 from gantry_local.apiserver.addresses import AddressPool
 from gantry_local.apiserver.admission import Options
 from gantry_local.apiserver.ambient import SystemAmbient
+from gantry_local.apiserver.bootstrap import ensure_namespaces, kubeconfig
 from gantry_local.apiserver.errors import bad_request, not_found
 from gantry_local.apiserver.http import ApiServer
 from gantry_local.apiserver.registry import Registry
-from gantry_local.apiserver.standalone import ensure_namespaces, kubeconfig
 from gantry_local.apiserver.store import Store
-from gantry_local.controllers.budgets import BudgetController
 from gantry_local.controllers.claims import ClaimController
 from gantry_local.controllers.deployment import DeploymentController
 from gantry_local.controllers.direct import Direct
@@ -87,7 +85,6 @@ def controllers(
         StatefulSetController(direct("statefulset-controller")),
         DeploymentController(direct("deployment-controller")),
         EndpointsController(direct("endpoints-controller")),
-        BudgetController(direct("disruption-controller")),
         ClaimController(direct("persistentvolume-binder"), release_volume),
         GarbageCollector(direct("garbage-collector")),
     ]
@@ -97,7 +94,7 @@ class LocalCluster:
     """One cluster over one state directory.
 
     Attributes:
-        api: The API server, with its fault switches.
+        api: The API server.
         registry: The verbs behind it.
         url: Its base URL once started.
     """

@@ -91,6 +91,4 @@ def _subresource(resource: ResourceType, name: str) -> dict[str, Any]:
     }
     if name == "scale":
         entry |= {"kind": "Scale", "group": "autoscaling", "version": "v1"}
-    if name == "eviction":
-        entry |= {"kind": "Eviction", "group": "policy", "version": "v1", "verbs": ["create"]}
     return entry

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gantry_local.apiserver import errors, eviction, replies, selectors, tables
+from gantry_local.apiserver import errors, replies, selectors, tables
 from gantry_local.apiserver.admission import CRD_KEY
 from gantry_local.apiserver.bodies import APPLY, decode_body, write_options
 from gantry_local.apiserver.deletion import parse_options
@@ -30,9 +30,8 @@ def verb_of(request: web.Request, target: Target) -> str:
         verb = _BODY_VERBS[request.method]
         if verb == "delete" and not target.name:
             return "deletecollection"
-        # Collections are created into, objects are everything else; an eviction is created too.
-        creates = not target.name or target.subresource == "eviction"
-        if creates is not (verb == "create"):
+        # Collections are created into, objects are everything else.
+        if (not target.name) is not (verb == "create"):
             raise errors.method_not_allowed()
         return verb
     if request.method != "GET":
@@ -128,10 +127,6 @@ async def write(
     body = decode_body(await request.read(), request.content_type)
     if verb in {"delete", "deletecollection"}:
         return _delete(registry, request, resource, target, body or {})
-    if target.subresource == "eviction":
-        eviction.evict(registry, resource, target.namespace or "", target.name, _object(body))
-        success = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-        return replies.as_json({**success, "code": 201}, 201)
     if target.subresource == "scale":
         return _scale(registry, request, resource, target, _object(body))
     if verb == "patch":

@@ -1,4 +1,4 @@
-"""The HTTP edge: connections, the bearer token, dispatch, watches and the fault switchboard."""
+"""The HTTP edge: connections, the bearer token, dispatch and watches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import msgspec
 from aiohttp import web
 
 from gantry_local.apiserver import discovery, errors, handlers, openapi, replies, routes
-from gantry_local.apiserver.faults import Faults, Order
 from gantry_local.apiserver.watching import WatchStream
 
 if TYPE_CHECKING:
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from gantry_local.apiserver.kinds import ResourceType
     from gantry_local.apiserver.registry import Registry
     from gantry_local.apiserver.routes import Target
+    from gantry_local.apiserver.selectors import Selector
+    from gantry_local.apiserver.watching import WatchOptions
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
     LogReader = Callable[[web.Request, str, str], Awaitable[web.StreamResponse]]
@@ -29,7 +30,7 @@ MAX_BODY_BYTES: Final = 3 * 1024 * 1024
 """The real server's own limit on request bodies."""
 MAX_WATCHES: Final = 1000
 BOOKMARK_INTERVAL_S: Final = 30.0
-FAULTS_PATH: Final = "/gantry-local/faults"
+FAILURES_PATH: Final = "/gantry-local/failures"
 _HEALTH_PATHS: Final = frozenset({"/livez", "/readyz", "/healthz"})
 _PATH: Final = web.RequestKey("path", str)
 _LOG = logging.getLogger("gantry.local.apiserver")
@@ -54,7 +55,6 @@ class ApiServer:
         bookmark_interval_s: float = BOOKMARK_INTERVAL_S,
     ) -> None:
         self.registry = registry
-        self.faults = Faults()
         self._token = f"Bearer {token}".encode()
         # kubectl sends tokens over TLS only; a secret path serves it as well on loopback.
         self._secret_path = f"/k/{token}"
@@ -83,57 +83,8 @@ class ApiServer:
             await self._runner.cleanup()
             self._runner = None
 
-    def drop_watches(self, plural: str = "*") -> int:
-        """Cut the connections of current watches; returns how many."""
-        return self._each_watch(plural, WatchStream.abort)
-
-    def expire_watches(self, plural: str = "*") -> int:
-        """Forget the history and end current watches with 410."""
-        self.compact()
-        gone = errors.expired("too old resource version")
-        return self._each_watch(plural, lambda stream: stream.fail(gone))
-
-    def fail_watches(self, code: int = 500, plural: str = "*") -> int:
-        """End current watches with an ERROR line of the given code."""
-        error = errors.StatusError(code, "InternalError", "an injected fault")
-        return self._each_watch(plural, lambda stream: stream.fail(error))
-
-    def silence_watches(self, plural: str = "*", *, on: bool = True) -> int:
-        """Current and later watches deliver nothing while on, not even bookmarks."""
-        if on:
-            self.faults.silent.add(plural)
-        else:
-            self.faults.silent.discard(plural)
-        return self._each_watch(plural, lambda stream: stream.hush(on=on))
-
-    def outage(self, *, on: bool) -> None:
-        """While on, every connection is cut without an answer."""
-        self.faults.outage = on
-        if on:
-            self.drop_watches()
-
-    def compact(self) -> None:
-        """Forget history and list snapshots: older resourceVersions and tokens answer 410."""
-        self.registry.store.compact()
-        self.registry.lists.expire_all()
-
-    @property
-    def watch_count(self) -> int:
-        """Watches being served."""
-        return len(self._watches)
-
-    def _each_watch(self, plural: str, action: Callable[[WatchStream], None]) -> int:
-        hit = [stream for stream in self._watches if plural in {"*", stream.resource.plural}]
-        for stream in hit:
-            action(stream)
-        return len(hit)
-
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if self.faults.outage and not request.path.endswith(FAULTS_PATH):
-            if request.transport is not None:
-                request.transport.abort()
-            return web.Response(status=503)
         try:
             request[_PATH] = self._authorized_path(request)
             return await handler(request)
@@ -164,8 +115,8 @@ class ApiServer:
             return web.Response(text="ok")
         if path == "/version":
             return replies.as_json(discovery.version())
-        if path == FAULTS_PATH:
-            return await self._serve_faults(request)
+        if path == FAILURES_PATH:
+            return replies.as_json(self.registry.store.failures)
         if path.startswith(openapi.ROOT):
             return replies.raw(self._openapi.encoded(path))
         target = routes.parse(path)
@@ -173,7 +124,6 @@ class ApiServer:
             return self._serve_discovery(target)
         resource = self._resource(target)
         verb = handlers.verb_of(request, target)
-        await self.faults.meet(verb, resource, target.name)
         if target.subresource == "log":
             return await self._serve_log(request, target)
         match verb:
@@ -213,8 +163,7 @@ class ApiServer:
             raise errors.too_many_requests(5)
         options = handlers.watch_options(request)
         selector = handlers.selector_of(request, resource, target)
-        stream = WatchStream(self.registry.store, resource, target.namespace, selector, options)
-        stream.hush(on=self.faults.is_silent(resource.plural))
+        stream = self._stream(resource, target.namespace, selector, options)
         self._watches.add(stream)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         deadline = asyncio.get_running_loop().call_later(options.timeout_s, stream.end)
@@ -235,45 +184,12 @@ class ApiServer:
             stream.close()
         return response
 
+    def _stream(
+        self, resource: ResourceType, namespace: str | None, selector: Selector, asked: WatchOptions
+    ) -> WatchStream:
+        return WatchStream(self.registry.store, resource, namespace, selector, asked)
+
     async def _bookmarks(self, stream: WatchStream) -> None:
         while True:
             await asyncio.sleep(self._bookmark_interval_s)
             stream.bookmark()
-
-    async def _serve_faults(self, request: web.Request) -> web.Response:
-        """The fault switchboard for chaos runs in other processes."""
-        if request.method == "DELETE":
-            for plural in tuple(self.faults.silent):
-                self.silence_watches(plural, on=False)
-            self.faults.clear()
-        elif request.method == "POST":
-            try:
-                self.obey(msgspec.json.decode(await request.read(), type=Order))
-            except (msgspec.DecodeError, ValueError) as error:
-                raise errors.bad_request(str(error)) from error
-        state = {
-            "rules": msgspec.to_builtins(self.faults.rules()),
-            "outage": self.faults.outage,
-            "silent": sorted(self.faults.silent),
-            "watches": len(self._watches),
-            "failures": self.registry.store.failures,
-        }
-        return replies.as_json(state)
-
-    def obey(self, order: Order) -> None:
-        """Put an ordered fault in force."""
-        if order.rule is not None:
-            self.faults.add(order.rule)
-        if order.outage is not None:
-            self.outage(on=order.outage)
-        match order.watches:
-            case "drop":
-                self.drop_watches(order.plural)
-            case "gone":
-                self.expire_watches(order.plural)
-            case "error":
-                self.fail_watches(plural=order.plural)
-            case "silence":
-                self.silence_watches(order.plural)
-            case None:
-                pass

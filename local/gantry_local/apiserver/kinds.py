@@ -112,7 +112,7 @@ class ResourceType:
         if self.scale is not None:
             served.append("scale")
         if self.key == ("", "pods"):
-            served += ["log", "eviction"]
+            served.append("log")
         return tuple(served)
 
 

@@ -52,7 +52,6 @@ class WatchStream:
         self._wake = asyncio.Event()
         self.aborted = False
         self.ended = False
-        self._hushed = False
         self._start(options)
         # A reader that missed a change is cut off, and lists again.
         self._unsubscribe = store.subscribe(
@@ -134,11 +133,6 @@ class WatchStream:
         self._lines.append(_line("ERROR", msgspec.json.encode(error.status())))
         self.end()
 
-    def hush(self, *, on: bool) -> None:
-        """Deliver nothing while on; what happens meanwhile is queued."""
-        self._hushed = on
-        self._wake.set()
-
     def end(self) -> None:
         """End the stream cleanly after what is queued."""
         self.ended = True
@@ -156,7 +150,7 @@ class WatchStream:
 
     async def take(self) -> bytes | None:
         """The next lines as one chunk; None at the end."""
-        while not self._lines or self._hushed or self.aborted:
+        while not self._lines or self.aborted:
             if self.ended and (self.aborted or not self._lines):
                 return None
             self._wake.clear()

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from gantry_local.pretend import PretendCluster
 from support.contract_api import CRDS, WIDGET_CRD, WIDGETS, ContractApi, Refused
+from support.pretend_cluster import PretendCluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

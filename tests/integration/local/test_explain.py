@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from gantry_local import manifests
 from gantry_local.client import ApiError, Client
-from gantry_local.pretend import PretendCluster
+from support.pretend_cluster import PretendCluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -11,8 +11,8 @@ import kopf
 import pytest
 from gantry_local.apiserver.admission import Options
 from gantry_local.apiserver.deletion import DeleteOptions
-from gantry_local.apiserver.standalone import StandaloneServer
 from support.patience import PATIENCE_S
+from support.pretend_cluster import StandaloneServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -190,7 +190,7 @@ async def test_a_silent_stream_is_given_up_and_reopened(server: StandaloneServer
 
 
 async def test_429_on_the_list_is_retried(server: StandaloneServer) -> None:
-    from gantry_local.apiserver.faults import Rule
+    from support.api_faults import Rule
 
     seen, widgets = Seen(), Widgets(server)
     widgets.create("a", 1)

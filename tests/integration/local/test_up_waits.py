@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from gantry_local import cluster, waiting
 from gantry_local.client import Client
-from gantry_local.pretend import PretendCluster
 from support.local_world import stateful_set
 from support.patience import PATIENCE_S
+from support.pretend_cluster import PretendCluster
 
 if TYPE_CHECKING:
     from pathlib import Path

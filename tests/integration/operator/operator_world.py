@@ -12,7 +12,6 @@ import pytest
 import yaml
 from gantry_local.apiserver.admission import Options
 from gantry_local.apiserver.deletion import DeleteOptions
-from gantry_local.pretend import PretendCluster
 from gantry_operator.api.kinds import (
     BROKER_GROUP,
     CONTROLLER_GROUP,
@@ -27,6 +26,7 @@ from gantry_operator.server import serve
 from gantry_operator.settings import OperatorSettings
 from integration.operator.quorum_double import FakeQuorum
 from support.patience import PATIENCE_S
+from support.pretend_cluster import PretendCluster
 
 ROOT = Path(__file__).parents[3]
 Json = dict[str, Any]

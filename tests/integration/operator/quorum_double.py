@@ -12,8 +12,8 @@ from typing import Any
 
 from aiohttp import web
 from gantry_local.apiserver.store import Event
-from gantry_local.pretend import PretendCluster
 from gantry_operator import names
+from support.pretend_cluster import PretendCluster
 
 Json = dict[str, Any]
 

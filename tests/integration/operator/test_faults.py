@@ -11,7 +11,6 @@ import aiohttp
 import pytest
 from gantry_lab.bench.ports import free_ports
 from gantry_local.apiserver.deletion import DeleteOptions
-from gantry_local.apiserver.faults import Rule
 from gantry_operator import lease, names, resync, server
 from gantry_operator.api.kinds import (
     BROKER_GROUP,
@@ -28,6 +27,7 @@ from gantry_operator.settings import OperatorSettings
 from gantry_operator.shell import WatchEndedError
 from gantry_protocol.errors import ConfigError, PortInUseError
 from integration.operator.operator_world import World
+from support.api_faults import Rule
 from support.patience import PATIENCE_S
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from gantry_local.apiserver.errors import StatusError
-from gantry_local.apiserver.faults import Rule
 from gantry_operator.api.kinds import BROKER_GROUP, STATEFULSET
 from gantry_operator.models import generate
 from integration.operator.operator_world import World
+from support.api_faults import Rule
 
 
 def placed(nodes: dict[str, Any] | None = None, topology: str = "rack") -> dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gantry_local.apiserver.faults import Rule
 from gantry_operator.api.kinds import BROKER_GROUP, STATEFULSET, Kind
 from integration.operator.operator_world import World
+from support.api_faults import Rule
 
 DELETE = {"size": "1Gi", "whenDeleted": "Delete"}
 

@@ -1,11 +1,11 @@
-"""Endpoints, budgets and label indexes by tables."""
+"""Endpoints and label indexes by tables."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from gantry_local.controllers import budgets, endpoints
+from gantry_local.controllers import endpoints
 from gantry_local.controllers.labelindex import LabelIndex, SelectorIndex
 from gantry_local.network import hosts, proxy
 
@@ -123,25 +123,6 @@ def test_a_named_port_is_looked_up_in_each_pod() -> None:
     subsets = endpoints.new_endpoints(named, pods)["subsets"]
     assert [[port["port"] for port in one["ports"]] for one in subsets] == [[1], [2], []]
     assert [len(one["addresses"]) for one in subsets] == [2, 1, 1]
-
-
-@pytest.mark.parametrize(
-    ("spec", "ready", "total", "desired", "allowed"),
-    [
-        ({"maxUnavailable": 1}, 3, 3, 2, 1),
-        ({"maxUnavailable": 1}, 2, 3, 2, 0),
-        ({"minAvailable": 2}, 3, 3, 2, 1),
-        ({"minAvailable": "50%"}, 3, 3, 2, 1),
-        ({"maxUnavailable": "100%"}, 3, 3, 0, 3),
-        ({"maxUnavailable": 1}, 0, 0, 0, 0),
-    ],
-)
-def test_budgets(spec: dict[str, Any], ready: int, total: int, desired: int, allowed: int) -> None:
-    budget = {"metadata": {"generation": 1}, "spec": spec}
-    pods = [pod(str(n), ready=n < ready) for n in range(total)]
-    status = budgets.status(budget, pods)
-    assert (status["currentHealthy"], status["expectedPods"]) == (ready, total)
-    assert (status["desiredHealthy"], status["disruptionsAllowed"]) == (desired, allowed)
 
 
 def test_label_index() -> None:

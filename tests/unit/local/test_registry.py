@@ -11,11 +11,11 @@ from gantry_local.apiserver import crds, tables
 from gantry_local.apiserver.addresses import AddressPool
 from gantry_local.apiserver.admission import Options
 from gantry_local.apiserver.ambient import FixedAmbient
+from gantry_local.apiserver.bootstrap import ensure_namespaces
 from gantry_local.apiserver.deletion import DeleteOptions
 from gantry_local.apiserver.errors import StatusError
 from gantry_local.apiserver.registry import Registry
 from gantry_local.apiserver.selectors import Selector
-from gantry_local.apiserver.standalone import ensure_namespaces
 from gantry_local.apiserver.store import Event, Store
 from support.contract_api import WIDGET_CRD, widget
 

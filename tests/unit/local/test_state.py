@@ -248,7 +248,7 @@ def test_this_installation_has_its_definitions() -> None:
 
 
 def test_the_first_objects_are_valid(tmp_path: Path) -> None:
-    from gantry_local.apiserver.standalone import StandaloneServer
+    from support.pretend_cluster import StandaloneServer
 
     server = StandaloneServer()
     for obj in (*manifests.crds(), controller_group(3)):

@@ -1,33 +1,34 @@
-"""An API server by itself: what integration tests and the 5,000-group scale test run against."""
+"""Clusters whose pods are only objects: an API server, and controllers that execute nothing."""
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
 import yaml
-from gantry_protocol.process.listening import bind
-
 from gantry_local.apiserver.addresses import AddressPool
 from gantry_local.apiserver.admission import Options
 from gantry_local.apiserver.ambient import SystemAmbient
-from gantry_local.apiserver.http import BOOKMARK_INTERVAL_S, ApiServer
+from gantry_local.apiserver.bootstrap import ensure_namespaces, kubeconfig
+from gantry_local.apiserver.http import BOOKMARK_INTERVAL_S
 from gantry_local.apiserver.registry import Registry
 from gantry_local.apiserver.store import DEFAULT_WINDOW, Store
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from types import TracebackType
-    from typing import Self
-
-NAMESPACES = ("default", "kube-system")
+from gantry_local.controllers.direct import Direct
+from gantry_local.controllers.runner import Runner
+from gantry_local.runtime import controllers
+from gantry_protocol.process.listening import bind
+from support.api_faults import FaultyApiServer
+from support.pretend_kubelet import PretendKubelet
 
 
 class StandaloneServer:
     """``async with StandaloneServer() as server``: a served, empty cluster without controllers.
 
     Attributes:
-        api: The server with its fault switches.
+        api: The server, with switches for faults.
         registry: Its verbs, for arranging and asserting without HTTP.
         token: The bearer token.
         url: The base URL, once entered.
@@ -44,7 +45,7 @@ class StandaloneServer:
         self.registry = Registry(store, SystemAmbient(), AddressPool(service_network))
         ensure_namespaces(self.registry)
         self.token = secrets.token_urlsafe(16)
-        self.api = ApiServer(
+        self.api = FaultyApiServer(
             self.registry, token=self.token, bookmark_interval_s=bookmark_interval_s
         )
         self.url = ""
@@ -87,30 +88,33 @@ class StandaloneServer:
         return self.registry.apply(resource, namespace, metadata["name"], obj, options).record.obj
 
 
-def ensure_namespaces(registry: Registry) -> None:
-    """The namespaces every cluster has."""
-    resource = registry.catalogue.type("", "namespaces")
-    for name in NAMESPACES:
-        if registry.store.get(resource.key, ("", name)) is None:
-            registry.create(
-                resource, "", {"metadata": {"name": name}}, Options(manager="gantry-local")
-            )
+class PretendCluster(StandaloneServer):
+    """``async with PretendCluster() as cluster``: for tests of the operator, small or large.
 
-
-def kubeconfig(url: str, token: str, *, namespace: str = "default") -> dict[str, Any]:
-    """A kubeconfig with one cluster, one user and one context.
-
-    The server's URL carries the token too: kubectl does not send one over plain HTTP.
+    Attributes:
+        kubelet: Decides which pods become Ready (all of them unless told otherwise).
     """
-    name = "gantry-local"
-    server = f"{url}/k/{token}"
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": name, "cluster": {"server": server}}],
-        "users": [{"name": name, "user": {"token": token}}],
-        "contexts": [
-            {"name": name, "context": {"cluster": name, "user": name, "namespace": namespace}}
-        ],
-        "current-context": name,
-    }
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        ambient = SystemAmbient()
+        self.kubelet = PretendKubelet(Direct(self.registry, "kubelet", ambient))
+        parts = controllers(self.registry, ambient, lambda _volume: None)
+        self._runner = Runner(self.registry.store, [*parts, self.kubelet])
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        self._task = asyncio.create_task(self._runner.run())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await super().__aexit__(kind, error, trace)

@@ -1,0 +1,41 @@
+"""What every cluster begins with: its namespaces, and the file that clients find it by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gantry_local.apiserver.admission import Options
+
+if TYPE_CHECKING:
+    from gantry_local.apiserver.registry import Registry
+
+NAMESPACES = ("default", "kube-system")
+
+
+def ensure_namespaces(registry: Registry) -> None:
+    """The namespaces every cluster has."""
+    resource = registry.catalogue.type("", "namespaces")
+    for name in NAMESPACES:
+        if registry.store.get(resource.key, ("", name)) is None:
+            registry.create(
+                resource, "", {"metadata": {"name": name}}, Options(manager="gantry-local")
+            )
+
+
+def kubeconfig(url: str, token: str, *, namespace: str = "default") -> dict[str, Any]:
+    """A kubeconfig with one cluster, one user and one context.
+
+    The server's URL carries the token too: kubectl does not send one over plain HTTP.
+    """
+    name = "gantry-local"
+    server = f"{url}/k/{token}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": {"server": server}}],
+        "users": [{"name": name, "user": {"token": token}}],
+        "contexts": [
+            {"name": name, "context": {"cluster": name, "user": name, "namespace": namespace}}
+        ],
+        "current-context": name,
+    }
