@@ -1,7 +1,7 @@
 """The controllers' admin API, as the command line reads it.
 
-How a leader is found is the operator's business (`gantry_operator.controllers.quorum`); here are
-the few questions that people and trials ask. What it refuses: to turn silence into an empty answer.
+How a leader is found is the business of `gantry_protocol.admin_client`; here are the few questions
+that people and trials ask. What it refuses: to turn silence into an empty answer.
 """
 
 from __future__ import annotations
@@ -12,11 +12,15 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
 import aiohttp
-from gantry_operator.controllers.admin import Admin
-from gantry_operator.controllers.errors import AdminError, AdminRefusedError, QuorumUnreachableError
-from gantry_operator.controllers.quorum import Endpoint, Quorum
-from gantry_operator.plan.observed import Unreachable
 from gantry_protocol.admin import GroupList, GroupView, QuorumView, WatchEvent
+from gantry_protocol.admin_client.admin import Admin
+from gantry_protocol.admin_client.errors import (
+    AdminError,
+    AdminRefusedError,
+    QuorumUnreachableError,
+)
+from gantry_protocol.admin_client.outcomes import Unreachable
+from gantry_protocol.admin_client.quorum import Endpoint, Quorum
 from gantry_protocol.errors import GantryError
 from pydantic import BaseModel, ValidationError
 

@@ -12,7 +12,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from gantry_operator import names
-from gantry_operator.controllers.quorum import Endpoint
+from gantry_protocol.admin_client.quorum import Endpoint
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.hosts import HOSTS_VARIABLE, join_address, split_address
 from gantry_protocol.process.config import load_settings
@@ -128,7 +128,7 @@ async def _discover(api: Client) -> Admin:
         ),
     )
     endpoints = sorted(
-        Endpoint(pod["metadata"]["name"], pod["status"]["podIP"])
+        Endpoint(pod["metadata"]["name"], pod["status"]["podIP"], names.CONTROLLER_HTTP_PORT)
         for pod in pods
         if (pod.get("status") or {}).get("podIP")
     )

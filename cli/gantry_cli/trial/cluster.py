@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from gantry_operator.controllers.quorum import Endpoint
+    from gantry_protocol.admin_client.quorum import Endpoint
 
 
 class Cluster(Protocol):

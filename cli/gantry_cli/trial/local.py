@@ -22,7 +22,7 @@ from gantry_cli.target import NAMESPACE, Admin, local_admin
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-    from gantry_operator.controllers.quorum import Endpoint
+    from gantry_protocol.admin_client.quorum import Endpoint
 
 SEGMENT_BYTES = 8 * 1024 * 1024
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 from gantry_cli.trial.narrate import settled
-from gantry_operator.controllers import quorum as admin_quorum
-from gantry_operator.controllers.admin import Admin
-from gantry_operator.controllers.errors import AdminError
-from gantry_operator.controllers.quorum import Endpoint
 from gantry_protocol.admin import GroupDeclaration, GroupView
+from gantry_protocol.admin_client import quorum as admin_quorum
+from gantry_protocol.admin_client.admin import Admin
+from gantry_protocol.admin_client.errors import AdminError
+from gantry_protocol.admin_client.quorum import Endpoint
 from gantry_protocol.errors import GantryError
 from gantry_protocol.hosts import split_address
 

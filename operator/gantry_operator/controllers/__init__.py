@@ -1,1 +1,1 @@
-"""Talking to the controllers of a ControllerGroup: their admin API and its stream of changes."""
+"""The quorums that the operator knows, and the stream of changes of each."""

@@ -8,13 +8,14 @@ import binascii
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from gantry_protocol.admin_client.admin import Admin
+from gantry_protocol.admin_client.errors import QuorumUnreachableError
+from gantry_protocol.admin_client.quorum import Endpoint, Quorum
+
 from gantry_operator import names
 from gantry_operator.api.errors import ApiError
 from gantry_operator.api.kinds import CONTROLLER_GROUP, POD, SECRET
 from gantry_operator.cache import Cache, Key
-from gantry_operator.controllers.admin import Admin
-from gantry_operator.controllers.errors import QuorumUnreachableError
-from gantry_operator.controllers.quorum import Endpoint, Quorum
 from gantry_operator.controllers.watch import RoleWatch
 from gantry_operator.plan.observed import pod_view
 
@@ -110,7 +111,7 @@ class Directory:
         for body in self._cache.owned(Key(CONTROLLER_GROUP.kind, namespace, name), POD):
             pod = pod_view(body)
             if pod.ip is not None and not pod.finished:
-                found.append(Endpoint(pod.name, pod.ip))
+                found.append(Endpoint(pod.name, pod.ip, names.CONTROLLER_HTTP_PORT))
         return sorted(found)
 
     async def _token(self, namespace: str, name: str, fresh: bool) -> str:

@@ -23,14 +23,13 @@ from typing import TYPE_CHECKING
 import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
 from gantry_protocol.admin import TierView, WatchEvent
+from gantry_protocol.admin_client.errors import AdminError
+from gantry_protocol.admin_client.quorum import READ_DEADLINE_S
 from gantry_protocol.process import log
 from pydantic import ValidationError
 
-from gantry_operator.controllers.errors import AdminError
-from gantry_operator.controllers.quorum import READ_DEADLINE_S
-
 if TYPE_CHECKING:
-    from gantry_operator.controllers.quorum import Quorum
+    from gantry_protocol.admin_client.quorum import Quorum
 
 SILENCE_S = 2.5
 EVIDENCE_MAX_S = SILENCE_S + READ_DEADLINE_S

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gantry_protocol.admin import GroupView
+from gantry_protocol.admin_client.outcomes import Unreachable
 
 from gantry_operator import names
 from gantry_operator.builders import Manifest, broker_objects
@@ -30,7 +31,6 @@ from gantry_operator.plan.events import broker_events
 from gantry_operator.plan.members import Group
 from gantry_operator.plan.minimum import minimum_now
 from gantry_operator.plan.objects import container, ensure, surplus
-from gantry_operator.plan.observed import BrokerObserved, Unreachable
 from gantry_operator.plan.reasons import Reason
 from gantry_operator.plan.switchover import switchover
 from gantry_operator.plan.tier import REFRESH_S, has_tier
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     import datetime as dt
 
     from gantry_operator.models import BrokerGroup, BrokerGroupStatus, SwitchoverStatus
+    from gantry_operator.plan.observed import BrokerObserved
 
 STEP_CHECK_S = 2.0
 """While a step is under way. Events usually come sooner; this is for those that do not come."""

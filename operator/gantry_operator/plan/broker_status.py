@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from gantry_protocol.admin_client.outcomes import Unreachable
+
 from gantry_operator import names
 from gantry_operator.models import (
     BrokerGroup,
@@ -23,7 +25,6 @@ from gantry_operator.plan.broker_steps import may_tell_crash
 from gantry_operator.plan.conditions import Conditions, timestamp
 from gantry_operator.plan.crashes import crash_loop
 from gantry_operator.plan.minimum import minimum_now, raising
-from gantry_operator.plan.observed import BrokerObserved, Unreachable
 from gantry_operator.plan.reasons import Reason
 from gantry_operator.plan.tier import report_tier, tier_status
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from gantry_operator.plan.acceptance import Acceptance
     from gantry_operator.plan.broker_steps import Step
     from gantry_operator.plan.members import Group
+    from gantry_operator.plan.observed import BrokerObserved
 
 _UNKNOWN_UNTIL_REACHED = ("Available", "InSync", "FullyReplicated")
 State = Literal["InSync", "CatchingUp", "Draining", "Lost"]

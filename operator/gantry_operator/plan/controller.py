@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gantry_protocol.admin_client.outcomes import Unreachable
+
 from gantry_operator import names
 from gantry_operator.builders import controller_objects
 from gantry_operator.models import Condition, ControllerGroupStatus
@@ -26,7 +28,6 @@ from gantry_operator.plan.deletion import (
 )
 from gantry_operator.plan.events import controller_events
 from gantry_operator.plan.objects import ensure, surplus
-from gantry_operator.plan.observed import ControllerObserved, Unreachable
 from gantry_operator.plan.reasons import Reason
 from gantry_operator.plan.turns import with_check
 from gantry_operator.plan.volumes import Identity, identity, marks
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     import datetime as dt
 
     from gantry_operator.plan.broker_steps import Step
+    from gantry_operator.plan.observed import ControllerObserved
 
 STEP_CHECK_S = 2.0
 UNSETTLED_CHECK_S = 5.0

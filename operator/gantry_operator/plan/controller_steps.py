@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gantry_protocol.admin_client.outcomes import Unreachable
+
 from gantry_operator import names
 from gantry_operator.plan.actions import DeletePod
 from gantry_operator.plan.broker_steps import Step
-from gantry_operator.plan.observed import PodView, Unreachable
 from gantry_operator.plan.reasons import Reason
 
 if TYPE_CHECKING:
     from gantry_protocol.admin import PeerView, QuorumView
 
+    from gantry_operator.plan.observed import PodView
     from gantry_operator.plan.workload import Workload
 
 LAST_CONTACT_MS = 2000

@@ -24,7 +24,10 @@ and its pods are no more: in a namespace that is deleted as a whole both wait fo
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gantry_protocol.admin import GroupView
+from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
 
 from gantry_operator import names
 from gantry_operator.plan.actions import (
@@ -35,14 +38,10 @@ from gantry_operator.plan.actions import (
     RetireGroup,
     SetFinalizer,
 )
-from gantry_operator.plan.observed import (
-    Body,
-    BrokerObserved,
-    ControllerObserved,
-    NotDeclared,
-    Unreachable,
-)
 from gantry_operator.plan.steady import finalizer_action
+
+if TYPE_CHECKING:
+    from gantry_operator.plan.observed import Body, BrokerObserved, ControllerObserved
 
 RETRY_S = 2.0
 ORPHANS = "orphan"

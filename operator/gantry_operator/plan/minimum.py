@@ -20,7 +20,7 @@ from gantry_protocol.admin import GroupView
 from gantry_operator.plan.members import Group
 
 if TYPE_CHECKING:
-    from gantry_operator.plan.observed import NotDeclared
+    from gantry_protocol.admin_client.outcomes import NotDeclared
 
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 

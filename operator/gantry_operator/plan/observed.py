@@ -16,6 +16,7 @@ from gantry_operator.plan.crashes import OURS, Ended, last_end
 
 if TYPE_CHECKING:
     from gantry_protocol.admin import GroupView, QuorumView
+    from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
 
     from gantry_operator.models import (
         BrokerGroup,
@@ -29,16 +30,6 @@ if TYPE_CHECKING:
 Body = dict[str, Any]
 ObjectKey = tuple[str, str]
 """Kind and name; the namespace is always the resource's."""
-
-
-class Unreachable(msgspec.Struct, frozen=True):
-    """The controllers could not be asked; `reason` says why, for people."""
-
-    reason: str
-
-
-class NotDeclared(msgspec.Struct, frozen=True):
-    """The controllers answered, and do not know the group."""
 
 
 class Refusal(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gantry_protocol.admin import GroupDeclaration, GroupView
+from gantry_protocol.admin_client.outcomes import Unreachable
 
 from gantry_operator import names
 from gantry_operator.plan.actions import (
@@ -17,12 +18,11 @@ from gantry_operator.plan.actions import (
     SetFinalizer,
 )
 from gantry_operator.plan.minimum import minimum_now
-from gantry_operator.plan.observed import Body, BrokerObserved, ObjectKey, Unreachable
 
 if TYPE_CHECKING:
     from gantry_operator.models import BrokerGroup
     from gantry_operator.plan.members import Group
-    from gantry_operator.plan.observed import ControllerObserved
+    from gantry_operator.plan.observed import Body, BrokerObserved, ControllerObserved, ObjectKey
     from gantry_operator.plan.workload import Workload
 
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from gantry_protocol.admin import GroupView
+from gantry_protocol.admin_client.outcomes import Unreachable
 
 from gantry_operator.models import BrokerGroupStatus, ConditionStatus, TierStatus
 from gantry_operator.plan.conditions import find, timestamp
-from gantry_operator.plan.observed import BrokerObserved, Unreachable
 from gantry_operator.plan.reasons import Reason
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gantry_operator.models import Condition
     from gantry_operator.plan.conditions import Conditions
     from gantry_operator.plan.members import Group
+    from gantry_operator.plan.observed import BrokerObserved
 
 CONDITION = "TierHealthy"
 REFRESH_S = 30

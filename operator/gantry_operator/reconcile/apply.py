@@ -42,12 +42,13 @@ from gantry_operator.reconcile.events import post_event
 from gantry_operator.reconcile.reread import is_referred_to, live, reread, target_of
 
 if TYPE_CHECKING:
+    from gantry_protocol.admin_client.admin import Admin
+
     from gantry_operator.api.protocol import Api
     from gantry_operator.cache import Cache, Key
-    from gantry_operator.controllers.admin import Admin
     from gantry_operator.controllers.directory import Directory
     from gantry_operator.reconcile.quorum_secrets import Secrets
-from gantry_operator.controllers.errors import (
+from gantry_protocol.admin_client.errors import (
     AdminError,
     AdminRefusedError,
     QuorumUnreachableError,

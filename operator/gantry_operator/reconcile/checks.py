@@ -16,9 +16,10 @@ from gantry_operator.plan.observed import PodView, pod_view
 from gantry_operator.reconcile.reread import live
 
 if TYPE_CHECKING:
+    from gantry_protocol.admin_client.admin import Admin
+
     from gantry_operator.api.protocol import Api
     from gantry_operator.cache import Cache
-    from gantry_operator.controllers.admin import Admin
     from gantry_operator.plan.actions import DeletePod, ScaleDown
 
 

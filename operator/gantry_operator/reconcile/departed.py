@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gantry_protocol.admin_client.errors import AdminRefusedError, QuorumUnreachableError
+from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
 from gantry_protocol.process import log
 
 from gantry_operator import names
 from gantry_operator.api.errors import NotFound
 from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP, STATEFULSET, Kind
-from gantry_operator.controllers.errors import AdminRefusedError, QuorumUnreachableError
 from gantry_operator.plan.deletion import has_departed
-from gantry_operator.plan.observed import Body, NotDeclared, Unreachable
 
 if TYPE_CHECKING:
     from gantry_operator.api.protocol import Api
     from gantry_operator.cache import Cache, Key
     from gantry_operator.controllers.directory import Directory
+    from gantry_operator.plan.observed import Body
 
 _log = log.get("departed")
 

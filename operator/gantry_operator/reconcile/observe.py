@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from gantry_protocol.admin_client.outcomes import Unreachable
 from pydantic import ValidationError
 
 from gantry_operator import names
@@ -29,7 +30,6 @@ from gantry_operator.plan.observed import (
     ObjectKey,
     PodView,
     Refusal,
-    Unreachable,
     pod_view,
 )
 

@@ -12,11 +12,11 @@ import asyncio
 import datetime as dt
 from typing import TYPE_CHECKING
 
+from gantry_protocol.admin_client.errors import AdminError
 from gantry_protocol.process import log
 
 from gantry_operator.api.errors import ApiError, Ending, TooManyRequests
 from gantry_operator.api.kinds import BROKER_GROUP
-from gantry_operator.controllers.errors import AdminError
 from gantry_operator.plan import plan
 from gantry_operator.plan.actions import WriteStatus
 from gantry_operator.plan.observed import BrokerObserved

@@ -21,9 +21,9 @@ from gantry_operator.api.kinds import (
     Kind,
 )
 from gantry_operator.controllers import directory
-from gantry_operator.controllers.quorum import Endpoint
 from gantry_operator.server import serve
 from gantry_operator.settings import OperatorSettings
+from gantry_protocol.admin_client.quorum import Endpoint
 from integration.operator.quorum_double import FakeQuorum
 from support.patience import PATIENCE_S
 from support.pretend_cluster import PretendCluster
@@ -168,7 +168,7 @@ async def a_world(tmp_path: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[Wo
     async with PretendCluster(bookmark_interval_s=0.2) as cluster, FakeQuorum(cluster) as quorum:
         cluster.load(ROOT / "crds")
 
-        def endpoint(pod: str, _: str) -> Endpoint:
+        def endpoint(pod: str, _host: str, _port: int) -> Endpoint:
             return Endpoint(pod, "127.0.0.1", quorum.port)
 
         patch.setattr(directory, "Endpoint", endpoint)

@@ -10,7 +10,7 @@ from contextlib import aclosing
 import pytest
 from aiohttp import web
 from gantry_cli.admin import AdminClient
-from gantry_operator.controllers.quorum import Endpoint
+from gantry_protocol.admin_client.quorum import Endpoint
 from gantry_protocol.errors import GantryError
 
 Respond = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gantry_operator.controllers.errors import AdminError
+from gantry_protocol.admin_client.errors import AdminError
 from unit.operator.world import quorum, view
 
 

@@ -19,12 +19,12 @@ from gantry_operator.api.kinds import (
 )
 from gantry_operator.builders import broker_objects
 from gantry_operator.cache import Cache, Key
-from gantry_operator.controllers.errors import AdminRefusedError, QuorumUnreachableError
 from gantry_operator.plan import actions as act
-from gantry_operator.plan.observed import NotDeclared, Unreachable
 from gantry_operator.reconcile.apply import Applier, Outcome
 from gantry_operator.reconcile.quorum_secrets import Secrets
 from gantry_protocol.admin import GroupDeclaration
+from gantry_protocol.admin_client.errors import AdminRefusedError, QuorumUnreachableError
+from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
 from unit.operator.fake_admin import FakeAdmin, FakeDirectory
 from unit.operator.fake_api import FakeApi
 from unit.operator.world import broker_world, brokers, controller_world, member, quorum, view

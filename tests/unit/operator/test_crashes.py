@@ -12,14 +12,8 @@ from gantry_operator.builders import broker_objects, controller_objects
 from gantry_operator.cache import Cache
 from gantry_operator.plan.actions import CheckAgain, EmitEvent, WriteStatus
 from gantry_operator.plan.crashes import MAX_WORDS, last_words
-from gantry_operator.plan.observed import (
-    BrokerObserved,
-    ControllerObserved,
-    NotDeclared,
-    PodView,
-    Unreachable,
-    pod_view,
-)
+from gantry_operator.plan.observed import BrokerObserved, ControllerObserved, PodView, pod_view
+from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
 from unit.operator.world import (
     IMAGE,
     NOW,

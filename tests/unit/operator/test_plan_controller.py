@@ -14,7 +14,8 @@ from gantry_operator.plan.actions import (
     WriteStatus,
 )
 from gantry_operator.plan.controller_steps import required_others
-from gantry_operator.plan.observed import PodView, Unreachable
+from gantry_operator.plan.observed import PodView
+from gantry_protocol.admin_client.outcomes import Unreachable
 from unit.operator.world import (
     OLD,
     changed,

@@ -16,7 +16,7 @@ from gantry_operator.plan.actions import (
     WriteStatus,
 )
 from gantry_operator.plan.deletion import has_departed
-from gantry_operator.plan.observed import NotDeclared, Unreachable
+from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
 from unit.operator.world import (
     broker_world,
     brokers,

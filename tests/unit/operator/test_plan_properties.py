@@ -15,14 +15,9 @@ from gantry_operator.plan.actions import (
     WriteStatus,
 )
 from gantry_operator.plan.members import Group
-from gantry_operator.plan.observed import (
-    BrokerObserved,
-    ControllerObserved,
-    NotDeclared,
-    PodView,
-    Unreachable,
-)
+from gantry_operator.plan.observed import BrokerObserved, ControllerObserved, PodView
 from gantry_protocol.admin import MemberView, TierView
+from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
 from hypothesis import given
 from hypothesis import strategies as st
 from unit.operator.world import (

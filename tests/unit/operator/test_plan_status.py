@@ -10,8 +10,9 @@ import pytest
 from gantry_operator.models import BrokerGroupStatus, ControllerGroup
 from gantry_operator.plan import plan
 from gantry_operator.plan.actions import CheckAgain, EmitEvent, WriteStatus
-from gantry_operator.plan.observed import NotDeclared, Refusal, Unreachable
+from gantry_operator.plan.observed import Refusal
 from gantry_operator.plan.reasons import Reason
+from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
 from unit.operator.world import (
     NOW,
     OLD,

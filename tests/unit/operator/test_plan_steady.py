@@ -16,8 +16,9 @@ from gantry_operator.plan.actions import (
     WriteStatus,
 )
 from gantry_operator.plan.objects import drifted
-from gantry_operator.plan.observed import NotDeclared, Unreachable, pod_view
+from gantry_operator.plan.observed import pod_view
 from gantry_protocol.admin import GroupDeclaration, GroupView
+from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
 from unit.operator.world import (
     CLUSTER_IP,
     broker_world,

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from gantry_operator.plan.actions import DeletePod, Elect, EmitEvent, ScaleDown
-from gantry_operator.plan.observed import NotDeclared, PodView, Refusal, Unreachable
+from gantry_operator.plan.observed import PodView, Refusal
 from gantry_protocol.admin import GroupView
+from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
 from unit.operator.world import (
     OLD,
     broker_world,

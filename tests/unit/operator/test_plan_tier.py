@@ -9,9 +9,10 @@ import pytest
 from gantry_operator.models import BrokerGroup, BrokerGroupStatus
 from gantry_operator.plan import plan
 from gantry_operator.plan.actions import CheckAgain, EmitEvent, WriteStatus
-from gantry_operator.plan.observed import BrokerObserved, NotDeclared, Unreachable
+from gantry_operator.plan.observed import BrokerObserved
 from gantry_operator.plan.tier import REFRESH_S
 from gantry_protocol.admin import GroupView, TierView
+from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.operator.world import (

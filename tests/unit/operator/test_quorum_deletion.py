@@ -15,9 +15,10 @@ from gantry_operator.plan.actions import (
     MarkClaim,
     SetFinalizer,
 )
-from gantry_operator.plan.observed import ClaimView, PodView, Unreachable, claim_view
+from gantry_operator.plan.observed import ClaimView, PodView, claim_view
 from gantry_operator.plan.volumes import claim_names, identity
 from gantry_operator.reconcile.claims import Claims
+from gantry_protocol.admin_client.outcomes import Unreachable
 from unit.operator.fake_api import FakeApi
 from unit.operator.world import (
     changed,

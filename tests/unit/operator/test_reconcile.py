@@ -21,13 +21,12 @@ from gantry_operator.api.kinds import (
     WATCHED,
 )
 from gantry_operator.cache import Cache, Key
-from gantry_operator.controllers.errors import QuorumUnreachableError
 from gantry_operator.health import Health
 from gantry_operator.heard import Listener
 from gantry_operator.metrics import Metrics
 from gantry_operator.plan import plan as plain
 from gantry_operator.plan.actions import ApplyObject, WriteStatus
-from gantry_operator.plan.observed import BrokerObserved, ControllerObserved, Unreachable
+from gantry_operator.plan.observed import BrokerObserved, ControllerObserved
 from gantry_operator.reconcile import repeats
 from gantry_operator.reconcile import worker as worker_module
 from gantry_operator.reconcile.apply import Applier
@@ -39,6 +38,8 @@ from gantry_operator.reconcile.worker import Reconciler
 from gantry_operator.resync import Resync
 from gantry_operator.shell import kopf_settings
 from gantry_operator.workqueue import WorkQueue
+from gantry_protocol.admin_client.errors import QuorumUnreachableError
+from gantry_protocol.admin_client.outcomes import Unreachable
 from prometheus_client import CollectorRegistry
 from unit.operator.fake_admin import FakeAdmin, FakeDirectory
 from unit.operator.fake_api import FakeApi

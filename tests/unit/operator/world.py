@@ -19,15 +19,9 @@ from gantry_operator.models import (
 )
 from gantry_operator.plan import plan
 from gantry_operator.plan.actions import Action, DeletePod, Elect, ScaleDown, WriteStatus
-from gantry_operator.plan.observed import (
-    BrokerObserved,
-    ControllerObserved,
-    NotDeclared,
-    ObjectKey,
-    PodView,
-    Unreachable,
-)
+from gantry_operator.plan.observed import BrokerObserved, ControllerObserved, ObjectKey, PodView
 from gantry_protocol.admin import GroupView, MemberView, PeerView, QuorumView
+from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
 
 NOW = dt.datetime(2026, 11, 21, 12, 0, tzinfo=dt.UTC)
 IMAGE = "gantry:1"

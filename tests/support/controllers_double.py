@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 from aiohttp import web
-from gantry_operator.controllers.quorum import Endpoint, Quorum
+from gantry_protocol.admin_client.quorum import Endpoint, Quorum
 
 TOKEN = "t0ken"
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -1,4 +1,4 @@
-"""The admin API of a quorum, as the operator uses it.
+"""The admin API of a quorum: a method for each thing that can be asked of it.
 
 Reading distinguishes three outcomes: the group, no such group, and no answer. The last is a value,
 since a plan has to decide what to do without one.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
+
+from pydantic import ValidationError
 
 from gantry_protocol.admin import (
     AcceptLossRequest,
@@ -20,13 +22,11 @@ from gantry_protocol.admin import (
     QuorumView,
     RetireRequest,
 )
-from pydantic import ValidationError
-
-from gantry_operator.controllers.errors import AdminRefusedError, QuorumUnreachableError
-from gantry_operator.plan.observed import NotDeclared, Unreachable
+from gantry_protocol.admin_client.errors import AdminRefusedError, QuorumUnreachableError
+from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
 
 if TYPE_CHECKING:
-    from gantry_operator.controllers.quorum import Quorum
+    from gantry_protocol.admin_client.quorum import Quorum
 
 
 class Admin:

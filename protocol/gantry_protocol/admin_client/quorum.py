@@ -18,13 +18,12 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import aiohttp
-from gantry_protocol.admin import ErrorView
-from gantry_protocol.hosts import join_address
-from gantry_protocol.process import log
 from pydantic import ValidationError
 
-from gantry_operator import names
-from gantry_operator.controllers.errors import AdminRefusedError, QuorumUnreachableError
+from gantry_protocol.admin import ErrorView
+from gantry_protocol.admin_client.errors import AdminRefusedError, QuorumUnreachableError
+from gantry_protocol.hosts import join_address
+from gantry_protocol.process import log
 
 CONNECT_TIMEOUT_S = 1.0
 ATTEMPT_TIMEOUT_S = 3.0
@@ -47,7 +46,7 @@ class Endpoint(NamedTuple):
 
     pod: str
     host: str
-    port: int = names.CONTROLLER_HTTP_PORT
+    port: int
 
     @property
     def url(self) -> str:
