@@ -1,18 +1,19 @@
-"""A bare HTTP view of a Kubernetes API, for the contract suite: any server a kubeconfig names."""
+"""A bare view of a Kubernetes API, for the contract suite: any server a kubeconfig names.
+
+Requests go the way that the operator's go.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import json
-import ssl
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
-import yaml
+from gantry_operator.api.credentials import Credentials
+from gantry_operator.api.kube import KubeApi
 from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -134,45 +135,29 @@ class ContractApi:
     """Requests by path; bodies and answers are plain objects."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        config = yaml.safe_load(kubeconfig.read_text())
-        contexts = {item["name"]: item["context"] for item in config["contexts"]}
-        context = contexts[config["current-context"]]
-        self._cluster = _named(config["clusters"], context["cluster"])["cluster"]
-        self._user = _named(config["users"], context["user"])["user"]
-        self._session: aiohttp.ClientSession | None = None
+        self._credentials = Credentials(kubeconfig)
+        self._api: KubeApi | None = None
         self.ns = "default"
         # Makes early revisions unwatchable where time alone has not done so yet.
         self.compact: Callable[[], None] = lambda: None
 
     async def __aenter__(self) -> ContractApi:
-        headers = {"User-Agent": "contract/1"}
-        if "token" in self._user:
-            headers["Authorization"] = f"Bearer {self._user['token']}"
-        connector = None
-        if self._cluster["server"].startswith("https"):
-            connector = aiohttp.TCPConnector(ssl=self._tls())
-        self._session = aiohttp.ClientSession(
-            headers=headers, connector=connector, timeout=aiohttp.ClientTimeout(total=60)
-        )
+        await self._credentials.load()
+        self._api = KubeApi(self._credentials)
+        self._client.user_agent = "contract/1"
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._session is not None
-        await self._session.close()
+        await self._open.close()
 
-    def _tls(self) -> ssl.SSLContext:
-        authority = base64.b64decode(self._cluster["certificate-authority-data"]).decode()
-        context = ssl.create_default_context(cadata=authority)
-        if "client-certificate-data" in self._user:
-            with tempfile.TemporaryDirectory() as directory:
-                certificate, key = Path(directory) / "crt", Path(directory) / "key"
-                certificate.write_bytes(base64.b64decode(self._user["client-certificate-data"]))
-                key.write_bytes(base64.b64decode(self._user["client-key-data"]))
-                context.load_cert_chain(certificate, key)
-        return context
+    @property
+    def _open(self) -> KubeApi:
+        assert self._api is not None, "use it in `async with`"
+        return self._api
 
-    def _url(self, path: str) -> str:
-        return str(self._cluster["server"]).rstrip("/") + path.format(ns=self.ns)
+    @property
+    def _client(self) -> Any:
+        return self._open._client
 
     async def call(
         self,
@@ -183,17 +168,14 @@ class ContractApi:
         kind: str = "application/json",
         **query: str,
     ) -> Object:
-        """One request."""
-        assert self._session is not None
-        data = None if body is None else json.dumps(body)
-        async with self._session.request(
-            method, self._url(path), params=query, data=data, headers={"Content-Type": kind}
-        ) as response:
-            content = await response.read()
-            if response.status >= 400:
-                raise Refused(response.status, _status(content))
-            answer: Object = json.loads(content)
-            return answer
+        """One request, by the operator's own transport."""
+        status, content, _ = await self._open._send(
+            method, path.format(ns=self.ns), body, query, kind
+        )
+        if status >= 400:
+            raise Refused(status, _status(content))
+        answer: Object = json.loads(content)
+        return answer
 
     async def get(self, path: str, **query: str) -> Object:
         """GET."""
@@ -226,9 +208,14 @@ class ContractApi:
     @contextlib.asynccontextmanager
     async def watch(self, path: str, **query: str) -> AsyncIterator[Watch]:
         """A watch."""
-        assert self._session is not None
-        params = {"watch": "true", "timeoutSeconds": "30", **query}
-        async with self._session.get(self._url(path), params=params) as response:
+        request = await self._client.param_serialize(
+            method="GET",
+            resource_path=path.format(ns=self.ns),
+            query_params=list({"watch": "true", "timeoutSeconds": "30", **query}.items()),
+            auth_settings=["BearerToken"],
+        )
+        answer = await self._client.call_api(*request)
+        async with answer.response as response:
             if response.status >= 400:
                 raise Refused(response.status, await response.json(content_type=None))
             yield Watch(response)
@@ -283,10 +270,6 @@ def _status(content: bytes) -> Object:
     except json.JSONDecodeError:
         return {"message": content.decode(errors="replace")}
     return status
-
-
-def _named(items: list[Object], name: str) -> Object:
-    return next(item for item in items if item["name"] == name)
 
 
 def widget(name: str, /, **spec: Any) -> Object:
