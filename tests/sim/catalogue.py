@@ -17,7 +17,7 @@ import msgspec
 from sim.controller_world import ControllerWorld
 from sim.kernel.world import SECOND, Violation, World
 from sim.power_world import PowerWorld
-from sim.product.run import ProductRun
+from sim.product.run import RUNS
 from sim.raft import places
 from sim.raft.world import RaftWorld
 from sim.replica_world import ReplicaWorld
@@ -155,11 +155,14 @@ KINDS = {
             RestoredWorld,
             RestoredWorld.run_seed,
         ),
-        Kind(
-            "product",
-            "the product's own processes: controllers, brokers, clients; faults of all kinds",
-            ProductRun,
-            ProductRun.play,
+        *(
+            Kind(
+                name if name == "product" else f"product-{name}",
+                (kind.__doc__ or "").splitlines()[0],
+                kind,
+                kind.play,
+            )
+            for name, kind in RUNS.items()
         ),
         Kind("tier", "a broker group that uploads to an unkind store", TierWorld, _tier_world),
         Kind("whole-tier", "the same under a quorum of controllers", WholeTierWorld, _tier_world),

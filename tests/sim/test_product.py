@@ -7,9 +7,9 @@ import logging
 import pytest
 from sim.kernel.world import Violation
 from sim.product import faults
-from sim.product.run import drawn_schedule, run
+from sim.product.run import RUNS, ProductRun, run
 
-SEEDS = range(30)
+SEEDS = {"product": 16, "power": 6, "tier": 8, "quorum": 8}
 
 
 @pytest.fixture(autouse=True)
@@ -18,9 +18,11 @@ def quiet() -> None:
     logging.getLogger("gantry").setLevel("CRITICAL")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_acknowledged_is_lost(seed: int) -> None:
-    run(seed)
+@pytest.mark.parametrize(
+    ("kind", "seed"), [(kind, seed) for kind in RUNS for seed in range(SEEDS[kind])]
+)
+def test_nothing_acknowledged_is_lost(kind: str, seed: int) -> None:
+    run(seed, kind=kind)
 
 
 def test_equal_seeds_are_equal_runs() -> None:
@@ -30,12 +32,12 @@ def test_equal_seeds_are_equal_runs() -> None:
 
 
 def test_a_schedule_can_be_written_down() -> None:
-    schedule = drawn_schedule(3)
+    schedule = ProductRun(3).schedule
     assert [faults.Fault.parse(str(fault)) for fault in schedule] == schedule
 
 
 def test_a_schedule_is_shrunk_to_what_fails() -> None:
-    schedule = drawn_schedule(3)
+    schedule = ProductRun(3).schedule
     needed = {schedule[1], schedule[-1]}
     assert set(faults.shrink(schedule, lambda part: needed <= set(part), runs=500)) == needed
 

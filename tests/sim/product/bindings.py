@@ -23,6 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sim.product import kv, threads
+from sim.product.bucket import open_store
 from sim.product.files import FcntlModule, OsModule, syncfs
 from sim.product.machines import current, running
 from sim.product.syncer import SelectModule, SimSyncer
@@ -101,16 +102,14 @@ class SecretsModule:
         return secrets.randbits(count) if thread is None else thread.process.rng.getrandbits(count)
 
 
-def _remembered(module: str, name: str) -> Any:
-    """A class whose instance is found by ``process.globals[name]``; nothing else changes."""
-    original = getattr(sys.modules[module], name)
+def _remembered(original: type) -> type:
+    """The class, whose instance is found in ``process.globals`` by its name."""
 
-    class Remembered(original):  # type: ignore[misc]
-        def __init__(self, *arguments: Any, **named: Any) -> None:
-            current().globals[name] = self
-            super().__init__(*arguments, **named)
+    def remember(self: Any, *arguments: Any, **named: Any) -> None:
+        current().globals[original.__name__] = self
+        original.__init__(self, *arguments, **named)  # type: ignore[misc]
 
-    return Remembered
+    return type(original.__name__, (original,), {"__init__": remember})
 
 
 class _Collector:
@@ -151,16 +150,6 @@ def _special() -> list[tuple[str, str, Any]]:
     return [
         ("gantry_protocol.process.listening", "socket", SocketModule),
         ("gantry_broker.log.kernel_syncs", "select", SelectModule),
-        (
-            "gantry_broker.host.server",
-            "BrokerServer",
-            _remembered("gantry_broker.host.server", "BrokerServer"),
-        ),
-        (
-            "gantry_controller.server",
-            "Controller",
-            _remembered("gantry_controller.server", "Controller"),
-        ),
         ("gantry_controller.server", "gc", _Collector()),
         # Files of the log that end within a run; there is no setting for it.
         (
@@ -184,9 +173,15 @@ class Bindings:
 
     def put(self) -> None:
         """Replace."""
+        from gantry_broker.host import server as broker_server
         from gantry_broker.log import kernel_syncs
+        from gantry_broker.tier.stores import opening
+        from gantry_controller import server as controller_server
 
         stand_ins = _stand_ins()
+        stand_ins[id(opening.open_store)] = open_store
+        for remembered in (broker_server.BrokerServer, controller_server.Controller):
+            stand_ins[id(remembered)] = _remembered(remembered)
         stand_ins[id(kernel_syncs.KernelSyncer)] = SimSyncer
         modules = [
             module

@@ -30,6 +30,7 @@ from sim.kernel.network import NetworkOptions
 from sim.kernel.world import MS, SECOND, Violation, World
 from sim.product import loop as loops
 from sim.product.bindings import bound
+from sim.product.bucket import Bucket, BucketOptions
 from sim.product.files import Volume
 from sim.product.machines import Machine, Process, enter_world
 from sim.product.tcp import Network
@@ -125,6 +126,7 @@ class Cluster:
         drift: float = 0.0,
         broker_settings: dict[str, Any] | None = None,
         controller_settings: dict[str, Any] | None = None,
+        bucket: BucketOptions | None = None,
     ) -> None:
         self.world = world
         self.drift = drift
@@ -134,6 +136,7 @@ class Cluster:
         self.replicas = brokers
         self.min_in_sync = min_in_sync
         self.network = Network(self.world, network or NetworkOptions())
+        self.network.bucket = Bucket(world, bucket or BucketOptions())
         self.root = Path(tempfile.mkdtemp(prefix="gantry-sim-", dir="/dev/shm"))
         self._disk = disk or DiskOptions()
         self._rng = self.world.stream("cluster")
@@ -210,6 +213,8 @@ class Cluster:
 
     async def _administrator(self, node: Node) -> None:
         """Declares the group until some controller takes it, as the operator does."""
+        if not self.brokers:
+            return
         wish = {
             "uid": "u1",
             "replicas": self.replicas,
@@ -321,6 +326,7 @@ class Cluster:
         self.is_at_peace = True
         self.network.heal()
         self.network.options.calm()
+        self.network.bucket.options.calm()
         for node in self.nodes:
             node.machine.volume.mend()
             node.machine.restore_power()

@@ -19,8 +19,11 @@ from sim.kernel.disk import DiskOptions
 from sim.kernel.network import NetworkOptions
 from sim.kernel.world import MS, Violation, World
 from sim.product import faults
-from sim.product.cluster import Cluster, Simulation, show_logs
+from sim.product.bucket import BucketOptions
+from sim.product.cluster import CLUSTER, Cluster, Simulation, show_logs
+from sim.product.tier_watch import SHARD, TierWatch
 from sim.product.watch import Watch
+from sim.product.wishes import Wishes
 from sim.product.workload import Workload
 
 if TYPE_CHECKING:
@@ -51,7 +54,7 @@ class Outcome:
     counters: dict[str, int] = field(default_factory=dict)
 
 
-def options_of(rng: Random) -> dict[str, object]:
+def options_of(rng: Random) -> dict[str, Any]:
     """The cluster that a seed draws."""
     low = rng.choice([50, 200, 1_000])
     return {
@@ -66,31 +69,41 @@ def options_of(rng: Random) -> dict[str, object]:
 
 
 class ProductRun:
-    """The run of one seed, not yet played.
+    """The run of one seed, not yet played: a broker group, and faults of all kinds.
 
     Args:
         seed: names it.
         schedule: of faults; the seed's own without one.
+        logs: level of the product's logs that are printed; None prints nothing.
         kinds: of faults that may be drawn.
         named: more arguments of the cluster.
+
+    Attributes:
+        kinds: of faults that runs like this draw from; None for all.
     """
+
+    kinds: Sequence[str] | None = None
 
     def __init__(
         self,
         seed: int,
         schedule: Sequence[Fault] | None = None,
         *,
-        kinds: Sequence[str] | None = None,
         logs: str | None = None,
+        kinds: Sequence[str] | None = None,
         **named: object,
     ) -> None:
         self.world = World(seed)
         rng = self.world.stream("run")
-        self._named = {**options_of(rng), **named}
-        drawn = faults.draw(rng, FAULTS_S * 1000, kinds)
+        self._named = {**options_of(rng), **self.settings(rng), **named}
+        drawn = faults.draw(rng, FAULTS_S * 1000, kinds or self.kinds)
         self.schedule = drawn if schedule is None else list(schedule)
         self.acks = 0
         self._logs = logs
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """What this kind of run draws for the cluster, beside ``options_of``."""
+        return {}
 
     def play(self) -> None:
         """Faults, then peace, and what is owed then.
@@ -102,39 +115,110 @@ class ProductRun:
             if self._logs:
                 show_logs(cluster, self._logs)
                 cluster.world.trace_to = lambda line: print(line, file=sys.stderr)
-            self._play(cluster)
+            self._cluster, self._watch = cluster, Watch(cluster)
+            try:
+                self.act()
+            except Violation as violation:
+                name = f"seed {self.world.seed}"
+                if name in str(violation):
+                    raise
+                raise Violation(f"{name}: {violation}") from violation
+            self.acks = self._watch.acks
 
-    def _play(self, cluster: Cluster) -> None:
-        seed = self.world.seed
-        watch = Watch(cluster)
-        load = Workload(cluster, watch)
+    def act(self) -> None:
+        """Raises Violation."""
+        cluster, watch = self._cluster, self._watch
+        load = self._load = Workload(cluster, watch)
         cluster.boot()
         load.start()
         if not cluster.run(BEGIN_S, until=lambda: cluster.is_whole and watch.acks > 3):
-            raise Violation(f"seed {seed}: the group does not come to stand: {_state(cluster)}")
+            raise Violation(f"the group does not come to stand: {_state(cluster)}")
         faults.plan(cluster, self.schedule)
         cluster.run(FAULTS_S)
         cluster.make_peace()
         acks = watch.acks
         if not cluster.run(PEACE_S, until=lambda: cluster.is_whole and watch.acks > acks + 3):
-            raise Violation(f"seed {seed}: no progress after the faults: {_state(cluster)}")
+            raise Violation(f"no progress after the faults: {_state(cluster)}")
         load.stop_sending()
         if not cluster.run(30, until=lambda: load.is_settled):
-            lost = load.ledger.outstanding()
-            raise Violation(f"seed {seed}: {lost} acknowledged are not delivered")
+            raise Violation(f"{load.ledger.outstanding()} acknowledged are not delivered")
         verdict = load.ledger.verdict()
         if not verdict.clean:
-            raise Violation(f"seed {seed}: {verdict} {_odd(load)}")
-        self.acks = watch.acks
+            raise Violation(f"{verdict} {_odd(load)}")
 
 
-def run(seed: int, schedule: Sequence[Fault] | None = None, **named: Any) -> Outcome:
-    """Run ``seed``; see ``ProductRun``.
+class PowerRun(ProductRun):
+    """The same, and machines lose their power again and again, most of all at once."""
+
+    kinds = ("power-cut", "power-cut-all", "power-cut-all", "kill", "slow-disk")
+
+
+class TierRun(ProductRun):
+    """A group that uploads to an unkind store, and keeps little of its log itself."""
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """A small tier that is used a lot."""
+        return {
+            "bucket": BucketOptions.swarm(rng),
+            "broker_settings": {
+                "tier_url": "s3://bucket",
+                "tier_shard": SHARD,
+                "tier_pack_bytes": rng.choice([8, 32, 128]) * 1024,
+                "tier_linger_ms": rng.choice([100, 500, 2_000]),
+                "tier_local_bytes": rng.choice([128, 512]) * 1024,
+            },
+        }
+
+    def act(self) -> None:
+        """Raises Violation."""
+        watch, cluster = self._watch, self._cluster
+        tier = TierWatch(cluster.network.bucket, watch, CLUSTER)
+        super().act()
+        end = len(watch.confirmed)
+        if not cluster.run(60, until=lambda: tier.reaches(end)):
+            raise Violation(f"T16: the tier ends at {tier.chain.end}, confirmed is {end}")
+
+
+class QuorumRun(ProductRun):
+    """Controllers alone, whose administrator declares groups: what it was told stays so."""
+
+    kinds = (*PowerRun.kinds, "isolate", "split", "freeze", "one-way", "terminate", "slow-network")
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """No broker."""
+        return {"brokers": 0, "controllers": rng.choice([3, 3, 5])}
+
+    def act(self) -> None:
+        """Raises Violation."""
+        cluster, watch = self._cluster, self._watch
+        cluster.boot()
+        wishes = Wishes(cluster, watch)
+        wishes.start()
+        if not cluster.run(BEGIN_S, until=lambda: watch.acks > 3):
+            raise Violation("the quorum does not come to stand")
+        faults.plan(cluster, self.schedule)
+        cluster.run(FAULTS_S)
+        cluster.make_peace()
+        acks = watch.acks
+        if not cluster.run(PEACE_S, until=lambda: watch.acks > acks + 10):
+            raise Violation("no progress after the faults")
+        wishes.stop()
+        cluster.run(5)
+        wishes.judge()
+
+
+RUNS = {"product": ProductRun, "power": PowerRun, "tier": TierRun, "quorum": QuorumRun}
+
+
+def run(
+    seed: int, schedule: Sequence[Fault] | None = None, *, kind: str = "product", **named: Any
+) -> Outcome:
+    """Run ``seed`` of a kind (``RUNS``); see ``ProductRun``.
 
     Raises:
         Violation: something was so that must never be so; its text names seed and time.
     """
-    one = ProductRun(seed, schedule, **named)
+    one = RUNS[kind](seed, schedule, **named)
     one.play()
     world = one.world
     return Outcome(world.now_us / 1e6, one.acks, world.trace_hash, dict(world.counters))
@@ -163,15 +247,11 @@ def _odd(load: Workload) -> str:
     )
 
 
-def drawn_schedule(seed: int, kinds: Sequence[str] | None = None) -> list[Fault]:
-    """The faults of a seed."""
-    return ProductRun(seed, kinds=kinds).schedule
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; 1 when a seed fails."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("seeds", help="a number, or FROM-TO")
+    parser.add_argument("--kind", choices=list(RUNS), default="product")
     parser.add_argument("--faults", nargs="*", help="instead of the seed's own schedule")
     parser.add_argument("--kinds", nargs="*", help="draw these kinds only")
     parser.add_argument("--logs", help="level of the product's logs, as in INFO")
@@ -185,14 +265,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     schedule = None if asked.faults is None else [faults.Fault.parse(one) for one in asked.faults]
     for seed in range(int(first), int(last or first) + 1):
         try:
-            outcome = run(seed, schedule, kinds=asked.kinds, logs=asked.logs)
+            outcome = run(seed, schedule, kind=asked.kind, kinds=asked.kinds, logs=asked.logs)
         except Violation as violation:
             failed += 1
             print(f"seed {seed} FAILED: {violation}")
             if violation.__cause__ is not None and violation.__cause__.__cause__ is not None:
                 traceback.print_exception(violation.__cause__.__cause__)
             if not asked.no_shrink and schedule is None:
-                _print_shrunk(seed, asked.kinds)
+                _print_shrunk(seed, asked.kind, asked.kinds)
             if not asked.keep_going:
                 break
         else:
@@ -206,17 +286,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(failed > 0)
 
 
-def _print_shrunk(seed: int, kinds: Sequence[str] | None) -> None:
+def _print_shrunk(seed: int, kind: str, kinds: Sequence[str] | None) -> None:
     def fails(part: Sequence[Fault]) -> bool:
         try:
-            run(seed, part)
+            run(seed, part, kind=kind)
         except Violation:
             return True
         return False
 
-    short = faults.shrink(drawn_schedule(seed, kinds), fails)
+    short = faults.shrink(RUNS[kind](seed, kinds=kinds).schedule, fails)
+    again = f"python -m sim.product.run {seed} --kind {kind} --faults {' '.join(map(str, short))}"
     print("shortest schedule found:", *short)
-    print(f"again: python -m sim.product.run {seed} --faults {' '.join(map(str, short))}")
+    print(f"again: {again}")
 
 
 if __name__ == "__main__":

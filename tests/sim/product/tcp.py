@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from sim.kernel.world import World
+    from sim.product.bucket import Bucket
     from sim.product.machines import Machine, Process
 
 WINDOW_BYTES = 256 * 1024  # sent and not yet read by the other process
@@ -46,7 +47,10 @@ class Network:
         options: latencies; may be changed while the world runs (loss and repetition are TCP's).
         blocked: ordered pairs (source, target) of addresses that carry nothing at present.
         names: what a name server would say: host name to address.
+        bucket: the object store.
     """
+
+    bucket: Bucket
 
     def __init__(self, world: World, options: NetworkOptions) -> None:
         self.world = world

@@ -20,6 +20,7 @@ from gantry_protocol.records.ids import decode_offset_msg_id
 from sim.kernel.world import MS, Violation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from sim.product.cluster import Cluster, Node
@@ -33,12 +34,14 @@ class Watch:
     Attributes:
         confirmed: the confirmed log, as whoever confirmed it first had it; from ``base`` on.
         acks: answers of 0 that clients got.
+        more: checks of parts that not every cluster has.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.confirmed = bytearray()
         self.acks = 0
+        self.more: list[Callable[[], None]] = []
         self._served: dict[int, str] = {}  # epoch: incarnation
         self._confirms: dict[str, int] = {}  # by incarnation
         self._compared: dict[str, int] = {}  # by incarnation: how far its log was compared
@@ -64,6 +67,8 @@ class Watch:
             controller = self.cluster.controller_of(node)
             if controller is not None:
                 self._check_controller(node, controller)
+        for check in self.more:
+            check()
 
     # ---- brokers
 
