@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from gantry_chaos.errors import ManifestError
-from gantry_chaos.manifests.model import NetworkChaosSpec, PodChaosSpec, Template, Workflow
+from gantry_chaos.kinds.chaos import Chaos  # noqa: TC001 -- msgspec reads it
+from gantry_chaos.manifests.workflow import Workflow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gantry_chaos.manifests.model import Experiment
+    from gantry_chaos.manifests.workflow import Experiment, Template
 
 FAULTS_MAX = 500
 DEFAULT_NAMESPACE = "default"
 PROOF_S = 3.0  # a few attempts to connect that fail after a second each
 _ORDER = ("prove", "heal", "inject")
-_FIELDS = {"PodChaos": "podChaos", "NetworkChaos": "networkChaos"}
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -43,14 +43,14 @@ class Fault(msgspec.Struct, frozen=True):
     id: str
     where: str
     namespace: str
-    spec: PodChaosSpec | NetworkChaosSpec
+    spec: Chaos
     start_s: float
     end_s: float
 
     @property
     def strikes_once(self) -> bool:
         """There is nothing to heal: pods and containers come back by themselves."""
-        return isinstance(self.spec, PodChaosSpec)
+        return self.spec.STRIKES_ONCE
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -151,7 +151,7 @@ class _Walk:
                 raise self._error(template, f"there are more than {FAULTS_MAX} faults")
             if math.isinf(end_s):
                 raise self._error(template, "it has no deadline, so it would never be healed")
-            where = f"{self._where}: {self._paths[name]}.{_FIELDS[template.template_type]}"
+            where = f"{self._where}: {self._paths[name]}.{template.chaos.FIELD}"
             unique = self._names.unique(name)
             fault = Fault(unique, where, self._namespace, template.chaos, start_s, end_s)
             self.faults.append(fault)

@@ -6,39 +6,35 @@ What it refuses: a fault whose targets' processes are not on this machine.
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from gantry_chaos.core.actions import Command, DeletePod, Injection, KillContainer
+from gantry_chaos.core.actions import DelayDaemon
 from gantry_chaos.errors import InjectionError
-from gantry_chaos.inject import network, processes, proof
-from gantry_chaos.manifests.model import NetworkChaosSpec, PodChaosSpec
+from gantry_chaos.inject import processes, proof
+from gantry_chaos.kinds.chaos import Site
 from gantry_chaos.plan import targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
-    from gantry_chaos.core import rules
-    from gantry_chaos.core.actions import Action, Undo
+    from gantry_chaos.core.actions import Action, Injection, Undo
     from gantry_chaos.core.timeline import Fault
     from gantry_chaos.inject.shell import Shell
     from gantry_chaos.manifests.selection import Pod
 
-CONNECT_TIMEOUT_S = 1.0
 CONNECT_ATTEMPTS = 3
-CONNECT_PAIRS_MAX = 2  # each takes a second to fail
 
 
 class _Active(msgspec.Struct):
     """What is remembered of a fault between its injection and its heal."""
 
-    probes: list[proof.Probe]
+    probes: Sequence[proof.Probe]
     before: dict[str, str]  # identity by name, for `Replaced`
     connected: list[proof.Attempt]  # before the fault, for `Connects`
-    namespaces: set[str] = msgspec.field(default_factory=set)
+    namespaces: set[str]  # with daemons
 
 
 class KindBackend:
@@ -84,18 +80,20 @@ class KindBackend:
         """
         pods = self._pods()
         chosen = targets.sources(fault, pods, random)
-        if isinstance(fault.spec, PodChaosSpec):
-            injection, names = pod_injection(fault.spec, chosen)
-            self._active[fault.id] = _Active([proof.Replaced(names)], identities(pods), [])
-            return injection
-        others = targets.targets(fault, pods, random)
-        inside = {pod.uid: self._namespace_of(pod) for pod in (*chosen, *others)}
-        sets = network.rule_sets(fault, fault.spec, chosen, others, inside, self._run)
-        probes = self._network_probes(fault.spec, sets, chosen, others, inside)
-        connected = self._connect(probes)
-        spaces = {one.netns for one in sets}
-        self._active[fault.id] = _Active(probes, {}, connected, spaces)
-        return network.injection(fault.spec, sets, chosen, random.getrandbits(32))
+        site = Site(
+            fault.id,
+            chosen,
+            targets.targets(fault, pods, random),
+            self._namespace_of,
+            self._port,
+            self._run,
+            random,
+        )
+        injection, probes = fault.spec.prepare(site)
+        daemons = {one.netns for one in injection.actions if isinstance(one, DelayDaemon)}
+        before = identities(pods)
+        self._active[fault.id] = _Active(probes, before, self._connect(probes), daemons)
+        return injection
 
     def prove(self, fault: Fault) -> str:
         """Whether the fault bit, asked right before its heal; for one that strikes once, too."""
@@ -121,33 +119,6 @@ class KindBackend:
             self._shell.stop_daemons(netns)
         return proof.healed_verdict(self._connect(active.probes))
 
-    def _network_probes(
-        self,
-        spec: NetworkChaosSpec,
-        sets: Sequence[rules.RuleSet],
-        sources: Sequence[Pod],
-        others: Sequence[Pod],
-        inside: dict[str, str],
-    ) -> list[proof.Probe]:
-        pairs = [
-            (source, target, port)
-            for source in sources
-            for target in others
-            if source.uid != target.uid and (port := self._port(target)) is not None
-        ]
-        attempts = tuple(
-            connect_command(inside[source.uid], target.ip, port)
-            for source, target, port in pairs[:CONNECT_PAIRS_MAX]
-        )
-        probes: list[proof.Probe] = []
-        if attempts and spec.action == "partition":
-            probes.append(proof.Connects(attempts, "failure"))
-        if attempts and spec.delay is not None:
-            probes.append(proof.Connects(attempts, "delay", spec.delay.latency))
-        dice = spec.loss.loss if spec.loss and not spec.loss.correlation else None
-        # Last, since the attempts to connect are packets, too.
-        return [*probes, proof.Counters(tuple(one.counters() for one in sets), dice)]
-
     def _connect(self, probes: Sequence[proof.Probe]) -> list[proof.Attempt]:
         return [
             proof.attempt(self._shell.run(command))
@@ -158,41 +129,12 @@ class KindBackend:
         ]
 
 
-def pod_injection(spec: PodChaosSpec, chosen: Sequence[Pod]) -> tuple[Injection, tuple[str, ...]]:
-    """A PodChaos with its chosen pods, and the names whose identity must change.
-
-    Raises:
-        InjectionError: a pod has no running container of a given name.
-    """
-    actions: list[Action] = []
-    names: list[str] = []
-    for pod in chosen:
-        if spec.action == "pod-kill":
-            actions.append(DeletePod(pod.namespace, pod.name, pod.uid, spec.grace_period))
-            names.append(pod.id)
-            continue
-        running = {container.name: container.id for container in pod.containers}
-        for name in spec.container_names:
-            if name not in running:
-                have = ", ".join(sorted(running)) or "none"
-                raise InjectionError(f"Pod {pod.id} runs no container {name!r}; it runs {have}.")
-            actions.append(KillContainer(pod.namespace, pod.name, name, running[name]))
-            names.append(f"{pod.id}/{name}")
-    return Injection(tuple(pod.id for pod in chosen), tuple(actions)), tuple(names)
-
-
 def identities(pods: Sequence[Pod]) -> dict[str, str]:
     """Uids of pods and ids of containers, by `namespace/pod` and `namespace/pod/container`."""
     found = {pod.id: pod.uid for pod in pods}
     for pod in pods:
         found |= {f"{pod.id}/{container.name}": container.id for container in pod.containers}
     return found
-
-
-def connect_command(netns: str, address: str, port: int) -> Command:
-    """One attempt to connect from inside a namespace."""
-    module = (sys.executable, "-m", "gantry_chaos.inject.connect")
-    return Command((*module, address, str(port), str(CONNECT_TIMEOUT_S)), netns)
 
 
 def pod_namespace(pod: Pod) -> str:

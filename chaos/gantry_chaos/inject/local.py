@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 from gantry_chaos.core.actions import DeletePod, KillContainer
 from gantry_chaos.errors import InjectionError, UnsupportedFaultError
 from gantry_chaos.inject import proof
-from gantry_chaos.inject.kind import identities, pod_injection
-from gantry_chaos.manifests.model import NetworkChaosSpec
+from gantry_chaos.inject.kind import identities
+from gantry_chaos.kinds.chaos import Site
 from gantry_chaos.plan import targets
 
 if TYPE_CHECKING:
@@ -44,16 +44,8 @@ def check(timeline: Timeline) -> None:
         UnsupportedFaultError: naming the first such fault and what to do.
     """
     for fault in timeline.faults:
-        if isinstance(fault.spec, NetworkChaosSpec):
-            raise UnsupportedFaultError(
-                f"{fault.id} is a NetworkChaos ({fault.spec.action}), but pods of gantry local "
-                "share one network: run it on kind with make chaos."
-            )
-        if fault.spec.action == "pod-kill" and fault.spec.grace_period == 0:
-            raise UnsupportedFaultError(
-                f"{fault.id} deletes a pod with gracePeriod 0, but gantry local always lets a "
-                "process end by itself: use container-kill, or set gracePeriod."
-            )
+        if why := fault.spec.refused_on_processes():
+            raise UnsupportedFaultError(f"{fault.id} {why}")
 
 
 class LocalBackend:
@@ -71,10 +63,13 @@ class LocalBackend:
 
     def prepare(self, fault: Fault, random: Random) -> Injection:
         """Choose targets; see `check` for what is refused."""
-        assert not isinstance(fault.spec, NetworkChaosSpec), "check refuses it"
+        assert not fault.spec.refused_on_processes(), "check refuses it"
         pods = self._pods()
-        injection, names = pod_injection(fault.spec, targets.sources(fault, pods, random))
-        self._active[fault.id] = (proof.Replaced(names), identities(pods))
+        chosen = targets.sources(fault, pods, random)
+        site = Site(fault.id, chosen, (), _nowhere, lambda _: None, "", random)
+        injection, (probe,) = fault.spec.prepare(site)
+        assert isinstance(probe, proof.Replaced), "a fault on processes replaces them"
+        self._active[fault.id] = (probe, identities(pods))
         return injection
 
     def perform(self, action: Action) -> None:
@@ -100,3 +95,7 @@ class LocalBackend:
         """Forget the fault."""
         self._active.pop(fault.id)
         return ""
+
+
+def _nowhere(pod: Pod) -> str:
+    raise InjectionError(f"Pod {pod.id} has no network of its own.")

@@ -12,14 +12,8 @@ import yaml
 from pydantic import ValidationError
 
 from gantry_chaos.errors import ManifestError
-from gantry_chaos.manifests.model import (
-    API_VERSION,
-    Experiment,
-    NetworkChaos,
-    PodChaos,
-    Template,
-    Workflow,
-)
+from gantry_chaos.manifests.model import API_VERSION
+from gantry_chaos.manifests.workflow import OBJECTS, Experiment, Template, Workflow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,12 +23,6 @@ if TYPE_CHECKING:
 
 FILE_BYTES_MAX = 1 << 20
 DOCUMENTS_MAX = 100
-
-_KINDS: dict[str, type[PodChaos | NetworkChaos | Workflow]] = {
-    "PodChaos": PodChaos,
-    "NetworkChaos": NetworkChaos,
-    "Workflow": Workflow,
-}
 
 
 class _Loader(yaml.SafeLoader):
@@ -124,9 +112,9 @@ def _experiment(document: object, where: str) -> Experiment:
     version, kind = document.get("apiVersion"), document.get("kind")
     if version != API_VERSION:
         raise ManifestError(where, "apiVersion", f"expected {API_VERSION}, got {version!r}")
-    model = _KINDS.get(kind) if isinstance(kind, str) else None
+    model = OBJECTS.get(kind) if isinstance(kind, str) else None
     if model is None:
-        supported = ", ".join(_KINDS)
+        supported = ", ".join(OBJECTS)
         raise ManifestError(where, "kind", f"{kind!r} is not supported; supported: {supported}")
     try:
         experiment = model.model_validate(document)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from gantry_chaos.manifests.model import NetworkChaosSpec
 from gantry_chaos.manifests.selection import select
 
 if TYPE_CHECKING:
@@ -26,15 +25,15 @@ def sources(fault: Fault, pods: Sequence[Pod], random: Random) -> list[Pod]:
 
 
 def targets(fault: Fault, pods: Sequence[Pod], random: Random) -> list[Pod]:
-    """The pods that the `target` of a NetworkChaos chooses; nobody if it has none.
+    """The pods that a fault concerns besides those it strikes; nobody if it has no `target`.
 
     Raises:
         SelectionError: nobody matches.
     """
-    if not isinstance(fault.spec, NetworkChaosSpec) or fault.spec.target is None:
+    if fault.spec.towards is None:
         return []
     what = f"{fault.where}.target.selector"
-    return select(fault.spec.target, pods, namespace=fault.namespace, random=random, what=what)
+    return select(fault.spec.towards, pods, namespace=fault.namespace, random=random, what=what)
 
 
 def preflight(timeline: Timeline, pods: Sequence[Pod]) -> None:

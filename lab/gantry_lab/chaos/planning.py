@@ -6,7 +6,6 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import msgspec
-from gantry_chaos.manifests.model import NetworkChaosSpec, PodChaosSpec
 from gantry_chaos.manifests.selection import matching
 from gantry_chaos.plan.targets import preflight, sources, targets
 
@@ -76,22 +75,8 @@ def _step(fault: Fault, pods: Sequence[Pod], seed: int | None) -> Step:
         at_s=fault.start_s,
         for_s=fault.end_s - fault.start_s,
         fault=fault.id,
-        what=what(fault.spec),
+        what=fault.spec.what(),
         whom=[pod.id for pod in chosen],
         how_many=how_many,
         towards=[pod.id for pod in targets(fault, pods, random)],
     )
-
-
-def what(spec: PodChaosSpec | NetworkChaosSpec) -> str:
-    """An action in a few words."""
-    if isinstance(spec, PodChaosSpec):
-        if spec.action == "pod-kill":
-            return f"pod-kill, grace {spec.grace_period} s"
-        return f"container-kill {', '.join(spec.container_names)}"
-    detail = ""
-    if spec.loss is not None:
-        detail = f" {spec.loss.loss:.0%}"
-    if spec.delay is not None:
-        detail = f" {spec.delay.latency * 1000:.0f} ms ± {spec.delay.jitter * 1000:.0f} ms"
-    return f"{spec.action}{detail}, {spec.direction}"

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from gantry_chaos.core.timeline import Timeline
     from gantry_chaos.history.lines import Line
     from gantry_chaos.history.observations import Observation
-    from gantry_chaos.manifests.model import Experiment
+    from gantry_chaos.manifests.workflow import Experiment
     from gantry_chaos.plan.engine import Band
 
     from gantry_lab.chaos.stage import Client, Recorder, Stage

@@ -19,8 +19,9 @@ import pytest
 from gantry_chaos.core.timeline import Timeline, timeline
 from gantry_chaos.errors import JournalInUseError
 from gantry_chaos.inject import processes, proof
-from gantry_chaos.inject.kind import KindBackend, connect_command
+from gantry_chaos.inject.kind import KindBackend
 from gantry_chaos.inject.shell import Shell
+from gantry_chaos.kinds.network import connect_command
 from gantry_chaos.manifests.reader import parse
 from gantry_chaos.manifests.selection import Pod
 from gantry_chaos.plan import engine

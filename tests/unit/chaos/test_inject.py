@@ -15,10 +15,12 @@ from gantry_chaos.core.timeline import Fault, Timeline
 from gantry_chaos.core.treatment import Treatment
 from gantry_chaos.errors import InjectionError, UnsupportedFaultError
 from gantry_chaos.inject import local, processes, proof, shell
-from gantry_chaos.inject.kind import KindBackend, identities, pod_injection, pod_namespace
+from gantry_chaos.inject.kind import KindBackend, identities, pod_namespace
 from gantry_chaos.inject.processes import Process
 from gantry_chaos.inject.proof import Attempt, Connects, Counters, Replaced
-from gantry_chaos.manifests.model import NetworkChaosSpec, PodChaosSpec
+from gantry_chaos.kinds.chaos import Site
+from gantry_chaos.kinds.network import NetworkChaos
+from gantry_chaos.kinds.pod import PodChaos
 from gantry_chaos.manifests.selection import Container, Pod
 
 LISTED = """\
@@ -121,23 +123,25 @@ def test_own_namespace_is_found_by_its_name() -> None:
 
 
 POD = Pod("shop", "a", "u1", containers=(Container("main", "c1"), Container("side", "c2")))
+SITE = Site("x", [POD], (), str, lambda _: None, "run", Random(1))
 
 
-def spec(**fields: object) -> PodChaosSpec:
-    return PodChaosSpec.model_validate({"mode": "all", "selector": {}, **fields})
+def spec(**fields: object) -> PodChaos:
+    return PodChaos.model_validate({"mode": "all", "selector": {}, **fields})
 
 
 def test_pod_faults_name_what_they_strike() -> None:
-    injection, names = pod_injection(spec(action="pod-kill", gracePeriod=5), [POD])
+    injection, (replaced,) = spec(action="pod-kill", gracePeriod=5).prepare(SITE)
     assert injection.actions == (DeletePod("shop", "a", "u1", 5),)
-    assert names == ("shop/a",)
+    assert replaced == Replaced(("shop/a",))
     assert injection.undo == ()
-    injection, names = pod_injection(spec(action="container-kill", containerNames=["side"]), [POD])
+    killed = spec(action="container-kill", containerNames=["side"])
+    injection, (replaced,) = killed.prepare(SITE)
     assert injection.actions == (KillContainer("shop", "a", "side", "c2"),)
-    assert names == ("shop/a/side",)
+    assert replaced == Replaced(("shop/a/side",))
     assert identities([POD]) == {"shop/a": "u1", "shop/a/main": "c1", "shop/a/side": "c2"}
     with pytest.raises(InjectionError, match="runs no container 'x'; it runs main, side"):
-        pod_injection(spec(action="container-kill", containerNames=["x"]), [POD])
+        spec(action="container-kill", containerNames=["x"]).prepare(SITE)
 
 
 def test_commands_are_built_as_they_are_run() -> None:
@@ -182,13 +186,13 @@ def test_an_undo_is_judged_by_its_check() -> None:
     assert mine
 
 
-def line(one: PodChaosSpec | NetworkChaosSpec) -> Timeline:
+def line(one: PodChaos | NetworkChaos) -> Timeline:
     return Timeline((Fault("x", "f.yaml: spec", "shop", one, 0.0, 1.0),), 1.0)
 
 
 def test_a_cluster_of_processes_refuses_what_it_cannot_do() -> None:
     both = {"mode": "all", "selector": {}}
-    cut = NetworkChaosSpec.model_validate({**both, "action": "partition", "target": both})
+    cut = NetworkChaos.model_validate({**both, "action": "partition", "target": both})
     with pytest.raises(UnsupportedFaultError, match=r"x is a NetworkChaos \(partition\), but pods"):
         local.check(line(cut))
     with pytest.raises(UnsupportedFaultError, match="gracePeriod 0"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from random import Random
 
 import pytest
 from gantry_chaos.core import rules
@@ -10,8 +11,8 @@ from gantry_chaos.core.actions import Absent, Command, DelayDaemon
 from gantry_chaos.core.rules import Endpoint
 from gantry_chaos.core.timeline import Fault
 from gantry_chaos.errors import InjectionError, SelectionError
-from gantry_chaos.inject import network
-from gantry_chaos.manifests.model import NetworkChaosSpec
+from gantry_chaos.kinds.chaos import Site
+from gantry_chaos.kinds.network import NetworkChaos
 from gantry_chaos.manifests.selection import Pod
 
 M = Pod("shop", "master", "um", ip="10.0.0.1")
@@ -23,14 +24,20 @@ TAG = rules.tag("run", "x")
 
 def fault(**fields: object) -> Fault:
     pods = {"mode": "all", "selector": {}}
-    spec = NetworkChaosSpec.model_validate({**pods, "target": pods, **fields})
+    spec = NetworkChaos.model_validate({**pods, "target": pods, **fields})
     return Fault("x", "f.yaml: spec", "shop", spec, 0.0, 1.0)
 
 
 def sets(sources: list[Pod], targets: list[Pod], **fields: object) -> list[rules.RuleSet]:
     one = fault(**fields)
-    assert isinstance(one.spec, NetworkChaosSpec)
-    return network.rule_sets(one, one.spec, sources, targets, SPACES, "run")
+    assert isinstance(one.spec, NetworkChaos)
+    return one.spec.rule_sets(site(sources, targets), SPACES)
+
+
+def site(sources: list[Pod], targets: list[Pod]) -> Site:
+    return Site(
+        "x", sources, targets, lambda pod: SPACES[pod.uid], lambda _: None, "run", Random(1)
+    )
 
 
 def drawn(found: list[rules.RuleSet]) -> dict[str, list[str]]:
@@ -100,8 +107,8 @@ def test_held_packets_pass_when_nobody_listens(fields: dict[str, object]) -> Non
     line = f"-s 10.0.0.{{}}/32 -j NFQUEUE --queue-num {queue} --queue-bypass"
     assert drawn(found) == {"net:[1]": ["mangle PREROUTING", line.format(2), line.format(3)]}
     one = fault(direction="from", **fields)
-    assert isinstance(one.spec, NetworkChaosSpec)
-    injection = network.injection(one.spec, found, [M], seed=1)
+    assert isinstance(one.spec, NetworkChaos)
+    injection, _ = one.spec.prepare(site([M], [A, B]))
     assert isinstance(injection.actions[0], DelayDaemon), "listens before packets come"
     assert [type(action) for action in injection.actions[1:]] == [Command] * 4
 

@@ -6,11 +6,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from gantry_chaos.core.actions import Command
 from gantry_chaos.core.timeline import Fault, Timeline, timeline
 from gantry_chaos.errors import InjectionError
-from gantry_chaos.inject import network, objects
-from gantry_chaos.inject.kind import pod_injection
-from gantry_chaos.manifests.model import NetworkChaosSpec, PodChaosSpec
+from gantry_chaos.inject import objects
+from gantry_chaos.kinds.chaos import Site
+from gantry_chaos.kinds.network import NetworkChaos
+from gantry_chaos.kinds.pod import PodChaos
 from gantry_chaos.manifests.reader import read
 from gantry_chaos.manifests.selection import Pod, with_quorum_labels
 from gantry_chaos.plan.targets import preflight, sources
@@ -69,13 +71,12 @@ def struck(fault: Fault) -> tuple[list[str], list[str]]:
     """Names of who is chosen, and of the targets of a network fault."""
     random = Random(1)
     chosen, targets = sources(fault, cluster(), random), others(fault, cluster(), random)
-    if isinstance(fault.spec, NetworkChaosSpec):
-        spaces = {pod.uid: f"net:[{pod.uid}]" for pod in cluster()}
-        sets = network.rule_sets(fault, fault.spec, chosen, targets, spaces, "run")
-        assert sets
-        assert not any("uid-client" in one.netns for one in sets), "clients stay connected"
-    else:
-        assert pod_injection(fault.spec, chosen)[0].actions
+    inside = lambda pod: f"net:[{pod.uid}]"  # noqa: E731
+    site = Site(fault.id, chosen, targets, inside, lambda _: None, "run", random)
+    actions = fault.spec.prepare(site).injection.actions
+    assert actions
+    struck = [action.netns for action in actions if isinstance(action, Command)]
+    assert not any("uid-client" in one for one in struck), "clients stay connected"
     return [pod.name for pod in chosen], [pod.name for pod in targets]
 
 
@@ -132,14 +133,14 @@ def test_who_is_struck(stem: str, chosen: list[str], targets: list[str]) -> None
 def test_the_partition_goes_each_way_once() -> None:
     (path,) = [path for path in SCENARIOS if path.stem == "partition-master"]
     specs = [fault.spec for fault in planned(path).faults]
-    ways = [spec.direction for spec in specs if isinstance(spec, NetworkChaosSpec)]
+    ways = [spec.direction for spec in specs if isinstance(spec, NetworkChaos)]
     assert ways == ["both", "to", "from"]
 
 
 def test_the_master_dies_in_both_ways() -> None:
     (path,) = [path for path in SCENARIOS if path.stem == "kill-master"]
     specs = [fault.spec for fault in planned(path).faults]
-    ways = [spec.action for spec in specs if isinstance(spec, PodChaosSpec)]
+    ways = [spec.action for spec in specs if isinstance(spec, PodChaos)]
     assert ways == ["container-kill", "pod-kill"]
 
 

@@ -1,0 +1,83 @@
+"""What a kind of chaos is: one class, the `spec` of a manifest and all that follows from it.
+
+A kind reads its fields, says what it does, whom else it concerns, what is to be done and undone,
+and how it is proved. Everything else (time line, journal, backends, reports) knows kinds by this
+class only; `gantry_chaos.kinds` lists them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from gantry_chaos.manifests.model import PodSelector
+from gantry_chaos.manifests.units import Duration  # noqa: TC001 -- pydantic reads it
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from random import Random
+
+    from gantry_chaos.core.actions import Injection
+    from gantry_chaos.inject.proof import Probe
+    from gantry_chaos.manifests.selection import Pod
+
+
+class Site(NamedTuple):
+    """Where a fault is to be brought about.
+
+    Attributes:
+        fault: its id.
+        sources: the pods that `selector` chose.
+        targets: the pods that `towards` chose.
+        namespace_of: the network namespace of a pod.
+        port: where a pod accepts TCP connections, to prove a fault by; None: nowhere.
+        run: makes the fault's rules unlike those of other runs.
+        random: decides what is left open.
+    """
+
+    fault: str
+    sources: Sequence[Pod]
+    targets: Sequence[Pod]
+    namespace_of: Callable[[Pod], str]
+    port: Callable[[Pod], int | None]
+    run: str
+    random: Random
+
+
+class Prepared(NamedTuple):
+    """What is to be done, and what is to be asked to prove that it bit."""
+
+    injection: Injection
+    probes: Sequence[Probe]
+
+
+class Chaos(PodSelector):
+    """A kind; its name is that of the class."""
+
+    FIELD: ClassVar[str]
+    """Where it stands in a template of a Workflow."""
+    STRIKES_ONCE: ClassVar[bool]
+    """There is nothing to heal: what was struck comes back by itself."""
+
+    duration: Duration | None = None
+
+    @property
+    def towards(self) -> PodSelector | None:
+        """Pods that it concerns besides those it strikes; None: none."""
+        return None
+
+    def what(self) -> str:
+        """What it does, in a few words."""
+        raise NotImplementedError
+
+    def refused_on_processes(self) -> str:
+        """Why it cannot be played on a cluster of processes, and what to do; empty if it can."""
+        raise NotImplementedError
+
+    def prepare(self, site: Site) -> Prepared:
+        """What is to be done there, and how it is proved.
+
+        Raises:
+            InjectionError: a pod cannot be struck.
+            SelectionError: nothing is left to strike.
+        """
+        raise NotImplementedError
