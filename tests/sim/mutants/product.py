@@ -17,7 +17,7 @@ MUTANTS = (
                 "self.held.hold(0, ",
             ),
         ),
-        Seeds("product", 40),
+        Seeds("product-quorum", 40),
     ),
     Mutant(
         "one-in-sync-is-enough",
@@ -69,7 +69,7 @@ MUTANTS = (
                 "",
             ),
         ),
-        Seeds("product", 40),
+        Seeds("product-quorum", 40),
     ),
     Mutant(
         "blank-unknown-to-the-core",

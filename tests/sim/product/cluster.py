@@ -258,6 +258,12 @@ class Cluster:
         process = node.process
         return None if process is None or process.is_dead else process.globals.get(name)
 
+    @property
+    def has_one_state(self) -> bool:
+        """Every controller has applied what every other one has."""
+        found = [self.controller_of(node) for node in self.controllers]
+        return None not in found and len({one.machine.state.index for one in found}) == 1
+
     def master(self) -> Node | None:
         """Who serves the newest epoch."""
         serving = []

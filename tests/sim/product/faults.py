@@ -100,8 +100,10 @@ def _power_cut(cluster: Cluster, fault: Fault) -> None:
 
 
 def _power_cut_all(cluster: Cluster, fault: Fault) -> None:
-    for number, node in enumerate(cluster.nodes):
-        _cut(cluster, node, fault.for_ms * MS + number * fault.target * 100)
+    rng = cluster.world.stream(f"power/{fault.at_ms}")
+    late_ms = rng.choice([10, 500, 4_000])  # who comes back first may have a quorum of its own
+    for node in cluster.nodes:
+        _cut(cluster, node, (fault.for_ms + rng.randrange(late_ms)) * MS)
 
 
 def _cut(cluster: Cluster, node: Node, for_us: int) -> None:

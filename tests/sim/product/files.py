@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 4096
 DISK_BYTES = 64 * 1024 * 1024
 USED_US = 200 * MS
+SYNC_MAX_US = 1_500 * MS
 
 
 @dataclass
@@ -231,7 +232,7 @@ class Volume:
         if self.options.stall_rate and self.rng.random() < self.options.stall_rate:
             self.world.count("disk.stall")
             high = max(high, self.options.stall_us)
-        return self.rng.randint(low, high) * self.slowness
+        return min(self.rng.randint(low, high) * self.slowness, SYNC_MAX_US)
 
     def due_us(self) -> int:
         """When a sync that begins now ends: one after the other."""

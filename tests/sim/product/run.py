@@ -185,8 +185,13 @@ class QuorumRun(ProductRun):
     kinds = (*PowerRun.kinds, "isolate", "split", "freeze", "one-way", "terminate", "slow-network")
 
     def settings(self, rng: Random) -> dict[str, Any]:
-        """No broker."""
-        return {"brokers": 0, "controllers": rng.choice([3, 3, 5])}
+        """No broker, and disks that take their time: most faults meet a sync under way."""
+        low = rng.choice([500, 5_000, 40_000])
+        return {
+            "brokers": 0,
+            "controllers": rng.choice([3, 3, 5]),
+            "disk": DiskOptions(sync_us=(low, 3 * low)),
+        }
 
     def act(self) -> None:
         """Raises Violation."""
@@ -203,7 +208,7 @@ class QuorumRun(ProductRun):
         if not cluster.run(PEACE_S, until=lambda: watch.acks > acks + 10):
             raise Violation("no progress after the faults")
         wishes.stop()
-        cluster.run(5)
+        cluster.run(30, until=lambda: cluster.has_one_state)
         wishes.judge()
 
 
