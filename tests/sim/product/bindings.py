@@ -173,14 +173,15 @@ class Bindings:
 
     def put(self) -> None:
         """Replace."""
-        from gantry_broker.host import server as broker_server
+        from gantry_broker.door.server import DoorServer
+        from gantry_broker.host.server import BrokerServer, FrontServer
         from gantry_broker.log import kernel_syncs
         from gantry_broker.tier.stores import opening
-        from gantry_controller import server as controller_server
+        from gantry_controller.server import Controller
 
         stand_ins = _stand_ins()
         stand_ins[id(opening.open_store)] = open_store
-        for remembered in (broker_server.BrokerServer, controller_server.Controller):
+        for remembered in (BrokerServer, FrontServer, DoorServer, Controller):
             stand_ins[id(remembered)] = _remembered(remembered)
         stand_ins[id(kernel_syncs.KernelSyncer)] = SimSyncer
         modules = [

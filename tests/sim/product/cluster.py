@@ -1,7 +1,8 @@
 """A whole cluster of the product: controllers, broker groups and clients, each in its process.
 
-Addresses: controllers are 10.0.1.N, brokers 10.0.2.N, clients 10.0.9.N. Whoever ends or is killed
-is started again by the machine after a while, as a kubelet does it.
+Addresses: controllers are 10.0.1.N, brokers 10.0.2.N (each with a door beside it if there are any),
+brokers without a disk 10.0.3.N, clients 10.0.9.N. Whoever ends or is killed is started again by the
+machine after a while, as a kubelet does it.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import gantry_broker.door.server
 import gantry_broker.host.server
 import gantry_controller.server
-from gantry_broker.host.settings import BrokerSettings
+from gantry_broker.door.settings import DOOR_PORT, DoorSettings
+from gantry_broker.host.settings import REMOTING_PORT, BrokerSettings
 from gantry_cli.client.session import session
 from gantry_cli.client.topics import create_topic
 from gantry_controller.settings import ControllerSettings
@@ -42,6 +45,8 @@ CLUSTER = "c"
 GROUP = "g"
 TOKEN = "token-of-the-simulated-quorum"
 SEGMENT_BYTES = 64 * 1024
+STORE_PORT = 10915
+SERVICE = "10.0.4.1"  # where clients are sent if not to the master itself
 LOOK_US = 20 * MS
 
 
@@ -108,6 +113,8 @@ class Cluster:
     Args:
         world: of the run.
         controllers, brokers: how many.
+        doors: whether there is one beside each broker, to which clients are sent.
+        fronts: how many brokers without a disk serve clients from the store of the others.
 
     Attributes:
         drift: how far the rates of monotonic clocks differ.
@@ -120,6 +127,8 @@ class Cluster:
         *,
         controllers: int = 3,
         brokers: int = 3,
+        doors: bool = False,
+        fronts: int = 0,
         min_in_sync: int = 2,
         network: NetworkOptions | None = None,
         disk: DiskOptions | None = None,
@@ -151,7 +160,17 @@ class Cluster:
             self._node(f"10.0.2.{number}", f"broker-{number - 1}", self._broker)
             for number in range(1, brokers + 1)
         ]
+        self.doors = [
+            Node(self, broker.machine, f"door-{number}", self._door)
+            for number, broker in enumerate(self.brokers if doors else ())
+        ]
+        self.fronts = [
+            self._node(f"10.0.3.{number}", f"front-{number - 1}", self._front)
+            for number in range(1, fronts + 1)
+        ]
         self.clients: list[Node] = []
+        self._route_address = f"{SERVICE}:{REMOTING_PORT}" if doors or fronts else None
+        self.network.services[SERVICE] = self._service
 
     # ---- nodes
 
@@ -173,7 +192,7 @@ class Cluster:
 
     @property
     def nodes(self) -> list[Node]:
-        return [*self.controllers, *self.brokers]
+        return [*self.controllers, *self.brokers, *self.doors, *self.fronts]
 
     @property
     def name_servers(self) -> list[str]:
@@ -201,15 +220,54 @@ class Cluster:
             name=node.name,
             group=GROUP,
             cluster=CLUSTER,
-            controllers=[f"{other.machine.address}:9878" for other in self.controllers],
+            controllers=self._controller_addresses,
             bind=node.machine.address,
             data_dir=node.machine.directory / "data",
             allow_unauthenticated=True,
             log_segment_bytes=SEGMENT_BYTES,
             disk_spare_bytes=0,
+            store_port=STORE_PORT if self.fronts else None,
             **self._broker_settings,
         )
         await supervised(partial(gantry_broker.host.server.serve, settings))
+
+    async def _door(self, node: Node) -> None:
+        settings = DoorSettings(
+            name=node.name,
+            group=GROUP,
+            cluster=CLUSTER,
+            controllers=self._controller_addresses,
+            bind=node.machine.address,
+        )
+        await supervised(partial(gantry_broker.door.server.serve, settings))
+
+    async def _front(self, node: Node) -> None:
+        settings = BrokerSettings(
+            name=node.name,
+            group=GROUP,
+            cluster=CLUSTER,
+            store=[f"{other.machine.address}:{STORE_PORT}" for other in self.brokers],
+            bind=node.machine.address,
+            allow_unauthenticated=True,
+        )
+        await supervised(partial(gantry_broker.host.server.serve, settings))
+
+    def _service(self) -> list[tuple[str, int]]:
+        """Where the Service leads: to who is ready, and sometimes to who was so a moment ago."""
+        nodes = self.doors or self.fronts
+        ready = [node for node in nodes if self._is_ready(node)]
+        if not ready or self._rng.random() < 0.1:
+            ready = nodes
+        port = DOOR_PORT if self.doors else REMOTING_PORT
+        return [(node.machine.address, port) for node in ready]
+
+    def _is_ready(self, node: Node) -> bool:
+        server = self._object(node, "DoorServer" if self.doors else "FrontServer")
+        return server is not None and bool(server.ready()[0])
+
+    @property
+    def _controller_addresses(self) -> list[str]:
+        return [f"{node.machine.address}:9878" for node in self.controllers]
 
     async def _administrator(self, node: Node) -> None:
         """Declares the group until some controller takes it, as the operator does."""
@@ -219,6 +277,7 @@ class Cluster:
             "uid": "u1",
             "replicas": self.replicas,
             "minInSyncReplicas": self.min_in_sync,
+            "routeAddress": self._route_address,
         }
         turn = 0
         while True:
@@ -232,8 +291,8 @@ class Cluster:
             if status == 200:
                 break
             await asyncio.sleep(0.2)
-        for broker in self.brokers:
-            self.world.after(self._rng.randrange(300 * MS), broker.boot)
+        for node in (*self.brokers, *self.doors, *self.fronts):
+            self.world.after(self._rng.randrange(300 * MS), node.boot)
         async with session(self.name_servers) as client:
             for topic in self.topics:
                 while True:

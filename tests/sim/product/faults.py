@@ -109,12 +109,14 @@ def _power_cut_all(cluster: Cluster, fault: Fault) -> None:
 def _cut(cluster: Cluster, node: Node, for_us: int) -> None:
     if node.machine.is_up:
         node.machine.cut_power()
-        cluster.world.after(for_us, _restore, node)
+        cluster.world.after(for_us, _restore, cluster, node)
 
 
-def _restore(node: Node) -> None:
+def _restore(cluster: Cluster, node: Node) -> None:
     node.machine.restore_power()
-    node.boot()
+    for other in cluster.nodes:
+        if other.machine is node.machine:
+            other.boot()
 
 
 def _terminate(cluster: Cluster, fault: Fault) -> None:

@@ -47,6 +47,7 @@ class Network:
         options: latencies; may be changed while the world runs (loss and repetition are TCP's).
         blocked: ordered pairs (source, target) of addresses that carry nothing at present.
         names: what a name server would say: host name to address.
+        services: addresses of no machine, and who finds the places behind each.
         bucket: the object store.
     """
 
@@ -58,6 +59,7 @@ class Network:
         self.blocked: set[tuple[str, str]] = set()  # membership tests only, never iterated
         self.machines: dict[str, Machine] = {}
         self.names: dict[str, str] = {}
+        self.services: dict[str, Callable[[], list[tuple[str, int]]]] = {}
         self.rng: Random = world.stream("network")
 
     def latency_us(self, source: str, target: str) -> int:
@@ -68,6 +70,11 @@ class Network:
         if options.spike_rate and self.rng.random() < options.spike_rate:
             return self.rng.randint(options.latency_us[0], options.spike_us)
         return self.rng.randint(*options.latency_us)
+
+    def behind(self, host: str, port: int) -> tuple[str, int]:
+        """Where a connection to an address goes: behind a Service to one of several places."""
+        find = self.services.get(host)
+        return (host, port) if find is None else self.rng.choice(find())
 
     def carries(self, source: str, target: str) -> bool:
         """Whether the link does, now."""
@@ -201,6 +208,7 @@ async def connect(process: Process, host: str, port: int) -> Endpoint:
     """
     machine, network = process.machine, process.machine.network
     host = machine.address if host in ("127.0.0.1", "localhost") else host
+    host, port = network.behind(host, port)
     target = network.machines.get(host)
     if target is None:
         await asyncio.sleep(3)

@@ -8,18 +8,36 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gantry_cli.client.consumer import Consumer, Received, Start
 from gantry_cli.client.ledger import Ledger
 from gantry_cli.client.producer import Producer, SendFailedError
 from gantry_cli.client.session import session
+from sim.kernel.world import Violation
 
 if TYPE_CHECKING:
     from sim.product.cluster import Cluster, Node
     from sim.product.watch import Watch
 
 TOPIC = "orders"
+
+
+class Load(Protocol):
+    """Clients that do one kind of thing, and know what must come of it."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop_sending(self) -> None:
+        """Begin nothing new."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything that was promised has come."""
+
+    def judge(self) -> None:
+        """Look back. Raises Violation: something was promised and did not come, or came twice."""
 
 
 class Workload:
@@ -98,3 +116,20 @@ class Workload:
     def is_settled(self) -> bool:
         """Nobody sends, and everything acknowledged was consumed."""
         return not self.sending and not self.ledger.outstanding()
+
+    def judge(self) -> None:
+        """Raises Violation: something is lost, or came twice without a lost answer."""
+        ledger = self.ledger
+        if ledger.outstanding():
+            raise Violation(f"{ledger.outstanding()} acknowledged are not delivered")
+        verdict = ledger.verdict()
+        if not verdict.clean:
+            raise Violation(f"{verdict} {self._odd()}")
+
+    def _odd(self) -> str:
+        """The messages that spoil the verdict."""
+        return "; ".join(
+            f"{key}: {message}"
+            for key, message in self.ledger._messages.items()
+            if len(message.consumed_at) != 1 or message.acknowledged_at not in message.consumed_at
+        )
