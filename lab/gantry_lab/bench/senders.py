@@ -18,7 +18,6 @@ from gantry_protocol.errors import GantryError, WireError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
     from typing import Self
 
     from gantry_cli.client.session import Session
@@ -84,12 +83,7 @@ class Senders:
         self._lanes = [asyncio.create_task(self._lane()) for _ in range(LANES)]
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for lane in self._lanes:
             lane.cancel()
         await asyncio.gather(*self._lanes, return_exceptions=True)

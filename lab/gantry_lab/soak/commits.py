@@ -18,7 +18,6 @@ from gantry_protocol.errors import GantryError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
     from typing import Self
 
     from gantry_chaos.history.lines import Line
@@ -57,12 +56,7 @@ class Commits:
         self._task = asyncio.create_task(self._commit_forever())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         assert self._task is not None
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)

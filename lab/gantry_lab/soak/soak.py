@@ -24,7 +24,6 @@ from gantry_lab.soak.views import (
 )
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from gantry_cli.client.gaps import AckTimes
@@ -69,12 +68,7 @@ class Soak:
         self._starting = asyncio.create_task(self.load.start())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         assert self._starting is not None
         self._starting.cancel()
         await asyncio.gather(self._starting, return_exceptions=True)

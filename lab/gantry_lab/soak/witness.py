@@ -25,7 +25,6 @@ from gantry_protocol.hosts import join_address, resolve, split_address
 from gantry_lab.soak.commits import now_ms
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from gantry_chaos.history.records import Records
@@ -78,12 +77,7 @@ class Witness:
         ]
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

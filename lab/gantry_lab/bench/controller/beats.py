@@ -24,7 +24,6 @@ from gantry_lab.bench.controller.work import NOWHERE, heartbeat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
     from typing import Self
 
     from gantry_lab.bench.controller.target import Controllers
@@ -77,12 +76,7 @@ class Beats:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._cease()
         for lane in (lane for lanes in self._lanes for lane in lanes):
             lane.abort()

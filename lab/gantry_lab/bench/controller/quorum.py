@@ -26,7 +26,6 @@ from gantry_lab.bench.usage import cpu_of, rss_mb
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
-    from types import TracebackType
     from typing import Self
 
 NODES = 3
@@ -88,12 +87,7 @@ class Quorum:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._close()
 
     @property
