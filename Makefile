@@ -57,7 +57,7 @@ bench-java-broker: venv ## the same load on RocketMQ's Java brokers; writes buil
 .PHONY: measure-groups
 measure-groups: venv ## what GROUPS groups (default 300) in three processes cost: idle CPU, failover, hand-over
 	@mkdir -p build/bench
-	@PYTHONPATH=tests $(BIN)/python -m support.measure_groups $(or $(GROUPS),300) | tee build/bench/groups.jsonl
+	@PYTHONPATH=tests $(BIN)/python -m gantry_lab.measure.groups $(or $(GROUPS),300) | tee build/bench/groups.jsonl
 
 .PHONY: measure-queues
 measure-queues: venv ## what QUEUES queues (default a million) cost the message store by itself

@@ -1,4 +1,4 @@
-"""What the hop through a door costs: ``python -m support.measure_doors``.
+"""What the hop through a door costs: ``python -m gantry_lab.measure.doors``.
 
 Senders straight at the master, through a replica, and through the door beside the master, in turns,
 since other programs may use the machine meanwhile. Each has one request outstanding, of 1 KiB.
@@ -20,15 +20,16 @@ from gantry_cli.client.routes import Queue
 from gantry_cli.output import print_json
 from gantry_controller.metadata.events import CreateTopic, encode_event
 from gantry_controller.metadata.state import Topic
+from gantry_protocol.remoting.client import RemotingClient
+from support.broker_cluster import send_command
+from support.broker_processes import Group
+from support.loopback_controller import CLUSTER, GROUP
+
 from gantry_lab.bench.broker.throughput import TOPIC
 from gantry_lab.bench.broker.work import Sends
 from gantry_lab.bench.load import Load
 from gantry_lab.bench.results import line, machine
 from gantry_lab.bench.usage import cpu_of, peak_mb, rss_mb
-from gantry_protocol.remoting.client import RemotingClient
-from support.broker_cluster import send_command
-from support.broker_processes import Group
-from support.loopback_controller import CLUSTER, GROUP
 
 QUEUES = 8
 SENDERS = (1, 16, 64)
