@@ -126,6 +126,10 @@ check: venv ## everything that needs no running code
 test: venv unit ## unit tests, simulator, integration tests
 	@$(MAKE) --jobs=2 --output-sync=target RANK="nice -n 19" sim integration
 
+.PHONY: sim-coverage
+sim-coverage: venv ## which lines of controllers, brokers and operator the simulator reaches (minutes)
+	@cd tests && ../$(BIN)/python -m sim.reach $(SEEDS)
+
 .PHONY: unit
 unit: venv ## unit tests
 	@$(PYTEST) $(COMPUTE) tests/unit
