@@ -48,6 +48,7 @@ SEGMENT_BYTES = 64 * 1024
 STORE_PORT = 10915
 SERVICE = "10.0.4.1"  # where clients are sent if not to the master itself
 LOOK_US = 20 * MS
+CONTROLLER_HTTP, BROKER_HTTP = 9880, 10913
 
 
 class Node:
@@ -141,6 +142,7 @@ class Cluster:
         self.drift = drift
         self.restart_us = (200 * MS, 1_500 * MS)
         self.is_at_peace = False
+        self.flipped: dict[str, set[int]] = {}  # bytes of logs that rotted, by node
         self.topics = ["orders"]
         self.replicas = brokers
         self.min_in_sync = min_in_sync
@@ -349,6 +351,28 @@ class Cluster:
         log = self.group_of(master).core.log
         return self.min_in_sync < self.replicas and log.confirm == log.end
 
+    def may_rot(self, node: Node) -> bool:
+        """Whether every other member is well, so that it can mend ``node``."""
+        master = self.master()
+        if master is None or not self.is_whole or self.flipped.keys() - {node.name}:
+            return False
+        log = self.group_of(master).core.log
+        return bool(log.confirm == log.end)
+
+    def flip(self, node: Node, offset: int) -> None:
+        """Flip a bit of the log, on the medium."""
+        folder = node.machine.directory / "data" / "store" / "commitlog"
+        begins = sorted(int(file.name) for file in folder.iterdir() if file.name.isdigit())
+        begin = max(begin for begin in begins if begin <= offset)
+        with (folder / f"{begin:020d}").open("r+b") as file:
+            file.seek(offset - begin)
+            before = file.read(1)
+            file.seek(offset - begin)
+            file.write(bytes([before[0] ^ 16]))
+        self.flipped.setdefault(node.name, set()).add(offset)
+        self.world.count("flipped")
+        self.world.note(node.name, "flipped", offset)
+
     # ---- running
 
     def node_exited(self, node: Node, error: BaseException | None) -> None:
@@ -442,13 +466,15 @@ async def supervised(main: Main) -> None:
         raise supervisor.failure or error from None
 
 
-async def http(address: str, method: str, path: str, body: object = None) -> tuple[int, bytes]:
-    """One request to a controller's admin API.
+async def http(
+    address: str, method: str, path: str, body: object = None, *, port: int = CONTROLLER_HTTP
+) -> tuple[int, bytes]:
+    """One request to a controller's admin API, or to another HTTP port.
 
     Raises:
         OSError, EOFError: no whole answer.
     """
-    reader, writer = await asyncio.open_connection(address, 9880)
+    reader, writer = await asyncio.open_connection(address, port)
     try:
         data = b"" if body is None else json.dumps(body).encode()
         head = (

@@ -200,6 +200,17 @@ def _wipe(cluster: Cluster, fault: Fault) -> None:
         cluster.world.after(fault.for_ms * MS, node.boot)
 
 
+def _flipped_bit(cluster: Cluster, fault: Fault) -> None:
+    """A bit of the flushed log of one member rots, while the others are well."""
+    node = _broker(cluster, fault)
+    group = cluster.group_of(node)
+    if group is None or group.core is None or not cluster.may_rot(node):
+        return
+    start, end = int(group._store.log.log_start), int(group.core.log.confirm)
+    if end > start:
+        cluster.flip(node, start + fault.target * 7_919 % (end - start))
+
+
 KINDS: dict[str, Callable[[Cluster, Fault], None]] = {
     "kill": _kill,
     "kill-master": _kill_master,
@@ -217,6 +228,7 @@ KINDS: dict[str, Callable[[Cluster, Fault], None]] = {
     "wall-clock": _wall_clock,
     "slow-network": _slow_network,
     "wipe": _wipe,
+    "flipped-bit": _flipped_bit,
 }
 
 

@@ -21,6 +21,7 @@ from sim.kernel.world import MS, Violation, World
 from sim.product import faults
 from sim.product.bucket import BucketOptions
 from sim.product.cluster import CLUSTER, Cluster, Simulation, show_logs
+from sim.product.scraper import Scraper
 from sim.product.tier_watch import SHARD, TierWatch
 from sim.product.watch import Watch
 from sim.product.wishes import Wishes
@@ -205,6 +206,7 @@ class QuorumRun(ProductRun):
         cluster.boot()
         wishes = Wishes(cluster, watch)
         wishes.start()
+        Scraper(cluster).start()
         if not cluster.run(BEGIN_S, until=lambda: watch.acks > 3):
             raise Violation("the quorum does not come to stand")
         faults.plan(cluster, self.schedule)
