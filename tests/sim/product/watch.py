@@ -2,8 +2,10 @@
 
 =====  ===========================================================================================
 H1     one process serves an epoch; epochs that are served grow
-H5     confirm never falls while a process lives; what is confirmed is the same bytes on everybody
-ack    a record that was answered with 0 is on the disks of at least ``min_in_sync`` members
+H5     confirm never falls while a process lives; what is confirmed is the same bytes on everybody,
+       and on the disk of every member of the newest sync-state set
+H9     consumers are given what is confirmed
+ack    a record that was answered with 0 is durable on at least ``min_in_sync`` members
 raft   one leader in a term; the same index holds the same state on every controller
 =====  ===========================================================================================
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from sim.product.cluster import Cluster, Node
 
 LOOK_US = 20 * MS
+CLUSTER, GROUP = "c", "g"  # as ``cluster`` names them
 
 
 class Watch:
@@ -67,8 +70,43 @@ class Watch:
             controller = self.cluster.controller_of(node)
             if controller is not None:
                 self._check_controller(node, controller)
+        self._check_set()
         for check in self.more:
             check()
+
+    def _check_set(self) -> None:
+        """Whoever is in the newest set holds everything confirmed, on its disk."""
+        states = [
+            controller.machine.state
+            for controller in map(self.cluster.controller_of, self.cluster.controllers)
+            if controller is not None and controller.node._running
+        ]
+        newest = max(states, key=lambda state: int(state.index), default=None)
+        agreed = newest.groups.get((CLUSTER, GROUP)) if newest is not None else None
+        if agreed is None:
+            return
+        for node in self.cluster.brokers:
+            group = self.cluster.group_of(node)
+            if group is None or group.core is None or group.core.me not in agreed.sync_state_set:
+                continue
+            if int(group._store.log.flushed) < len(self.confirmed):
+                raise Violation(
+                    f"H5: {node.name} is in the set {agreed.sync_state_set} and has "
+                    f"{group._store.log.flushed} of {len(self.confirmed)} confirmed bytes"
+                )
+
+    def served(self, end: int) -> None:
+        """A consumer was given a record that ends there.
+
+        Raises:
+            Violation: it is not confirmed.
+        """
+        if end > len(self.confirmed):
+            self.check()
+        if end > len(self.confirmed):
+            raise Violation(
+                f"H9: bytes up to {end} are served, {len(self.confirmed)} are confirmed"
+            )
 
     # ---- brokers
 
@@ -129,6 +167,7 @@ class Watch:
             node.name
             for node in self.cluster.brokers
             if key.encode() in read_log(node.machine.directory, offset, offset + 4096)
+            and is_durable(node, offset)
         ]
         if len(holders) < self.cluster.min_in_sync:
             raise Violation(f"ack: {key} at {offset} was answered 0 and is on {holders} only")
@@ -148,6 +187,15 @@ class Watch:
         before = self._digests.setdefault(int(point.index), int(point.digest))
         if before != int(point.digest):
             raise Violation(f"raft: {node.name} has another state at index {point.index}")
+
+
+def is_durable(node: Node, offset: int) -> bool:
+    """Whether the record at ``offset`` would survive a power cut."""
+    folder = node.machine.directory / "data" / "store" / "commitlog"
+    begins = [int(file.name) for file in folder.iterdir() if file.name.isdigit()]
+    begin = max(begin for begin in begins if begin <= offset)
+    inode = (folder / f"{begin:020d}").stat().st_ino
+    return node.machine.volume.is_durable(inode, offset - begin, offset - begin + 1)
 
 
 def read_log(directory: Path, start: int, end: int) -> bytes:

@@ -96,6 +96,7 @@ class Workload:
         async with session(self.cluster.name_servers) as client:
 
             async def received(item: Received) -> None:
+                self.watch.served(item.record.physical_offset + 1)
                 self.ledger.consume(item.key, item.position)
                 consumer.done(item.position)
 
