@@ -85,7 +85,8 @@ class ConsumerOffsets:
         self._pending: dict[OffsetKey, int] = {}  # newer than applied; masters only
         self._dirty: dict[OffsetKey, None] = {}  # pending and in no record yet, oldest first
         self._changed: dict[OffsetKey, Row | None] = {}  # applied since ``take_changed``
-        self._ending: set[str] = set()  # topics whose end is in the log, unconfirmed; masters only
+        # Topics whose end is in the log, unconfirmed, and what was foreseen behind; masters only.
+        self._ending: dict[str, set[OffsetKey]] = {}
         self.unwritable = 0
         self.refused = 0
 
@@ -104,8 +105,10 @@ class ConsumerOffsets:
         return bool(self._dirty)
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The committed offset; None when there was never one."""
+        """The committed offset; None when there was never one, or its topic is ending."""
         key = (group, topic, queue_id)
+        if self._is_over(key):
+            return None
         found = self._pending.get(key)
         if found is None:
             row = self._row(*key)
@@ -200,7 +203,8 @@ class ConsumerOffsets:
             if (row := rows.get(group)) is not None
         }
         found |= {key[1:]: offset for key, offset in self._pending.items() if key[0] == group}
-        return [(group, *place, offset) for place, offset in found.items() if offset != GONE]
+        rows = [(group, *place, offset) for place, offset in found.items() if offset != GONE]
+        return self._without_ending(rows)
 
     def all(self) -> list[OffsetRow]:
         """All offsets, those included that are in no record yet."""
@@ -208,7 +212,16 @@ class ConsumerOffsets:
         rows = self.applied_rows()
         if pending:
             rows = [row for row in rows if row[:3] not in pending]
-        return rows + [(*key, offset) for key, offset in pending.items() if offset != GONE]
+        rows += [(*key, offset) for key, offset in pending.items() if offset != GONE]
+        return self._without_ending(rows)
+
+    def _without_ending(self, rows: list[OffsetRow]) -> list[OffsetRow]:
+        return [row for row in rows if not self._is_over(row[:3])] if self._ending else rows
+
+    def _is_over(self, key: OffsetKey) -> bool:
+        """Whether the end of its topic stands in the log, behind it."""
+        ending = self._ending.get(key[1])
+        return ending is not None and key not in ending
 
     def take_records(self) -> tuple[list[MessageRecord], list[OffsetKey]]:
         """Records of some of what is dirty, and the keys in them; those are clean then.
@@ -275,9 +288,10 @@ class ConsumerOffsets:
     def end_topic(self, topic: str) -> None:
         """The end of a topic stands in the log: no commit may follow it there.
 
-        One that did would come back to whoever consumes the next topic of that name.
+        One that did would come back to whoever consumes the next topic of that name. Those before
+        it are not told any more: the end may have been confirmed, and answered, by another master.
         """
-        self._ending.add(topic)
+        self._ending[topic] = set()
         self._dirty = {key: None for key in self._dirty if key[1] != topic}
 
     def is_ending(self, topic: str) -> bool:
@@ -291,7 +305,7 @@ class ConsumerOffsets:
             gone: by a confirmed change.
             ended: that it names, also if it was not newer and changed nothing.
         """
-        self._ending.difference_update(ended)
+        behind = {key for name in ended for key in self._ending.pop(name, ())}
         if not gone:
             return
         names = set(gone)  # a whole application may go at once, and offsets are many
@@ -299,7 +313,7 @@ class ConsumerOffsets:
             rows = self._applied.pop((topic, queue_id))
             self._count -= len(rows)
             self._changed.update(((group, topic, queue_id), None) for group, _ in rows.items())
-        for key in [key for key in self._pending if key[1] in names]:
+        for key in [key for key in self._pending if key[1] in names and key not in behind]:
             del self._pending[key]
         self._dirty = {key: None for key in self._dirty if key[1] not in names}
 
@@ -307,6 +321,8 @@ class ConsumerOffsets:
         """Take rows in that this new master has in its log, unconfirmed."""
         for row in rows:
             self._pending[row[:3]] = row[3]
+            if row[1] in self._ending:
+                self._ending[row[1]].add(row[:3])
 
     def take_back(self, rows: list[OffsetRow]) -> None:
         """The reverse of ``foresee``, with the offsets from before it: nothing was appended.

@@ -189,6 +189,24 @@ def test_no_commit_follows_the_end_of_its_topic_in_the_log() -> None:
     assert _rows(offsets) == [("g", "t", 0, 0)]
 
 
+def test_what_was_committed_before_the_end_of_its_topic_is_not_told_by_the_next_master() -> None:
+    """The last one has answered the deletion; here its record is not confirmed yet."""
+    offsets = ConsumerOffsets([("g", "t", 0, 5, 0), ("g", "kept", 0, 5, 0)])
+    offsets.foresee([("g", "t", 1, 6)])
+    offsets.end_topic("t")
+    assert offsets.query("g", "t", 0) is None
+    assert offsets.all() == offsets.of_group("g") == [("g", "kept", 0, 5)]
+
+
+def test_what_a_next_master_foresees_behind_the_end_of_a_topic_is_of_the_next_one() -> None:
+    offsets = ConsumerOffsets([("g", "t", 0, 5, 0)])
+    offsets.end_topic("t")
+    offsets.foresee([("g", "t", 0, 1)])
+    assert offsets.query("g", "t", 0) == 1
+    offsets.drop_topics(["t"], ended=["t"])
+    assert offsets.query("g", "t", 0) == 1, "it is in the log, and not confirmed yet"
+
+
 @pytest.mark.parametrize("ended", [True, False])
 def test_an_end_that_did_not_come_holds_nothing_up(ended: bool) -> None:
     offsets = ConsumerOffsets()
