@@ -9,7 +9,7 @@ from sim.kernel.world import Violation
 from sim.product import faults
 from sim.product.run import RUNS, ProductRun, run
 
-SEEDS = {"product": 16, "power": 6, "tier": 8, "quorum": 8, "doors": 8, "stores": 8}
+SEEDS = {"product": 16, "power": 6, "tier": 8, "quorum": 8, "doors": 8, "stores": 8, "rich": 6}
 
 
 @pytest.fixture(autouse=True)

@@ -18,9 +18,12 @@ from typing import TYPE_CHECKING, Any
 from sim.kernel.disk import DiskOptions
 from sim.kernel.network import NetworkOptions
 from sim.kernel.world import MS, Violation, World
-from sim.product import faults
+from sim.product import faults, parked
 from sim.product.bucket import BucketOptions
 from sim.product.cluster import CLUSTER, Cluster, Simulation, show_logs
+from sim.product.commits import Commits
+from sim.product.lives import Lives
+from sim.product.orderly import Orderly
 from sim.product.scraper import Scraper
 from sim.product.tier_watch import SHARD, TierWatch
 from sim.product.watch import Watch
@@ -236,6 +239,22 @@ class StoreRun(ProductRun):
         return {"fronts": rng.choice([1, 2, 2])}
 
 
+class RichRun(ProductRun):
+    """Clients use all that a broker serves: parked messages, offsets, topics, locks."""
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """Served from a broker's own disk, or through a door, or from a store elsewhere."""
+        place = rng.choice([{}, {"doors": True}, {"fronts": 1}])
+        return {**place, "broker_settings": dict(parked.SETTINGS)}
+
+    def loads(self) -> Sequence[Load]:
+        """Some of everything."""
+        cluster = self._cluster
+        few = Workload(cluster, self._watch, producers=1)
+        more = [Commits(cluster), Lives(cluster), parked.Parked(cluster)]
+        return [few, *more, *([] if cluster.fronts else [Orderly(cluster)])]
+
+
 RUNS = {
     "product": ProductRun,
     "power": PowerRun,
@@ -243,6 +262,7 @@ RUNS = {
     "quorum": QuorumRun,
     "doors": DoorRun,
     "stores": StoreRun,
+    "rich": RichRun,
 }
 
 

@@ -1,0 +1,224 @@
+"""Messages that are delivered later, or never: delayed ones, and those of transactions.
+
+A delayed message that was acknowledged is delivered once, and not before its time. A transaction
+that is committed is delivered once; its producer answers check-backs as it has decided, so this
+holds also where the end of it was lost. One that is rolled back, or whose producer does not know
+its end, is never delivered. A copy more is excused by each answer to its send that was lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+from gantry_cli.client.consumer import Consumer, Received, Start
+from gantry_cli.client.session import session
+from gantry_protocol.bodies import encode_body
+from gantry_protocol.bodies.client import HeartbeatData, ProducerData
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.command import request
+from gantry_protocol.records import decode_offset_msg_id
+from sim.kernel.world import Violation
+from sim.product.line import Line, is_unknown, send_ext
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from gantry_protocol.command import RemotingCommand
+    from gantry_protocol.remoting.client import RemotingClient
+    from sim.product.cluster import Cluster, Node
+
+TOPIC = "parked"
+LEVELS_MS = (300, 1_500)
+SETTINGS = {
+    "delay_levels": " ".join(f"{delay_ms}ms" for delay_ms in LEVELS_MS),
+    "transaction_timeout_s": 0.5,
+    "transaction_check_interval_s": 0.4,
+    "transaction_check_max": 1_000,
+}
+COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
+PRODUCERS = "parked"
+GREETING = (
+    RequestCode.HEART_BEAT,
+    encode_body(HeartbeatData("parked", [ProducerData(PRODUCERS)], [])),
+)
+
+
+class _Message(msgspec.Struct):
+    """What is known of one message.
+
+    Attributes:
+        due_us: when it may be delivered at the earliest.
+        ends: whether it is to be delivered at all.
+    """
+
+    due_us: int
+    ends: bool = True
+    acknowledged: bool = False
+    lost_answers: int = 0
+    delivered: int = 0
+
+
+class Parked:
+    """See the module.
+
+    Attributes:
+        messages: by unique key.
+        found: what must not have been delivered.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.messages: dict[str, _Message] = {}
+        self.found: list[str] = []
+        self._cluster = cluster
+        self._stops = False
+        self._outcomes: dict[str, int] = {}  # of transactions
+        cluster.topics.append(TOPIC)
+
+    def start(self) -> None:
+        """Begin."""
+        self._cluster.client("delaying", self._delay).boot()
+        self._cluster.client("transactions", self._transact).boot()
+        self._cluster.client("parked-consumer", self._consume).boot()
+
+    def stop_sending(self) -> None:
+        """Send nothing more; check-backs are answered still."""
+        self._stops = True
+
+    @property
+    def is_settled(self) -> bool:
+        return bool(self.found) or not self._missing()
+
+    def _missing(self) -> list[str]:
+        return [
+            key
+            for key, message in self.messages.items()
+            if message.acknowledged and message.ends and not message.delivered
+        ]
+
+    def judge(self) -> None:
+        """Raises Violation: something is lost, or came too early, too often, or against its end."""
+        self.found += [
+            f"{key} is delivered too often: {message}"
+            for key, message in self.messages.items()
+            if message.delivered > message.lost_answers + message.acknowledged
+        ]
+        if self.found:
+            raise Violation(f"{len(self.found)} parked messages: {self.found[:3]}")
+        missing = self._missing()
+        if missing:
+            raise Violation(f"{len(missing)} parked are not delivered: {missing[:4]}")
+
+    # ---- clients
+
+    async def _delay(self, node: Node) -> None:
+        rng = self._cluster.world.stream(f"load/{node.name}")
+        async with session(self._cluster.name_servers) as client:
+            line = Line(client)
+            while not self._stops:
+                level = rng.randint(1, len(LEVELS_MS))
+                parked_us = int(LEVELS_MS[level - 1] * 1000 * (1 - self._cluster.drift))
+                due_us = self._cluster.world.now_us + parked_us - 1000  # a store time is in ms
+                key = self._new(rng, _Message(due_us))
+                ext = send_ext(TOPIC, key, rng.randrange(2), f"DELAY\x01{level}\x02")
+                await self._send(line, key, ext)
+                await asyncio.sleep(rng.choice([0.0, 0.02, 0.1]))
+
+    async def _transact(self, node: Node) -> None:
+        rng = self._cluster.world.stream(f"load/{node.name}")
+        async with session(self._cluster.name_servers) as client:
+            line = Line(client, on_request=self._checked, greeting=GREETING)
+            while True:
+                if self._stops:
+                    await line.ask(*GREETING[:1], {}, GREETING[1])
+                    await asyncio.sleep(0.5)
+                    continue
+                outcome = rng.choice([COMMIT, COMMIT, ROLLBACK, UNKNOWN])
+                key = self._new(rng, _Message(0, ends=outcome == COMMIT))
+                self._outcomes[key] = outcome
+                half = f"TRAN_MSG\x01true\x02PGROUP\x01{PRODUCERS}\x02"
+                ext = {**send_ext(TOPIC, key, rng.randrange(2), half), "a": PRODUCERS, "f": 4}
+                answer = await self._send(line, key, ext)
+                if answer is not None and rng.random() < 0.7:
+                    await line.ask(RequestCode.END_TRANSACTION, _end(answer, outcome))
+                await asyncio.sleep(rng.choice([0.0, 0.02, 0.1]))
+
+    def _new(self, rng: Random, message: _Message) -> str:
+        key = f"{rng.getrandbits(128):032X}"
+        self.messages[key] = message
+        return key
+
+    async def _send(self, line: Line, key: str, ext: dict[str, object]) -> RemotingCommand | None:
+        """Send until it is acknowledged or nobody knows; the answer if it is acknowledged."""
+        message = self.messages[key]
+        while True:
+            answer = await line.ask(RequestCode.SEND_MESSAGE_V2, ext, b"x")
+            if answer is not None and answer.code == ResponseCode.SUCCESS:
+                message.acknowledged = True
+                self._cluster.world.count("parked")
+                return answer
+            if is_unknown(answer):
+                message.lost_answers += 1
+                return None
+            await asyncio.sleep(0.05)
+
+    def _checked(self, line: RemotingClient, check: RemotingCommand) -> None:
+        """39: how did this transaction end?"""
+        if check.code != RequestCode.CHECK_TRANSACTION_STATE:
+            return
+        ext = check.ext or {}
+        outcome = self._outcomes[ext["transactionId"]]
+        self._cluster.world.count("check-back")
+        copied = ("commitLogOffset", "tranStateTableOffset", "msgId", "transactionId")
+        said = {name: ext[name] for name in copied}
+        said |= {
+            "commitOrRollback": str(outcome),
+            "fromTransactionCheck": "true",
+            "producerGroup": PRODUCERS,
+        }
+        line.oneway(request(RequestCode.END_TRANSACTION, said, oneway=True))
+
+    async def _consume(self, node: Node) -> None:
+        async with session(self._cluster.name_servers) as client:
+
+            async def received(item: Received) -> None:
+                self._delivered(item.key)
+                consumer.done(item.position)
+
+            consumer = Consumer(client.routes, client.calls, TOPIC, received, start=Start.EARLIEST)
+            while True:
+                with suppress(Exception):
+                    await consumer.run()
+                await asyncio.sleep(0.2)
+
+    def _delivered(self, key: str) -> None:
+        """Look at one delivery; a consumer survives whatever is raised here."""
+        message = self.messages[key]
+        message.delivered += 1
+        if not message.ends:
+            self.found.append(f"{key} was not committed, and is delivered")
+        early_us = message.due_us - self._cluster.world.now_us
+        if early_us > 0 and not self._is_wall_clock_set:
+            self.found.append(f"{key} is delivered {early_us} us before its time")
+
+    @property
+    def _is_wall_clock_set(self) -> bool:
+        """Whether somebody's wall clock is wrong: times of two masters mean nothing then."""
+        return any(node.machine.wall_offset_s for node in self._cluster.brokers)
+
+
+def _end(sent: RemotingCommand, outcome: int) -> dict[str, object]:
+    """The header of 37, from the answer to 310."""
+    ext = sent.ext or {}
+    return {
+        "commitLogOffset": decode_offset_msg_id(ext["msgId"])[1],
+        "commitOrRollback": outcome,
+        "fromTransactionCheck": False,
+        "msgId": ext["transactionId"],
+        "producerGroup": PRODUCERS,
+        "topic": TOPIC,
+        "transactionId": ext["transactionId"],
+        "tranStateTableOffset": ext["queueOffset"],
+    }
