@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from gantry_broker.replica import Role
-from gantry_broker.replica import events as ev
 from gantry_protocol.types import Offset
 from sim.replica_disk import SIZE, record
 from sim.replica_tables import QUEUES, Content, Tables, number_of
@@ -105,7 +104,7 @@ class Clients:
 
     # ---- clients
 
-    def write(self, core: ReplicaCore, step: Callable[[ev.Event], None]) -> bool:
+    def write(self, core: ReplicaCore, appended: Callable[[Offset], None]) -> bool:
         """Append a few records; False when there was no room."""
         assert core.role is Role.MASTER
         first = Offset(len(self._disk.log.data))
@@ -121,7 +120,7 @@ class Clients:
         end = Offset(len(self._disk.log.data))
         if end == first:
             return False
-        step(ev.LogAppended(end))
+        appended(end)
         self._observer.appended(self._name, core, first)
         return True
 

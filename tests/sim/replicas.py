@@ -281,6 +281,13 @@ class Broker:
 
     # ---- events and effects
 
+    def appended(self, end: Offset) -> None:
+        """The master's own append has moved the end of the log."""
+        core = self.core
+        if core is not None:
+            core.appended(end)
+            self._carry_out(core, fx.Feed())
+
     def step(self, event: ev.Event) -> None:
         core = self.core
         if core is None:
@@ -503,7 +510,7 @@ class Broker:
     def _write(self) -> None:
         core = self.core
         if core is not None and self.writing and self.accepts_writes():
-            if self.clients.write(core, self.step):
+            if self.clients.write(core, self.appended):
                 self._flush(core)
             else:
                 self.host.world.count("disk.refused")

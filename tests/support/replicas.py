@@ -115,7 +115,9 @@ class Node:
     def append(self, data: bytes) -> None:
         assert self.core.role is Role.MASTER
         self.disk.log += data
-        self.step(ev.LogAppended(Offset(self.disk.start + len(self.disk.log))))
+        self.core.appended(Offset(self.disk.start + len(self.disk.log)))
+        self.done.append(fx.Feed())
+        self._carry_out(fx.Feed())
         if self.flushing:
             self.flush()
 

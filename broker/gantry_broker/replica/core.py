@@ -135,9 +135,6 @@ class ReplicaCore:
                 return self._received(link, message)
             case ev.LogFlushed(flushed=flushed, cuts=cuts):
                 return self._flushed() if self.log.flush_done(flushed, cuts) else []
-            case ev.LogAppended(end=end):
-                self.appended(end)
-                return [fx.Feed()]
             case ev.LogRefused(end=end, reason=reason):
                 return self._append_refused(end, reason)
             case ev.Tick():

@@ -54,12 +54,6 @@ class LinkRefused(msgspec.Struct, frozen=True):
     reason: str
 
 
-class LogAppended(msgspec.Struct, frozen=True):
-    """The master's own appends moved the end of the log."""
-
-    end: Offset
-
-
 class LogRefused(msgspec.Struct, frozen=True):
     """The disk or the log refused the master's bytes.
 
@@ -160,7 +154,6 @@ Event = (
     | LinkClosed
     | Received
     | LinkRefused
-    | LogAppended
     | LogRefused
     | LogTrimmed
     | LogFlushed
