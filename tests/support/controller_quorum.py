@@ -164,7 +164,7 @@ class Caller:
     async def call(
         self, code: int, ext: dict[str, str] | None = None, body: bytes = b""
     ) -> RemotingCommand:
-        return await self.client.call(request(code, ext, body))
+        return await self.client.call(request(code, ext, body), PATIENCE_S)
 
 
 class WireBroker:
