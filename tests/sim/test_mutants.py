@@ -7,6 +7,10 @@ from sim.mutants.catalogue import MUTANTS
 from sim.mutants.mutant import Alive, Mutant, Script, Seeds, UnitTests
 from sim.mutants.planting import Edit, StaleMutant, planted
 
+PRODUCT = {
+    *("gantry_broker", "gantry_controller", "gantry_operator", "gantry_pipeline"),
+    "gantry_protocol",
+}
 QUICK = [mutant for mutant in MUTANTS if mutant.quick]
 
 
@@ -16,6 +20,13 @@ def by_name(mutant: Mutant) -> str:
 
 def test_names_are_unique() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=by_name)
+def test_mutant_is_of_product_code(mutant: Mutant) -> None:
+    """A bug in a simulator's double would only prove that the simulator looks at its double."""
+    for edit in mutant.edits:
+        assert edit.where.partition(".")[0] in PRODUCT, edit.where
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=by_name)

@@ -19,6 +19,26 @@ CLOCK = "unit/broker/store/test_clock.py"
 
 MUTANTS = (
     Mutant(
+        "checkpoint-without-replay",
+        "log",
+        "a restarted broker takes its rows for those of the log's end",
+        (
+            Edit(
+                "gantry_broker.queues.dispatcher:Dispatcher.__init__",
+                "log.log_start if head is None else head.offset",
+                "log.log_start if head is None else log.end",
+            ),
+        ),
+        UnitTests(STORE),
+    ),
+    Mutant(
+        "damaged-disk-believed",
+        "log",
+        "after EIO a process goes on as if its sync had succeeded",
+        (Edit(f"{LOG}.writer:Writer.fail", "self._failure = error", "pass"),),
+        UnitTests(POWER),
+    ),
+    Mutant(
         "failed-sync-believed",
         "log",
         "after EIO a restarted process takes what it reads for durable once it has synced it",

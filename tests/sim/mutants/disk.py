@@ -1,11 +1,10 @@
-"""Bugs in the driver's use of the disk, and in the log's recovery."""
+"""Bugs in what the controller writes to its log, and in the log's recovery."""
 
 from __future__ import annotations
 
 from sim.mutants.mutant import Mutant, Seeds, UnitTests
 from sim.mutants.planting import Edit
 
-DRIVER = "sim.raft.process"
 WAL = "gantry_controller.wal"
 RECOVERY = "unit/controller/wal/test_wal_recovery.py"
 POWER = "unit/controller/wal/test_wal_power.py"
@@ -13,30 +12,25 @@ POWER = "unit/controller/wal/test_wal_power.py"
 MUTANTS = (
     Mutant(
         "answer-before-sync",
-        "driver",
-        "a batch is reported as durable once it is written, not synced",
+        "wal",
+        "a batch is reported as durable before it is written and synced",
         (
             Edit(
-                f"{DRIVER}:SimWal._begin",
-                "self._file.sync(lambda: self._done(work[-1][0]))",
-                "self._done(work[-1][0])",
+                f"{WAL}.writer:WalWriter._write_one_batch",
+                "        self._wal.append([write for _, write in work])\n",
+                "        self._durable(work[-1][0])\n"
+                "        self._wal.append([write for _, write in work])\n",
             ),
         ),
-        Seeds("raft", 20),
+        UnitTests("unit/controller/wal/test_wal_writer.py"),
         quick=True,
     ),
     Mutant(
         "recovery-without-sync",
-        "driver",
+        "wal",
         "a restarted process takes what it reads for durable; it may be in the page cache only",
-        (
-            Edit(
-                f"{DRIVER}:SimWal.sync_recovered",
-                "self._file.truncate(len(self._file.data))",
-                "pass",
-            ),
-        ),
-        Seeds("raft-kills", 40),
+        (Edit(f"{WAL}.wal:_settle", "    os.fsync(fd)", "    pass"),),
+        UnitTests(f"{RECOVERY}::test_what_is_recovered_is_synced_before_it_counts"),
     ),
     Mutant(
         "torn-tail-believed",

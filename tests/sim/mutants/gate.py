@@ -1,8 +1,9 @@
 """The mutation gate, ``make mutants``: every planted bug must be found by what is named for it.
 
 ``python -m sim.mutants.gate [--jobs N] [NAME …]`` with tests/ on the path. One line per mutant as
-it ends, then a table: mutant, killed by, seed, seconds. Exit code 1 if a mutant lives, or does not
-fit the code any more. Each mutant has a process of its own and an end to its time.
+it ends, then a table: mutant, killed by, seed, CPU seconds until it was found. Exit code 1 if a
+mutant lives, or does not fit the code any more. Each mutant has a process of its own and an end to
+its time.
 """
 
 from __future__ import annotations
@@ -31,27 +32,31 @@ class OutOfTime(BaseException):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one mutant; ``killed_by`` is empty if it lives."""
+    """What became of one mutant; ``killed_by`` is empty if it lives.
+
+    Attributes:
+        cpu_s: until it was found; of one that lives, all that its killer took.
+    """
 
     name: str
     killed_by: str
     seed: int | None
     words: str
-    seconds: float
+    cpu_s: float
 
 
 def judge(name: str) -> Verdict:
     """Plant one mutant in this process."""
-    began = time.monotonic()
+    began_s = time.process_time()
     signal.signal(signal.SIGALRM, _out_of_time)
     signal.alarm(TIME_LIMIT_S)
     try:
         death = BY_NAME[name].kill()
     except (Alive, StaleMutant, OutOfTime) as alive:
-        return Verdict(name, "", None, str(alive), time.monotonic() - began)
+        return Verdict(name, "", None, str(alive), time.process_time() - began_s)
     finally:
         signal.alarm(0)
-    return Verdict(name, death.by, death.seed, death.words, time.monotonic() - began)
+    return Verdict(name, death.by, death.seed, death.words, death.cpu_s)
 
 
 def _out_of_time(_number: int, _frame: FrameType | None) -> None:
@@ -74,19 +79,19 @@ def _line(verdict: Verdict) -> str:
     if not verdict.killed_by:
         return f"LIVES   {verdict.name}: {verdict.words}"
     where = "" if verdict.seed is None else f", seed {verdict.seed}"
-    return f"killed  {verdict.name} by {verdict.killed_by}{where} in {verdict.seconds:.1f} s"
+    return f"killed  {verdict.name} by {verdict.killed_by}{where} in {verdict.cpu_s:.1f} s of CPU"
 
 
 def table(verdicts: list[Verdict]) -> str:
     """For people and for reports."""
-    rows = [("mutant", "area", "killed by", "seed", "seconds", "breaks")]
+    rows = [("mutant", "area", "killed by", "seed", "CPU s", "breaks")]
     rows += [
         (
             verdict.name,
             BY_NAME[verdict.name].area,
             verdict.killed_by or "LIVES",
             "" if verdict.seed is None else str(verdict.seed),
-            f"{verdict.seconds:.1f}",
+            f"{verdict.cpu_s:.1f}",
             BY_NAME[verdict.name].breaks,
         )
         for verdict in verdicts

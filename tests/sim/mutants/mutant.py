@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,11 +30,13 @@ class Death:
         by: what killed it, for the table.
         seed: of the world that did, or None.
         words: the first line of what was found.
+        cpu_s: processor time from the planting to the finding.
     """
 
     by: str
     seed: int | None
     words: str
+    cpu_s: float
 
 
 class Alive(Exception):  # noqa: N818 - a state of the mutant
@@ -50,6 +53,7 @@ class Seeds:
     def kill(self, edits: tuple[Edit, ...]) -> Death:
         """Raises Alive."""
         kind = KINDS[self.kind]
+        began_s = time.process_time()
         for seed in range(self.within):
             with planted(edits):
                 violation = play(kind, seed).violation
@@ -57,10 +61,11 @@ class Seeds:
                 continue
             if "NameError" in violation:
                 raise StaleMutant(f"the replacement names what is not there: {violation}")
+            spent_s = time.process_time() - began_s
             without = play(kind, seed).violation
             if without is not None:
                 raise Alive(f"{self.kind}, seed {seed}, fails without the bug: {without}")
-            return Death(self.kind, seed, _first_line(violation))
+            return Death(self.kind, seed, _first_line(violation), spent_s)
         raise Alive(f"{self.within} seeds of {self.kind} lived with it")
 
 
@@ -73,11 +78,13 @@ class Script:
     def kill(self, edits: tuple[Edit, ...]) -> Death:
         """Raises Alive."""
         self.play()
+        began_s = time.process_time()
         try:
             with planted(edits):
                 self.play()
         except (AssertionError, GantryError) as found:
-            return Death(f"script {self.play.__name__}", None, _first_line(str(found)))
+            spent_s = time.process_time() - began_s
+            return Death(f"script {self.play.__name__}", None, _first_line(str(found)), spent_s)
         raise Alive(f"script {self.play.__name__} passed with it")
 
 
@@ -89,8 +96,10 @@ class UnitTests:
 
     def kill(self, edits: tuple[Edit, ...]) -> Death:
         """Raises Alive."""
+        began_s = time.process_time()
         with planted(edits):
             code, output = self._run()
+        spent_s = time.process_time() - began_s
         if code == pytest.ExitCode.OK:
             raise Alive(f"{self.where} passed with it")
         if code != pytest.ExitCode.TESTS_FAILED:
@@ -99,7 +108,7 @@ class UnitTests:
         if code != pytest.ExitCode.OK:
             raise Alive(f"{self.where} fails without it:\n{output_without}")
         failed = [line for line in output.splitlines() if line.startswith("FAILED")]
-        return Death(self.where.removeprefix("unit/controller/"), None, failed[0][:200])
+        return Death(self.where.removeprefix("unit/"), None, failed[0][:200], spent_s)
 
     def _run(self) -> tuple[int, str]:
         """In this process, where the bug is; pytest's output is kept out of the way."""

@@ -10,8 +10,6 @@ from sim.mutants.planting import Edit
 
 REPLICA = "gantry_broker.replica"
 METADATA = "gantry_controller.metadata"
-DISK = "sim.replica_disk"
-CLIENTS = "sim.replica_clients"
 SET = "unit/broker/replica/test_sync_state_set.py"
 
 MUTANTS = (
@@ -280,47 +278,6 @@ MUTANTS = (
         quick=True,
     ),
     Mutant(
-        "cut-without-a-marker",
-        "H8",
-        "a cut is taken for done before it is durable (upstream's truncation, #10666)",
-        (
-            Edit(
-                f"{DISK}:ReplicaDisk.cut",
-                "self._cut.save(_Cut(0, point), decided)",
-                "self.log.cut(point)\n    done()",
-            ),
-        ),
-        Seeds("power", 40),
-    ),
-    Mutant(
-        "served-beyond-confirm",
-        "H9",
-        "a consumer is served up to the end of the log",
-        (
-            Edit(
-                f"{CLIENTS}:Clients.read",
-                "min(core.log.confirm, start + READ_MAX)",
-                "min(core.log.end, start + READ_MAX)",
-            ),
-        ),
-        Seeds("whole", 10),
-        quick=True,
-    ),
-    Mutant(
-        "positions-beside-the-log",
-        "H10",
-        "a consumer's position changes a table without being a record (SlaveSynchronize)",
-        (
-            Edit(
-                f"{CLIENTS}:Clients.read",
-                "self._observer.served(",
-                "self.tables.positions[0] = (start, start)\n        self._observer.served(",
-            ),
-        ),
-        Seeds("whole", 10),
-        quick=True,
-    ),
-    Mutant(
         "minimum-ignored",
         "H11",
         "writes are acknowledged while the set is smaller than it must be",
@@ -333,45 +290,5 @@ MUTANTS = (
         ),
         Seeds("whole", 20),
         quick=True,
-    ),
-    Mutant(
-        "numbers-of-another-mastership",
-        "H12",
-        "a promoted master numbers messages from confirm on, not behind its last record",
-        (
-            Edit(
-                f"{CLIENTS}:Clients.promoted",
-                ".fold(self._disk.log.data, core.log.end)",
-                "",
-            ),
-        ),
-        Seeds("whole", 20),
-        quick=True,
-    ),
-    Mutant(
-        "checkpoint-without-replay",
-        "H12",
-        "a restarted broker takes its checkpoint of the tables for the state at the log's end",
-        (
-            Edit(
-                f"{CLIENTS}:Clients.recovered",
-                "self._follow(facts.confirm)",
-                "self.tables.offset = facts.end",
-            ),
-        ),
-        Seeds("whole", 20),
-    ),
-    Mutant(
-        "damaged-disk-believed",
-        "hardware",
-        "after EIO a process goes on as if its sync had succeeded",
-        (
-            Edit(
-                "sim.kernel.disk:Disk._synced",
-                "self.on_error()\n        return",
-                "done()\n        return",
-            ),
-        ),
-        Seeds("whole", 60),
     ),
 )

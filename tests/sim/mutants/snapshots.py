@@ -6,7 +6,6 @@ from sim.mutants.mutant import Mutant, Seeds, UnitTests
 from sim.mutants.planting import Edit
 
 RAFT = "gantry_controller.raft"
-DRIVER = "sim.raft.snapshots"
 TESTS = "unit/controller/raft/test_snapshots.py"
 
 MUTANTS = (
@@ -133,31 +132,5 @@ MUTANTS = (
         ),
         UnitTests(TESTS),
         quick=True,
-    ),
-    Mutant(
-        "marker-before-the-file",
-        "driver",
-        "the log is told of a snapshot before its file is durable",
-        (
-            Edit(
-                f"{DRIVER}:SimSnapshots._write",
-                "file.sync(then)",
-                "then()",
-            ),
-        ),
-        Seeds("raft-snapshots", 40),
-    ),
-    Mutant(
-        "file-gone-before-the-marker",
-        "driver",
-        "a snapshot's file goes before the marker of the newer one is durable",
-        (
-            Edit(
-                f"{DRIVER}:SimSnapshots.submitted",
-                "self._markers += [(batch, marker.index) for marker in markers]",
-                "self._markers += [(0, marker.index) for marker in markers]\n    self.durable(0)",
-            ),
-        ),
-        Seeds("raft-snapshots", 40),
     ),
 )
