@@ -12,6 +12,8 @@ from sim.mutants import (
     metadata,
     own_disk,
     pace,
+    product_controller,
+    product_operator,
     raft,
     reads,
     replication,
@@ -40,4 +42,6 @@ MUTANTS = (
     *pace.MUTANTS,
     *way_through.MUTANTS,
     *turns.MUTANTS,
+    *product_controller.MUTANTS,
+    *product_operator.MUTANTS,
 )

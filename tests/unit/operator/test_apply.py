@@ -20,7 +20,7 @@ from gantry_operator.api.kinds import (
 from gantry_operator.builders import broker_objects
 from gantry_operator.cache import Cache, Key
 from gantry_operator.plan import actions as act
-from gantry_operator.reconcile.apply import Applier, Outcome
+from gantry_operator.reconcile.apply import OFF_RECORD_AGAIN_S, Applier, Outcome
 from gantry_operator.reconcile.quorum_secrets import Secrets
 from gantry_protocol.admin import GroupDeclaration
 from gantry_protocol.admin_client.errors import AdminRefusedError, QuorumUnreachableError
@@ -495,3 +495,16 @@ async def test_the_answer_to_a_label_may_bring_a_change_of_the_pod(world: World)
     assert not (await world.apply(label)).again
     world.pod(status=WAITING)
     assert (await world.apply(label)).again
+
+
+@pytest.mark.parametrize(
+    "action", [act.RetireGroup(uid="bg-uid"), act.ForgetMember(broker_id=4, incarnation="n4")]
+)
+async def test_who_the_controllers_keep_on_record_is_asked_for_again(
+    world: World, action: act.Action
+) -> None:
+    refused = AdminRefusedError(409, "ALIVE", "broker 4 is alive")
+    world.admin.failure = {"retire": refused, "forget-member": refused}
+    outcome = await world.apply(action)
+    assert (outcome.failure, outcome.refusals) == (None, ())
+    assert outcome.check_after_s == OFF_RECORD_AGAIN_S

@@ -187,3 +187,20 @@ def test_memory_of_deletions_is_bounded() -> None:
     cache.remove(POD, pod("alive-0"))
     cache.forget_deletions(late)
     assert len(cache._heard) == 1, "a deletion that a running list may contradict is remembered"
+
+
+def test_what_the_api_server_keeps_for_itself_is_no_news() -> None:
+    cache, body = Cache(), pod()
+    body["metadata"]["managedFields"] = [{"manager": "us", "time": "now"}]
+    assert cache.put(SERVICE, body)
+    later = pod(version="2")
+    later["metadata"]["managedFields"] = [{"manager": "us", "time": "then"}]
+    assert not cache.put(SERVICE, later)
+    assert cache.is_current(SERVICE, later)
+
+
+def test_an_object_that_was_made_again_is_taken_whatever_its_version() -> None:
+    cache = Cache()
+    cache.put(POD, pod(version="10"))
+    assert cache.put(POD, pod(version="9", uid="v"))
+    assert version(cache) == "9"

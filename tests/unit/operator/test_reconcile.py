@@ -637,3 +637,12 @@ async def test_kopf_only_hears() -> None:
     assert isinstance(settings.watching.server_timeout, int)
     assert settings.scanning.disabled is True
     assert len(settings.watching.label_selectors) == len(WATCHED) - 2
+
+
+async def test_a_resource_that_is_gone_leaves_no_refusals_to_its_successor() -> None:
+    nobody = cast("Any", None)
+    observer = Observer(Cache(), nobody, nobody, Claims(FakeApi()), nobody)
+    for key in (ORDERS, GANTRY):
+        observer.refusals[key] = ()
+        assert await observer.observe(key) is None
+    assert observer.refusals == {}

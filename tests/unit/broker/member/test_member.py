@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import threading
 from collections.abc import AsyncIterator
@@ -14,6 +15,7 @@ import msgspec
 import pytest
 from gantry_broker.control.joining import IdStruck
 from gantry_broker.log import DiskFullError
+from gantry_broker.log.segments import Segments
 from gantry_broker.member import appends, lineage_file
 from gantry_broker.replica import Role
 from gantry_broker.replica import events as ev
@@ -475,6 +477,26 @@ def units_of(member: LoneMember) -> list[tuple[int, object]]:
         found.append((at, data))
         at += len(data)
     return found
+
+
+async def test_the_end_of_a_file_is_known_although_the_next_one_finds_no_room(
+    member: LoneMember, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A blank nobody knows of would pass for bytes of the next epoch."""
+    await pair(member)
+    while member.end < 60_000:
+        member.send(b"x" * 20_000)
+    before = member.end
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Segments, "add", full)
+        with pytest.raises(DiskFullError):
+            member.send(b"x" * 20_000)
+    assert member.end > before, "the file was ended"
+    assert member.core.log.end == member.end
 
 
 async def test_who_is_given_another_id_is_not_said_to_end(

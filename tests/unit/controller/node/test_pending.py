@@ -10,14 +10,16 @@ from gantry_protocol.types import Index
 
 def test_each_caller_is_found_by_its_index() -> None:
     proposals = Proposals()
-    heard: list[str] = []
-    proposals.add(Index(5), [lambda _: heard.append("five"), lambda _: heard.append("six")])
-    proposals.add(Index(9), [lambda _: heard.append("nine")])
+    heard: list[tuple[str, int]] = []
+    proposals.add(
+        Index(5), [lambda at: heard.append(("five", at)), lambda at: heard.append(("six", at))]
+    )
+    proposals.add(Index(9), [lambda at: heard.append(("nine", at))])
     for number in range(4, 10):
         done = proposals.take(Index(number))
         if done is not None:
-            done(None)
-    assert heard == ["five", "six", "nine"]
+            done(number)
+    assert heard == [("five", 5), ("six", 6), ("nine", 9)]
     assert len(proposals) == 0
 
 

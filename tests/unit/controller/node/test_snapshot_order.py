@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from gantry_controller.node import NodeOptions
-from gantry_controller.node.disk import Disk
-from gantry_controller.node.snapshots import Snapshots
+from gantry_controller.node.disk import Disk, DiskError
+from gantry_controller.node.snapshots import SnapshotBusy, Snapshots
 from gantry_controller.raft.core import Ready
 from gantry_controller.raft.members import Membership
-from gantry_controller.raft.messages import HardState
+from gantry_controller.raft.messages import HardState, HeartbeatReply
 from gantry_controller.raft.snapshot import Base, Marker, SnapshotMeta
 from gantry_controller.wal.snapshots import (
     SnapshotFile,
@@ -91,6 +92,28 @@ async def test_the_core_hears_of_a_taken_one_when_it_is_durable(
     journal.commands = COMMANDS
     assert await snapshots.take() == META
     assert core.snapshot == META
+    with pytest.raises(SnapshotBusy, match="Nothing was applied"):  # and none is under way
+        await snapshots.take()
+    await snapshots.stop()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+async def test_an_error_of_the_disk_ends_the_node_unless_it_is_full(
+    directory: Path, power: Power, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def broken(*_: object) -> None:
+        raise OSError(number, "it fails")
+
+    core, failures = Core(power), list[BaseException]()
+    snapshots, journal = snapshots_of(directory, core)
+    journal.commands = COMMANDS
+    monkeypatch.setattr(snapshots, "_tell_failed", failures.append)
+    with monkeypatch.context() as patch:
+        patch.setattr(SnapshotFile, "append", broken)
+        with pytest.raises(DiskError):
+            await snapshots.take()
+    assert len(failures) == (number == errno.EIO)
+    assert await snapshots.take() == META, "the next one may begin"
     await snapshots.stop()
 
 
@@ -114,6 +137,7 @@ async def test_the_core_hears_of_a_received_one_when_it_is_durable(
     snapshots, journal = snapshots_of(directory, core)
     assert await snapshots.install(*received(directory))
     assert (core.snapshot, journal.commands) == (META, COMMANDS)
+    assert snapshots.index == META.index, "it is what is sent to others from now on"
     await snapshots.stop()
 
 
@@ -139,12 +163,28 @@ class SlowWriter:
         pass
 
 
-def test_an_older_file_may_go_when_the_marker_is_durable(directory: Path) -> None:
+def slow_disk(directory: Path) -> Disk:
     options = NodeOptions(
         cluster_uid="q", node_id=NodeId(1), peers={NodeId(1): "h:1"}, directory=directory
     )
     disk = Disk(options, durable=lambda: None, failed=lambda error: None)
     disk._writer = SlowWriter()  # type: ignore[assignment]  # only what takes a batch
+    return disk
+
+
+def test_a_message_leaves_when_what_it_speaks_of_is_durable(directory: Path) -> None:
+    disk = slow_disk(directory)
+    vote = HeartbeatReply(NodeId(1), NodeId(2), Term(1), 0, 0)
+    disk.submit(Ready(1, [], HardState(), [], [], [vote], [], [], [], [], None))
+    disk.take_durable()
+    assert disk.release() == []
+    disk._durable = 1
+    disk.take_durable()
+    assert disk.release() == [vote]
+
+
+def test_an_older_file_may_go_when_the_marker_is_durable(directory: Path) -> None:
+    disk = slow_disk(directory)
     for batch, index in ((1, 7), (2, 9)):
         marker = Marker(Index(index), Term(1), Base(Index(index), Term(1)), restart=False)
         disk.submit(Ready(batch, [marker], HardState(), [], [], [], [], [], [], [], None))

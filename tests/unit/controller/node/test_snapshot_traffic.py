@@ -13,6 +13,7 @@ from gantry_controller.node import NodeOptions
 from gantry_controller.node.receiving import SnapshotReceiver
 from gantry_controller.node.shipping import SnapshotSender
 from gantry_controller.node.snapshots import Snapshots
+from gantry_controller.raft.errors import MessageError
 from gantry_controller.raft.members import Membership
 from gantry_controller.raft.shipment import InstallSnapshot, Shipment, decode_reply, encode
 from gantry_controller.raft.snapshot import SnapshotMeta
@@ -192,3 +193,30 @@ class TestReceiving:
         self.peer = Peer()
         await self.begin(receiver, 9)
         assert (self.peer.holds, self.peer.aborted) == ([0, 0], False), "from the start"
+
+    async def test_another_error_of_the_disk_ends_the_node(
+        self, receiver: SnapshotReceiver, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await self.begin(receiver, 9)
+        error = OSError(errno.EIO, "Input/output error")
+
+        def broken(*_: object) -> None:
+            raise error
+
+        monkeypatch.setattr(SnapshotFile, "append", broken)
+        await self.get(receiver, 9, 4, b"more")
+        assert (self.peer.aborted, self.failures) == (True, [error])
+
+    async def test_what_is_no_snapshot_is_not_said_to_be_held(
+        self, receiver: SnapshotReceiver, tmp_path: Path
+    ) -> None:
+        await self.begin(receiver, 9)
+        await self.get(receiver, 9, 4, b"senten")
+        assert (self.peer.holds, self.peer.aborted) == ([0, 0], True)
+        assert self.files(tmp_path) == []
+
+    async def test_nobody_sends_one_in_anothers_name(self, receiver: SnapshotReceiver) -> None:
+        for source, target in ((OTHER, ME), (PEER, OTHER)):
+            chunk = InstallSnapshot(source, target, Shipment(Index(9), Term(2), 10, 0), 0, b"")
+            with pytest.raises(MessageError, match="sent a snapshot of"):
+                receiver.on_frames(PEER, [encode(chunk)], self.peer)
