@@ -9,7 +9,17 @@ from sim.kernel.world import Violation
 from sim.product import faults
 from sim.product.run import RUNS, ProductRun, run
 
-SEEDS = {"product": 16, "power": 6, "tier": 8, "quorum": 8, "doors": 8, "stores": 8, "rich": 6}
+SEEDS = {
+    "product": 16,
+    "power": 6,
+    "tier": 8,
+    "quorum": 8,
+    "doors": 8,
+    "stores": 8,
+    "rich": 6,
+    "many": 6,
+    "snapshots": 6,
+}
 
 
 @pytest.fixture(autouse=True)

@@ -39,13 +39,14 @@ from sim.product.machines import Machine, Process, enter_world
 from sim.product.tcp import Network
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
 CLUSTER = "c"
 GROUP = "g"
 TOKEN = "token-of-the-simulated-quorum"
 SEGMENT_BYTES = 64 * 1024
 STORE_PORT = 10915
+MANY_PORT = 21_000  # of the first group of many
 SERVICE = "10.0.4.1"  # where clients are sent if not to the master itself
 LOOK_US = 20 * MS
 CONTROLLER_HTTP, BROKER_HTTP = 9880, 10913
@@ -116,6 +117,8 @@ class Cluster:
         controllers, brokers: how many.
         doors: whether there is one beside each broker, to which clients are sent.
         fronts: how many brokers without a disk serve clients from the store of the others.
+        groups: names of the broker groups, all of them in each broker.
+        keyed: whether controllers and brokers show each other the quorum's key.
 
     Attributes:
         drift: how far the rates of monotonic clocks differ.
@@ -130,6 +133,8 @@ class Cluster:
         brokers: int = 3,
         doors: bool = False,
         fronts: int = 0,
+        groups: Sequence[str] = (GROUP,),
+        keyed: bool = False,
         min_in_sync: int = 2,
         network: NetworkOptions | None = None,
         disk: DiskOptions | None = None,
@@ -142,6 +147,7 @@ class Cluster:
         self.drift = drift
         self.restart_us = (200 * MS, 1_500 * MS)
         self.is_at_peace = False
+        self.is_set_up = False  # groups and topics are made
         self.flipped: dict[str, set[int]] = {}  # bytes of logs that rotted, by node
         self.topics = ["orders"]
         self.replicas = brokers
@@ -153,7 +159,12 @@ class Cluster:
         self._rng = self.world.stream("cluster")
         self._broker_settings = broker_settings or {}
         self._controller_settings = controller_settings or {}
+        self.groups = list(groups)
         (self.root / "token").write_text(TOKEN + "\n")
+        self._key: dict[str, Any] = {"allow_unauthenticated": True}
+        if keyed:
+            (self.root / "key").write_text(TOKEN + "\n")
+            self._key = {"quorum_key_file": self.root / "key"}
         self.controllers = [
             self._node(f"10.0.1.{number}", f"controller-{number - 1}", self._controller)
             for number in range(1, controllers + 1)
@@ -212,20 +223,23 @@ class Cluster:
             bind=node.machine.address,
             data_dir=node.machine.directory / "data",
             admin_token_file=self.root / "token",
-            allow_unauthenticated=True,
+            **self._key,
             **self._controller_settings,
         )
         await supervised(partial(gantry_controller.server.serve, settings))
 
     async def _broker(self, node: Node) -> None:
+        hosted: dict[str, Any] = {"group": self.groups[0]}
+        if self.hosts_many:
+            hosted = {"groups": self.groups, "remoting_port": MANY_PORT}
         settings = BrokerSettings(
             name=node.name,
-            group=GROUP,
             cluster=CLUSTER,
             controllers=self._controller_addresses,
             bind=node.machine.address,
             data_dir=node.machine.directory / "data",
-            allow_unauthenticated=True,
+            **hosted,
+            **self._key,
             log_segment_bytes=SEGMENT_BYTES,
             disk_spare_bytes=0,
             store_port=STORE_PORT if self.fronts else None,
@@ -250,7 +264,7 @@ class Cluster:
             cluster=CLUSTER,
             store=[f"{other.machine.address}:{STORE_PORT}" for other in self.brokers],
             bind=node.machine.address,
-            allow_unauthenticated=True,
+            **self._key,
         )
         await supervised(partial(gantry_broker.host.server.serve, settings))
 
@@ -275,24 +289,8 @@ class Cluster:
         """Declares the group until some controller takes it, as the operator does."""
         if not self.brokers:
             return
-        wish = {
-            "uid": "u1",
-            "replicas": self.replicas,
-            "minInSyncReplicas": self.min_in_sync,
-            "routeAddress": self._route_address,
-        }
-        turn = 0
-        while True:
-            address = self.controllers[turn % len(self.controllers)].machine.address
-            turn += 1
-            try:
-                async with asyncio.timeout(1.0):
-                    status, _ = await http(address, "PUT", f"/v1/groups/{CLUSTER}/{GROUP}", wish)
-            except (OSError, EOFError):  # TimeoutError is one
-                status = 0
-            if status == 200:
-                break
-            await asyncio.sleep(0.2)
+        for name in self.groups:
+            await self._declare(name)
         for node in (*self.brokers, *self.doors, *self.fronts):
             self.world.after(self._rng.randrange(300 * MS), node.boot)
         async with session(self.name_servers) as client:
@@ -303,13 +301,45 @@ class Cluster:
                         break
                     except GantryError:
                         await asyncio.sleep(0.2)
+        self.is_set_up = True
+
+    async def _declare(self, name: str) -> None:
+        wish = {
+            "uid": f"u{1 + self.groups.index(name)}",
+            "replicas": self.replicas,
+            "minInSyncReplicas": self.min_in_sync,
+            "routeAddress": self._route_address,
+        }
+        turn = 0
+        while True:
+            address = self.controllers[turn % len(self.controllers)].machine.address
+            turn += 1
+            try:
+                async with asyncio.timeout(1.0):
+                    status, _ = await http(address, "PUT", f"/v1/groups/{CLUSTER}/{name}", wish)
+            except (OSError, EOFError):  # TimeoutError is one
+                status = 0
+            if status == 200:
+                return
+            await asyncio.sleep(0.2)
 
     # ---- what the product's own objects say
 
-    def group_of(self, node: Node) -> Any:
-        """The ``ReplicationGroup`` of a broker; None while it has none."""
+    @property
+    def hosts_many(self) -> bool:
+        """Whether each broker is in several groups."""
+        return len(self.groups) > 1
+
+    def store_of(self, node: Node, name: str) -> Path:
+        """Where a broker keeps the log of one of its groups."""
+        data = node.machine.directory / "data"
+        return (data / "groups" / name if self.hosts_many else data) / "store"
+
+    def group_of(self, node: Node, name: str | None = None) -> Any:
+        """The ``ReplicationGroup`` of a broker, of its first group; None while it has none."""
         server = self._object(node, "BrokerServer")
-        return None if server is None else server.hosted[0].group
+        place = 0 if name is None else self.groups.index(name)
+        return None if server is None else server.hosted[place].group
 
     def controller_of(self, node: Node) -> Any:
         """The ``Controller`` of a node; None while it has none."""
@@ -325,29 +355,34 @@ class Cluster:
         found = [self.controller_of(node) for node in self.controllers]
         return None not in found and len({one.machine.state.index for one in found}) == 1
 
-    def master(self) -> Node | None:
-        """Who serves the newest epoch."""
+    def master(self, name: str | None = None) -> Node | None:
+        """Who serves the newest epoch of a group, of the first one."""
         serving = []
         for node in self.brokers:
-            group = self.group_of(node)
+            group = self.group_of(node, name)
             if group is not None and group.core is not None and group.core.serving is not None:
                 serving.append((int(group.core.serving.epoch), node))
         return max(serving, key=lambda pair: pair[0])[1] if serving else None
 
     @property
     def is_whole(self) -> bool:
-        """Everybody runs, the master serves, and its set has everybody in it."""
-        master = self.master()
-        if master is None or not all(node.is_running for node in self.nodes):
+        """Everybody runs, the masters serve, and their sets have everybody in them."""
+        return all(node.is_running for node in self.nodes) and all(map(self._stands, self.groups))
+
+    def _stands(self, name: str) -> bool:
+        master = self.master(name)
+        if master is None:
             return False
-        serving = self.group_of(master).core.serving
-        return serving.in_sync == self.replicas and bool(self.group_of(master).serving)
+        group = self.group_of(master, name)
+        return group.core.serving.in_sync == self.replicas and bool(group.serving)
 
     def may_lose(self, node: Node) -> bool:
         """Whether the volume of ``node`` is one too many just now."""
         master = self.master()
         if master is None or node is master or not self.is_whole:
             return False
+        if self.hosts_many:
+            return False  # one member of another group may be its master
         log = self.group_of(master).core.log
         return self.min_in_sync < self.replicas and log.confirm == log.end
 
@@ -355,6 +390,8 @@ class Cluster:
         """Whether every other member is well, so that it can mend ``node``."""
         master = self.master()
         if master is None or not self.is_whole or self.flipped.keys() - {node.name}:
+            return False
+        if self.hosts_many:
             return False
         log = self.group_of(master).core.log
         return bool(log.confirm == log.end)

@@ -26,7 +26,7 @@ from sim.product.lives import Lives
 from sim.product.orderly import Orderly
 from sim.product.scraper import Scraper
 from sim.product.tier_watch import SHARD, TierWatch
-from sim.product.watch import Watch
+from sim.product.watch import Watch, Watches
 from sim.product.wishes import Wishes
 from sim.product.workload import Workload
 
@@ -255,6 +255,27 @@ class RichRun(ProductRun):
         return [few, *more, *([] if cluster.fronts else [Orderly(cluster)])]
 
 
+class ManyRun(ProductRun):
+    """Brokers that are in several groups, and show the quorum's key."""
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """Two or more groups in each process."""
+        return {"groups": [f"g-{number}" for number in range(rng.randint(2, 5))], "keyed": True}
+
+    def loads(self) -> Sequence[Load]:
+        """Producers that send to all of them."""
+        return [Workload(self._cluster, Watches(self._watch))]
+
+
+class SnapshotRun(QuorumRun):
+    """Controllers that take snapshots all the time, and show each other the quorum's key."""
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """The smallest snapshots."""
+        small = {"snapshot_log_bytes": 64 * 1024, "snapshot_margin_entries": rng.choice([0, 50])}
+        return {**super().settings(rng), "keyed": True, "controller_settings": small}
+
+
 RUNS = {
     "product": ProductRun,
     "power": PowerRun,
@@ -263,6 +284,8 @@ RUNS = {
     "doors": DoorRun,
     "stores": StoreRun,
     "rich": RichRun,
+    "many": ManyRun,
+    "snapshots": SnapshotRun,
 }
 
 

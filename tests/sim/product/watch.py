@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from gantry_protocol.records.ids import decode_offset_msg_id
 from sim.kernel.world import MS, Violation
+from sim.product.cluster import CLUSTER, MANY_PORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,11 +29,14 @@ if TYPE_CHECKING:
     from sim.product.cluster import Cluster, Node
 
 LOOK_US = 20 * MS
-CLUSTER, GROUP = "c", "g"  # as ``cluster`` names them
 
 
 class Watch:
     """See the module.
+
+    Args:
+        cluster: that is looked at.
+        group: of whose brokers; the first one looks at the controllers as well.
 
     Attributes:
         confirmed: the confirmed log, as whoever confirmed it first had it; from ``base`` on.
@@ -40,8 +44,9 @@ class Watch:
         more: checks of parts that not every cluster has.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, group: str | None = None) -> None:
         self.cluster = cluster
+        self.group = group or cluster.groups[0]
         self.confirmed = bytearray()
         self.acks = 0
         self.more: list[Callable[[], None]] = []
@@ -63,10 +68,10 @@ class Watch:
             Violation: something must not be so.
         """
         for node in self.cluster.brokers:
-            group = self.cluster.group_of(node)
+            group = self.cluster.group_of(node, self.group)
             if group is not None and group.core is not None:
                 self._check_group(node, group)
-        for node in self.cluster.controllers:
+        for node in self.cluster.controllers if self.group == self.cluster.groups[0] else ():
             controller = self.cluster.controller_of(node)
             if controller is not None:
                 self._check_controller(node, controller)
@@ -82,11 +87,11 @@ class Watch:
             if controller is not None and controller.node._running
         ]
         newest = max(states, key=lambda state: int(state.index), default=None)
-        agreed = newest.groups.get((CLUSTER, GROUP)) if newest is not None else None
+        agreed = newest.groups.get((CLUSTER, self.group)) if newest is not None else None
         if agreed is None:
             return
         for node in self.cluster.brokers:
-            group = self.cluster.group_of(node)
+            group = self.cluster.group_of(node, self.group)
             if group is None or group.core is None or group.core.me not in agreed.sync_state_set:
                 continue
             if int(group._store.log.flushed) < len(self.confirmed):
@@ -95,8 +100,8 @@ class Watch:
                     f"{group._store.log.flushed} of {len(self.confirmed)} confirmed bytes"
                 )
 
-    def served(self, end: int) -> None:
-        """A consumer was given a record that ends there.
+    def served(self, end: int, group: str) -> None:
+        """A consumer of ``group`` was given a record that ends there.
 
         Raises:
             Violation: it is not confirmed.
@@ -131,7 +136,7 @@ class Watch:
         confirm = min(confirm, int(log.flushed))  # a file may be longer than what is written
         if confirm <= at:
             return
-        data = read_log(node.machine.directory, at, confirm)
+        data = read_log(self.cluster.store_of(node, self.group), at, confirm)
         if len(data) < confirm - at:
             return  # a file that is just being made or cut; looked at again
         self._compared[group.incarnation] = confirm
@@ -166,8 +171,9 @@ class Watch:
         holders = [
             node.name
             for node in self.cluster.brokers
-            if key.encode() in read_log(node.machine.directory, offset, offset + 4096)
-            and is_durable(node, offset)
+            if key.encode()
+            in read_log(self.cluster.store_of(node, self.group), offset, offset + 4096)
+            and is_durable(node, self.cluster.store_of(node, self.group), offset)
         ]
         if len(holders) < self.cluster.min_in_sync:
             raise Violation(f"ack: {key} at {offset} was answered 0 and is on {holders} only")
@@ -189,18 +195,18 @@ class Watch:
             raise Violation(f"raft: {node.name} has another state at index {point.index}")
 
 
-def is_durable(node: Node, offset: int) -> bool:
+def is_durable(node: Node, store: Path, offset: int) -> bool:
     """Whether the record at ``offset`` would survive a power cut."""
-    folder = node.machine.directory / "data" / "store" / "commitlog"
+    folder = store / "commitlog"
     begins = [int(file.name) for file in folder.iterdir() if file.name.isdigit()]
     begin = max(begin for begin in begins if begin <= offset)
     inode = (folder / f"{begin:020d}").stat().st_ino
     return node.machine.volume.is_durable(inode, offset - begin, offset - begin + 1)
 
 
-def read_log(directory: Path, start: int, end: int) -> bytes:
-    """Bytes [start, end) of the commit log of a volume, as its files have them; maybe fewer."""
-    folder = f"{directory}/data/store/commitlog"
+def read_log(store: Path, start: int, end: int) -> bytes:
+    """Bytes [start, end) of the commit log in ``store``, as its files have them; maybe fewer."""
+    folder = f"{store}/commitlog"
     try:
         begins = sorted(int(name) for name in os.listdir(folder) if name.isdigit())  # noqa: PTH208
     except FileNotFoundError:
@@ -214,3 +220,24 @@ def read_log(directory: Path, start: int, end: int) -> bytes:
             opened.seek(max(0, start - begin))
             data += opened.read(min(end, stop) - max(start, begin))
     return data
+
+
+class Watches:
+    """A ``Watch`` for each group; an acknowledgement is for the one at whose port it was given."""
+
+    def __init__(self, first: Watch) -> None:
+        cluster = first.cluster
+        self._watches = [first, *(Watch(cluster, name) for name in cluster.groups[1:])]
+        self._first = first
+        self._by_name = {watch.group: watch for watch in self._watches}
+
+    def acknowledged(self, key: str, offset_id: str) -> None:
+        """See ``Watch.acknowledged``. Raises Violation."""
+        (_, port), _ = decode_offset_msg_id(offset_id)
+        place = port - MANY_PORT
+        self._watches[place].acknowledged(key, offset_id)
+        self._first.acks += place > 0
+
+    def served(self, end: int, group: str) -> None:
+        """See ``Watch.served``. Raises Violation."""
+        self._by_name[group].served(end, group)

@@ -18,7 +18,6 @@ from sim.kernel.world import Violation
 
 if TYPE_CHECKING:
     from sim.product.cluster import Cluster, Node
-    from sim.product.watch import Watch
 
 TOPIC = "orders"
 
@@ -40,6 +39,16 @@ class Load(Protocol):
         """Look back. Raises Violation: something was promised and did not come, or came twice."""
 
 
+class Told(Protocol):
+    """Who is told what clients are told."""
+
+    def acknowledged(self, key: str, offset_id: str) -> None:
+        """A client was answered 0. Raises Violation."""
+
+    def served(self, end: int, group: str) -> None:
+        """A consumer of a group was given a record that ends there. Raises Violation."""
+
+
 class Workload:
     """Producers that send, one consumer that reads it all.
 
@@ -55,7 +64,7 @@ class Workload:
     """
 
     def __init__(
-        self, cluster: Cluster, watch: Watch, *, producers: int = 2, body_bytes: int = 2_000
+        self, cluster: Cluster, watch: Told, *, producers: int = 2, body_bytes: int = 2_000
     ) -> None:
         self.cluster = cluster
         self.watch = watch
@@ -93,10 +102,12 @@ class Workload:
             self.sending -= 1
 
     async def _consume(self, node: Node) -> None:
+        while self.cluster.hosts_many and not self.cluster.is_set_up:
+            await asyncio.sleep(0.1)  # a consumer reads the queues that there are when it begins
         async with session(self.cluster.name_servers) as client:
 
             async def received(item: Received) -> None:
-                self.watch.served(item.record.physical_offset + 1)
+                self.watch.served(item.record.physical_offset + 1, item.position.broker_name)
                 self.ledger.consume(item.key, item.position)
                 consumer.done(item.position)
 
