@@ -1,4 +1,4 @@
-"""What a person can cause here, each as one sentence that says what, where and what to do."""
+"""Errors that a person can cause, each as one sentence: what, where and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How commands print: aligned columns for people, JSON lines for programs."""
+"""Output of commands: aligned columns for people, JSON lines for programs."""
 
 from __future__ import annotations
 

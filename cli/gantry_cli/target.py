@@ -1,4 +1,4 @@
-"""Which cluster a command talks to: the addresses it was given, or the cluster on this machine.
+"""The cluster a command talks to: the addresses it was given, or the cluster on this machine.
 
 Only the local cluster is looked up by itself, since only its addresses are reachable from here for
 certain. What it refuses: to guess between several; a name server or a controller that is not given

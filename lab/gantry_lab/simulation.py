@@ -1,4 +1,4 @@
-"""Where the simulator is, and how its seeds are run on all cores.
+"""The simulator's place, and its seeds on all cores.
 
 The worlds are test code: they plant faults in the real cores, and live in a checkout's `tests/sim`.
 They are not shipped, so they are found at run time and nothing here imports them.

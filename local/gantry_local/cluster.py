@@ -1,4 +1,4 @@
-"""What the command line does with a local cluster: up, down, status, kill, operator on and off.
+"""Commands of a local cluster: up, down, status, kill, operator on and off.
 
 Every verb may be repeated: what is already so stays so and is said to be. The daemon is found by
 its pid and start time, never by name.

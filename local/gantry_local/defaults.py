@@ -1,4 +1,4 @@
-"""What a new local cluster holds: the operator as a Deployment, one ControllerGroup."""
+"""The content of a new local cluster: the operator as a Deployment, one ControllerGroup."""
 
 from __future__ import annotations
 

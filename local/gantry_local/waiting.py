@@ -1,4 +1,4 @@
-"""What a person is told while a cluster comes up: what is waited for, and for how long.
+"""Words for a person while a cluster comes up: what is waited for, and for how long.
 
 On a busy machine a step takes a minute. Then a line comes when what is seen changes, and another
 every few seconds while nothing does, so that slow can be told from stuck.

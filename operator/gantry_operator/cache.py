@@ -1,4 +1,4 @@
-"""What the operator has heard of the cluster: the latest version of every object it cares about.
+"""The cache of the cluster: the latest version of every object that the operator cares about.
 
 Fed by watch events and by full lists. Two rules keep it from going backwards: an older version of
 the same object never replaces a newer one, and a list never removes or revives what was heard of

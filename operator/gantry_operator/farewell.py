@@ -1,4 +1,4 @@
-"""What the operator does last, so that no deletion waits for one that is gone.
+"""The last acts of the operator, so that no deletion waits for one that is gone.
 
 Two things are looked for once it is told to stop, and without them it stops at once:
 

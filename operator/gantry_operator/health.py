@@ -1,4 +1,4 @@
-"""Whether the operator works, not merely whether its process exists.
+"""Health of the operator: whether it works, not merely whether its process exists.
 
 Alive means: no resource has waited for long, comparisons succeed, the Lease is held. A frozen event
 loop, a stuck worker or a dead watch fails one of these, and the platform starts the process anew.

@@ -1,4 +1,4 @@
-"""What is heard of the cluster becomes keys in the queue; nothing else happens on an event.
+"""Events of the cluster become keys in the queue; nothing else happens on an event.
 
 Events about what the operator wrote itself are known to the cache and start nothing, or every
 status write would start the next reconcile.

@@ -1,4 +1,4 @@
-"""What a machine needs to run the jobs, checked without starting Spark.
+"""Needs of the jobs on this machine, checked without starting Spark.
 
 Every check ends: with what was found, and if that is not enough with one sentence that says what to
 do. Nothing here needs the packages it looks for.

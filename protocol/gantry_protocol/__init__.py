@@ -1,1 +1,1 @@
-"""What crosses a process boundary: frames, headers, bodies, records, admin models, processes."""
+"""Everything that crosses a process boundary: frames, headers, bodies, records, admin models."""

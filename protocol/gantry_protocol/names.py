@@ -1,4 +1,4 @@
-"""What may be a name: of topics, groups, clients, brokers. Every door asks here.
+"""Rules for names of topics, groups, clients and brokers. Every entrance asks here.
 
 A request brings names in its header (``headers.codec.from_ext``) and in its body
 (``bodies.codec.decode_request``); both compare every field that holds a name with the tables below

@@ -27,6 +27,7 @@ PACKAGES = [ROOT / folder / f"gantry_{folder}" for folder in COMPONENTS]
 TEST_FOLDERS = ("tests", "e2e")
 MODULE_LINES_MAX = 600
 README_LINES_MAX = 150
+HEADLESS = re.compile(r"(What|How|Whether|Who|Where|When|Why|Which)(ever)?\b")
 
 
 def modules() -> list[Path]:
@@ -68,7 +69,9 @@ def test_module_fits_in_one_head_and_says_what_it_is_for(path: Path) -> None:
     lines = text.count("\n")
     assert lines <= MODULE_LINES_MAX, f"{lines} lines: split it"
     if text.strip():
-        assert ast.get_docstring(ast.parse(text)), "the module docstring is missing"
+        head = ast.get_docstring(ast.parse(text))
+        assert head, "the module docstring is missing"
+        assert not HEADLESS.match(head), "begin with the thing itself, not with a question word"
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)

@@ -1,4 +1,4 @@
-"""What a broker says of itself: its runtime, settings, topics of its own, delays, request modes.
+"""Requests about the broker itself: its runtime, settings, system topics, delays, modes.
 
 The requests are 25, 26, 28, 45, 305, 353 to 355, 401 and 402; 27, 306, 316 and 329 find nothing
 left to clean.

@@ -1,4 +1,4 @@
-"""What administrators look at: 303, 315, 317, 321, 328, 345.
+"""Requests of administrators who look at queues and clients: 303, 315, 317, 321, 328, 345.
 
 Answers have upstream's names and forms (``AdminBrokerProcessor``). One answer is bounded: so many
 queues, so many entries; who asks for more is told how to ask for less.

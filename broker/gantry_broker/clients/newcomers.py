@@ -1,4 +1,4 @@
-"""How many new names clients may bring in a second: topics, consumer groups; pure but for attrs.
+"""The budget of new names a second: topics, consumer groups; pure but for attrs.
 
 What is new costs more than what is known: a topic is committed by the controllers and read by every
 member, a group's first offset is a row for ever. So each connection has a budget that fills with

@@ -1,4 +1,4 @@
-"""How far consumer groups have come: 208, 43, 300 and 343.
+"""Progress of consumer groups: 208, 43, 300 and 343.
 
 Lag is what people act on, so it is told as it is: of every queue that the group should read, also
 those in which it has committed nothing yet; and never for a topic that its members do not want any

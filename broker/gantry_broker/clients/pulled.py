@@ -1,4 +1,4 @@
-"""How far consumer groups have pulled: what they got and have not committed is in flight.
+"""Offsets that consumer groups have pulled; pulled and not committed is in flight.
 
 Memory of one mastership, for people only: nothing is decided by it but whether somebody is there
 who must follow a reset. Bounded: who has not pulled for longest is forgotten first.

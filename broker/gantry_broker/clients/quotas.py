@@ -1,4 +1,4 @@
-"""How much each tenant may send and read, and how long it has to wait when it wants more.
+"""Quotas of tenants: how much each may send and read, and how long it waits for more.
 
 A tenant is what stands before the first ``%`` of a topic's name, RocketMQ's namespace
 (``NamespaceUtil``); retry and dead-letter topics belong to the tenant of their group, and topics

@@ -1,4 +1,4 @@
-"""What a broker takes of each kind of request: how large, and how long it may have waited.
+"""A broker's bounds of each kind of request: its size, and how long it may have waited.
 
 Ages are upstream's fast failure in shape, and longer: its 200 ms for a send would refuse what a
 burst holds up and a client still waits for. What keeps somebody known, and what the controllers

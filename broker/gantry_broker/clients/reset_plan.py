@@ -1,4 +1,4 @@
-"""Where an offset reset leads, and which resets are refused: decisions only.
+"""The plan of an offset reset: where it leads, and which are refused; decisions only.
 
 Upstream: ``AdminBrokerProcessor.resetOffsetInner``. Different from it, what makes no sense is
 refused in words (29) instead of being rounded to something nobody asked for.

@@ -1,4 +1,4 @@
-"""Where a client's request goes: served here, passed on to the master, or held for a moment.
+"""The way of a client's request: served here, passed on to the master, or held for a moment.
 
 Clients reach the group through one address over all its members, so a request may arrive at any of
 them. The serving master serves it. Another member takes the *connection* over and passes its frames

@@ -1,4 +1,4 @@
-"""Who is connected: producers, consumer groups, their members and subscriptions.
+"""Connected clients: producers, consumer groups, their members and subscriptions.
 
 Upstream: ``ClientManageProcessor``, ``ConsumerManager``, ``ConsumerGroupInfo``. Connections are
 memory of one master; after a change of master clients heartbeat again. Members of a clustering

@@ -1,4 +1,4 @@
-"""What admin tools ask a broker about its topics and members: 202, 203, 351; and 17, 18."""
+"""Statistics of topics and members for admin tools: 202, 203, 351; and 17, 18."""
 
 from itertools import chain
 

@@ -1,4 +1,4 @@
-"""Which topic names clients may use for what.
+"""Rules for the topics that clients may use, and for what.
 
 Upstream: ``TopicValidator`` (names, forbidden topics) and ``TopicConfigManager`` (automatic
 creation through the default topic ``TBW102``, retry and dead-letter topics).

@@ -1,4 +1,4 @@
-"""How much goes through: messages put per topic and got per consumer group.
+"""Counters of traffic: messages put per topic and got per consumer group.
 
 Counted where they pass, turned into rates every ``EXPIRY_SCAN_S`` by the processor's one timer.
 Names that nothing moves for are forgotten with the day, and each window keeps at most

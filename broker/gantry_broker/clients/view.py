@@ -1,4 +1,4 @@
-"""What client requests need of the group they are served by: a ``GroupView``."""
+"""The group as client requests see it: a ``GroupView``."""
 
 from collections.abc import Callable
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""How many pulls may wait for records, and how much memory they may hold; pure bookkeeping.
+"""Bounds of pulls that wait for records: their number and memory; pure bookkeeping.
 
 A client decides how large its pull is (a subscription has no limit but the frame's), and how many
 it sends. So both are bounded, for one connection and for all, and one connection cannot take the

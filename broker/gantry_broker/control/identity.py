@@ -1,4 +1,4 @@
-"""Who a volume belongs to: the broker id the controller gave it, kept beside the log.
+"""The identity of a volume: the broker id the controller gave it, kept beside the log.
 
 Rules protected: an id belongs to one volume for ever; it is never derived from a pod's ordinal or
 address, and an empty volume gets a new one. The check code is stored *before* the id is applied

@@ -1,4 +1,4 @@
-"""What whoever serves clients is told by the settings, in this process or in front of a store."""
+"""Settings shared by everything that serves clients, local or remote."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What a process says of all the groups it hosts: readiness, the list, the metrics."""
+"""Readiness, status and metrics of all the groups that one process hosts."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Which groups a process hosts, and at which port each of them takes clients: pure.
+"""The port map: the groups of a process, and the port of each; pure.
 
 ``orders`` is one group, ``shard-[000-299]`` is three hundred. A group listens at the first port
 plus its place in the list, or where ``orders:21500`` says. So a list only grows at its end, or the

@@ -1,4 +1,4 @@
-"""What can go wrong with a log that is not damage (``CorruptionError``) or a peer's bad bytes."""
+"""Errors of a log that are neither damage (``CorruptionError``) nor a peer's bad bytes."""
 
 from gantry_protocol.errors import EXIT_INTERNAL, GantryError
 

@@ -1,4 +1,4 @@
-"""Where records go: one behind another, and into a new file when the old one has no room.
+"""The layout of records: one behind another, and a new file when the old one has no room.
 
 A file ends in a blank that fills it up to the configured size, so a record goes there only if the
 blank's head still fits behind it. A record too large for any file stands alone in one.

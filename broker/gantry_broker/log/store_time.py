@@ -1,4 +1,4 @@
-"""When a record was stored, by two small reads at most, whatever the log holds."""
+"""The store time of a record, by two small reads at most, whatever the log holds."""
 
 import struct
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""What a group's member is told when it starts, and whom it tells when its role changes."""
+"""Options of a group's member, and the watcher that it tells of its role."""
 
 from pathlib import Path
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""How much of the local log parked messages and open transactions need.
+"""Pins of the local log: how much of it parked messages and open transactions need.
 
 Both are terms of the minimum that retention keeps. Every member looks for itself, since any of them
 may have to go on next; position and queues are those of the confirmed log. A message that was

@@ -1,4 +1,4 @@
-"""Whether clients may be sent to one member of a group, and why not.
+"""Readiness of one member of a group for clients, and the reason where it is not ready.
 
 Rule protected: a replica that loses its master stays ready for a while. It holds clients until the
 next one is known; if all replicas said no at that moment, a group's address would lead nowhere, or

@@ -1,4 +1,4 @@
-"""What a process that starts finds on its volume: the store, and who wrote which part of it.
+"""Recovery of a volume at start: the store, and who wrote which part of it.
 
 Rule protected: a log without its lineage, or shorter than what was confirmed on it, is refused. To
 cut it or to guess would turn records that were acknowledged into records that never were.

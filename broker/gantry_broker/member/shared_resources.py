@@ -1,4 +1,4 @@
-"""What the groups of one process share, so that three hundred cost little more than one.
+"""Resources that the groups of one process share, so that 300 cost little more than one.
 
 One line to the controllers, one port for replicas, one thread for each disk, one clock, a few
 threads for small files. A group finds everything that is not its own here; nothing is global.

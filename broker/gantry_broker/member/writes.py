@@ -1,4 +1,4 @@
-"""What is written through one member of a group: who may write, and who waits to be answered.
+"""Writes through one member of a group: who may write, and who waits to be answered.
 
 Rules protected: a record is accepted only by the serving master of the current epoch with enough
 in-sync members, *before* it is appended (H11); the answer 0 follows confirm (``appends``); a table

@@ -1,4 +1,4 @@
-"""What a master still knows of the runs it appended, for their dispatch.
+"""Runs that a master has appended and still knows, for their dispatch.
 
 A batch was looked at when it came in. Until it is confirmed, the few things that dispatch derives
 from it (places, sizes, properties) wait here, so that a master does not read back and take apart

@@ -1,4 +1,4 @@
-"""Where the records with a key stand: for queries by key and by unique key.
+"""The index of records by key: for queries by key and by unique key.
 
 Indexed are the unique key and each word of the keys of every record, with its topic. An entry is a
 checksum of topic and key, and the log offset; whoever asks compares the record itself. Entries come

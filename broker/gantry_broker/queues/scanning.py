@@ -1,4 +1,4 @@
-"""What dispatch needs of each record in a stretch of the log, without an object for each.
+"""A scan of the log for dispatch, without an object for each record.
 
 Records as the broker writes nearly all of them (version 1, IPv4 hosts) are read with one unpacking
 of their fixed part; anything else, and anything odd, goes the long way through ``parse_unit``,

@@ -1,4 +1,4 @@
-"""What a broker and the storage process behind it say to each other, and its bytes.
+"""Messages between a broker and the storage process behind it, and their bytes.
 
 Each message is one frame of the replication links (``ha.framing``: version, size bound, checksum)
 whose payload is msgpack. The broker speaks first, with ``Hello``; the storage process answers with

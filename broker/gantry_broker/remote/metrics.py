@@ -1,4 +1,4 @@
-"""What a storage process says of the brokers that it serves from its store."""
+"""Metrics of a storage process about the brokers that it serves."""
 
 from collections.abc import Callable, Iterable
 

@@ -1,4 +1,4 @@
-"""Which topics ended before the broker behind a link had heard of it.
+"""Topics that ended before the broker behind a link had heard of it.
 
 A broker commits offsets in its memory, and they come here a little later. By then the end of their
 topic may stand in the log, and be confirmed, while the word of it is on its way. A row that went

@@ -1,4 +1,4 @@
-"""Whether a master may have been replaced without hearing of it.
+"""Contact of a master: whether it may have been replaced without hearing of it.
 
 The controllers elect another master when they have not heard this one for their time-out, and only
 out of the sync-state set. So as long as its master hears them, or every other member of the set, it

@@ -1,4 +1,4 @@
-"""Where a replica that asks to follow has to cut its log, and when it must rather not.
+"""The handshake of a replica: where it has to cut its log, and when it must rather not.
 
 Rule protected (H8 of the data plane): the truncation point is the last common (epoch, start) and
 then the nearer end, so that afterwards the replica's log is a prefix of the master's. The replica

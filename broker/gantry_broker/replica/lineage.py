@@ -1,4 +1,4 @@
-"""Who wrote which part of the log: a list of (epoch, start), strictly rising in both.
+"""The lineage of a log: a list of (epoch, start), strictly rising in both.
 
 Rule protected: two replicas that agree on an (epoch, start) pair hold identical bytes up to the
 nearer of that epoch's two ends (log matching). Three things keep it true:

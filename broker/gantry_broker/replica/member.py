@@ -1,4 +1,4 @@
-"""What the master knows of one other replica during one epoch.
+"""A master's knowledge of one other replica during one epoch.
 
 ``acked <= sent <= the master's end``. ``acked`` counts only what the replica acknowledged *after*
 its handshake in this epoch: an acknowledgement vouches for equal bytes, and only the handshake

@@ -1,4 +1,4 @@
-"""Who should be in the sync-state set: shrink, expand, and leave on request.
+"""Membership of the sync-state set: shrink, expand, and leave on request.
 
 Rule protected (H7): a replica joins only when it has acknowledged, in this epoch, everything up to
 ``max(confirm, epoch_start)``: then it lacks no confirmed record, and it holds the whole log with

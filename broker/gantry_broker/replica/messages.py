@@ -1,4 +1,4 @@
-"""What two replicas say to each other over a replication link, as values without bytes.
+"""Messages of a replication link, as values without bytes.
 
 The conversation of one link, replica to master (upstream's ``AutoSwitchHAClient`` and
 ``AutoSwitchHAConnection``, made explicit)::

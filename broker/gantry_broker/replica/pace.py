@@ -1,4 +1,4 @@
-"""Whether a member keeps up: what the others have waited for it, and for how long it stays out.
+"""The pace of a member: what the others have waited for it, and for how long it stays out.
 
 A member that stands still for good leaves the set after ``lag_ms`` (``Member.fell_behind``), and
 where the minimum stays without it after ``still_ms`` already. One that stands still for a part of

@@ -1,4 +1,4 @@
-"""What everything above storage may know of it (RIP-19): six calls and their values.
+"""The storage boundary (RIP-19): six calls and their values.
 
 Topics, consumers, delay, retry, transactions and filters are built on a ``Store`` alone. Where it
 keeps its records, on how many disks, and whether it is in this process at all, is its own affair:

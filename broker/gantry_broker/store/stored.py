@@ -1,4 +1,4 @@
-"""Where the records of one append stand, when that follows from a few numbers.
+"""Places of the records of one append, where they follow from a few numbers.
 
 A batch is stored in one queue and without a gap: first queue offset and log offsets say everything,
 so nobody makes an object for each record only to take the log offset out of it again.

@@ -1,4 +1,4 @@
-"""How often a process was started on this volume: the second half of who commits to the tier.
+"""The count of a volume's starts: the second half of who commits to the tier.
 
 Rule protected: two starts in one master epoch are told apart, so that what an earlier one sent and
 the store applied late never counts as the work of the later one. The count is durable before it is

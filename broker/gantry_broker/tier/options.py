@@ -1,4 +1,4 @@
-"""What a broker is told about its group's tier, and the uploader made from it."""
+"""Options of a broker's part in its group's tier, and the uploader made from them."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Whether this volume has ever seen a version of its group's tier, at the place it uploads to.
+"""The mark on a volume that has seen a version of its tier, at the place it uploads to.
 
 An empty listing is what a new tier looks like, and what one looks like whose directory is not
 mounted, whose bucket was emptied, or which this broker may not list. Rules protected: a broker that

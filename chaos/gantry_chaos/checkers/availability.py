@@ -1,4 +1,4 @@
-"""How long clients could not write, and how well: gaps, shares and OpenChaos's RTO. Pure.
+"""Availability for clients: gaps, shares and OpenChaos's RTO. Pure.
 
 The *write gap* of a fault is the longest time without a successful acknowledgement of one client
 that touches the time from the fault's beginning to its heal and `settle`, less the longest gap that

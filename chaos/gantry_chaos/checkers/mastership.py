@@ -1,4 +1,4 @@
-"""Whether the mastership did what the scenario is about: it moved, or it stayed. Pure.
+"""The check of the mastership: it moved, or it stayed, as the scenario says. Pure.
 
 The rule protected here: a scenario that is green without the event it was written for says nothing.
 A kill of the master after which the same epoch goes on struck somebody else; a delay that moves the

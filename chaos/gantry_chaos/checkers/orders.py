@@ -1,4 +1,4 @@
-"""Whether some order of the operations explains them all: Wing and Gong's search. Pure.
+"""The search for an order of operations that explains them all: Wing and Gong's. Pure.
 
 An order explains a history if every operation takes effect between its call and its return, and
 each answer is legal in the state that those before it left. The search takes, again and again, one

@@ -1,4 +1,4 @@
-"""Whether the order of the log explains the operations: each answer says which index it reflects.
+"""The check of operations against the log's order: each answer says which index it reflects.
 
 The log is one order, told by the controllers themselves; to be believed it must fit both time and
 answers. Three rules, checked in the time it takes to sort:

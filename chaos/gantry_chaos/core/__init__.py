@@ -1,1 +1,1 @@
-"""What a fault is and when it happens, as plain data: the time line, commands, packet rules."""
+"""Faults as plain data: what they are and when, commands, packet rules."""

@@ -1,4 +1,4 @@
-"""What an injection consists of, as data that a journal can hold and a test can read.
+"""Parts of an injection, as data that a journal can hold and a test can read.
 
 The rule protected here: whoever prepares an injection names its undo at the same time, and every
 part of an undo may be run when nothing, a part or all of the injection happened, any number of

@@ -1,4 +1,4 @@
-"""What happens to packets in a queue: when each is let go, or that it is dropped. Pure.
+"""Treatment of packets in a queue: when each is let go, or that it is dropped. Pure.
 
 Delay and loss follow netem: a delay is uniform in latency ± jitter, and correlation makes each
 random number resemble the one before (`x' = x·(1 - c) + x_before·c`). Packets overtake each other

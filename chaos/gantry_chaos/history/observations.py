@@ -1,4 +1,4 @@
-"""What was observed beside the clients: roles, leaders and offsets, as JSON lines. Pure.
+"""Observations beside the clients: roles, leaders and offsets, as JSON lines. Pure.
 
 Times are milliseconds of CLOCK_MONOTONIC, as in histories. Observations are readings: what is not
 in them may have happened, so checkers use them to find contradictions and reports to draw.

@@ -1,4 +1,4 @@
-"""What a load has recorded and nobody has fetched yet: lines of a history, and observations.
+"""Records of a load that nobody has fetched yet: lines of a history, and observations.
 
 The rule protected here: nothing is left out in silence. A buffer that is full drops what comes and
 counts it, and whoever judges refuses a history of which something was dropped. Records that were

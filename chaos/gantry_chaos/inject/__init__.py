@@ -1,1 +1,1 @@
-"""How faults are brought about, healed and proved: commands as data, and a thin shell around."""
+"""Injection of faults, their healing and their proof: commands as data, a thin shell around."""

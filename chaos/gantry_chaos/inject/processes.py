@@ -1,4 +1,4 @@
-"""Which process of this machine is a container's first one, and which namespaces there are.
+"""The first process of a container on this machine, and its namespaces.
 
 Pods of kind run in containers of containers, but their processes are visible here. A namespace is
 named by what `readlink /proc/PID/ns/net` says, which stays the same when a container in the pod is

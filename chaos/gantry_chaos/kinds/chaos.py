@@ -1,4 +1,4 @@
-"""What a kind of chaos is: one class, the `spec` of a manifest and all that follows from it.
+"""The base of a kind of chaos: one class, the `spec` of a manifest and what follows from it.
 
 A kind reads its fields, says what it does, whom else it concerns, what is to be done and undone,
 and how it is proved. Everything else (time line, journal, backends, reports) knows kinds by this

@@ -1,4 +1,4 @@
-"""What every object of Chaos Mesh v1alpha1 has: names, selectors; strict models.
+"""Parts of every object of Chaos Mesh v1alpha1: names, selectors; strict models.
 
 The rule protected here: what is accepted means what it means upstream. Fields that exist upstream
 and are not supported here are refused like unknown ones, never ignored, and so are combinations

@@ -1,1 +1,1 @@
-"""What happens when: the time line of an experiment, the journal that heals it, and the engine."""
+"""The course of an experiment: its time line, the journal that heals it, and the engine."""

@@ -1,4 +1,4 @@
-"""What a report draws, from a history and its observations. Pure and bounded.
+"""Series that a report draws, from a history and its observations. Pure and bounded.
 
 The rule protected here: thinning keeps what matters. Of many successes some are drawn; everything
 that did not succeed is kept as long as it fits, and the slowest success of every step is kept too,

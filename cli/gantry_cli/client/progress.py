@@ -1,4 +1,4 @@
-"""How far consumer groups have come, and moving them: 208, 222 and the ends of queues.
+"""Progress of consumer groups, and moving it: 208, 222 and the ends of queues.
 
 A reset is planned here and carried out by brokers. The plan names an offset for each queue, so what
 a person agreed to is what happens, also when messages come in between.

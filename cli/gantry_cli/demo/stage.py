@@ -1,4 +1,4 @@
-"""What the audience sees: the state of the show, kept apart from how it is drawn.
+"""The state of the show, kept apart from how it is drawn.
 
 The script writes sentences and phases here; the live view reads all of it several times a second,
 the plain narrator prints each sentence once. Neither can change what happens.

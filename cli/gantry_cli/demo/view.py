@@ -1,4 +1,4 @@
-"""How the show is drawn: a live screen on a terminal, plain lines everywhere else."""
+"""The view of the show: a live screen on a terminal, plain lines everywhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a tier is sound, from its objects alone: the chain, every pack, every byte.
+"""Verification of a tier from its objects alone: the chain, every pack, every byte.
 
 The judgement is the protocol's, the same that the audit and the experiments pass; here is only
 read. Objects that no version names are notes and no faults: an upload whose commit failed leaves

@@ -1,4 +1,4 @@
-"""What a trial needs of the cluster it is done to."""
+"""The cluster that a trial is done to, as the trial needs it."""
 
 from __future__ import annotations
 

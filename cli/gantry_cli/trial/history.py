@@ -1,4 +1,4 @@
-"""Who was master in which epoch, as the controllers told it: at most one broker per epoch.
+"""The history of masters as the controllers told it: at most one broker per epoch.
 
 Pure: events of `/v1/watch` and readings of `/v1/groups` are entered as they arrive, from any
 controller and in any order.

@@ -1,4 +1,4 @@
-"""What changed between two readings of a broker group, in words for people.
+"""Changes between two readings of a broker group, in words for people.
 
 Pure, and deliberately small: it tells what the controllers say, never what a trial hopes for.
 """

@@ -1,4 +1,4 @@
-"""Who is alive, by this node's own clock, and when that calls for an election.
+"""Liveness of brokers by this node's own clock, and the elections that follow from it.
 
 Nothing here is replicated: every controller hears every broker's heartbeats and judges for itself,
 and only the leader acts, by proposing an ordinary election event that carries what it knew.

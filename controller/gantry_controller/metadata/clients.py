@@ -1,4 +1,4 @@
-"""What consumers are to the quorum: how groups may consume, and who is in them.
+"""Consumers as the quorum knows them: how groups may consume, and who is in them.
 
 Both belong to one broker group each, as topics do, and count part by part in the digest.
 """

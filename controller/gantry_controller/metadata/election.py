@@ -1,4 +1,4 @@
-"""Who becomes master: the whole policy, as one decision about one group.
+"""The election of a master: the whole policy, as one decision about one group.
 
 Safety argument
 ---------------

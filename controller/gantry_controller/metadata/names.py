@@ -1,4 +1,4 @@
-"""What administrators tell the name service: key-values, settings, who gets no new messages.
+"""State that administrators give the name service: key-values, settings, write permissions.
 
 Upstream's name servers each keep their own; here it is state of the quorum, equal at every reader.
 All of it is bounded, since each node keeps it in memory, and one namespace goes into one answer.

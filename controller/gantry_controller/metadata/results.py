@@ -1,4 +1,4 @@
-"""What applying an event answers: upstream's code and remark, and the group as it is now."""
+"""Results of applying an event: upstream's code and remark, and the group as it is now."""
 
 from typing import Protocol
 

@@ -1,4 +1,4 @@
-"""What the quorum agrees on, as values.
+"""The state that the quorum agrees on, as values.
 
 A ``BrokerGroup`` is one immutable value: an event replaces it by another in a single assignment
 (``MetadataState.put``), so no reader and no exception ever sees half an update. Every field states

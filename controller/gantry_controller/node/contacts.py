@@ -1,4 +1,4 @@
-"""Where members are reached, as text that travels in the log: ``host:raft[:remoting[:http]]``.
+"""Addresses of members, as text that travels in the log: ``host:raft[:remoting[:http]]``.
 
 The log and the hellos carry what ``--peers`` says behind the number; Raft's own connections need
 the first port of it. What the settings say about a member comes before what the log says: an

@@ -1,4 +1,4 @@
-"""What a node asks of the state machine under its log."""
+"""The state machine under a node's log, as the node sees it."""
 
 from collections.abc import Iterable, Iterator
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""What a Raft node is told, in the units people think in; the core counts ticks."""
+"""Options of a Raft node, in the units people think in; the core counts ticks."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""How a node comes back whose log or snapshot is damaged (ADR 0026).
+"""The return of a node whose log or snapshot is damaged (ADR 0026).
 
 It may not go on with what is left of its files, since it would vote and confirm on what it no
 longer knows. So they are put aside, whole and under another name, and the node begins with an empty

@@ -1,4 +1,4 @@
-"""What a node tells about itself: values, taken when asked for."""
+"""The status of a node: values, taken when asked for."""
 
 import msgspec
 from gantry_protocol.types import Index, NodeId, Term

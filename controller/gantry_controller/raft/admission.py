@@ -1,4 +1,4 @@
-"""When may a node with an empty disk vote, and be counted?
+"""Admission of a node with an empty disk: when it may vote, and be counted.
 
 A node that lost its disk has forgotten votes it cast and entries it acknowledged; counted again at
 once it could elect a leader without a committed entry, or let two leaders commit (thesis §3.8 rests

@@ -1,4 +1,4 @@
-"""What the core refuses, and why; each is an operating error that a caller handles or shows."""
+"""Refusals of the core; each is an operating error that a caller handles or shows."""
 
 from gantry_protocol.errors import GantryError, WireError
 from gantry_protocol.types import Index, NodeId

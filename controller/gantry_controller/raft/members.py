@@ -1,4 +1,4 @@
-"""Who takes part: the voters, who decide, and the learners, who only receive (thesis §4.2.1).
+"""Membership: the voters, who decide, and the learners, who only receive (thesis §4.2.1).
 
 Values and their history; the rules for changing them are in ``changes``. What is protected here:
 

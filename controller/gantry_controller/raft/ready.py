@@ -1,4 +1,4 @@
-"""What leaves the core, and what of it is durable: ``Ready``, and the batches that are under way.
+"""The output of the core, and what of it is durable: ``Ready``, and batches under way.
 
 Several batches may be on their way to the disk at once. They become durable in the order in which
 they were handed out, and only then they count: the log learns how far it is stable, a candidate

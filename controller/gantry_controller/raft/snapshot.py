@@ -1,4 +1,4 @@
-"""What a snapshot stands for, as values (thesis §5.1).
+"""Snapshots as values: the index and term that they stand for (thesis §5.1).
 
 A snapshot replaces the log up to an index by the state that applying it produced. It holds only
 what was committed and applied, so it is true on every node and for ever: whoever installs one needs

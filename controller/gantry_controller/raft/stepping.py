@@ -1,4 +1,4 @@
-"""What a peer's message may do, before the module it concerns handles it (thesis §3.3).
+"""Checks of a peer's message before the module it concerns handles it (thesis §3.3).
 
 Whatever it says, a message is judged in this order: is it for this node; is it of no term at all
 (``PristineQuery``); is it a question for a vote, which must not raise a term before it is clear

@@ -1,4 +1,4 @@
-"""Who may change what the quorum holds.
+"""The guard of requests that change what the quorum holds.
 
 A request whose row says ``needs_key`` is served for a connection on which the quorum's key was
 shown (31005), for one that carries a signature made with it (unmodified Java tools and brokers),

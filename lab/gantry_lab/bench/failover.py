@@ -1,4 +1,4 @@
-"""How long a client cannot write, by kind of failure, and whether anything was lost meanwhile.
+"""The gap in which a client cannot write, by kind of failure, and what was lost meanwhile.
 
 Every run hurts a settled group under load and measures the longest time between two successive
 acknowledgements from the failure on. Between runs the cluster heals by itself: a killed process is

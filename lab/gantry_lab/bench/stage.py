@@ -1,4 +1,4 @@
-"""Where a case runs: fresh servers of our own, or some that were given.
+"""The stage of a case: fresh servers of our own, or some that were given.
 
 Rule protected: a case that hurts or inspects processes refuses those that somebody else started.
 """

@@ -1,4 +1,4 @@
-"""What a process has used so far, as its kernel tells: processors, memory, disks."""
+"""Usage of a process, as its kernel tells: processors, memory, disks."""
 
 from __future__ import annotations
 

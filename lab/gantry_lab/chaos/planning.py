@@ -1,4 +1,4 @@
-"""What a time line would do to whom, as rows. Pure but for the random choice."""
+"""The plan of a time line: what it would do to whom, as rows. Pure but for the random choice."""
 
 from __future__ import annotations
 

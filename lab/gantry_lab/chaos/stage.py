@@ -1,4 +1,4 @@
-"""What a chaos run needs of a cluster: its pods, a way to strike them, and a load to watch."""
+"""The cluster of a chaos run: its pods, a way to strike them, and a load to watch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stranger who can reach a port may do: attacks as data, and who carries them out.
+"""Attacks of a stranger who can reach a port: as data, and who carries them out.
 
 An attack is a number of connections and, for each, a series of pieces of bytes. Its process writes
 them as fast as they are taken, reads answers or leaves them unread, and connects again where it is

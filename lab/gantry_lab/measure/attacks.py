@@ -1,4 +1,4 @@
-"""What a producer and a consumer keep of their rate beside each attack: `make attacks`.
+"""Rates of a producer and a consumer beside each attack: `make attacks`.
 
 A group of three brokers and a controller; the victim and the attack are processes of their own.
 All share this machine, so the victim is measured once more beside a neutral process that takes as

@@ -1,4 +1,4 @@
-"""What the hop through a door costs: ``python -m gantry_lab.measure.doors``.
+"""The cost of the hop through a door: ``python -m gantry_lab.measure.doors``.
 
 Senders straight at the master, through a replica, and through the door beside the master, in turns,
 since other programs may use the machine meanwhile. Each has one request outstanding, of 1 KiB.

@@ -1,4 +1,4 @@
-"""What hundreds of groups in three processes cost: `make measure-groups`.
+"""The cost of hundreds of groups in three processes: `make measure-groups`.
 
 Prints one JSON object per figure, as benchmarks do. Three more processes are the controllers'
 quorum, each of which syncs every write; everything is on one machine.

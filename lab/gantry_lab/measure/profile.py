@@ -1,4 +1,4 @@
-"""Where a broker's time goes under a case of `gantry_lab bench broker`: `make profile-broker`.
+"""A broker's time under a case of `gantry_lab bench broker`, by part: `make profile-broker`.
 
 Runs a case, attaches py-spy to the broker that uses most CPU, and prints which share of the
 interpreter's time each part of it took, as lines that `make performance` puts into the page. A

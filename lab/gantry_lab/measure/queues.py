@@ -1,4 +1,4 @@
-"""What a million queues cost the message store by itself: `make measure-queues`.
+"""The cost of a million queues to the message store by itself: `make measure-queues`.
 
 Without network and replication, in one process; each record has a body of 100 bytes, a unique key,
 a key and a tag. Prints one JSON object per figure, as benchmarks do. CPU is the thread's own.

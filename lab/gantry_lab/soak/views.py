@@ -1,4 +1,4 @@
-"""What a soak says over HTTP and at its end: JSON with camelCase names.
+"""Views of a soak over HTTP and at its end: JSON with camelCase names.
 
 Pure. Every time is a reading of CLOCK_MONOTONIC in seconds: all processes and pods of one machine
 share that clock, and none on another machine does.

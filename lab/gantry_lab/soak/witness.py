@@ -1,4 +1,4 @@
-"""What is seen of a group beside its load, for a history: metadata reads, roles, leaders, offsets.
+"""Observations of a group beside its load, for a history: reads, roles, leaders, offsets.
 
 The controllers are asked for the group's master by several readers at once, whose answers a checker
 compares with each other. Every broker is asked what it takes itself for, at the port of its probes,

@@ -1,4 +1,4 @@
-"""What the rules must not fetch themselves: the time, uids and random suffixes."""
+"""Ambient facts that the rules must not fetch themselves: time, uids and random suffixes."""
 
 from __future__ import annotations
 

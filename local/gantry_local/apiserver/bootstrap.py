@@ -1,4 +1,4 @@
-"""What every cluster begins with: its namespaces, and the file that clients find it by."""
+"""The beginning of every cluster: its namespaces, and the file that clients find it by."""
 
 from __future__ import annotations
 

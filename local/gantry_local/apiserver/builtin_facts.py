@@ -1,4 +1,4 @@
-"""What Kubernetes' Go types say and the published client models leave out.
+"""Facts of Kubernetes' Go types that the published client models leave out.
 
 The client package carries field names and types; list keys, atomic fields, defaults and enums come
 from the Go markers (``+listType``, ``+listMapKey``, ``+structType``, ``+default``) and from

@@ -1,4 +1,4 @@
-"""Which resource types are served right now."""
+"""The catalogue of resource types that are served right now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a DELETE means for one object: gone now, or marked and kept for somebody's finalizer."""
+"""The meaning of a DELETE for one object: gone now, or kept for somebody's finalizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which part of an object each endpoint may write, and when a marked object goes."""
+"""Isolation of endpoints: the part of an object each may write, and when a marked one goes."""
 
 from __future__ import annotations
 

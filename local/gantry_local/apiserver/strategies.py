@@ -1,4 +1,4 @@
-"""What the API server does to built-in kinds beyond their schema: derived fields and rules.
+"""Strategies of built-in kinds beyond their schema: derived fields and rules.
 
 ``prepare`` works in place on a private copy before validation; ``check`` returns causes. Each rule
 follows the kind's ``strategy.go`` and ``validation.go``; only rules some caller can meet are here.

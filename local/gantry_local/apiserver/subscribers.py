@@ -1,4 +1,4 @@
-"""Whoever follows the store's changes, each on its own.
+"""Subscribers to the store's changes, each on its own.
 
 The rule protected here: a change is told to every subscriber, and none of them can refuse it, delay
 it for the others, or reach the writer with its own failure. A subscriber that failed has missed a

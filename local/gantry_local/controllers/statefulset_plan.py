@@ -1,4 +1,4 @@
-"""What a StatefulSet needs next: a pure function of the set, its pods, claims and revisions.
+"""The next steps of a StatefulSet: a pure function of set, pods, claims and revisions.
 
 After ``pkg/controller/statefulset/stateful_set_control.go``: Parallel and OrderedReady, OnDelete
 and RollingUpdate with a partition, claims per ordinal, the retention policy. Not here: ordinals

@@ -1,4 +1,4 @@
-"""When a container that ended is started again: 0.2 s doubling to 10 s, forgiven after 10 s up.
+"""The back-off of a container that ended: 0.2 s doubling to 10 s, forgiven after 10 s up.
 
 Kubernetes uses 10 s to 5 min; on one machine a tenth of that is long. The shape is the same, so a
 crash loop looks like one.

@@ -1,4 +1,4 @@
-"""Where the API server is and who we are to it; one source for our client and for kopf.
+"""The API server's address and our identity there; one source for our client and for kopf.
 
 Order: the kubeconfig that was named, the service account of a pod, `$KUBECONFIG` or
 `~/.kube/config`. Tokens rotate, so they are asked for on every request.

@@ -1,4 +1,4 @@
-"""What the API server may answer instead of doing what it was asked.
+"""Errors that the API server answers instead of doing what it was asked.
 
 The reaction differs, so the type does: a conflict is planned anew, an invalid object is reported to
 its owner, too many requests are waited out, everything else that is not our fault is tried again.

@@ -1,4 +1,4 @@
-"""Who may open connections to the pods of a group, as NetworkPolicies.
+"""NetworkPolicies: who may open connections to the pods of a group.
 
 Rule protected: what no rule names is closed, so a port that is added later is open to nobody before
 somebody says to whom. Only connections to the pods are limited; where the pods may connect to is

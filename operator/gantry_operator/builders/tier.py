@@ -1,4 +1,4 @@
-"""What the pods of a group with a tier are told: settings, and the Secret as files.
+"""Settings and files of the pods of a group with a tier.
 
 Rule protected: a key of the bucket is nowhere but in the Secret and in the pods' memory; it is no
 environment variable, which tools print and child processes inherit. The Secret is optional to the

@@ -1,4 +1,4 @@
-"""What all resource models share: tolerant reading, rules stated once, errors that say what to do.
+"""Parts common to all resource models: tolerant reading, rules stated once, errors with advice.
 
 A rule is written once and enforced twice: its CEL expression goes into the CRD, so that the API
 server refuses a bad resource at once, and its Python twin runs in every reconcile, because a

@@ -1,4 +1,4 @@
-"""How long a group without a tier keeps its messages: the wish, as the brokers' settings name it.
+"""Retention of a group without a tier: the wish, as the brokers' settings name it.
 
 Nothing that is not set is told to the brokers: their own defaults hold, and an older image that
 does not know these settings starts as before.

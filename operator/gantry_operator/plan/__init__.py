@@ -1,4 +1,4 @@
-"""What to do, decided by pure functions: observation and time in, actions out."""
+"""Plans, made by pure functions: observation and time in, actions out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a resource can be acted on, and what to tell its owner if not.
+"""Acceptance of a resource: whether it can be acted on, and what to tell its owner if not.
 
 These are the same rules that the API server enforces by the CRD, asked again here: a resource may
 be older than a rule, and a rule about the past (`oldSelf`) can be checked against what exists.

@@ -1,4 +1,4 @@
-"""What a plan may ask for. Values only; carrying them out is the shell's work.
+"""Actions that a plan may ask for. Values only; carrying them out is the shell's work.
 
 An action is disruptive if it takes a process away from clients or moves the mastership. A plan
 holds at most one of those, and it is the last thing in it that changes the world.

@@ -1,4 +1,4 @@
-"""What others have put into the pod template of an owned workload.
+"""Additions that others have made to the pod template of an owned workload.
 
 Server-side apply leaves alone what the operator never wished, such as a container that somebody
 added. So does the operator: whoever adds a sidecar wants it, and taking it out again would restart

@@ -1,4 +1,4 @@
-"""Why a process of ours ends again and again, in its own last words.
+"""Crashes of our processes, in their own last words.
 
 Two rules. What goes into a status is the sentence with which our process ends (`gantry: …`), in one
 bounded line, and nothing else of its log. And it keeps still: as long as a loop goes on, neither

@@ -1,4 +1,4 @@
-"""What the operator knows at one moment: the only input of a plan.
+"""The observation of one moment: the only input of a plan.
 
 Not knowing is a value here (`Unreachable`), never an exception and never an empty list: a rule has
 to say what it does when it cannot see. Nothing in these values is derived from the operator's own

@@ -1,4 +1,4 @@
-"""How a group's tier fares by its master's last report: a condition, and a status that keeps still.
+"""The state of a group's tier by its master's last report: a condition, and a quiet status.
 
 Only the master's word counts, and only if it is of the epoch that the controllers are in: what a
 deposed master says of itself is true of itself alone. A store that fails now and then is no news;

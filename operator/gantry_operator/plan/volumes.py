@@ -1,4 +1,4 @@
-"""Which quorum the volumes of a ControllerGroup belong to, and under which identity it runs.
+"""The quorum that the volumes of a ControllerGroup belong to, and the identity it runs under.
 
 Controllers refuse volumes of another quorum: a fresh quorum beside a log that holds acknowledged
 metadata would be a loss that nobody noticed. A ControllerGroup that was deleted leaves its volumes

@@ -1,4 +1,4 @@
-"""What the store's listing and the chain say of a broker group, before a pack is opened.
+"""A broker group by the store's listing and the chain, before a pack is opened.
 
 Read here, judged by the protocol. Nothing here repairs, deletes or writes.
 """

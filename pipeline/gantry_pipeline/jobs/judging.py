@@ -1,4 +1,4 @@
-"""What one task of the audit does: judge packs, each to a row per run or to one finding.
+"""One task of the audit: it judges packs, each to a row per run or to one finding.
 
 A data source of its own, because rows then stay Arrow from here to Spark's window; ``mapInArrow``
 would do, but wants pandas, for nothing. Damage becomes a row, never an exception; only a store that

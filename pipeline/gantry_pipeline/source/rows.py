@@ -1,4 +1,4 @@
-"""What one task does: fetch some packs, compare them with what was committed, yield their rows.
+"""One task of a read: fetch some packs, compare them with what was committed, yield their rows.
 
 Rows of ``packs`` need no object: the manifest says it all. Rows of ``runs`` need the footer only,
 which is in the last 64 KiB of nearly every pack. Rows of ``messages`` need every byte, and so every

@@ -1,4 +1,4 @@
-"""What the controllers may answer instead of doing what they were asked."""
+"""Errors that controllers answer instead of doing what they were asked."""
 
 from __future__ import annotations
 

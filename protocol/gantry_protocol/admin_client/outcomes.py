@@ -1,4 +1,4 @@
-"""What a question may come to instead of a view: values, since plans decide what to do then."""
+"""Outcomes of a question that brought no view: values, since plans decide what to do then."""
 
 from __future__ import annotations
 

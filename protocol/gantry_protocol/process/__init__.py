@@ -1,1 +1,1 @@
-"""What every Gantry process agrees on with its platform: settings, directories, probes, logs."""
+"""Parts that every Gantry process needs: settings, directories, probes, logs."""

@@ -1,4 +1,4 @@
-"""How a long-running process starts, stops and reports its end.
+"""The life of a long-running process: its start, its stop, and the report of its end.
 
 The main coroutine gets a stop event and returns when it has shut down. SIGTERM and SIGINT set the
 event; a second signal cancels the coroutine. An operating error, and what a volume refuses, is one

@@ -1,4 +1,4 @@
-"""What anybody may do at an HTTP port: so many connections and requests, and no head without end.
+"""Bounds of an HTTP port: connections and requests of each address, and the size of a head.
 
 A head is looked at before aiohttp reads it: aiohttp takes headers apart as they come, and answers
 and logs each that is none, which costs a hundred times what it takes to send them.

@@ -1,4 +1,4 @@
-"""How many connections servers may hold: together, and from one address.
+"""Bounds on connections: of all servers together, and from one address.
 
 Further ones are closed as they come, before a byte of them is read. What no source can take is left
 to the others, so that a program that leaks connections shuts out itself and nobody else.

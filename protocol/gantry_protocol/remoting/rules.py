@@ -1,4 +1,4 @@
-"""What a server takes of each kind of request: how large its body may be, and how old it may get.
+"""Bounds of each kind of request: the size of its body, and the age at which it is dropped.
 
 A request that has waited here for so long that its client has given it up, or is about to, is not
 worth serving: it is answered ``SYSTEM_BUSY``, as upstream's fast failure does it, and its client

@@ -1,4 +1,4 @@
-"""What a client waits for while its frames are passed on: kept until it is answered.
+"""Requests of a client whose frames are passed on, kept until they are answered.
 
 When a master is gone, the next one is given what the last one left unanswered, in the order in
 which the client said it, each request once. A request that an earlier master may have carried out

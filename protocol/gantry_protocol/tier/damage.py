@@ -1,4 +1,4 @@
-"""What can be wrong with an object of the tier; each is one sentence with object, place and reason.
+"""Damage of objects of the tier; each is one sentence with object, place and reason.
 
 Rule protected: a reader that meets any of these changes and deletes nothing. The classes are apart
 because people do different things about them: fetch a copy, correct a prefix, upgrade.

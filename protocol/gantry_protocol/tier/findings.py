@@ -1,4 +1,4 @@
-"""What is wrong with a tier, or worth knowing: one finding, the same from whoever reads it.
+"""Findings about a tier: a fault, or a fact worth knowing, the same from whoever reads it.
 
 A ``fault`` is something that must not be; a ``note`` is something to know: an object that no
 version names is what an interrupted upload leaves behind, neither data nor damage. Each names the

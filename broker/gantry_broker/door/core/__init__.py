@@ -1,1 +1,1 @@
-"""Where a door leads clients, without I/O."""
+"""The decisions of a door, without I/O."""

@@ -1,4 +1,4 @@
-"""Which master to lead clients to, given what controllers answered, and when to ask again.
+"""The master to lead clients to, given what controllers answered, and when to ask again.
 
 Answers may be late, doubled and out of order, since several controllers are asked at once. Only an
 answer of the newest epoch heard counts, so nobody is ever led back to a former master. While there

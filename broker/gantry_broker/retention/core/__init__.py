@@ -1,1 +1,1 @@
-"""How much of a log is kept, as plain functions of what is known of it."""
+"""Retention as plain functions of what is known of a log."""

@@ -1,4 +1,4 @@
-"""How much of a log is kept, and what may go of its beginning: pure.
+"""Rules of retention: how much of a log is kept, and what may go of its beginning; pure.
 
 A log loses whole files, oldest first, by age (``hours``), by size (``bytes``), and before its time
 when the disk is nearly full. Consumed, expired and deleted messages leave the disk in no other way.

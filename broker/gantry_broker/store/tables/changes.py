@@ -1,4 +1,4 @@
-"""What a record of state does to the tables; the same on both sides of the storage boundary."""
+"""Changes that a record of state makes to the tables; the same on both sides of the boundary."""
 
 from gantry_broker.store.tables.names import OFFSETS_TOPIC
 from gantry_broker.store.tables.offsets import ConsumerOffsets, decode_rows

@@ -1,4 +1,4 @@
-"""How far each consumer group has come in each queue.
+"""Committed offsets of consumer groups, by queue.
 
 A commit takes effect on the master at once (``pending``) and goes to the system topic
 ``GANTRY_SYS_OFFSETS`` a little later, many at a time. Every replica applies those records when

@@ -1,4 +1,4 @@
-"""Where in the tier a record of a queue is: a sorted list of runs per queue, and a binary search.
+"""The place of a queue's record in the tier: sorted runs of each queue, and a binary search.
 
 The index is built from the packs' footers, in the order of the chain, and can be thrown away and
 built again. Rule protected: a read is answered with a place, with "it is not in the tier yet", or

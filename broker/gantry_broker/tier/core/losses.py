@@ -1,4 +1,4 @@
-"""What of the tier cannot be read, when it is asked for again, and what counts as gone; pure.
+"""Losses of the tier: what cannot be read, when it is asked for again, what is gone; pure.
 
 One answer "not there" proves nothing: stores err, mounts vanish, rights are taken away. So nothing
 is decided by it, and it is never remembered for ever. Rules protected:

@@ -1,4 +1,4 @@
-"""What a broker knows of its tier for readers, and where an offset is answered from; pure.
+"""A broker's knowledge of its tier for readers, and where an offset is answered from; pure.
 
 A ``TierIndex`` folds the chain and takes in the footers of its packs in the chain's order, so it
 always covers one range [start, covered) of the log without a hole. Rules protected:

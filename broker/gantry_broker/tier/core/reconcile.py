@@ -1,4 +1,4 @@
-"""Whether a new master's log continues what the tier holds; pure comparison.
+"""The comparison of a new master's log with what the tier holds; pure.
 
 On every clean winner ``log_start <= T <= end``, and lineage and bytes below T are the tier's: the
 tier holds only what was confirmed (T6), and whoever may be elected has all of that (H5, H7).

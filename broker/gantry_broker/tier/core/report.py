@@ -1,4 +1,4 @@
-"""What a broker reports of its tier: in every heartbeat, and in its status document.
+"""The report of a broker about its tier: in every heartbeat, and in its status document.
 
 Pure functions of the upload role and of one look into the log. Rules protected: a report costs at
 most two small reads, whatever the log holds, since it is made with every heartbeat; and a reason

@@ -1,4 +1,4 @@
-"""When a broker may delete the oldest files of its log, and when it must first say what they say.
+"""Deletion of a log's oldest files, and what must be said first of what they say.
 
 Pure: facts in, one decision out. Rules protected, each a term of the minimum:
 

@@ -1,4 +1,4 @@
-"""How far a broker may delete its own log once the tier holds it.
+"""The offset up to which a broker may delete its own log once the tier holds it.
 
 Rule protected (T10): ``new start <= committed end of the tier``, and ``<=`` every pin (a replica
 that is about to fetch from there). Bytes that only this disk and its peers hold are never deleted

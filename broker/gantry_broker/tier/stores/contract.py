@@ -1,4 +1,4 @@
-"""What the tier needs of an object store: five calls, and how their failures are told.
+"""The object store as the tier needs it: five calls, and how their failures are told.
 
 Rules protected: a create either says "this very call made it" or says nothing (``Maybe``): exists,
 conflict, time-out and 5xx are not told apart, because clients that retry and stores that answer

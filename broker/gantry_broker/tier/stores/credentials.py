@@ -1,4 +1,4 @@
-"""What a store is asked with. Never printed: neither by ``repr`` nor in any sentence."""
+"""Credentials of a store. Never printed: neither by ``repr`` nor in any sentence."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What stores with blocking clients have in common: checks, threads, deadlines, ``Maybe``.
+"""Parts common to stores with blocking clients: checks, threads, deadlines, ``Maybe``.
 
 A subclass writes the five calls as plain functions that raise ``StoreError``; it never sees a
 deadline or the event loop, and never a key that could leave the prefix.

@@ -1,1 +1,1 @@
-"""Who is alive and what follows, without a clock or I/O: times come in as arguments."""
+"""Liveness without a clock or I/O: times come in as arguments."""

@@ -1,4 +1,4 @@
-"""When to look at what: keys by the time they are due.
+"""Keys by the time at which they are due.
 
 A key is due at one time. To put it off costs nothing until its old time comes (then it is queued
 anew), so what is put off again and again, as a broker's time-out is by each heartbeat, is touched

@@ -1,4 +1,4 @@
-"""How far each group has confirmed its log, as this node has heard it, and who may be believed.
+"""Confirm offsets of groups as this node has heard them, and whose word counts.
 
 The quorum keeps a floor per group (``metadata.state.Floor``). It costs an entry in the log to raise
 one, so that is done in batches: every ``RAISE_EVERY_S`` for the groups whose masters have confirmed

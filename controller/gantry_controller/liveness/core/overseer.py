@@ -1,4 +1,4 @@
-"""Which groups need an election now, by what this node has heard and what the log says.
+"""Groups that need an election now, by what this node has heard and what the log says.
 
 The leader's overseer looks at a group when something about it may have changed: an event about it
 was applied, evidence came in, its master's time-out is due, or a member of a group that waits for

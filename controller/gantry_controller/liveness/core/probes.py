@@ -1,4 +1,4 @@
-"""When to knock at the address of a broker whose connection closed, and what the answers prove.
+"""Probes of a broker whose connection closed: when they are sent, and what answers prove.
 
 The kernel closes a dying process's sockets one after another, so the first knock may still be
 accepted by a listener without anybody behind it: a few more follow. Two refusals in a row, at least

@@ -1,4 +1,4 @@
-"""What this node has heard of each broker: heartbeats, closed connections, pods that are gone.
+"""The table of what this node has heard of each broker: heartbeats, connections, pods.
 
 Local memory, never in the log. The table only records; ``rules`` draws the conclusions. Two details
 matter to them. A row belongs to the *newest* connection that carried the broker's heartbeats, until

@@ -1,4 +1,4 @@
-"""What the slots of a load ask brokers for: messages, batches of them, and pulls.
+"""Work of a load's slots at brokers: messages, batches of them, and pulls.
 
 A pull is judged by what it brought: the next offset must move, there must be bytes, and of every
 so-manieth answer all records are decoded with their CRCs and counted.

@@ -1,4 +1,4 @@
-"""How many groups a quorum carries: three beating replicas each, and writes that stay quick.
+"""Capacity of a quorum: three beating replicas of each group, and writes that stay quick.
 
 The number is doubled until it is too much, or quartered until it is not, and then the distance is
 halved. Only replicas are added or fall silent between two tries; connections stay, since the end of

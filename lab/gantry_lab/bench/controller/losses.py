@@ -1,4 +1,4 @@
-"""How long nobody can write after the leader was lost.
+"""The gap in which nobody can write after the leader was lost.
 
 A client that has no better idea sends a write to every other controller each few milliseconds; the
 gap ends when the first of them is answered as committed. So the figure has that grain, and it

@@ -1,4 +1,4 @@
-"""What the slots of a load ask controllers: the honest write, the consistent read, the preparation.
+"""Work of a load's slots at controllers: the honest write, the consistent read, preparation.
 
 The write is 1001, AlterSyncStateSet: the one that a running master sends. Each is a compare-and-set
 on the epoch that the last one returned, so none is a repetition, none can be answered without the

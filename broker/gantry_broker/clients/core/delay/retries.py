@@ -1,4 +1,4 @@
-"""What becomes of a message that a consumer could not consume: another try later, or the end.
+"""The fate of a message that a consumer could not consume: another try later, or the end.
 
 Upstream: ``AbstractSendMessageProcessor.consumerSendMsgBack`` (36) and ``handleRetryAndDLQ`` (a
 consumer that sends the message to its retry topic itself). The two compare with the limit in

@@ -1,4 +1,4 @@
-"""When which parked message is due: a pure machine over queue offsets and two clocks.
+"""The schedule of parked messages: a pure machine over queue offsets and two clocks.
 
 Each level is a queue that is delivered in its order. The machine knows how far each has been
 delivered, how far it reaches, and when its first message is due; it says which levels to read now

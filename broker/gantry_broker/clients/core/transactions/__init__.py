@@ -1,4 +1,4 @@
-"""What transactions are, apart from who asks: their records, which are open, reading them back."""
+"""Transactions apart from who asks: their records, which are open, reading them back."""
 
 from gantry_broker.clients.core.transactions.ledger import Clocks, Ledger, Policy
 

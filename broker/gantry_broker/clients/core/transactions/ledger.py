@@ -1,4 +1,4 @@
-"""Which transactions are open, and which of them are due to be asked for. Pure.
+"""The ledger of open transactions, and which of them are due to be asked for. Pure.
 
 The ledger is what the two queues of the log say, read in their order: a half message opens a
 transaction, the first op record that names it ends it, and whatever names it again changes nothing.
