@@ -23,7 +23,7 @@ from sim.raft.world import RaftOptions, RaftWorld, run_seed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-SEEDS = range(45)
+SEEDS = range(24)
 TESTS = Path(__file__).resolve().parents[1]
 RARE_EVENTS = (
     "raft.compacted",
@@ -55,7 +55,7 @@ def test_seed_is_safe_and_makes_progress(seed: int) -> None:
 
 
 def test_the_seeds_reach_what_they_are_for() -> None:
-    outcomes = [outcome(seed) for seed in SEEDS if seed % 3 == 0]
+    outcomes = [outcome(seed) for seed in SEEDS]
     seen: dict[str, int] = {}
     for _, counters in outcomes:
         for name, count in counters.items():

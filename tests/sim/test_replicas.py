@@ -7,7 +7,7 @@ from gantry_broker.replica import DEFAULT_LIMITS
 from sim.kernel.world import MS, SECOND
 from sim.replica_world import ReplicaWorld
 
-SEEDS = range(40)
+SEEDS = range(16)
 
 
 def run(seed: int, seconds: float = 12) -> ReplicaWorld:

@@ -6,7 +6,7 @@ import pytest
 from sim.kernel.world import MS
 from sim.whole_world import WholeWorld
 
-SEEDS = range(20)
+SEEDS = range(8)
 
 
 def run(seed: int, seconds: float = 12) -> WholeWorld:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from sim.tier.world import TierMixin, TierWorld, WholeTierWorld
 
-SEEDS = range(60)
-WHOLE_SEEDS = range(20)
+SEEDS = range(24)
+WHOLE_SEEDS = range(8)
 
 
 def run(world: TierMixin, seconds: float = 12) -> TierMixin:
