@@ -96,9 +96,10 @@ def rolling_update(group: Group, load: Workload, *, min_in_sync: int) -> Step | 
     """Rule: outdated pods are replaced one by one, replicas first, the master last.
 
     In this order: pods without a running process (nothing can be lost by replacing them), members
-    outside the sync-state set, the other replicas from the highest ordinal down, the master after
-    the mastership has moved. Each step waits until the last one is finished and well, so a bad
-    change breaks one pod and no more.
+    that are not Ready or outside the sync-state set, the other replicas from the highest ordinal
+    down, the master after the mastership has moved. Each step waits until the last one is finished
+    and well, so a bad change breaks one pod and no more; if there is another change before that,
+    the pod that is not well yet is the one that is replaced again.
     """
     outdated = load.outdated()
     if not outdated:
@@ -168,7 +169,8 @@ def _replace_next(
                 stalled=True,
             )
         if member.broker_id != group.view.master_broker_id:
-            replicas.append((member.broker_id in in_sync, -(pod.ordinal or 0), pod, member))
+            well = pod.ready and member.broker_id in in_sync
+            replicas.append((well, -(pod.ordinal or 0), pod, member))
     if not replicas:
         return _move_mastership(group, Reason.ROLLING_UPDATE)
     _, _, pod, member = min(replicas, key=lambda candidate: candidate[:2])

@@ -56,6 +56,12 @@ ROLLING = [
         id="outside-the-set-goes-first",
     ),
     pytest.param(
+        (pod(0, revision=OLD), pod(1, revision=OLD, ready=False), pod(2, revision=OLD)),
+        view(),
+        "delete 1",
+        id="not-ready-goes-first-after-another-change",
+    ),
+    pytest.param(
         OLD_PODS,
         view(member(1), member(2, in_sync=False), member(3)),
         "delete 1",
