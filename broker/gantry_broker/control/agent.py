@@ -281,8 +281,15 @@ class ControlAgent:
     # ---- what the core wants
 
     def elect(self) -> None:
-        """1002: see to it that there is a master."""
+        """1002: see to it that there is a master.
+
+        A broker in a pod belongs to a group whose owner declares it. Until then a master would
+        acknowledge what it alone has, and be the first to ask instead of the one whose log is
+        newest; with the declaration the controllers hold the first election themselves.
+        """
         if self._electing or self.broker_id is None or not self.registered:
+            return
+        if self._me.pod_uid is not None and not self.known.group_uid:
             return
         self._electing = True
         command = requests.elect(self._me, self.broker_id)

@@ -47,7 +47,7 @@ class Controllers(Line):
 class World:
     """One registered agent."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, pod_uid: str | None = None) -> None:
         identities.save(directory, identities.Identity("c", "g", "code", BrokerId(1)))
         self.controllers = Controllers()
         self.views: list[ControllerView] = []
@@ -57,7 +57,12 @@ class World:
         self.controllers.beat = self._beat  # type: ignore[method-assign]
         self.agent = ControlAgent(
             Speaker(
-                cluster="c", group="g", address="h:1", ha_port=2, incarnation="i", pod_uid=None
+                cluster="c",
+                group="g",
+                address="h:1",
+                ha_port=2,
+                incarnation="i",
+                pod_uid=pod_uid,
             ),
             directory,
             line,
@@ -86,9 +91,11 @@ class World:
         wanted = RequestCode.CONTROLLER_GET_REPLICA_INFO
         await eventually(lambda: bool(self.controllers.of(wanted)), "it looks")
 
-    def told(self, epoch: int) -> dict[str, Any]:
+    def told(self, epoch: int, *, group_uid: str | None = None) -> dict[str, Any]:
         """What an answer to a look says."""
-        header = GetReplicaInfoResponseHeader(master_broker_id=BrokerId(1), master_epoch=epoch)
+        header = GetReplicaInfoResponseHeader(
+            master_broker_id=BrokerId(1), master_epoch=epoch, group_uid=group_uid
+        )
         body = SyncStateSetBody([BrokerId(1)], Epoch(1))
         return {"ext": to_ext(header), "body": encode_body(body)}
 
@@ -202,6 +209,28 @@ async def test_elections_are_asked_for_one_at_a_time_and_again(world: World) -> 
     assert len(world.controllers.of(elect)) == 1
     world.controllers.answer(elect, FORGOTTEN)
     await world.registering()
+
+
+@pytest.fixture
+async def world_of_a_pod(tmp_path: Path) -> AsyncIterator[World]:
+    made = World(tmp_path, pod_uid="p")
+    await made.start()
+    yield made
+    await made.agent.stop()
+
+
+async def test_a_pod_asks_for_no_election_before_its_group_is_declared(
+    world_of_a_pod: World,
+) -> None:
+    world, elect = world_of_a_pod, RequestCode.CONTROLLER_ELECT_MASTER
+    world.agent.elect()
+    assert world.controllers.of(elect) == []
+    declared = world.told(5, group_uid="u")
+    world.controllers.answer(
+        RequestCode.CONTROLLER_GET_REPLICA_INFO, ResponseCode.SUCCESS, **declared
+    )
+    world.agent.elect()
+    assert len(world.controllers.of(elect)) == 1
 
 
 @pytest.mark.parametrize(
