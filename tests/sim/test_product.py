@@ -19,6 +19,7 @@ SEEDS = {
     "rich": 6,
     "many": 6,
     "snapshots": 6,
+    "operator": 5,
 }
 
 

@@ -9,6 +9,7 @@ is called outside a simulated process does what the original does.
 from __future__ import annotations
 
 import concurrent.futures
+import datetime as dt
 import fcntl
 import gc
 import os
@@ -68,6 +69,34 @@ class TimeModule:
         thread = running()
         assert thread is not None
         thread.sleep_us(int(seconds * 1e6))
+
+
+class _DatetimeType(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, dt.datetime)
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(dt.datetime, name)
+
+
+class _Datetime(metaclass=_DatetimeType):
+    """``datetime.datetime``, whose present is the machine's."""
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Any:
+        return dt.datetime(*arguments, **named)  # noqa: DTZ001 - as it was called
+
+    @staticmethod
+    def now(zone: dt.tzinfo | None = None) -> dt.datetime:
+        return dt.datetime.fromtimestamp(_time.time(), zone)
+
+
+class DatetimeModule:
+    """``datetime``."""
+
+    datetime = _Datetime
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(dt, name)
 
 
 class RandomModule:
@@ -130,6 +159,7 @@ def _stand_ins() -> dict[int, Any]:
         (time.time, _time.time),
         (time.perf_counter, _time.perf_counter),
         (os, _os),
+        (dt, DatetimeModule()),
         (random, _random),
         (random.SystemRandom, system_random),
         (secrets, SecretsModule()),
@@ -178,10 +208,11 @@ class Bindings:
         from gantry_broker.log import kernel_syncs
         from gantry_broker.tier.stores import opening
         from gantry_controller.server import Controller
+        from gantry_operator.metrics import Metrics
 
         stand_ins = _stand_ins()
         stand_ins[id(opening.open_store)] = open_store
-        for remembered in (BrokerServer, FrontServer, DoorServer, Controller):
+        for remembered in (BrokerServer, FrontServer, DoorServer, Controller, Metrics):
             stand_ins[id(remembered)] = _remembered(remembered)
         stand_ins[id(kernel_syncs.KernelSyncer)] = SimSyncer
         modules = [

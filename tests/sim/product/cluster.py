@@ -39,7 +39,7 @@ from sim.product.machines import Machine, Process, enter_world
 from sim.product.tcp import Network
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 CLUSTER = "c"
 GROUP = "g"
@@ -125,6 +125,9 @@ class Cluster:
         restart_us: least and greatest time until a process that ended is started again.
     """
 
+    network_class = Network
+    more_faults: Mapping[str, Callable[[Any, Any], None]] = {}
+
     def __init__(
         self,
         world: World,
@@ -152,7 +155,7 @@ class Cluster:
         self.topics = ["orders"]
         self.replicas = brokers
         self.min_in_sync = min_in_sync
-        self.network = Network(self.world, network or NetworkOptions())
+        self.network = self.network_class(self.world, network or NetworkOptions())
         self.network.bucket = Bucket(world, bucket or BucketOptions())
         self.root = Path(tempfile.mkdtemp(prefix="gantry-sim-", dir="/dev/shm"))
         self._disk = disk or DiskOptions()
@@ -472,8 +475,9 @@ class Cluster:
 class Simulation:
     """``with Simulation(world, …) as cluster``: the product is bound to the world inside."""
 
-    def __init__(self, world: World, **named: Any) -> None:
+    def __init__(self, world: World, make: type[Cluster] = Cluster, **named: Any) -> None:
         self._arguments = (world, named)
+        self._make = make
         self._bound = bound()
 
     def __enter__(self) -> Cluster:
@@ -481,7 +485,7 @@ class Simulation:
         gc.disable()  # a run is short, and most of it lives until its end
         loops.failures.clear()
         world, named = self._arguments
-        self.cluster = Cluster(world, **named)
+        self.cluster = self._make(world, **named)
         return self.cluster
 
     def __exit__(self, *exception: object) -> None:

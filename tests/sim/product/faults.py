@@ -71,7 +71,7 @@ def _strike(cluster: Cluster, fault: Fault) -> None:
         return
     cluster.world.note("fault", fault)
     cluster.world.count(f"fault.{fault.kind}")
-    KINDS[fault.kind](cluster, fault)
+    (KINDS | dict(cluster.more_faults))[fault.kind](cluster, fault)
 
 
 def _any(cluster: Cluster, fault: Fault) -> Node:

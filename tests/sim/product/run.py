@@ -23,6 +23,8 @@ from sim.product.bucket import BucketOptions
 from sim.product.cluster import CLUSTER, Cluster, Simulation, show_logs
 from sim.product.commits import Commits
 from sim.product.lives import Lives
+from sim.product.operated import OperatedCluster
+from sim.product.operated_watch import IDLE_S, OperatorWatch
 from sim.product.orderly import Orderly
 from sim.product.scraper import Scraper
 from sim.product.tier_watch import SHARD, TierWatch
@@ -89,6 +91,7 @@ class ProductRun:
     """
 
     kinds: Sequence[str] | None = None
+    cluster_class: type[Cluster] = Cluster
 
     def __init__(
         self,
@@ -117,7 +120,7 @@ class ProductRun:
         Raises:
             Violation: something was so that must never be so; its text names seed and time.
         """
-        with Simulation(self.world, **self._named) as cluster:
+        with Simulation(self.world, self.cluster_class, **self._named) as cluster:
             if self._logs:
                 show_logs(cluster, self._logs)
                 cluster.world.trace_to = lambda line: print(line, file=sys.stderr)
@@ -150,11 +153,15 @@ class ProductRun:
         acks = watch.acks
         if not cluster.run(PEACE_S, until=lambda: cluster.is_whole and watch.acks > acks + 3):
             raise Violation(f"no progress after the faults: {_state(cluster)}")
+        self.settle(loads)
         for load in loads:
             load.stop_sending()
         cluster.run(SETTLE_S, until=lambda: all(load.is_settled for load in loads))
         for load in loads:
             load.judge()
+
+    def settle(self, loads: Sequence[Load]) -> None:
+        """What this kind of run is owed beside progress, while clients still send."""
 
 
 class PowerRun(ProductRun):
@@ -276,6 +283,44 @@ class SnapshotRun(QuorumRun):
         return {**super().settings(rng), "keyed": True, "controller_settings": small}
 
 
+class OperatorRun(ProductRun):
+    """A cluster that the operator makes, with faults of the API server and wishes of people.
+
+    A second run of a seed in the same process is not equal to the first: start a process for each.
+    """
+
+    cluster_class = OperatedCluster
+    _cluster: OperatedCluster
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """One operator or two that elect, and a mixture of faults."""
+        kinds = [
+            kind for kind in (*faults.KINDS, *OperatedCluster.more_faults) if rng.random() < 0.3
+        ]
+        self.kinds = kinds or ["kill-master", "operator-kill"]
+        return {
+            "operators": rng.choice([1, 1, 2]),
+            "operator_settings": {"resync_interval_s": rng.choice([2.0, 5.0, 20.0])},
+        }
+
+    def act(self) -> None:
+        """Raises Violation."""
+        self._operators = OperatorWatch(self._cluster, self._watch)
+        super().act()
+
+    def settle(self, loads: Sequence[Load]) -> None:
+        cluster, operators = self._cluster, self._operators
+        if not cluster.run(PEACE_S, until=lambda: not operators.unsettled()):
+            raise Violation(f"the operator does not come to rest: {operators.unsettled()}")
+        for load in loads:
+            load.stop_sending()
+        cluster.run(2)
+        operators.forget()
+        cluster.run(IDLE_S)
+        if not operators.unsettled():
+            operators.judge_idleness()
+
+
 RUNS = {
     "product": ProductRun,
     "power": PowerRun,
@@ -286,6 +331,7 @@ RUNS = {
     "rich": RichRun,
     "many": ManyRun,
     "snapshots": SnapshotRun,
+    "operator": OperatorRun,
 }
 
 

@@ -195,6 +195,12 @@ class ThreadingModule:
     Condition = Condition
     Event = Event
 
+    @staticmethod
+    def main_thread() -> Any:
+        return current().main
+
+    current_thread = staticmethod(running)
+
 
 class SimpleQueue:
     """``queue.SimpleQueue``."""

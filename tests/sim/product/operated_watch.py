@@ -1,0 +1,217 @@
+"""What the operator owes, whatever happens to it and to the API server.
+
+=======  =========================================================================================
+alone    it takes one running member of a group at a time: the next one only after the last one it
+         took was Ready again
+master   it never takes the pod of a master that has served for a while and has a successor
+quorum   it never takes a controller while the others that live are no majority, nor a broker while
+         those that live are fewer than the minimum asks for
+volumes  it deletes no claim, and no volume goes
+scale    a StatefulSet never shrinks below the wish
+bug      no reconcile ends in a fault of its own
+=======  =========================================================================================
+
+What lives is the world's truth, and the operator's knowledge is late: members count as alive that
+were so a moment ago (``LATE_US``). At the end it owes that the status is of the present generation
+and says that all is well, that roles' labels tell the truth, and that nothing is done any more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gantry_operator import names
+from sim.kernel.world import SECOND, Violation
+from sim.product.cluster import CLUSTER, GROUP
+
+if TYPE_CHECKING:
+    from sim.product.cluster import Node
+    from sim.product.operated import OperatedCluster
+    from sim.product.watch import Watch
+
+LATE_US = 8 * SECOND
+SERVED_US = 5 * SECOND
+BROKERS = names.broker_statefulset(GROUP)
+CONTROLLERS = names.controller_statefulset(CLUSTER)
+IDLE_REQUESTS = 8  # of one kind about one object, while nothing changes for ``IDLE_S``
+IDLE_S = 10
+POLLED = ("leases", "secrets", "")  # by design; "" is discovery, of an operator that starts
+
+
+class OperatorWatch:
+    """See the module.
+
+    Attributes:
+        requests: how often each verb was asked for each object, since ``forget``.
+        gap_us: the longest time without an acknowledged send, since ``forget``.
+    """
+
+    def __init__(self, cluster: OperatedCluster, watch: Watch) -> None:
+        self._cluster = cluster
+        self._watch = watch
+        self._alive_us: dict[str, int] = {}
+        self._taken: dict[str, tuple[str, str]] = {}  # StatefulSet: name and uid that it took last
+        self._master = ("", 0)  # who serves, and since when
+        self._found: list[str] = []
+        self._acks = 0
+        self.forget()
+        cluster.asks.append(self._asked)
+        cluster.deeds.append(self._deed)
+        watch.more.append(self._look)
+
+    def forget(self) -> None:
+        """Count anew."""
+        self.requests: dict[tuple[str, str, str], int] = {}
+        self.gap_us = 0
+        self._acked_us = self._cluster.world.now_us
+
+    # ---- all the time
+
+    def _look(self) -> None:
+        cluster, now_us = self._cluster, self._cluster.world.now_us
+        if self._found:
+            raise Violation(self._found[0])
+        for node in cluster.nodes:
+            process = node.process
+            if process is not None and not process.is_dead and not process.frozen:
+                self._alive_us[node.name] = now_us
+        master = cluster.master()
+        name = master.name if master is not None else ""
+        if name != self._master[0]:
+            self._master = (name, now_us)
+        if self._watch.acks != self._acks:
+            self._acks, self._acked_us = self._watch.acks, now_us
+        self.gap_us = max(self.gap_us, now_us - self._acked_us)
+        self._check_operators()
+        if cluster.registry is not None:
+            self._check_objects()
+
+    def _check_operators(self) -> None:
+        for node in self._cluster.operators:
+            process = node.process
+            metrics = None if process is None else process.globals.get("Metrics")
+            if metrics is None:
+                continue
+            for kind in ("BrokerGroup", "ControllerGroup"):
+                if metrics.reconciles.labels(kind, "bug")._value.get():
+                    raise Violation(f"bug: {node.name} hit a fault of its own over a {kind}")
+
+    def _check_objects(self) -> None:
+        for found in self._cluster.objects("statefulsets", "apps"):
+            name, replicas = found["metadata"]["name"], found["spec"]["replicas"]
+            wished = self._cluster.replicas if name == BROKERS else self._cluster.quorum
+            if replicas < min(wished, 3):
+                raise Violation(f"scale: {name} has {replicas} replicas of {wished}")
+        for pod in self._cluster.objects("pods") if self._taken else ():
+            name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+            statefulset = name.rpartition("-")[0]
+            last, before = self._taken.get(statefulset, ("", ""))
+            if last == name and before != uid and is_ready(pod):
+                del self._taken[statefulset]
+        if self._cluster.lost_disks:
+            raise Violation(f"volumes: {self._cluster.lost_disks} went")
+
+    def _asked(self, verb: str, plural: str, name: str) -> None:
+        key = (verb, plural, name)
+        self.requests[key] = self.requests.get(key, 0) + 1
+
+    def _deed(self, verb: str, plural: str, name: str) -> None:
+        if verb != "delete":
+            return
+        if plural in ("persistentvolumeclaims", "statefulsets"):
+            self._found.append(f"volumes: the operator deletes {plural} {name}")
+        elif plural == "pods":
+            self._take(name)
+
+    def _take(self, name: str) -> None:
+        """The operator takes a pod."""
+        cluster = self._cluster
+        cluster.world.note("operator", "takes", name)
+        cluster.world.count("operator.takes")
+        pods = {pod["metadata"]["name"]: pod for pod in cluster.objects("pods")}
+        node = next((node for node in cluster.nodes if node.name == name), None)
+        if node is None or name not in pods or not node.is_running:
+            return
+        statefulset = name.rpartition("-")[0]
+        last, _ = self._taken.get(statefulset, ("", ""))
+        if last not in ("", name):
+            self._found.append(f"alone: {name} is taken, and {last} was not Ready since it was")
+        self._taken[statefulset] = (name, pods[name]["metadata"]["uid"])
+        others = [
+            other
+            for other in (cluster.brokers if statefulset == BROKERS else cluster.controllers)
+            if other is not node and self._lives(other)
+        ]
+        if statefulset == BROKERS:
+            self._take_broker(node, len(others))
+        elif len(others) < cluster.quorum // 2 + 1:
+            self._found.append(f"quorum: {name} is taken, and {len(others)} others live")
+
+    def _take_broker(self, node: Node, others: int) -> None:
+        cluster = self._cluster
+        master, since_us = self._master
+        served = cluster.world.now_us - since_us > SERVED_US
+        if master == node.name and served and cluster.group_of(node).core.serving.in_sync > 1:
+            self._found.append(f"master: {node.name} is taken, and it has served for a while")
+        if others < min(cluster.min_in_sync, cluster.replicas - 1):
+            self._found.append(f"quorum: {node.name} is taken, and {others} others live")
+
+    def _lives(self, node: Node) -> bool:
+        return self._cluster.world.now_us - self._alive_us.get(node.name, -LATE_US) < LATE_US
+
+    # ---- the end
+
+    def unsettled(self) -> str:
+        """What is not yet as it is wished; empty when all is."""
+        cluster = self._cluster
+        for plural, name in (("controllergroups", CLUSTER), ("brokergroups", GROUP)):
+            said = _unsaid(cluster.resource(plural, name))
+            if said:
+                return f"{plural} {name}: {said}"
+        master = cluster.master()
+        revisions = {
+            found["metadata"]["name"]: found["status"].get("updateRevision")
+            for found in cluster.objects("statefulsets", "apps")
+        }
+        for pod in cluster.objects("pods"):
+            meta = pod["metadata"]
+            statefulset = meta["name"].rpartition("-")[0]
+            if meta["labels"].get(names.LABEL_REVISION) != revisions[statefulset]:
+                return f"{meta['name']} is of an old revision"
+            if statefulset != BROKERS:
+                continue
+            is_master = master is not None and meta["name"] == master.name
+            role = names.ROLE_MASTER if is_master else names.ROLE_REPLICA
+            if meta["labels"].get(names.LABEL_ROLE) != role:
+                return f"{meta['name']} is labelled {meta['labels'].get(names.LABEL_ROLE)}"
+            if meta["labels"].get(names.LABEL_TRAFFIC) != names.TRAFFIC_ON:
+                return f"{meta['name']} gets no clients"
+        return ""
+
+    def judge_idleness(self) -> None:
+        """Nothing has changed since ``forget``: nothing may have been asked for again and again.
+
+        Raises:
+            Violation: something was.
+        """
+        for (verb, plural, name), times in sorted(self.requests.items()):
+            if verb not in ("watch", "list") and plural not in POLLED and times > IDLE_REQUESTS:
+                raise Violation(f"idle: {verb} {plural} {name} {times} times in {IDLE_S} s")
+
+
+def _unsaid(resource: dict[str, Any]) -> str:
+    status = resource.get("status") or {}
+    generation = resource["metadata"]["generation"]
+    if status.get("observedGeneration") != generation:
+        return f"observed {status.get('observedGeneration')} of generation {generation}"
+    conditions = {one["type"]: one for one in status.get("conditions") or ()}
+    ready = conditions.get("Ready") or {}
+    if ready.get("status") != "True":
+        return f"Ready is {ready.get('status')}: {ready.get('reason')} {ready.get('message')}"
+    return ""
+
+
+def is_ready(pod: dict[str, Any]) -> bool:
+    """What its condition says."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
