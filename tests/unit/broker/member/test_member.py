@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from gantry_broker.control.joining import IdStruck
 from gantry_broker.log import DiskFullError
+from gantry_broker.log.checked import Damage
 from gantry_broker.log.segments import Segments
 from gantry_broker.member import appends, lineage_file
 from gantry_broker.replica import Role
@@ -477,6 +478,24 @@ def units_of(member: LoneMember) -> list[tuple[int, object]]:
         found.append((at, data))
         at += len(data)
     return found
+
+
+async def test_a_master_with_damage_asks_for_its_repair_and_gives_way(member: LoneMember) -> None:
+    await pair(member)
+    member.send()
+    await member.flushed()
+    member.ack(1, member.end)
+    await eventually(lambda: not member.group.repairs._found.is_set(), "nothing is to be repaired")
+    member.group._damaged(Damage(Path("0"), 0, 0, 100, 1, "it is not what it was"))
+    assert member.group.repairs._found.is_set()
+    assert member.core._is_damaged, "who could take over is looked for"
+
+
+async def test_a_group_that_has_ended_takes_no_replica(member: LoneMember) -> None:
+    hosts = member.group._shared.listener._hosts
+    assert len(hosts) == 1
+    await member.stop()
+    assert len(hosts) == 0
 
 
 async def test_the_end_of_a_file_is_known_although_the_next_one_finds_no_room(

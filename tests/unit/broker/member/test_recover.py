@@ -53,3 +53,11 @@ def test_a_log_that_nobody_wrote_is_refused(tmp_path: Path) -> None:
     lineage_file.save(tmp_path, StoredState(Epoch(1), lineage((1, 10)), Offset(0)))
     with pytest.raises(CorruptionError, match="no epoch in it covers the log"):
         found(tmp_path)
+
+
+def test_a_lineage_that_is_not_what_was_saved_is_refused(tmp_path: Path) -> None:
+    volume(tmp_path, confirm=0)
+    path = tmp_path / lineage_file.FILE
+    path.write_bytes(path.read_bytes().replace(b'"epoch":1', b'"epoch":2'))
+    with pytest.raises(CorruptionError, match="checksum"):
+        found(tmp_path)

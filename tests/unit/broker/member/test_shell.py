@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,13 +12,17 @@ import pytest
 from gantry_broker.ha.feeding import BURST_BYTES, CATCH_UP_BYTES_PER_S, FEED_BYTES, Feeder
 from gantry_broker.log import DiskFullError
 from gantry_broker.log.checked import Damage, DamagedError
+from gantry_broker.member import shell as shells
 from gantry_broker.member.shell import DISPATCH_BYTES, ReplicaShell
+from gantry_broker.replica import StoredState
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
+from gantry_broker.replica.lineage import Lineage
 from gantry_broker.replica.master import Batch
 from gantry_broker.replica.messages import Ack, Append
 from gantry_broker.retention.disk_space import DiskSpace, Watermarks
-from gantry_protocol.types import Epoch, EpochEntry, Offset
+from gantry_protocol.errors import GantryError
+from gantry_protocol.types import BrokerId, Epoch, EpochEntry, Offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,16 +50,17 @@ class World:
         self.events: list[ev.Event] = []
         self.flushed: Callable[[Offset], None] = pytest.fail
         self.master = None
-        nobody = cast("Any", None)
-        disk = DiskSpace(directory, Watermarks())
+        self.failures: list[BaseException] = []
+        self.epoch = Epoch(1)
+        self.disk = DiskSpace(directory, Watermarks())
         self.shell = ReplicaShell(
             cast("Any", self),
             cast("Any", self),
             directory,
-            nobody,
             cast("Any", self),
-            cast("Any", SimpleNamespace(savers=None, ticker=self, disk_space=disk)),
-            pytest.fail,
+            cast("Any", self),
+            cast("Any", SimpleNamespace(savers=None, ticker=self, disk_space=self.disk)),
+            self.failures.append,
         )
         self.shell.start(
             cast("Any", SimpleNamespace(send=self._send, is_congested=lambda _: False))
@@ -119,6 +126,9 @@ class World:
     def truncate(self, _: Offset) -> None:
         self.calls.append("cut")
 
+    def reset(self, _: Offset) -> None:
+        self.calls.append("reset")
+
     def take_mastership(self) -> None:
         self.calls.append("mastership")
 
@@ -127,6 +137,17 @@ class World:
     def promoted(self, *_: object) -> None: ...
     def confirmed(self, _: Offset) -> None: ...
     def ticked(self) -> None: ...
+    def cut_off(self, _: object) -> None:
+        self.calls.append("cut off")
+
+    def giving_way(self) -> None:
+        self.calls.append("gives way")
+
+    # The controllers.
+
+    def hand_over(self, _: object, done: Callable[[bool], None]) -> None:
+        done(False)
+
     def add(self, tick: Callable[[], None]) -> None:
         self.tick = tick
 
@@ -301,3 +322,83 @@ async def test_what_follows_refused_bytes_is_not_written_in_their_place(tmp_path
     assert [one for one in world.events if isinstance(one, ev.LogRefused)] == [
         ev.LogRefused(Offset(0), "no room")
     ]
+    world.tick()
+    assert ev.RoomChanged(is_full=True, has_room=False) in world.events, "it is not fed for now"
+
+
+@pytest.mark.parametrize(("reset", "call"), [(False, "cut"), (True, "reset")])
+async def test_the_core_hears_of_the_cut_it_wanted(tmp_path: Path, reset: bool, call: str) -> None:
+    world = World(tmp_path)
+    world.do(fx.CutLog(Offset(0), reset=reset))
+    assert (world.calls, world.events[-1]) == ([call], ev.LogCut())
+
+
+async def test_who_is_served_hears_of_what_ends_the_service(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.do(fx.CutOff((), 9_000))
+    world.do(fx.DiskFull("nobody can take over", gives_way=False))
+    world.do(fx.DiskFull("a member takes over", gives_way=True))
+    assert world.calls == ["cut off", "gives way"]
+
+
+async def test_the_core_hears_of_a_hand_over_that_was_refused(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.do(fx.HandOver(BrokerId(2), Epoch(1)))
+    assert world.events[-1] == ev.HandOverFinished(accepted=False)
+
+
+async def test_an_error_of_the_rows_ends_the_member_and_what_it_hears(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = GantryError("the rows do not read")
+
+    def broken(_: Offset) -> None:
+        raise error
+
+    world = World(tmp_path)
+    monkeypatch.setattr(world, "dispatch", broken)
+    world.do(fx.ConfirmMoved(Offset(10)))
+    world.tick()
+    assert world.failures == [error]
+    heard = len(world.events)
+    world.shell.step(ev.Tick())
+    world.tick()
+    assert (len(world.events), world.failures) == (heard, [error])
+
+
+async def test_a_member_that_has_ended_hears_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.shell.stop()
+    world.shell.step(ev.Tick())
+    assert world.events == []
+
+
+async def test_a_state_without_room_is_saved_later_unless_a_newer_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shells, "SAVE_AGAIN_S", 0)
+    world, asked = World(tmp_path), list[Future[None]]()
+
+    def submit(_: object) -> Future[None]:
+        asked.append(Future())
+        return asked[-1]
+
+    monkeypatch.setattr(world.shell, "_saver", SimpleNamespace(submit=submit))
+    older = StoredState(Epoch(1), Lineage(), Offset(0))
+    newer = StoredState(Epoch(2), Lineage(), Offset(0))
+    full = OSError(errno.ENOSPC, "No space left on device")
+    world.do(fx.SaveState(1, older))
+    asked[0].set_exception(full)
+    for _ in range(5):
+        await turn()
+    assert len(asked) == 2, "it is asked for again"
+    world.do(fx.SaveState(2, newer))
+    asked[1].set_exception(full)
+    for _ in range(5):
+        await turn()
+    assert len(asked) == 3, "the newer one says all"
+    asked[2].set_result(None)
+    for _ in range(5):
+        await turn()
+    assert world.events[-1] == ev.StateSaved(2)
+    assert world.failures == []

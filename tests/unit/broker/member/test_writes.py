@@ -85,3 +85,21 @@ async def test_store_times_follow_a_clock_that_jumped_by_as_much_as_has_passed()
         writes.append([], lambda outcome: None)
     assert [one - 1_700_000_000_000 for one in stored] == [0, 2_000, 20_000, 60_000]
     assert writes.clock.ahead_ms == 0
+
+
+async def test_who_is_cut_off_confirms_nothing_and_changes_no_topic() -> None:
+    store: Any = SimpleNamespace(is_whole=True, put=lambda *_, **__: [StoredAt(0, 0, Offset(0), 9)])
+    member: Any = SimpleNamespace(
+        mastership=mastership(cut_off=True), leaving=False, appended=lambda: None
+    )
+    writes = GroupWrites(member, store)
+    writes.topics = SimpleNamespace()  # type: ignore[assignment]  # it would raise
+    outcomes: list[SendOutcome] = []
+    writes.append([], outcomes.append)
+    assert outcomes == []
+    writes.cut_off()
+    assert [one.code for one in outcomes] == [ResponseCode.FLUSH_SLAVE_TIMEOUT]
+    answers: list[Any] = []
+    writes.create_topic(TopicConfig("t"), answers.append, if_absent=True)
+    writes.delete_topic("t", answers.append)
+    assert [one.code for one in answers] == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2

@@ -186,3 +186,8 @@ async def test_a_directory_that_is_unmounted_while_it_is_followed_ends_no_chain(
     older = mount / tier.place.key(ManKey(3))
     older.rename(mount / tier.place.key(ManKey(4)))
     assert isinstance(await uploads.run(fx.ReadVersions(5, 9, 8)), ev.CallFailed), "another chain"
+
+
+async def test_a_version_that_is_there_already_may_be_anothers(harness: Harness) -> None:
+    said = [await harness.calls.run(fx.CreateVersion(5, 9, data)) for data in (b"ours", b"theirs")]
+    assert [type(one) for one in said] == [ev.Created, ev.Maybe]

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
+import pytest
+from gantry_broker.tier import uploader as uploading
 from gantry_broker.tier.core import effects as fx
 from gantry_broker.tier.core import events as ev
 from gantry_broker.tier.core.role import UploadRole
@@ -151,4 +153,29 @@ async def test_who_fenced_it_is_asked_about() -> None:
     assert made.role.state is State.FENCED
     await asyncio.sleep(0.01)
     assert calls.cancelled == calls.begun
+    await made.stop()
+
+
+class Committing(Role):
+    """Has something new whenever the log has."""
+
+    def step(self, event: ev.Event, _: int) -> list[fx.Effect]:
+        self.seen.append(event)
+        return [fx.Committed(cast("Any", "head"))] if isinstance(event, ev.LogAdvanced) else []
+
+
+async def test_each_advance_is_looked_at_and_each_commit_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(uploading, "ADVANCE_S", 0)
+    role, told = Committing(), list[object]()
+    role.session = cast("Any", object())
+    made = uploader(role, Calls(), Observer(), [])
+    made._observer = cast("Any", SimpleNamespace(tier_committed=told.append))
+    for _ in range(2):
+        made.advanced()
+        made.advanced()
+        for _ in range(3):
+            await asyncio.sleep(0)
+    assert told == ["head", "head"]
     await made.stop()

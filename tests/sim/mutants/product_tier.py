@@ -1,0 +1,171 @@
+"""Bugs in the code around the tier's cores: calls, uploads, what is remembered, waiting pulls."""
+
+from __future__ import annotations
+
+from sim.mutants.mutant import Mutant, UnitTests
+from sim.mutants.planting import Edit
+
+
+def _mutant(
+    name: str,
+    area: str,
+    breaks: str,
+    where: str,
+    old: str,
+    new: str,
+    killer: UnitTests,
+    *,
+    quick: bool = False,
+) -> Mutant:
+    edit = Edit(f"gantry_broker.{where}", old, new)
+    return Mutant(name, area, breaks, (edit,), killer, quick)
+
+
+MUTANTS = (
+    _mutant(
+        "maybe-counts-as-created",
+        "tier",
+        "a version that may not be there counts as committed",
+        "tier.calls:_ended",
+        "ev.Created(ticket) if isinstance(made, Created) else ev.Maybe(ticket, made.reason)",
+        "ev.Created(ticket)",
+        UnitTests(
+            "unit/broker/tier/test_calls.py::test_a_version_that_is_there_already_may_be_anothers"
+        ),
+    ),
+    _mutant(
+        "anothers-pack-is-ours",
+        "tier",
+        "a pack with other bytes under the name counts as stored",
+        "tier.calls:Calls._is_there",
+        "return found == call.end",
+        "return found is not None",
+        UnitTests(
+            "unit/broker/tier/test_calls.py::test_a_pack_of_doubtful_outcome_is_there_only_whole"
+        ),
+        quick=True,
+    ),
+    _mutant(
+        "refused-call-tried-for-ever",
+        "tier",
+        "a damaged object is asked for again and again",
+        "tier.calls:Calls.run",
+        "return ev.CallRefused(call.ticket, str(error))",
+        "return ev.CallFailed(call.ticket, str(error))",
+        UnitTests(
+            "unit/broker/tier/test_calls.py::test_what_must_not_be_used_is_told_apart_from_what_may_pass"
+        ),
+    ),
+    _mutant(
+        "pack-beyond-the-limit",
+        "tier",
+        "a pack holds what is not confirmed",
+        "tier.calls:Calls._cut",
+        "Offset(min(call.limit, most))",
+        "Offset(most)",
+        UnitTests(
+            "unit/broker/tier/test_calls.py::test_a_pack_holds_nothing_at_or_above_the_limit"
+        ),
+    ),
+    _mutant(
+        "shared-prefix-unnoticed",
+        "tier",
+        "two groups write one tier",
+        "tier.calls:Calls._run",
+        "await own_prefix(store, place, self._group, int(time() * 1000))",
+        "pass",
+        UnitTests(
+            "unit/broker/tier/test_calls.py::test_what_must_not_be_used_is_told_apart_from_what_may_pass"
+        ),
+    ),
+    _mutant(
+        "cancelled-call-goes-on",
+        "tier",
+        "a call of an earlier mastership goes on",
+        "tier.uploader:Uploader._carry_out",
+        "                self._call.cancel()\n",
+        "",
+        UnitTests(
+            "unit/broker/tier/test_uploader.py::test_a_call_of_an_earlier_mastership_is_cancelled_before_the_next_begins"
+        ),
+        quick=True,
+    ),
+    _mutant(
+        "fence-untold",
+        "tier",
+        "a fenced uploader does not look for its master",
+        "tier.uploader:Uploader._carry_out",
+        "self._observer.tier_fenced(own, by)",
+        "pass",
+        UnitTests(
+            "unit/broker/tier/test_uploader.py::test_an_event_from_within_an_effect_waits_for_the_effects_before_it"
+        ),
+        quick=True,
+    ),
+    _mutant(
+        "commit-untold",
+        "tier",
+        "readers hear of an upload only when they look",
+        "tier.uploader:Uploader._carry_out",
+        "self._observer.tier_committed(head)",
+        "pass",
+        UnitTests(
+            "unit/broker/tier/test_uploader.py::test_each_advance_is_looked_at_and_each_commit_is_told"
+        ),
+        quick=True,
+    ),
+    _mutant(
+        "one-look-at-the-log",
+        "tier",
+        "what is confirmed after the first look is never uploaded",
+        "tier.uploader:Uploader._look",
+        "    self._advance = None\n",
+        "",
+        UnitTests(
+            "unit/broker/tier/test_uploader.py::test_each_advance_is_looked_at_and_each_commit_is_told"
+        ),
+        quick=True,
+    ),
+    _mutant(
+        "fault-of-a-call-unheard",
+        "tier",
+        "uploads stop for good and nobody hears",
+        "tier.uploader:Uploader._run",
+        "        self._failed(error)\n        return",
+        "        return",
+        UnitTests("unit/broker/tier/test_uploader.py::test_a_fault_of_ours_is_told"),
+        quick=True,
+    ),
+    _mutant(
+        "uploads-what-is-not-flushed",
+        "tier",
+        "the tier holds records that the log may lose",
+        "member.tier:GroupTier.local_log",
+        "confirm=min(facts.confirm, facts.flushed)",
+        "confirm=facts.end",
+        UnitTests(
+            "unit/broker/member/test_tier.py::test_what_is_confirmed_and_not_on_this_disk_is_not_the_tiers"
+        ),
+        quick=True,
+    ),
+    _mutant(
+        "tier-waits-without-bound",
+        "tier",
+        "pulls wait for the tier in any number",
+        "tier.waits:TierWaits.ask",
+        " or len(self._waiting) >= WAITING_MAX",
+        "",
+        UnitTests("unit/broker/clients/test_tier_pulls.py::test_too_many_are_refused_as_busy"),
+    ),
+    _mutant(
+        "tier-waits-outlive-their-mastership",
+        "tier",
+        "pulls that wait for the tier when a mastership ends are never answered",
+        "tier.waits:TierWaits.release",
+        "        done(result)",
+        "        pass",
+        UnitTests(
+            "unit/broker/clients/test_tier_pulls.py::test_the_end_of_the_mastership_sends_everybody_back"
+        ),
+    ),
+)
