@@ -10,16 +10,15 @@ from sim.product import faults
 from sim.product.run import RUNS, ProductRun, run
 
 SEEDS = {
-    "product": 16,
-    "power": 6,
-    "tier": 8,
-    "quorum": 8,
-    "doors": 8,
-    "stores": 8,
-    "rich": 6,
-    "many": 6,
-    "snapshots": 6,
-    "operator": 5,
+    "product": 10,
+    "power": 4,
+    "tier": 5,
+    "quorum": 6,
+    "doors": 4,
+    "stores": 4,
+    "rich": 3,
+    "many": 2,
+    "snapshots": 3,
 }
 
 

@@ -55,6 +55,7 @@ class Watch:
         self._compared: dict[str, int] = {}  # by incarnation: how far its log was compared
         self._leaders: dict[int, int] = {}  # term: process
         self._digests: dict[int, int] = {}  # index: digest
+        self._broken: Violation | None = None  # what was found where it cannot be told
         cluster.world.after(LOOK_US, self._look)
 
     def _look(self) -> None:
@@ -67,6 +68,8 @@ class Watch:
         Raises:
             Violation: something must not be so.
         """
+        if self._broken is not None:
+            raise self._broken
         for node in self.cluster.brokers:
             group = self.cluster.group_of(node, self.group)
             if group is not None and group.core is not None:
@@ -109,9 +112,11 @@ class Watch:
         if end > len(self.confirmed):
             self.check()
         if end > len(self.confirmed):
-            raise Violation(
+            # Whoever reads may swallow it; the next look raises it again.
+            self._broken = Violation(
                 f"H9: bytes up to {end} are served, {len(self.confirmed)} are confirmed"
             )
+            raise self._broken
 
     # ---- brokers
 
