@@ -14,11 +14,9 @@ def _mutant(
     old: str,
     new: str,
     killer: UnitTests,
-    *,
-    quick: bool = False,
 ) -> Mutant:
     edit = Edit(f"gantry_broker.{where}", old, new)
-    return Mutant(name, area, breaks, (edit,), killer, quick)
+    return Mutant(name, area, breaks, (edit,), killer)
 
 
 MUTANTS = (
@@ -54,7 +52,6 @@ MUTANTS = (
         UnitTests(
             "unit/broker/member/test_shell.py::test_a_sync_that_ends_after_a_cut_speaks_of_the_log_before_it"
         ),
-        quick=True,
     ),
     _mutant(
         "fatal-error-of-a-step-survived",
@@ -66,7 +63,6 @@ MUTANTS = (
         UnitTests(
             "unit/broker/member/test_shell.py::test_an_error_of_the_rows_ends_the_member_and_what_it_hears"
         ),
-        quick=True,
     ),
     _mutant(
         "steps-after-the-end",
@@ -76,7 +72,6 @@ MUTANTS = (
         "self._ended = True",
         "pass",
         UnitTests("unit/broker/member/test_shell.py::test_a_member_that_has_ended_hears_nothing"),
-        quick=True,
     ),
     _mutant(
         "cut-inside-a-record",
@@ -108,7 +103,6 @@ MUTANTS = (
         "    if reset:",
         "    if False:",
         UnitTests("unit/broker/member/test_shell.py::test_the_core_hears_of_the_cut_it_wanted"),
-        quick=True,
     ),
     _mutant(
         "cut-untold",
@@ -118,7 +112,6 @@ MUTANTS = (
         "self.step(ev.LogCut())",
         "pass",
         UnitTests("unit/broker/member/test_shell.py::test_the_core_hears_of_the_cut_it_wanted"),
-        quick=True,
     ),
     _mutant(
         "older-state-saved-over-a-newer",
@@ -130,7 +123,6 @@ MUTANTS = (
         UnitTests(
             "unit/broker/member/test_shell.py::test_a_state_without_room_is_saved_later_unless_a_newer_one_is"
         ),
-        quick=True,
     ),
     _mutant(
         "no-room-for-the-lineage-forgotten",
@@ -195,7 +187,6 @@ MUTANTS = (
         "if self._store.lost:",
         "if False:",
         UnitTests("unit/broker/member/test_lost_rows.py"),
-        quick=True,
     ),
     _mutant(
         "hand-over-untold-to-the-core",
@@ -218,7 +209,6 @@ MUTANTS = (
         UnitTests(
             "unit/broker/member/test_shell.py::test_what_follows_refused_bytes_is_not_written_in_their_place"
         ),
-        quick=True,
     ),
     _mutant(
         "gives-no-way-when-full",
@@ -270,7 +260,6 @@ MUTANTS = (
         UnitTests(
             "unit/broker/member/test_writes.py::test_who_is_cut_off_confirms_nothing_and_changes_no_topic"
         ),
-        quick=True,
     ),
     _mutant(
         "waiting-sends-outlive-a-cut-off",
@@ -282,7 +271,6 @@ MUTANTS = (
         UnitTests(
             "unit/broker/member/test_writes.py::test_who_is_cut_off_confirms_nothing_and_changes_no_topic"
         ),
-        quick=True,
     ),
     _mutant(
         "too-few-and-success",
@@ -294,7 +282,6 @@ MUTANTS = (
         UnitTests(
             "unit/broker/member/test_appends.py::test_confirmed_with_too_few_members_is_not_acknowledged"
         ),
-        quick=True,
     ),
     _mutant(
         "expired-and-success",
@@ -306,7 +293,6 @@ MUTANTS = (
         UnitTests(
             "unit/broker/member/test_appends.py::test_confirmed_with_too_few_members_is_not_acknowledged"
         ),
-        quick=True,
     ),
     _mutant(
         "ended-sends-hold-their-places",
@@ -318,7 +304,6 @@ MUTANTS = (
         UnitTests(
             "unit/broker/member/test_appends.py::test_who_waits_when_the_mastership_is_in_doubt_is_told_no_place"
         ),
-        quick=True,
     ),
     _mutant(
         "lineage-that-covers-nothing",
@@ -350,7 +335,6 @@ MUTANTS = (
         UnitTests(
             "unit/broker/member/test_delay_pins.py::test_the_oldest_message_of_any_level_that_is_not_delivered_yet"
         ),
-        quick=True,
     ),
     _mutant(
         "open-transactions-trimmed",
@@ -362,7 +346,6 @@ MUTANTS = (
         UnitTests(
             "unit/broker/member/test_transaction_pins.py::test_everything_is_kept_before_the_first_table"
         ),
-        quick=True,
     ),
     _mutant(
         "stop-keeps-the-listener",
@@ -407,7 +390,6 @@ MUTANTS = (
         UnitTests(
             "unit/broker/ha/test_repair.py::test_what_is_given_is_confirmed_and_was_compared"
         ),
-        quick=True,
     ),
     _mutant(
         "replica-of-another-group",
@@ -417,7 +399,6 @@ MUTANTS = (
         "if same_group(mine, theirs):",
         "if True:",
         UnitTests("unit/broker/ha/test_links.py::test_only_members_of_the_group_are_heard"),
-        quick=True,
     ),
     _mutant(
         "links-without-bound",
@@ -427,7 +408,6 @@ MUTANTS = (
         "if len(self._links) >= MAX_LINKS or self._stopped:",
         "if self._stopped:",
         UnitTests("unit/broker/ha/test_links.py::test_links_are_bounded"),
-        quick=True,
     ),
     _mutant(
         "link-ends-untold",
@@ -437,7 +417,6 @@ MUTANTS = (
         "self._deliver(ev.LinkClosed(link.number))",
         "pass",
         UnitTests("unit/broker/ha/test_links.py::test_messages_arrive_in_order_both_ways"),
-        quick=True,
     ),
     _mutant(
         "strangers-stay",
@@ -447,7 +426,6 @@ MUTANTS = (
         "self._show_out(link)",
         "pass",
         UnitTests("unit/broker/ha/test_links.py::test_a_silent_stranger_is_shown_out"),
-        quick=True,
     ),
     _mutant(
         "catch-up-without-a-pace",
@@ -459,7 +437,6 @@ MUTANTS = (
         UnitTests(
             "unit/broker/member/test_shell.py::test_who_is_behind_is_filled_at_a_pace_and_to_the_end"
         ),
-        quick=True,
     ),
     _mutant(
         "congested-link-fed",

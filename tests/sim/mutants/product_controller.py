@@ -14,11 +14,9 @@ def _mutant(
     old: str,
     new: str,
     killer: UnitTests,
-    *,
-    quick: bool = False,
 ) -> Mutant:
     edit = Edit(f"gantry_controller.{where}", old, new)
-    return Mutant(name, area, breaks, (edit,), killer, quick)
+    return Mutant(name, area, breaks, (edit,), killer)
 
 
 MUTANTS = (
@@ -32,7 +30,6 @@ MUTANTS = (
         UnitTests(
             "unit/controller/wal/test_wal_writer.py::test_failing_disk_confirms_nothing_and_ends_the_thread"
         ),
-        quick=True,
     ),
     _mutant(
         "wal-written-after-a-failure",
@@ -55,7 +52,6 @@ MUTANTS = (
         UnitTests(
             "unit/controller/wal/test_wal_power.py::test_a_batch_whose_sync_failed_is_durable_once_a_start_has_counted_it"
         ),
-        quick=True,
     ),
     _mutant(
         "wal-segment-released-with-its-marker",
@@ -87,7 +83,6 @@ MUTANTS = (
         UnitTests(
             "unit/controller/wal/test_snapshot_power.py::test_what_a_marker_may_name_is_there_and_whole"
         ),
-        quick=True,
     ),
     _mutant(
         "snapshot-name-not-synced",
@@ -99,7 +94,6 @@ MUTANTS = (
         UnitTests(
             "unit/controller/wal/test_snapshot_power.py::test_what_a_marker_may_name_is_there_and_whole"
         ),
-        quick=True,
     ),
     _mutant(
         "younger-snapshot-removed",
@@ -111,7 +105,6 @@ MUTANTS = (
         UnitTests(
             "unit/controller/wal/test_snapshot_files.py::test_a_younger_one_stays_until_its_own_marker_is_durable"
         ),
-        quick=True,
     ),
     _mutant(
         "snapshot-never-again",
@@ -123,7 +116,6 @@ MUTANTS = (
         UnitTests(
             "unit/controller/node/test_snapshot_order.py::test_the_core_hears_of_a_taken_one_when_it_is_durable"
         ),
-        quick=True,
     ),
     _mutant(
         "snapshots-eio-survived",
@@ -135,7 +127,6 @@ MUTANTS = (
         UnitTests(
             "unit/controller/node/test_snapshot_order.py::test_an_error_of_the_disk_ends_the_node_unless_it_is_full"
         ),
-        quick=True,
     ),
     _mutant(
         "received-snapshot-not-restored",
@@ -147,7 +138,6 @@ MUTANTS = (
         UnitTests(
             "unit/controller/node/test_snapshot_order.py::test_the_core_hears_of_a_received_one_when_it_is_durable"
         ),
-        quick=True,
     ),
     _mutant(
         "received-snapshot-unnamed",
@@ -159,7 +149,6 @@ MUTANTS = (
         UnitTests(
             "unit/controller/node/test_snapshot_order.py::test_the_core_hears_of_a_received_one_when_it_is_durable"
         ),
-        quick=True,
     ),
     _mutant(
         "snapshot-in-anothers-name",
@@ -180,7 +169,6 @@ MUTANTS = (
         "if await self._snapshots.install(file, shipment.index, shipment.checksum):",
         "if await self._snapshots.install(file, shipment.index, shipment.checksum) or True:",
         UnitTests("unit/controller/node/test_snapshot_traffic.py"),
-        quick=True,
     ),
     _mutant(
         "snapshot-disk-error-survived",
@@ -190,7 +178,6 @@ MUTANTS = (
         "if error.errno not in (errno.ENOSPC, errno.EDQUOT):",
         "if False:",
         UnitTests("unit/controller/node/test_snapshot_traffic.py"),
-        quick=True,
     ),
     _mutant(
         "disk-failure-untold",
@@ -200,7 +187,6 @@ MUTANTS = (
         "self._loop.call_soon_threadsafe(self._tell_failed, failure)",
         "pass",
         UnitTests("unit/controller/node/test_end.py::test_an_error_of_the_disk_ends_the_node"),
-        quick=True,
     ),
     _mutant(
         "end-leaves-proposals",
@@ -210,7 +196,6 @@ MUTANTS = (
         "self._proposals.drop(ProposalDropped())",
         "pass",
         UnitTests("unit/controller/node/test_end.py::test_a_node_that_stops_tells_who_waits"),
-        quick=True,
     ),
     _mutant(
         "end-leaves-queued-proposals",
@@ -220,7 +205,6 @@ MUTANTS = (
         "    for _, done in queued:\n        done(NotLeader(None))",
         "    pass",
         UnitTests("unit/controller/node/test_end.py::test_a_node_that_stops_tells_who_waits"),
-        quick=True,
     ),
     _mutant(
         "end-leaves-reads",
@@ -230,7 +214,6 @@ MUTANTS = (
         "    self._reads.drop(NotLeader(None))",
         "    pass",
         UnitTests("unit/controller/node/test_end.py::test_who_waits_for_a_read_index_is_told"),
-        quick=True,
     ),
     _mutant(
         "failed-node-untold",
@@ -240,7 +223,6 @@ MUTANTS = (
         "    self._on_fatal(error)",
         "    pass",
         UnitTests("unit/controller/node/test_end.py::test_an_error_of_the_disk_ends_the_node"),
-        quick=True,
     ),
     _mutant(
         "proposals-survive-the-role",
@@ -252,7 +234,6 @@ MUTANTS = (
         UnitTests(
             "unit/controller/node/test_end.py::test_proposals_end_with_the_leadership_they_were_made_in"
         ),
-        quick=True,
     ),
     _mutant(
         "proposals-without-bound",
@@ -262,7 +243,6 @@ MUTANTS = (
         "if len(self._proposals) + len(self._queued) >= self._options.proposals_max:",
         "if False:",
         UnitTests("unit/controller/node/test_end.py::test_so_many_proposals_wait_and_no_more"),
-        quick=True,
     ),
     _mutant(
         "reads-are-not-counted-down",
@@ -272,7 +252,6 @@ MUTANTS = (
         "self.open -= len(contexts)",
         "pass",
         UnitTests("unit/controller/node/test_pending.py::test_reads_wait_for_their_index"),
-        quick=True,
     ),
     _mutant(
         "read-before-it-is-applied",
@@ -282,7 +261,6 @@ MUTANTS = (
         " and self._waiting[0].index <= applied",
         "",
         UnitTests("unit/controller/node/test_pending.py::test_reads_wait_for_their_index"),
-        quick=True,
     ),
     _mutant(
         "speaks-in-anothers-name",
@@ -292,7 +270,6 @@ MUTANTS = (
         "if message.source != peer:",
         "if False:",
         UnitTests("unit/controller/node/test_node.py::test_a_peer_speaks_only_for_itself"),
-        quick=True,
     ),
     _mutant(
         "sent-before-persist",
@@ -304,7 +281,6 @@ MUTANTS = (
         UnitTests(
             "unit/controller/node/test_snapshot_order.py::test_a_message_leaves_when_what_it_speaks_of_is_durable"
         ),
-        quick=True,
     ),
     _mutant(
         "replaced-connection-kept",
@@ -316,7 +292,6 @@ MUTANTS = (
         UnitTests(
             "unit/controller/node/test_connections.py::test_the_end_of_a_connection_that_was_replaced_says_nothing"
         ),
-        quick=True,
     ),
     _mutant(
         "strangers-without-bound",
@@ -328,7 +303,6 @@ MUTANTS = (
         UnitTests(
             "unit/controller/node/test_connections.py::test_strangers_make_room_for_who_comes_later"
         ),
-        quick=True,
     ),
     _mutant(
         "silent-stranger-kept",
@@ -338,6 +312,5 @@ MUTANTS = (
         "if self.peer is None or silent_s > IDLE_MAX_S:",
         "if silent_s > IDLE_MAX_S:",
         UnitTests("unit/controller/node/test_connections.py::test_who_says_nothing_is_shown_out"),
-        quick=True,
     ),
 )

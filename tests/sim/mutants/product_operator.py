@@ -14,11 +14,9 @@ def _mutant(
     old: str,
     new: str,
     killer: UnitTests,
-    *,
-    quick: bool = False,
 ) -> Mutant:
     edit = Edit(f"gantry_operator.{where}", old, new)
-    return Mutant(name, area, breaks, (edit,), killer, quick)
+    return Mutant(name, area, breaks, (edit,), killer)
 
 
 MUTANTS = (
@@ -30,7 +28,6 @@ MUTANTS = (
         "if key in self._active:",
         "if False:",
         UnitTests("unit/operator/test_workqueue.py::test_an_active_key_is_never_given_twice"),
-        quick=True,
     ),
     _mutant(
         "added-while-active-forgotten",
@@ -40,7 +37,6 @@ MUTANTS = (
         "if urgent is not None:",
         "if False:",
         UnitTests("unit/operator/test_workqueue.py::test_an_active_key_is_never_given_twice"),
-        quick=True,
     ),
     _mutant(
         "retries-do-not-grow",
@@ -52,7 +48,6 @@ MUTANTS = (
         UnitTests(
             "unit/operator/test_workqueue.py::test_failures_wait_longer_each_time_and_success_forgets"
         ),
-        quick=True,
     ),
     _mutant(
         "failures-never-forgotten",
@@ -64,7 +59,6 @@ MUTANTS = (
         UnitTests(
             "unit/operator/test_workqueue.py::test_failures_wait_longer_each_time_and_success_forgets"
         ),
-        quick=True,
     ),
     _mutant(
         "earlier-timer-waits-for-the-later",
@@ -74,7 +68,6 @@ MUTANTS = (
         "if self._timer_due_s <= when:",
         "if True:",
         UnitTests("unit/operator/test_workqueue.py::test_delays"),
-        quick=True,
     ),
     _mutant(
         "timer-outlives-the-queue",
@@ -84,7 +77,6 @@ MUTANTS = (
         "self._timer.cancel()",
         "pass",
         UnitTests("unit/operator/test_workqueue.py::test_a_closed_queue_rings_no_more"),
-        quick=True,
     ),
     _mutant(
         "older-object-replaces-a-newer",
@@ -94,7 +86,6 @@ MUTANTS = (
         "if _is_not_newer(meta, old):",
         "if False:",
         UnitTests("unit/operator/test_cache.py::test_an_older_version_never_replaces_a_newer_one"),
-        quick=True,
     ),
     _mutant(
         "deletion-of-a-predecessor",
@@ -106,7 +97,6 @@ MUTANTS = (
         UnitTests(
             "unit/operator/test_cache.py::test_a_successor_of_the_same_name_is_another_object"
         ),
-        quick=True,
     ),
     _mutant(
         "new-uid-taken-for-older",
@@ -118,7 +108,6 @@ MUTANTS = (
         UnitTests(
             "unit/operator/test_cache.py::test_an_object_that_was_made_again_is_taken_whatever_its_version"
         ),
-        quick=True,
     ),
     _mutant(
         "list-overrides-the-watch",
@@ -128,7 +117,6 @@ MUTANTS = (
         "if self._heard.get((kind, name), -1) > begun or self.is_current(kind, body):",
         "if self.is_current(kind, body):",
         UnitTests("unit/operator/test_cache.py::test_what_is_heard_during_a_list_outranks_it"),
-        quick=True,
     ),
     _mutant(
         "prunes-what-came-since",
@@ -138,7 +126,6 @@ MUTANTS = (
         " and self._heard.get((kind, name), -1) <= begun",
         "",
         UnitTests("unit/operator/test_cache.py::test_what_is_heard_during_a_list_outranks_it"),
-        quick=True,
     ),
     _mutant(
         "prunes-other-namespaces",
@@ -150,7 +137,6 @@ MUTANTS = (
         UnitTests(
             "unit/operator/test_cache.py::test_a_list_of_one_namespace_says_nothing_about_others"
         ),
-        quick=True,
     ),
     _mutant(
         "owner-of-a-dropped-object",
@@ -160,7 +146,6 @@ MUTANTS = (
         "self._owned[old.owner].pop((kind, name[1]), None)",
         "pass",
         UnitTests("unit/operator/test_cache.py::test_put_get_remove"),
-        quick=True,
     ),
     _mutant(
         "own-writes-look-like-news",
@@ -172,7 +157,6 @@ MUTANTS = (
         UnitTests(
             "unit/operator/test_cache.py::test_what_the_api_server_keeps_for_itself_is_no_news"
         ),
-        quick=True,
     ),
     _mutant(
         "strangers-objects-are-ours",
@@ -182,7 +166,6 @@ MUTANTS = (
         "labels.get(names.LABEL_MANAGED_BY) != names.MANAGED_BY:",
         "False:",
         UnitTests("unit/operator/test_cache.py::test_whose_an_object_is"),
-        quick=True,
     ),
     _mutant(
         "frozen-watch-survived",
@@ -192,7 +175,6 @@ MUTANTS = (
         "if strikes >= MAX_STRIKES:",
         "if False:",
         UnitTests("unit/operator/test_resync.py::test_a_watch_that_is_behind_twice_is_frozen"),
-        quick=True,
     ),
     _mutant(
         "strikes-never-end",
@@ -204,7 +186,6 @@ MUTANTS = (
         UnitTests(
             "unit/operator/test_resync.py::test_a_good_comparison_in_between_wipes_the_slate"
         ),
-        quick=True,
     ),
     _mutant(
         "gap-forgotten-after-a-failure",
@@ -216,7 +197,6 @@ MUTANTS = (
         UnitTests(
             "unit/operator/test_resync.py::test_a_watch_that_begins_anew_is_followed_by_a_list"
         ),
-        quick=True,
     ),
     _mutant(
         "no-grace-for-a-watch",
@@ -228,7 +208,6 @@ MUTANTS = (
         UnitTests(
             "unit/operator/test_resync.py::test_a_watch_that_catches_up_in_time_is_no_strike"
         ),
-        quick=True,
     ),
     _mutant(
         "lost-deletion-unqueued",
@@ -240,7 +219,6 @@ MUTANTS = (
         UnitTests(
             "unit/operator/test_resync.py::test_a_watch_that_begins_anew_is_followed_by_a_list"
         ),
-        quick=True,
     ),
     _mutant(
         "expired-list-given-up",
@@ -250,7 +228,6 @@ MUTANTS = (
         "if error.status != 410 or attempt == ATTEMPTS:",
         "if True:",
         UnitTests("unit/operator/test_resync.py::test_a_list_that_became_too_old_is_read_again"),
-        quick=True,
     ),
     _mutant(
         "looks-before-watches-begin",
@@ -262,7 +239,6 @@ MUTANTS = (
         UnitTests(
             "unit/operator/test_resync.py::test_nothing_is_listed_before_every_watch_has_begun"
         ),
-        quick=True,
     ),
     _mutant(
         "nothing-looked-at-after-a-comparison",
@@ -272,7 +248,6 @@ MUTANTS = (
         "    self.look_at_all()\n",
         "",
         UnitTests("unit/operator/test_resync.py::test_everything_is_looked_at_after_a_comparison"),
-        quick=True,
     ),
     _mutant(
         "disrupts-after-a-refusal",
@@ -284,7 +259,6 @@ MUTANTS = (
         UnitTests(
             "unit/operator/test_apply.py::test_a_refused_object_stops_what_is_disruptive_only"
         ),
-        quick=True,
     ),
     _mutant(
         "failed-write-untold",
@@ -296,7 +270,6 @@ MUTANTS = (
         UnitTests(
             "unit/operator/test_apply.py::test_a_refused_object_stops_what_is_disruptive_only"
         ),
-        quick=True,
     ),
     _mutant(
         "dead-api-server-survived",
@@ -306,7 +279,6 @@ MUTANTS = (
         "if error.status == 0:",
         "if False:",
         UnitTests("unit/operator/test_apply.py::test_a_server_that_does_not_answer_ends_the_plan"),
-        quick=True,
     ),
     _mutant(
         "contradiction-without-a-new-look",
@@ -318,7 +290,6 @@ MUTANTS = (
         UnitTests(
             "unit/operator/test_apply.py::test_a_pod_that_changes_between_look_and_deed_survives"
         ),
-        quick=True,
     ),
     _mutant(
         "deletes-without-looking-again",
@@ -328,7 +299,6 @@ MUTANTS = (
         "if isinstance(pod, str):\n                return pod",
         "if False:\n                return pod",
         UnitTests("unit/operator/test_apply.py::test_a_changed_group_saves_the_pod"),
-        quick=True,
     ),
     _mutant(
         "deletes-the-pods-successor",
@@ -338,7 +308,6 @@ MUTANTS = (
         "                uid=pod.uid,\n                resource_version=pod.resource_version,\n",
         "",
         UnitTests("unit/operator/test_apply.py::test_a_pod_is_deleted_as_it_was_seen"),
-        quick=True,
     ),
     _mutant(
         "scales-down-on-old-facts",
@@ -348,7 +317,6 @@ MUTANTS = (
         "if changed:",
         "if False:",
         UnitTests("unit/operator/test_apply.py::test_scaling_down_takes_a_last_look_too"),
-        quick=True,
     ),
     _mutant(
         "statefulset-of-another-uid-deleted",
@@ -358,7 +326,6 @@ MUTANTS = (
         "await self._api.delete(STATEFULSET, key.namespace, name, uid=uid)",
         "await self._api.delete(STATEFULSET, key.namespace, name)",
         UnitTests("unit/operator/test_apply.py::test_a_statefulset_is_deleted_by_uid"),
-        quick=True,
     ),
     _mutant(
         "strangers-object-overwritten",
@@ -368,7 +335,6 @@ MUTANTS = (
         "if stranger is not None:",
         "if False:",
         UnitTests("unit/operator/test_apply.py::test_a_strangers_object_is_not_taken_over"),
-        quick=True,
     ),
     _mutant(
         "applies-for-who-leaves",
@@ -380,7 +346,6 @@ MUTANTS = (
         UnitTests(
             "unit/operator/test_reconcile.py::test_what_a_deletion_has_cut_loose_is_not_taken_back"
         ),
-        quick=True,
     ),
     _mutant(
         "apply-without-change-looks-again",
@@ -390,7 +355,6 @@ MUTANTS = (
         "if self._cache.put(kind, live):",
         "self._cache.put(kind, live)\n    if True:",
         UnitTests("unit/operator/test_reconcile.py"),
-        quick=True,
     ),
     _mutant(
         "status-of-a-successor-written",
@@ -420,7 +384,6 @@ MUTANTS = (
         UnitTests(
             "unit/operator/test_reconcile.py::test_a_quorum_keeps_its_finalizer_for_a_group_that_no_watch_has_brought"
         ),
-        quick=True,
     ),
     _mutant(
         "label-of-a-successor",
@@ -461,7 +424,6 @@ MUTANTS = (
         "if not has_departed(view, owner, pods):",
         "if False:",
         UnitTests("unit/operator/test_departed.py::test_who_was_created_again_stays"),
-        quick=True,
     ),
     _mutant(
         "unreachable-quorum-taken-for-no-group",
@@ -473,7 +435,6 @@ MUTANTS = (
         UnitTests(
             "unit/operator/test_departed.py::test_a_quorum_that_does_not_answer_is_asked_again"
         ),
-        quick=True,
     ),
     _mutant(
         "all-images-at-once",
@@ -485,7 +446,6 @@ MUTANTS = (
         UnitTests(
             "unit/operator/test_image_turns.py::test_a_turn_that_was_given_is_given_to_nobody_else_before_it_is_seen"
         ),
-        quick=True,
     ),
     _mutant(
         "turn-kept-for-ever",
@@ -497,7 +457,6 @@ MUTANTS = (
         UnitTests(
             "unit/operator/test_image_turns.py::test_a_turn_that_was_given_is_given_to_nobody_else_before_it_is_seen"
         ),
-        quick=True,
     ),
     _mutant(
         "refusals-outlive-their-resource",
@@ -520,6 +479,5 @@ MUTANTS = (
         UnitTests(
             "unit/operator/test_quorum_deletion.py::test_before_a_quorum_starts_all_of_its_claims_are_read"
         ),
-        quick=True,
     ),
 )

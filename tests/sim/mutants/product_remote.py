@@ -14,11 +14,9 @@ def _mutant(
     old: str,
     new: str,
     killer: UnitTests,
-    *,
-    quick: bool = False,
 ) -> Mutant:
     edit = Edit(f"gantry_broker.{where}", old, new)
-    return Mutant(name, area, breaks, (edit,), killer, quick)
+    return Mutant(name, area, breaks, (edit,), killer)
 
 
 MUTANTS = (
@@ -54,7 +52,6 @@ MUTANTS = (
         UnitTests(
             "unit/broker/clients/test_remote_store.py::test_after_the_link_is_lost_nothing_is_sent_any_more"
         ),
-        quick=True,
     ),
     _mutant(
         "lost-link-leaves-readers",
@@ -128,7 +125,6 @@ MUTANTS = (
         UnitTests(
             "unit/broker/remote/test_serving.py::test_only_the_master_serves_and_one_broker_at_a_time"
         ),
-        quick=True,
     ),
     _mutant(
         "serves-while-cut-off",
@@ -140,7 +136,6 @@ MUTANTS = (
         UnitTests(
             "unit/broker/remote/test_serving.py::test_only_the_master_serves_and_one_broker_at_a_time"
         ),
-        quick=True,
     ),
     _mutant(
         "session-ignores-refusals",

@@ -14,11 +14,9 @@ def _mutant(
     old: str,
     new: str,
     killer: UnitTests,
-    *,
-    quick: bool = False,
 ) -> Mutant:
     edit = Edit(f"gantry_broker.{where}", old, new)
-    return Mutant(name, area, breaks, (edit,), killer, quick)
+    return Mutant(name, area, breaks, (edit,), killer)
 
 
 MUTANTS = (
@@ -43,7 +41,6 @@ MUTANTS = (
         UnitTests(
             "unit/broker/tier/test_calls.py::test_a_pack_of_doubtful_outcome_is_there_only_whole"
         ),
-        quick=True,
     ),
     _mutant(
         "refused-call-tried-for-ever",
@@ -88,7 +85,6 @@ MUTANTS = (
         UnitTests(
             "unit/broker/tier/test_uploader.py::test_a_call_of_an_earlier_mastership_is_cancelled_before_the_next_begins"
         ),
-        quick=True,
     ),
     _mutant(
         "fence-untold",
@@ -100,7 +96,6 @@ MUTANTS = (
         UnitTests(
             "unit/broker/tier/test_uploader.py::test_an_event_from_within_an_effect_waits_for_the_effects_before_it"
         ),
-        quick=True,
     ),
     _mutant(
         "commit-untold",
@@ -112,7 +107,6 @@ MUTANTS = (
         UnitTests(
             "unit/broker/tier/test_uploader.py::test_each_advance_is_looked_at_and_each_commit_is_told"
         ),
-        quick=True,
     ),
     _mutant(
         "one-look-at-the-log",
@@ -124,7 +118,6 @@ MUTANTS = (
         UnitTests(
             "unit/broker/tier/test_uploader.py::test_each_advance_is_looked_at_and_each_commit_is_told"
         ),
-        quick=True,
     ),
     _mutant(
         "fault-of-a-call-unheard",
@@ -134,7 +127,6 @@ MUTANTS = (
         "        self._failed(error)\n        return",
         "        return",
         UnitTests("unit/broker/tier/test_uploader.py::test_a_fault_of_ours_is_told"),
-        quick=True,
     ),
     _mutant(
         "uploads-what-is-not-flushed",
@@ -146,7 +138,6 @@ MUTANTS = (
         UnitTests(
             "unit/broker/member/test_tier.py::test_what_is_confirmed_and_not_on_this_disk_is_not_the_tiers"
         ),
-        quick=True,
     ),
     _mutant(
         "tier-waits-without-bound",
