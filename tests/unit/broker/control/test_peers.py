@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from gantry_broker.control.peers import ControllerPeers
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import RemotingCommand, reply, request
@@ -48,6 +50,7 @@ async def test_a_controller_that_owes_an_answer_is_asked_nothing_more() -> None:
         while asked < len(controllers):  # as each connects, and has said who leads
             asked += ask()
             await eventually(lambda: peers.connections == len(controllers), "they connect")
+            await asyncio.sleep(0.001)  # all are connected, and may not have said who leads
         await eventually(lambda: all(one.owed for one in controllers), "both are asked")
         assert ask() == 0
         controllers[0].answer()
