@@ -19,6 +19,7 @@ SEEDS = {
     "rich": 3,
     "many": 2,
     "snapshots": 3,
+    "operator": 2,
 }
 
 
