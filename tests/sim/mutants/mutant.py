@@ -152,5 +152,20 @@ class Mutant:
         return self.killer.kill(self.edits)
 
 
+def one_edit(component: str) -> Callable[[str, str, str, str, str, str, UnitTests], Mutant]:
+    """Makes mutants of ``component`` that replace one piece of text, from plain values.
+
+    The values: name, area, what it breaks, ``module:function`` below the component, old text, new
+    text, killer.
+    """
+
+    def make(
+        name: str, area: str, breaks: str, where: str, old: str, new: str, killer: UnitTests
+    ) -> Mutant:
+        return Mutant(name, area, breaks, (Edit(f"{component}.{where}", old, new),), killer)
+
+    return make
+
+
 def _first_line(text: str) -> str:
     return text.strip().splitlines()[0][:200] if text.strip() else "an assertion"

@@ -2,22 +2,9 @@
 
 from __future__ import annotations
 
-from sim.mutants.mutant import Mutant, UnitTests
-from sim.mutants.planting import Edit
+from sim.mutants.mutant import UnitTests, one_edit
 
-
-def _mutant(
-    name: str,
-    area: str,
-    breaks: str,
-    where: str,
-    old: str,
-    new: str,
-    killer: UnitTests,
-) -> Mutant:
-    edit = Edit(f"gantry_broker.{where}", old, new)
-    return Mutant(name, area, breaks, (edit,), killer)
-
+_mutant = one_edit("gantry_broker")
 
 MUTANTS = (
     _mutant(

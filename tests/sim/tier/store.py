@@ -8,14 +8,13 @@ create writes a key at most once, a read sees every earlier write, a listing is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sim.kernel.world import MS, SECOND
+from sim.kernel.world import SECOND
+from sim.product.bucket import BucketOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from random import Random
 
     from sim.kernel.machine import Host
     from sim.kernel.world import World
@@ -27,57 +26,6 @@ class Failed(Exception):  # noqa: N818 - the outcome of a call, never an error o
     """The call ended without an answer one could use."""
 
 
-@dataclass
-class StoreOptions:
-    """How slow and how unkind the store is; rates are shares of calls.
-
-    Attributes:
-        latency_us: least and greatest time each way.
-        failure: nothing is applied, and the caller learns only that it failed.
-        conflict: nothing is applied and the answer is "maybe" (409).
-        lost_answer: applied, and the caller learns only that it failed.
-        odd_answer: applied, and the answer is "maybe" (a retry that met its own write).
-        late: the caller's deadline passes; the put lands up to ``late_us`` after that.
-        outage_every_us: mean time between outages, in which every call fails; None for none.
-    """
-
-    latency_us: tuple[int, int] = (1 * MS, 10 * MS)
-    failure: float = 0.0
-    conflict: float = 0.0
-    lost_answer: float = 0.0
-    odd_answer: float = 0.0
-    late: float = 0.0
-    late_us: int = 5 * SECOND
-    outage_every_us: int | None = None
-    outage_us: int = 3 * SECOND
-
-    @classmethod
-    def swarm(cls, rng: Random) -> StoreOptions:
-        """A store of drawn unkindness."""
-
-        def rate() -> float:
-            return rng.choice([0.0, 0.02, 0.1, 0.25])
-
-        low = rng.choice([1, 5, 20]) * MS
-        return cls(
-            latency_us=(low, low * rng.choice([2, 5])),
-            failure=rate(),
-            conflict=rate(),
-            lost_answer=rate(),
-            odd_answer=rate(),
-            late=rate(),
-            late_us=rng.choice([500, 3_000, 8_000]) * MS,
-            outage_every_us=rng.choice([None, None, 4 * SECOND]),
-            outage_us=rng.choice([300, 3_000]) * MS,
-        )
-
-    def calm(self) -> None:
-        """From now on every call is answered, and soon."""
-        self.latency_us = (1 * MS, 5 * MS)
-        self.failure = self.conflict = self.lost_answer = self.odd_answer = self.late = 0.0
-        self.outage_every_us = None
-
-
 class SimStore:
     """The objects, and who is told of each change.
 
@@ -87,7 +35,7 @@ class SimStore:
         conditional: off, a create overwrites, as some stores do (planted bugs).
     """
 
-    def __init__(self, world: World, options: StoreOptions) -> None:
+    def __init__(self, world: World, options: BucketOptions) -> None:
         self.world = world
         self.options = options
         self.objects: dict[str, bytes] = {}

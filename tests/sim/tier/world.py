@@ -29,9 +29,10 @@ from gantry_protocol.tier.keys import ManKey, parse_key
 from gantry_protocol.tier.manifests import Append, decode_version
 from gantry_protocol.types import Offset
 from sim.kernel.world import MS, SECOND, Violation
+from sim.product.bucket import BucketOptions
 from sim.replica_world import ReplicaWorld
 from sim.replicas import Observer
-from sim.tier.store import SimStore, StoreOptions
+from sim.tier.store import SimStore
 from sim.tier.uploader import PLACE, TierBroker, crc_of
 from sim.whole_world import WholeWorld
 
@@ -69,7 +70,7 @@ class TierMixin(ReplicaWorld):
         self._crcs: dict[int, str] = {0: ChainState(shard="").crc}
         self.chain = empty(PLACE)
         super().__init__(seed, swarm=swarm)
-        options = StoreOptions.swarm(self.world.stream("s")) if swarm else StoreOptions()
+        options = BucketOptions.swarm(self.world.stream("s")) if swarm else BucketOptions()
         self.store = SimStore(self.world, options)
         self.store.put = self._written
         self._trims = self.world.stream("trims")
