@@ -189,7 +189,7 @@ def _special() -> list[tuple[str, str, Any]]:
         ),
         ("gantry_broker.queues.kv", "Rdict", kv.Rdict),
         ("gantry_broker.queues.kv", "WriteBatch", kv.WriteBatch),
-        ("gantry_broker.queues.kv", "_options", kv.make_options),
+        ("gantry_broker.queues.kv", "_options", kv.options),
         ("gantry_broker.log.disk", "_SYNCFS", syncfs),
     ]
 

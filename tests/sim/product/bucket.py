@@ -166,19 +166,14 @@ class BucketStore:
         arrives: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def arrive() -> None:
-            written = False
-            if not bucket.is_down and fate not in ("failure", "conflict"):
-                written = bucket.write(key, data)
-            elif bucket.is_down:
-                written = False
-            if not arrives.done():
-                arrives.get_loop().call_soon(_settle, arrives, written)
+            taken = not bucket.is_down and fate not in ("failure", "conflict")
+            written = taken and bucket.write(key, data)
+            arrives.get_loop().call_soon(_settle, arrives, written)
 
         world.after(int(bucket.latency_s() * SECOND), arrive)
-        is_down = bucket.is_down
         written = await arrives
         await asyncio.sleep(bucket.latency_s())
-        if fate in ("failure", "lost-answer") or is_down:
+        if fate in ("failure", "lost-answer"):
             return Maybe("the connection was lost")
         return CREATED if written and fate == "fine" else Maybe("it is there")
 

@@ -82,6 +82,7 @@ class Node:
             exited=self._exited,
             drift=rng.uniform(-self.cluster.drift, self.cluster.drift),
         )
+        self.process.last_look = self.cluster.look
 
     @property
     def is_running(self) -> bool:
@@ -150,6 +151,7 @@ class Cluster:
         self.drift = drift
         self.restart_us = (200 * MS, 1_500 * MS)
         self.is_at_peace = False
+        self.looks: list[Callable[[], None]] = []  # of watches, besides those by the clock
         self.is_set_up = False  # groups and topics are made
         self.flipped: dict[str, set[int]] = {}  # bytes of logs that rotted, by node
         self.topics = ["orders"]
@@ -449,6 +451,11 @@ class Cluster:
             ) from error
         return held
 
+    def look(self) -> None:
+        """Let every watch look now. Raises Violation."""
+        for look in self.looks:
+            look()
+
     def make_peace(self) -> None:
         """End all faults, and start what is down."""
         self.world.note("peace")
@@ -465,6 +472,7 @@ class Cluster:
 
     def close(self) -> None:
         """Forget the world: nothing of it runs again."""
+        self.looks.clear()
         for node in [*self.nodes, *self.clients]:
             node.wanted = False
             if node.process is not None:

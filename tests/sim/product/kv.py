@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from sim.product.machines import current, running
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from random import Random
 
     from sim.product.machines import Process
@@ -102,10 +101,6 @@ class Rdict:
     def set_write_options(self, _: Any) -> None:
         """There is no write-ahead log anyway."""
 
-    def _check(self) -> None:
-        if running() is not None and self._process.is_dead:
-            raise Exception("IO error: closed")
-
     def get(self, key: bytes) -> bytes | None:
         return self._rows.get(key)
 
@@ -182,8 +177,5 @@ class _Iterator:
         """Sound."""
 
 
-def _unused(*_: Any, **__: Any) -> Any:
-    return None
-
-
-make_options: Callable[..., Any] = _unused
+def options(*_: Any, **__: Any) -> None:
+    """RocksDB's options: nothing here has any."""

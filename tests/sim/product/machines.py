@@ -207,6 +207,7 @@ class Process:
         main: its main thread.
         frozen: SIGSTOP.
         is_dead: it has ended.
+        last_look: called before it ends, while what it knows can still be seen.
         files: open descriptors.
     """
 
@@ -228,6 +229,7 @@ class Process:
         machine.world.count("process")
         self.rng: Random = machine.world.stream(f"process/{self.pid}")
         self.is_dead = False
+        self.last_look: Callable[[], None] = lambda: None
         self.frozen = False
         self.held: list[tuple[Thread, int, object]] = []
         self.threads: list[Thread] = []
@@ -297,6 +299,7 @@ class Process:
             self.world.after(0, thread._switch, token, value)
 
     def _end(self, *, silently: bool) -> None:
+        self.last_look()
         self.is_dead = True
         graveyard.append(self)
         self.machine.processes.remove(self)

@@ -56,6 +56,7 @@ class Watch:
         self._leaders: dict[int, int] = {}  # term: process
         self._digests: dict[int, int] = {}  # index: digest
         self._broken: Violation | None = None  # what was found where it cannot be told
+        cluster.looks.append(self.check)
         cluster.world.after(LOOK_US, self._look)
 
     def _look(self) -> None:
@@ -111,9 +112,8 @@ class Watch:
         """
         if end > len(self.confirmed):
             self.check()
-        if end > len(self.confirmed) and self.cluster.is_at_peace and self.cluster.is_whole:
-            # Before, whoever confirmed it may have died since. A reader may swallow this; the next
-            # look raises it again.
+        if end > len(self.confirmed):
+            # A reader may swallow this; the next look raises it again.
             self._broken = Violation(
                 f"H9: bytes up to {end} are served, {len(self.confirmed)} are confirmed"
             )
