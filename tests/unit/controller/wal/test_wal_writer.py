@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from gantry_controller.raft.messages import EntryKind, HardState, make_entry
 from gantry_controller.wal.format import Write
 from gantry_controller.wal.wal import Wal
@@ -16,6 +18,9 @@ from gantry_protocol.types import Index, Term
 def write(index: int) -> Write:
     entry = make_entry(EntryKind.COMMAND, Term(1), Index(index), b"v")
     return Write([entry], HardState(Term(1)))
+
+
+WALS: list[SlowWal] = []
 
 
 class SlowWal(Wal):
@@ -36,12 +41,21 @@ class SlowWal(Wal):
         super().append(writes)
 
 
+@pytest.fixture(autouse=True)
+def ended() -> Iterator[None]:
+    """A test that fails leaves no thread that waits, and complains in another one."""
+    yield
+    while WALS:
+        WALS.pop().allowed.release(100)
+
+
 def slow_writer(
     tmp_path: Path, error: OSError | None = None
 ) -> tuple[WalWriter, SlowWal, list[int], list[OSError]]:
     wal, _ = SlowWal.open(tmp_path)
     assert isinstance(wal, SlowWal)
     wal.prepare(error)
+    WALS.append(wal)
     durable: list[int] = []
     failed: list[OSError] = []
     writer = WalWriter(wal, durable=durable.append, failed=failed.append)
