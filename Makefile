@@ -210,4 +210,4 @@ generated: venv ## generated files are what their sources generate
 
 .PHONY: layout
 layout: venv ## folders, module sizes, dependencies, documents
-	@$(PYTEST) tests/unit/test_layout.py tests/unit/cli/test_docs.py
+	@$(PYTEST) tests/unit/test_layout.py tests/unit/test_pages.py tests/unit/cli/test_docs.py

@@ -36,7 +36,7 @@ def half(
 
 
 def claim(sent: RemotingCommand, outcome: int, **changes: object) -> dict[str, object]:
-    """The header of 37, from the answer to 310 (T12)."""
+    """The header that ends a transaction, from the answer to its half message."""
     assert sent.ext is not None
     named: dict[str, object] = {
         "bname": "broker-a",

@@ -30,7 +30,7 @@ class Listings:
         self._sessions = sessions
 
     def topics(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """21. The version changes when, and only when, a topic did (T21)."""
+        """GetAllTopicConfig: the version changes when a topic does, and only then."""
         topics = self._view.store.topics
         table = {one.topic_name: one for one in topics.all()}
         body = TopicConfigTable(dict(sorted(table.items())), DataVersion(counter=topics.version))

@@ -7,9 +7,10 @@ record is confirmed; a client's wish not to wait for that (``WAIT=false``) is no
 
 A message with a delay level is parked (``core.delay.parked``); its answer names the queue that was
 asked for, and the place where it waits. A consumer that sends a failed message to its retry topic
-itself asks for a delay, too; after the last try, or if the group consumes in order (T23), the
-message goes to the dead letters instead. A half message (``TRAN_MSG``) goes to the half topic and
-is answered in the same way; by that place its producer ends the transaction (T12).
+itself asks for a delay, too; after the last try the message goes to the dead letters instead, and
+so does every message that a group resends while it holds queue locks, since a group that consumes
+in order resends only what it gives up. A half message (``TRAN_MSG``) goes to the half topic and is
+answered in the same way: its producer ends the transaction by that place and no other.
 
 What is not offered is refused in words and never stored as something else: messages timed to the
 second (5.x).

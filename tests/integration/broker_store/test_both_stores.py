@@ -331,7 +331,7 @@ async def test_retries_and_then_the_dead_letters(store: Served, user: User, topi
     assert (properties["RETRY_TOPIC"], properties["KEYS"]) == (topic, "k")
     assert (await user.pull(retry, 16)).code == 19, "that was all"
     known = store.controller.machine.state.topics[CLUSTER, GROUP].topics
-    assert {retry, dead} <= known.keys(), "clients find routes to them (T22)"
+    assert {retry, dead} <= known.keys(), "clients find routes to them"
 
 
 # ---- transactions

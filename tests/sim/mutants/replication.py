@@ -1,6 +1,6 @@
 """Bugs in replication, one or more for each of H1 to H12; several are what RocketMQ does.
 
-The table of rules, code, checks and mutants is in ``docs/replication.md``.
+``docs/rules.md`` defines the rules, and names the code that enforces each.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Rules protected:
 * Nothing is appended before our claim is the newest version (T9). It is the fence: a version is
   written once, and every author builds on the newest one he has read.
 * Nothing else is done while the outcome of a commit is unknown, and its bytes never change.
-* A pack's key is used for one attempt; a failed one is cut again under another nonce (R4).
+* A pack's key is used for one attempt; a failed one is cut again under another nonce.
 
 Decisions are level-triggered: ``next`` looks at what is known and names the one call that is
 missing; ``take`` learns from the end of a call and says when the session cannot just go on.
@@ -293,7 +293,7 @@ class UploadSession:
     # ---- the chain
 
     def _read(self, versions: tuple[Version, ...], *, more: bool) -> Verdict | None:
-        """Take versions that follow ours; an open commit is resolved by them (R3)."""
+        """Take versions that follow ours; an open commit is resolved by them first."""
         fence = self._higher(versions)
         if fence is not None:
             return fence

@@ -124,7 +124,7 @@ async def test_it_arrives_after_its_delay_as_it_was_sent(mastership, group) -> N
     (found,) = mastership.records("TopicTest")
     assert (found.queue_id, found.born_timestamp, found.body) == (1, 17, b"x")
     properties = decode_properties(found.properties)
-    # The text keeps what upstream's keeps, and delivery does not park it again (T16).
+    # The text keeps what upstream's keeps, and delivery does not park it again.
     assert properties["DELAY"] == "1"
     assert (properties["REAL_TOPIC"], properties["REAL_QID"]) == ("TopicTest", "1")
     assert (properties["TAGS"], properties["CLUSTER"]) == ("TagA", "DefaultCluster")

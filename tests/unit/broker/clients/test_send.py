@@ -308,7 +308,7 @@ def test_a_consumers_own_retry_is_parked(client, group) -> None:
     ("j", "limit", "is_dead"),
     [
         pytest.param(17, 16, True, id="one too many"),
-        pytest.param(16, 16, False, id="the last one (T24)"),
+        pytest.param(16, 16, False, id="the last one"),
         pytest.param(4, 3, True, id="the client's limit"),
         pytest.param(17, None, True, id="the group's limit"),
         pytest.param(99, -1, False, id="no limit"),

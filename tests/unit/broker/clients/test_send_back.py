@@ -174,7 +174,7 @@ def test_an_illegal_group_is_29(client, group) -> None:
 
 
 def test_a_group_that_holds_locks_goes_straight_to_the_dead_letters(client, group) -> None:
-    """T23: who consumes in order resends only what it gives up."""
+    """A group that consumes in order resends only what it gives up."""
     queue = MessageQueue(broker_name="broker-a", queue_id=0, topic="TopicTest")
     body = encode_body(LockBatchBody("CG", "c1", [queue]))
     assert client.call(41, None, body).code == 0

@@ -2,7 +2,8 @@
 
 Upstream: ``HookUtils.transformDelayLevelMessage``, ``ScheduleMessageService.messageTimeUp``. A
 parked record names its real topic and queue; a delivered one still has ``DELAY``, ``REAL_TOPIC``
-and ``REAL_QID``, as clients know it, so delivery never goes through the check for a delay (T16).
+and ``REAL_QID``, as clients know it, so delivery does not check for a delay: it would
+park the message again, for ever.
 """
 
 from collections.abc import Mapping

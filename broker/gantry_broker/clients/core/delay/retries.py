@@ -2,7 +2,7 @@
 
 Upstream: ``AbstractSendMessageProcessor.consumerSendMsgBack`` (36) and ``handleRetryAndDLQ`` (a
 consumer that sends the message to its retry topic itself). The two compare with the limit in
-different ways, and so do clients count; both are kept (T24: as 5.x does).
+different ways, and so do clients count; both are kept, as 5.x does.
 """
 
 from typing import NamedTuple
