@@ -23,6 +23,7 @@ from sim.mutants import (
     retention,
     shipments,
     snapshots,
+    tier_core,
     turns,
     way_through,
 )
@@ -49,5 +50,6 @@ MUTANTS = (
     *product_operator.MUTANTS,
     *product_broker.MUTANTS,
     *product_tier.MUTANTS,
+    *tier_core.MUTANTS,
     *product_remote.MUTANTS,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.mutants.mutant import Mutant, Seeds, UnitTests
+from sim.mutants.mutant import Mutant, UnitTests
 from sim.mutants.planting import Edit
 
 METADATA = "gantry_controller.metadata"
@@ -21,7 +21,9 @@ MUTANTS = (
                 "pool = list(live.values())",
             ),
         ),
-        Seeds("controllers", 60),
+        UnitTests(
+            "unit/controller/metadata/test_election.py::TestInTheSet::test_nobody_outside_the_set_wins_however_far_it_got"
+        ),
     ),
     Mutant(
         "set-epoch-unchecked",
@@ -34,7 +36,7 @@ MUTANTS = (
                 "if False:",
             ),
         ),
-        Seeds("controllers", 60),
+        UnitTests("unit/controller/metadata/test_sync_state_set.py"),
     ),
     Mutant(
         "master-epoch-unchecked",
@@ -54,7 +56,7 @@ MUTANTS = (
                 "    event = replace(event, expected_set_epoch=group.sync_state_set_epoch)\n",
             ),
         ),
-        Seeds("controllers", 60),
+        UnitTests("unit/controller/metadata/test_sync_state_set.py"),
     ),
     Mutant(
         "mastership-outlives-its-process",
@@ -67,7 +69,7 @@ MUTANTS = (
                 "return master is not None",
             ),
         ),
-        Seeds("controllers", 60),
+        UnitTests("unit/controller/metadata/test_election.py::TestIncarnations"),
     ),
     Mutant(
         "apply-differs-between-replicas",
@@ -80,7 +82,7 @@ MUTANTS = (
                 "clean=id(group) % 32 == 0,",
             ),
         ),
-        Seeds("controllers", 20),
+        UnitTests("unit/controller/metadata/test_properties.py"),
     ),
     Mutant(
         "floor-ignored-in-elections",
@@ -93,7 +95,9 @@ MUTANTS = (
                 "return True",
             ),
         ),
-        Seeds("restored", 6),
+        UnitTests(
+            "unit/controller/metadata/test_floors.py::test_nobody_below_the_floor_is_elected"
+        ),
     ),
     Mutant(
         "floor-compared-by-its-end-alone",
@@ -145,7 +149,9 @@ MUTANTS = (
                 "not one.draining",
             ),
         ),
-        Seeds("restored", 6),
+        UnitTests(
+            "unit/controller/metadata/test_floors.py::test_nobody_below_the_floor_is_elected"
+        ),
     ),
     Mutant(
         "nobody-is-waited-for",
@@ -184,7 +190,9 @@ MUTANTS = (
                 "return True",
             ),
         ),
-        Seeds("restored", 6),
+        UnitTests(
+            "unit/controller/liveness/test_floors.py::test_a_replica_put_back_from_a_copy_meanwhile_is_not"
+        ),
     ),
     Mutant(
         "corpses-are-elected",

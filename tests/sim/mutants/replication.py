@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
-from sim.mutants.mutant import Mutant, Seeds, UnitTests
+from sim.mutants.mutant import Mutant, UnitTests
 from sim.mutants.planting import Edit
 
 REPLICA = "gantry_broker.replica"
 METADATA = "gantry_controller.metadata"
+ROLES = "unit/broker/replica/test_roles.py"
+LINEAGE = "unit/broker/replica/test_lineage.py"
+HANDSHAKE = "unit/broker/replica/test_handshake.py"
+CONFIRM = "unit/broker/replica/test_confirm.py"
 SET = "unit/broker/replica/test_sync_state_set.py"
 
 MUTANTS = (
@@ -29,7 +33,7 @@ MUTANTS = (
                 "if self.lineage.last_epoch < entry.epoch:\n        self.lineage =",
             ),
         ),
-        Seeds("whole", 20),
+        UnitTests(f"{ROLES}::test_an_epoch_of_an_earlier_start_is_never_served"),
         quick=True,
     ),
     Mutant(
@@ -44,7 +48,7 @@ MUTANTS = (
                 "if False:\n        pass",
             ),
         ),
-        Seeds("whole", 40),
+        UnitTests(f"{ROLES}::test_views_of_older_epochs_are_ignored"),
     ),
     Mutant(
         "new-epoch-refused",
@@ -59,7 +63,7 @@ MUTANTS = (
                 "    kept = ",
             ),
         ),
-        Seeds("whole", 40),
+        UnitTests(f"{LINEAGE}::test_empty_epoch_is_dropped_and_the_new_one_never_refused"),
     ),
     Mutant(
         "no-truncation",
@@ -72,7 +76,7 @@ MUTANTS = (
                 "point = min(hello.end, mine.end)",
             ),
         ),
-        Seeds("whole", 40),
+        UnitTests(f"{HANDSHAKE}::test_the_master_names_the_last_common_point"),
     ),
     Mutant(
         "written-before-the-epoch-is-durable",
@@ -85,7 +89,7 @@ MUTANTS = (
                 "return [save, *self._saved(save.token)]",
             ),
         ),
-        Seeds("whole", 20),
+        UnitTests(f"{ROLES}::test_nothing_is_served_before_epoch_and_start_are_durable"),
         quick=True,
     ),
     Mutant(
@@ -99,7 +103,7 @@ MUTANTS = (
                 "limit = self._log.end",
             ),
         ),
-        Seeds("whole", 40),
+        UnitTests(f"{CONFIRM}::test_a_batch_never_crosses_an_epoch_boundary"),
         quick=True,
     ),
     Mutant(
@@ -113,7 +117,7 @@ MUTANTS = (
                 "for broker_id in ():",
             ),
         ),
-        Seeds("whole", 20),
+        UnitTests(f"{CONFIRM}::test_a_record_is_confirmed_once_every_member_has_it_on_disk"),
         quick=True,
     ),
     Mutant(
@@ -127,7 +131,7 @@ MUTANTS = (
                 "lowest = min(lowest, member.acked or lowest)",
             ),
         ),
-        Seeds("whole", 20),
+        UnitTests(f"{CONFIRM}::test_a_member_that_has_not_connected_in_this_epoch_counts_as_zero"),
         quick=True,
     ),
     Mutant(
@@ -141,7 +145,7 @@ MUTANTS = (
                 "return self.members",
             ),
         ),
-        Seeds("whole", 40),
+        UnitTests(f"{CONFIRM}::test_a_pending_member_counts_already"),
     ),
     Mutant(
         "unknown-outcome-forgotten",
@@ -154,7 +158,7 @@ MUTANTS = (
                 "pass",
             ),
         ),
-        Seeds("whole", 200),
+        UnitTests(f"{SET}::test_an_attempt_of_unknown_outcome_counts_until_the_set_epoch_moves"),
     ),
     Mutant(
         "acknowledged-before-the-flush",
@@ -167,7 +171,7 @@ MUTANTS = (
                 "flushed_end=self._log.end",
             ),
         ),
-        Seeds("power", 5),
+        UnitTests(f"{CONFIRM}::test_a_replica_acknowledges_only_what_it_has_flushed"),
     ),
     Mutant(
         "own-flush-uncounted",
@@ -180,7 +184,7 @@ MUTANTS = (
                 "lowest = self._log.flushed = self._log.end",
             ),
         ),
-        Seeds("power", 5),
+        UnitTests(f"{CONFIRM}::test_the_masters_own_disk_counts"),
     ),
     Mutant(
         "confirm-falls",
@@ -193,7 +197,7 @@ MUTANTS = (
                 "if reached == self.confirm:",
             ),
         ),
-        Seeds("whole", 20),
+        UnitTests(f"{CONFIRM}::test_a_new_master_keeps_what_its_predecessor_confirmed"),
     ),
     Mutant(
         "set-changed-by-the-master",
@@ -206,7 +210,7 @@ MUTANTS = (
                 "self.members = target\n    return self.pending",
             ),
         ),
-        Seeds("whole", 20),
+        UnitTests(f"{CONFIRM}::test_a_removed_member_counts_until_the_controller_agrees"),
         quick=True,
     ),
     Mutant(
@@ -220,7 +224,7 @@ MUTANTS = (
                 "if False:",
             ),
         ),
-        Seeds("whole", 60),
+        UnitTests("unit/controller/metadata/test_properties.py"),
     ),
     Mutant(
         "joins-below-the-epochs-start",
@@ -246,7 +250,7 @@ MUTANTS = (
                 "",
             ),
         ),
-        Seeds("whole", 20),
+        UnitTests(f"{SET}::test_a_replica_joins_at_confirm_and_not_before"),
         quick=True,
     ),
     Mutant(
@@ -274,7 +278,7 @@ MUTANTS = (
                 "if False:",
             ),
         ),
-        UnitTests("unit/broker/replica/test_handshake.py"),
+        UnitTests(HANDSHAKE),
         quick=True,
     ),
     Mutant(
@@ -288,7 +292,10 @@ MUTANTS = (
                 "return 1",
             ),
         ),
-        Seeds("whole", 20),
+        UnitTests(
+            "unit/broker/member/test_member.py"
+            "::test_what_only_the_master_has_is_not_acknowledged_where_two_must"
+        ),
         quick=True,
     ),
 )

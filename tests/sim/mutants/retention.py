@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from sim.mutants.mutant import Mutant, Seeds, UnitTests
+from sim.mutants.mutant import Mutant, UnitTests
 from sim.mutants.planting import Edit
 
 DECISIONS = "unit/broker/retention/test_decisions.py"
 REAL_LOG = "unit/broker/retention/test_log_retention.py"
+HANDSHAKE = "unit/broker/replica/test_handshake.py"
 TRIMMED = "unit/broker/replica/test_trimmed.py"
 
 
@@ -15,43 +16,38 @@ def _mutant(name: str, breaks: str, where: str, old: str, new: str, killer: str)
     return Mutant(name, "retention", breaks, (edit,), UnitTests(killer))
 
 
-def _of_the_world(name: str, breaks: str, where: str, old: str, new: str, within: int) -> Mutant:
-    edit = Edit(f"gantry_broker.{where}", old, new)
-    return Mutant(name, "retention", breaks, (edit,), Seeds("replicas-cut", within))
-
-
 MUTANTS = (
-    _of_the_world(
+    _mutant(
         "cuts-above-confirm",
         "a master cuts what is not confirmed",
         "retention.core.rules:decide",
         "needed = min(needed, facts.confirm)",
         "needed = facts.end",
-        3,
+        f"{DECISIONS}::test_the_log_is_trimmed_to_the_least_of_all",
     ),
-    _of_the_world(
+    _mutant(
         "cuts-below-a-link",
         "a replica outside the set waits for ever for bytes that are gone",
         "replica.core:ReplicaCore._trimmed",
         "[] if self.master is None else self.master.links_below(start)",
         "[]",
-        20,
+        TRIMMED,
     ),
-    _of_the_world(
+    _mutant(
         "cuts-leave-behind",
         "a replica that ends below the master's start is sent what is gone",
         "replica.handshake:_common_end",
         "point < mine.log_start or",
         "",
-        20,
+        f"{HANDSHAKE}::test_the_master_names_the_last_common_point",
     ),
-    _of_the_world(
+    _mutant(
         "cuts-and-a-stale-lineage",
         "who is killed between throwing its log away and saving the new lineage is stuck",
         "replica.handshake:_common_end",
         "common < hello.end",
         "not theirs.entries",
-        60,
+        f"{HANDSHAKE}::test_the_master_names_the_last_common_point",
     ),
     _mutant(
         "retention-above-confirm",

@@ -72,6 +72,19 @@ def test_confirm_survives_a_lost_link_and_never_falls() -> None:
     assert group[1].facts.confirm == 6
 
 
+def test_a_new_master_keeps_what_its_predecessor_confirmed() -> None:
+    """Members that have not called it yet have acknowledged nothing to it."""
+    group = Group(3)
+    group.elect(1)
+    group.write(1, b"abc")
+    group.tick(400)
+    assert group[2].facts.confirm == 3
+    group.unreachable = {1}
+    group.elect(2)
+    group.write(2, b"def")
+    assert group[2].facts.confirm == 3
+
+
 def test_after_a_new_handshake_earlier_acknowledgements_count_no_more() -> None:
     group = Group(2)
     group.elect(1)

@@ -10,7 +10,8 @@ epochs and with stale evidence. Checked after every event, by looking at the out
 * ids are never issued twice, not even across removals;
 * who is forgotten was dead, as far as the evidence went, and outside the set, of which one lived;
 * a retired group is as it was but for that, and only its owner retires it;
-* a refusal changes nothing at all.
+* a refusal changes nothing at all;
+* another controller that applies the same events has the same state.
 """
 
 from collections.abc import Iterable
@@ -51,6 +52,7 @@ class Mastership(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World()
+        self.twin = World()
         self.starts: dict[int, int] = {}
         self.masters: dict[Epoch, tuple[BrokerId, str]] = {}
         self.issued: dict[BrokerId, str] = {}
@@ -63,6 +65,8 @@ class Mastership(RuleBasedStateMachine):
     def apply(self, event: Event) -> Result:
         before, digest = self.group(), self.world.state.digest()
         result = self.world.apply(event)
+        self.twin.apply(event)
+        assert self.twin.state.digest() == self.world.state.digest()
         if not result.changed:
             assert self.world.state.digest() == digest
         self.judge(event, before, self.group())
