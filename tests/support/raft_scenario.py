@@ -43,6 +43,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from gantry_controller.raft import election
+from gantry_controller.raft.after_persist import AfterPersist
 from gantry_controller.raft.config import RaftConfig
 from gantry_controller.raft.core import RaftCore, Ready
 from gantry_controller.raft.errors import ChangeRefused, NotLeader, Overloaded
@@ -93,8 +94,7 @@ class Node:
         self.base = Base()
         self.snapshot: SnapshotMeta | None = None
         self.under_way: deque[Ready] = deque()
-        self.held: deque[tuple[int, list[Message]]] = deque()
-        self.durable = 0
+        self.after_persist = AfterPersist()
         self.applied = 0
         self.lives = 0
         self._core: RaftCore | None = None
@@ -118,8 +118,7 @@ class Node:
     def crash(self) -> None:
         self._core = None
         self.under_way.clear()
-        self.held.clear()
-        self.durable = 0
+        self.after_persist = AfterPersist()
         self.applied = self.snapshot.index if self.snapshot else 0
         self.scenario.shipping.forget(self.config.node_id)
 
@@ -134,7 +133,6 @@ class Node:
             del self.entries[ready.entries[0].index - 1 - self.base.index :]
             self.entries.extend(ready.entries)
         self.hard = ready.hard_state
-        self.durable = ready.batch
 
 
 class Scenario:
@@ -291,13 +289,10 @@ class Scenario:
     def do_ready(self, number: str) -> None:
         node = self.nodes[int(number)]
         ready = node.core.ready(self.now_ns)
-        self._send(ready.messages_now)
+        self._send(node.after_persist.hand_out(ready))
         if ready.must_persist:
             node.under_way.append(ready)
             self.say(f"{number}: writes batch {ready.batch}{_stored(ready)}")
-        if ready.messages_after_persist:
-            node.held.append((ready.batch, ready.messages_after_persist))
-        self._release(node)
         if ready.committed:
             node.applied = ready.committed[-1].index
             self.say(f"{number}: applies {_entries(ready.committed)}")
@@ -315,8 +310,9 @@ class Scenario:
         ready = node.under_way.popleft()
         node.store(ready)
         self.say(f"{number}: batch {ready.batch} is durable")
-        node.core.persisted(ready.batch)
-        self._release(node)
+        node.after_persist.confirmed(ready.batch)
+        node.after_persist.report(node.core.persisted)
+        self._send(node.after_persist.release())
 
     def do_deliver(self, number: str, *flags: str, count: str = "1000", **where: str) -> None:
         chosen = self._on_the_way(int(number), where)
@@ -407,10 +403,6 @@ class Scenario:
         for message in messages:
             self.say(f"{show(message)}")
         self.network.extend(messages)
-
-    def _release(self, node: Node) -> None:
-        while node.held and node.held[0][0] <= node.durable:
-            self._send(node.held.popleft()[1])
 
 
 def _entries(entries: list[Entry] | tuple[Entry, ...]) -> str:

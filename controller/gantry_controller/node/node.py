@@ -2,12 +2,12 @@
 
 Everything happens in passes (``_pass``). An input (a proposal, a read, a peer's message, a tick,
 the disk's confirmation) changes the core or is queued, and arms a pass, which runs once for all
-inputs of that wake-up, in this order: proposals and reads into the core, messages out, entries to
-the disk thread, answers that became durable out, committed entries applied, callers answered.
+inputs of that wake-up, in this order: what became durable, proposals and reads into the core;
+messages out, entries to the disk thread, committed entries applied, callers answered.
 
-The rules kept here: what the core wants durable is confirmed by the disk thread before anything
-that depends on it leaves; an error of the disk, the state machine or the core ends the node for
-good (``on_fatal``), because memory may no longer be what is on disk.
+The rule kept here: an error of the disk, the state machine or the core ends the node for good
+(``on_fatal``), because memory may no longer be what is on disk. Which message leaves when is
+decided in ``raft.after_persist``.
 """
 
 import asyncio
@@ -21,7 +21,6 @@ from gantry_protocol.types import Index, NodeId, Term
 from gantry_controller.node.contacts import contacts
 from gantry_controller.node.disk import Disk
 from gantry_controller.node.handover import Handovers, TransferDone
-from gantry_controller.node.held import Held
 from gantry_controller.node.links import PeerLinks
 from gantry_controller.node.machine import StateMachine
 from gantry_controller.node.options import COMMAND_BYTES_MAX, NodeOptions
@@ -36,6 +35,7 @@ from gantry_controller.node.snapshots import Snapshots
 from gantry_controller.node.status import NodeStats, NodeStatus, PeerStatus, peer_statuses
 from gantry_controller.node.ticker import TICK_S, Ticker, boottime_ns
 from gantry_controller.node.traffic import SnapshotTraffic
+from gantry_controller.raft.after_persist import AfterPersist
 from gantry_controller.raft.core import RaftCore, SoftState
 from gantry_controller.raft.digests import DigestPoint, Digests
 from gantry_controller.raft.errors import (
@@ -91,7 +91,8 @@ class RaftNode:
             process_gone=self._on_process_gone,
         )
         self._ticker = Ticker(self._arm)
-        self._disk = Disk(options, durable=self._arm, failed=self._fail)
+        self._after_persist = AfterPersist()
+        self._disk = Disk(options, durable=self._on_durable, failed=self._fail)
         self.snapshots = Snapshots(options, machine, news=self._arm, failed=self._fail)
         self.traffic = SnapshotTraffic(
             options,
@@ -212,9 +213,9 @@ class RaftNode:
         return self._core.disk_silent_ticks * TICK_S if self._running else 0.0
 
     @property
-    def messages_held(self) -> Held:
+    def messages_held(self) -> AfterPersist:
         """What waits for the disk before it may leave."""
-        return self._disk.held
+        return self._after_persist
 
     @property
     def digests(self) -> Digests:
@@ -305,6 +306,7 @@ class RaftNode:
             await self._close_disk()
 
     async def _close_disk(self) -> None:
+        self._after_persist.clear()
         await self.snapshots.stop()
         await self._disk.close()
 
@@ -401,6 +403,10 @@ class RaftNode:
             self._fail(error)
         self._arm()
 
+    def _on_durable(self, batch: int) -> None:
+        self._after_persist.confirmed(batch)
+        self._arm()
+
     def _on_process_gone(self, peer: NodeId) -> None:
         if self._running:
             self._core.leader_lost(peer)
@@ -433,9 +439,7 @@ class RaftNode:
             self._core.tick()
 
     def _take_durable(self) -> None:
-        for batch in self._disk.take_durable():
-            self._core.persisted(batch)
-        marked = self._disk.take_marked()
+        marked = self._after_persist.report(self._core.persisted)
         if marked is not None:
             self.snapshots.durable(marked)
 
@@ -474,12 +478,10 @@ class RaftNode:
 
     def _handle_ready(self) -> None:
         ready = self._core.ready(boottime_ns())
-        if ready.messages_now:
-            self._links.send(ready.messages_now)
+        leaving = self._after_persist.hand_out(ready)
+        if leaving:
+            self._links.send(leaving)  # before the disk: peers write while this node does
         self._disk.submit(ready)
-        released = self._disk.release()
-        if released:
-            self._links.send(released)
         if ready.soft_state is not None:
             self._on_soft_state(ready.soft_state)
         if ready.reads_dropped:

@@ -22,7 +22,8 @@ chance except from the generator it is given, so one seed replays a run exactly.
     admission  a node with an empty disk: when may it vote?
     ready      what leaves, and what of it is durable
     core       the interface
+    after_persist  what a driver sends when
 
 The rule that holds it together: whatever a peer may count (a vote, an acknowledgement) is sent only
-after it is durable here (``Ready.messages_after_persist``); everything else leaves at once.
+after it is durable here (``after_persist``); everything else leaves at once.
 """

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from sim.mutants.mutant import Mutant, UnitTests
+from sim.mutants.mutant import Mutant, Seeds, UnitTests
 from sim.mutants.planting import Edit
 
 RAFT = "gantry_controller.raft"
-NODE = "gantry_controller.node"
 RULE = "unit/controller/raft/test_own_disk.py"
-HELD = "unit/controller/node/test_held.py"
+HELD = "unit/controller/raft/test_after_persist.py"
+AFTER = f"{RAFT}.after_persist:AfterPersist"
 
 MUTANTS = (
     Mutant(
@@ -73,17 +73,47 @@ MUTANTS = (
     ),
     Mutant(
         "held-for-the-batch-before",
-        "node",
+        "durability",
         "a vote or an acknowledgement leaves when the batch before its own is durable",
-        (Edit(f"{NODE}.held:Held.release", "<= durable", "<= durable + 1"),),
+        (Edit(f"{AFTER}.release", "<= self._reported", "<= self._reported + 1"),),
+        Seeds("raft", 20),
+        quick=True,
+    ),
+    Mutant(
+        "sent-before-persist",
+        "durability",
+        "votes and acknowledgements leave before they are on the disk",
+        (Edit(f"{AFTER}.release", " and self._messages[0][0] <= self._reported", ""),),
+        Seeds("raft", 20),
+        quick=True,
+    ),
+    Mutant(
+        "sent-before-the-core-has-heard",
+        "durability",
+        "an answer leaves in a pass whose core does not know yet that its batch is durable",
+        (Edit(f"{AFTER}.release", "<= self._reported", "<= self._confirmed"),),
+        UnitTests(HELD),
+        quick=True,
+    ),
+    Mutant(
+        "core-hears-of-the-last-batch-only",
+        "durability",
+        "of batches that become durable together the core is told the newest only",
+        (
+            Edit(
+                f"{AFTER}.report",
+                "self._reported + 1, self._confirmed",
+                "self._confirmed, self._confirmed",
+            ),
+        ),
         UnitTests(HELD),
         quick=True,
     ),
     Mutant(
         "held-without-bound",
-        "node",
+        "durability",
         "a silent disk makes the queue of held messages grow for ever",
-        (Edit(f"{NODE}.held:Held.hold", "while len(self._waiting) > HELD_MAX:", "while False:"),),
+        (Edit(f"{AFTER}.hand_out", "while len(waiting) > HELD_MAX:", "while False:"),),
         UnitTests(HELD),
         quick=True,
     ),

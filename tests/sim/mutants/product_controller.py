@@ -259,17 +259,6 @@ MUTANTS = (
         UnitTests("unit/controller/node/test_node.py::test_a_peer_speaks_only_for_itself"),
     ),
     _mutant(
-        "sent-before-persist",
-        "controller node",
-        "votes and acknowledgements leave before they are on the disk",
-        "node.disk:Disk.submit",
-        "self.held.hold(ready.batch, ",
-        "self.held.hold(0, ",
-        UnitTests(
-            "unit/controller/node/test_snapshot_order.py::test_a_message_leaves_when_what_it_speaks_of_is_durable"
-        ),
-    ),
-    _mutant(
         "replaced-connection-kept",
         "controller node",
         "a peer that connects again is heard twice",

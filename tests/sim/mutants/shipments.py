@@ -214,12 +214,12 @@ FILE = (
         "a snapshot is removed before the marker of the next one is durable",
         (
             Edit(
-                f"{NODE}.disk:Disk.take_marked",
-                " and self._markers[0][0] <= self._taken",
+                "gantry_controller.raft.after_persist:AfterPersist.report",
+                " and self._markers[0][0] <= self._reported",
                 "",
             ),
         ),
-        UnitTests(ORDER),
+        UnitTests("unit/controller/raft/test_after_persist.py"),
         quick=True,
     ),
     Mutant(

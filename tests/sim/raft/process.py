@@ -1,7 +1,7 @@
 """One Raft node as a simulated process: the real core, the real log format, a simulated disk.
 
-It does what ``gantry_controller.node`` does (one pass per wake-up, one batch on the disk at a time,
-answers only after it is durable) without asyncio, sockets and threads.
+It drives what ``gantry_controller.node`` drives (one pass per wake-up, one batch on the disk at a
+time) without asyncio, sockets and threads. Which message leaves when is the product's decision.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from gantry_controller.raft.after_persist import AfterPersist
 from gantry_controller.raft.codec import decode, encode
 from gantry_controller.raft.core import RaftCore, Ready
 from gantry_controller.wal.format import HEADER_SIZE, Head, Header, Write, encode_batch
@@ -165,9 +166,8 @@ class RaftProcess:
         )
         self.applied_index = 0 if stored is None else stored.meta.index
         self.digest = b"" if stored is None else stored.digest
-        self.durable_batch = 0
         self.commit_seen = 0
-        self.held: list[tuple[int, list[Message]]] = []
+        self.after_persist = AfterPersist()
         self.proposals: dict[int, tuple[Term, Callable[[], None]]] = {}
         self.reads: list[tuple[Index, list[object]]] = []
         self.armed = False
@@ -239,12 +239,13 @@ class RaftProcess:
     def turn(self) -> None:
         """One pass."""
         self.armed = False
+        marked = self.after_persist.report(self.core.persisted)
+        if marked is not None:
+            self.snapshots.durable(marked)
         ready = self.core.ready(self.clock_ns)
-        self.send(ready.messages_now)
-        self.held.append((ready.batch, ready.messages_after_persist))
+        self.send(self.after_persist.hand_out(ready))
         if ready.must_persist:
             self.write(ready)
-        self.release()
         self.note_commit()
         self.apply(ready.committed)
         for read in ready.reads:
@@ -261,22 +262,11 @@ class RaftProcess:
         assert ready.hard_state is not None
         self.observer.stored(self, ready.entries)
         self.wal.submit(ready.batch, Write(ready.entries, ready.hard_state, ready.markers))
-        self.snapshots.submitted(ready.batch, ready.markers)
 
     def on_durable(self, batch: int) -> None:
         """The disk has everything up to ``batch``."""
-        for number in range(self.durable_batch + 1, batch + 1):
-            self.core.persisted(number)
-        self.durable_batch = batch
-        self.snapshots.durable(batch)
-        self.release()
-        self.note_commit()
+        self.after_persist.confirmed(batch)
         self.arm()
-
-    def release(self) -> None:
-        """Send what waited for a batch that is durable now."""
-        while self.held and self.held[0][0] <= self.durable_batch:
-            self.send(self.held.pop(0)[1])
 
     def send(self, messages: list[Message]) -> None:
         """Hand messages to the network."""

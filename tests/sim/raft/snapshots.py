@@ -87,7 +87,6 @@ class SimSnapshots:
         self.newest = newest
         self._process = process
         self._taking = False
-        self._markers: list[tuple[int, Index]] = []  # (batch, snapshot) not yet durable
         self._remove(lambda index: newest is None or index != newest.meta.index)
 
     # ---- taking
@@ -137,16 +136,9 @@ class SimSnapshots:
 
     # ---- files
 
-    def submitted(self, batch: int, markers: list[Marker]) -> None:
-        """``markers`` go to the disk with ``batch``."""
-        self._markers += [(batch, marker.index) for marker in markers]
-
-    def durable(self, batch: int) -> None:
-        """Everything up to ``batch`` is on the disk: files older than a marker in it may go."""
-        done = [index for number, index in self._markers if number <= batch]
-        self._markers = [marker for marker in self._markers if marker[0] > batch]
-        if done:
-            self._remove(lambda index: index < done[-1])
+    def durable(self, marked: Index) -> None:
+        """The marker of the snapshot ``marked`` is on the disk: older files may go."""
+        self._remove(lambda index: index < marked)
 
     def _remove(self, condemned: Callable[[int], bool]) -> None:
         files = self._process.host.disk.files

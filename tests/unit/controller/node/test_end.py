@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from gantry_controller.node import NodeOptions, RaftNode
-from gantry_controller.node.disk import Disk, DiskError
+from gantry_controller.node.disk import DiskError
 from gantry_controller.node.pending import ProposalDropped
 from gantry_controller.raft.core import SoftState
 from gantry_controller.raft.errors import NotLeader, Overloaded
@@ -39,14 +39,14 @@ class Lone:
             directory=directory,
             proposals_max=3,
         )
-        self.node = RaftNode(options, self.journal, on_fatal=self.fatal.append)
-        confirm = Disk._on_durable
+        confirm = RaftNode._on_durable
 
-        def maybe(disk: Disk, batch: int) -> None:
+        def maybe(node: RaftNode, batch: int) -> None:
             if not self.silent:
-                confirm(disk, batch)
+                confirm(node, batch)
 
-        monkeypatch.setattr(Disk, "_on_durable", maybe)
+        monkeypatch.setattr(RaftNode, "_on_durable", maybe)
+        self.node = RaftNode(options, self.journal, on_fatal=self.fatal.append)
 
     async def begin_to_propose(self) -> None:
         """One is on its way to the disk, and will be for ever."""

@@ -1,4 +1,4 @@
-"""When the core hears of a snapshot its file is durable, and an old one waits for the marker."""
+"""When the core hears of a snapshot, its file is durable."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from gantry_controller.node import NodeOptions
-from gantry_controller.node.disk import Disk, DiskError
+from gantry_controller.node.disk import DiskError
 from gantry_controller.node.snapshots import SnapshotBusy, Snapshots
-from gantry_controller.raft.core import Ready
 from gantry_controller.raft.members import Membership
-from gantry_controller.raft.messages import HardState, HeartbeatReply
-from gantry_controller.raft.snapshot import Base, Marker, SnapshotMeta
+from gantry_controller.raft.snapshot import SnapshotMeta
 from gantry_controller.wal.snapshots import (
     SnapshotFile,
     SnapshotWriter,
@@ -154,42 +152,3 @@ async def test_what_was_not_announced_is_dropped(directory: Path, power: Power, 
     assert (core.snapshot, journal.commands, list(directory.iterdir())) == (None, [], [])
     assert snapshots.stats.failed == 1
     await snapshots.stop()
-
-
-class SlowWriter:
-    """The log's thread, which has not come to it yet."""
-
-    def submit(self, batch: int, write: object) -> None:
-        pass
-
-
-def slow_disk(directory: Path) -> Disk:
-    options = NodeOptions(
-        cluster_uid="q", node_id=NodeId(1), peers={NodeId(1): "h:1"}, directory=directory
-    )
-    disk = Disk(options, durable=lambda: None, failed=lambda error: None)
-    disk._writer = SlowWriter()  # type: ignore[assignment]  # only what takes a batch
-    return disk
-
-
-def test_a_message_leaves_when_what_it_speaks_of_is_durable(directory: Path) -> None:
-    disk = slow_disk(directory)
-    vote = HeartbeatReply(NodeId(1), NodeId(2), Term(1), 0, 0)
-    disk.submit(Ready(1, [], HardState(), [], [], [vote], [], [], [], [], None))
-    disk.take_durable()
-    assert disk.release() == []
-    disk._durable = 1
-    disk.take_durable()
-    assert disk.release() == [vote]
-
-
-def test_an_older_file_may_go_when_the_marker_is_durable(directory: Path) -> None:
-    disk = slow_disk(directory)
-    for batch, index in ((1, 7), (2, 9)):
-        marker = Marker(Index(index), Term(1), Base(Index(index), Term(1)), restart=False)
-        disk.submit(Ready(batch, [marker], HardState(), [], [], [], [], [], [], [], None))
-    assert (list(disk.take_durable()), disk.take_marked()) == ([], None)
-    disk._durable = 1
-    assert (list(disk.take_durable()), disk.take_marked()) == ([1], 7)
-    disk._durable = 2
-    assert (list(disk.take_durable()), disk.take_marked()) == ([2], 9)
