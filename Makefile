@@ -168,7 +168,7 @@ format: venv ## rewrite the sources in the project's format
 	@$(BIN)/ruff format .
 
 .PHONY: generate
-generate: venv ## write the generated files (crds/) anew
+generate: venv ## write the generated files (crds/, docs/settings.md) anew
 	@$(BIN)/python -m gantry_operator.models.generate
 
 .PHONY: wheels

@@ -1,4 +1,8 @@
-"""The controller's settings: one frozen model, read from flags, ``GANTRY_*`` variables or TOML."""
+"""The controller's settings: one frozen model, read from flags, ``GANTRY_*`` variables or TOML.
+
+Who it is and where it listens is here; how it works is defined in `gantry_protocol.settings`, from
+which the operator takes it too.
+"""
 
 import contextlib
 import ipaddress
@@ -10,15 +14,9 @@ from gantry_protocol.errors import ConfigError, ResolveError
 from gantry_protocol.hosts import join_address, split_address
 from gantry_protocol.process.config import Settings
 from gantry_protocol.quorum_key import ALLOW_HELP, KEY_FILE_HELP
+from gantry_protocol.settings.controller import ControllerTuning
 from gantry_protocol.types import NodeId
 from pydantic import Field, ValidationError, field_validator, model_validator
-
-from gantry_controller.node.options import (
-    ELECTION_TIMEOUT_MS,
-    SNAPSHOT_LOG_BYTES,
-    SNAPSHOT_MARGIN_ENTRIES,
-)
-from gantry_controller.raft.config import READ_LAG_MAX
 
 REMOTING_PORT = 9878
 NAMESERVER_PORT = 9876
@@ -66,7 +64,7 @@ class Peer(Settings):
         return f"http://{join_address(self.host, self.http_port)}"
 
 
-class ControllerSettings(Settings):
+class ControllerSettings(ControllerTuning):
     """Everything a controller process can be told."""
 
     name: str = Field(
@@ -93,13 +91,6 @@ class ControllerSettings(Settings):
         description="Come back although the log here is damaged: its files are put aside, and this "
         "node votes again only when the others have filled it. For one start; refused if the log "
         "is sound.",
-    )
-    election_priority: int = Field(
-        default=0,
-        ge=0,
-        le=1000,
-        description="Leadership goes to a voter with a higher number than the leader's, once that "
-        "one has kept up for a while. By default all are equal.",
     )
     cluster_uid: str = Field(
         default="local",
@@ -132,42 +123,6 @@ class ControllerSettings(Settings):
     raft_port: Port = Field(default=RAFT_PORT, description="Port for the other controllers.")
     http_port: Port = Field(
         default=HTTP_PORT, description="Port of the admin API, probes and metrics."
-    )
-    election_timeout_ms: int = Field(
-        default=ELECTION_TIMEOUT_MS,
-        ge=100,
-        le=60_000,
-        description="A follower that hears no leader for one to two times this stands for "
-        "election.",
-    )
-    read_lag_max: int = Field(
-        default=READ_LAG_MAX,
-        ge=0,
-        le=1_000_000_000,
-        description="A follower that has more committed entries than this still to apply sends "
-        "readers to the leader.",
-    )
-    snapshot_log_bytes: int = Field(
-        default=SNAPSHOT_LOG_BYTES,
-        ge=64 * 1024,
-        le=16 * 1024**3,
-        description="A node takes a snapshot of its state, and lets go of the log before it, when "
-        "this many bytes of log were applied since the last one, and twice as many as that one "
-        "has. A restart replays about as much; 16 MiB take a second.",
-    )
-    snapshot_margin_entries: int = Field(
-        default=SNAPSHOT_MARGIN_ENTRIES,
-        ge=0,
-        le=10_000_000,
-        description="Log entries kept although a snapshot covers them, so that a follower that is "
-        "a little late gets these and not the whole state.",
-    )
-    heartbeat_timeout_ms: int = Field(
-        default=2500,
-        ge=100,
-        le=600_000,
-        description="Silence after which a broker that did not state its own time-out counts as "
-        "gone.",
     )
 
     @field_validator("bind", "advertise")

@@ -15,11 +15,12 @@ from gantry_protocol.errors import NameRefused
 from gantry_protocol.process import log
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import Handler, not_supported
+from gantry_protocol.settings.defaults import DELAY_LEVELS
 
 from gantry_broker.clients import topic_rules
 from gantry_broker.clients.broker_info import BrokerInfo
 from gantry_broker.clients.cloning import Cloning
-from gantry_broker.clients.core.delay.levels import DEFAULT_LEVELS, DelayLevels
+from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_broker.clients.core.delay.retries import RETRY_PREFIX
 from gantry_broker.clients.core.transactions import Policy
 from gantry_broker.clients.creation import TopicCreation
@@ -57,7 +58,7 @@ _NO_ROOM = Refusal(
     ResponseCode.SERVICE_NOT_AVAILABLE,
     "service not available now. the disk of this broker is nearly full",
 )
-_DEFAULT_LEVELS = DelayLevels.parse(DEFAULT_LEVELS)
+_DEFAULT_LEVELS = DelayLevels.parse(DELAY_LEVELS)
 
 _log = log.get("clients")
 

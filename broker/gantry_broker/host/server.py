@@ -27,6 +27,7 @@ from gantry_protocol.process.probes import HttpServer
 from gantry_protocol.quorum_key import KeyFile, demand_key
 from gantry_protocol.remoting.limits import fair_limits
 from gantry_protocol.remoting.turns import Turns
+from gantry_protocol.settings.broker import FILE_BYTES_MIN
 
 from gantry_broker.control.line import ControllerLine
 from gantry_broker.host import metrics
@@ -34,7 +35,7 @@ from gantry_broker.host.client_options import ClientOptions
 from gantry_broker.host.front import FrontServer
 from gantry_broker.host.hosting import HostedGroup
 from gantry_broker.host.port_map import election_priority
-from gantry_broker.host.settings import FILE_BYTES_MIN, BrokerSettings
+from gantry_broker.host.settings import BrokerSettings
 from gantry_broker.member import administration
 from gantry_broker.member.options import GroupOptions
 from gantry_broker.member.shared_resources import SharedResources
@@ -258,7 +259,7 @@ def _tier(settings: BrokerSettings) -> TierOptions | None:
         limits=TierLimits(
             pack_bytes=settings.tier_pack_bytes,
             linger_ms=settings.tier_linger_ms,
-            backoff_last_ms=settings.tier_retry_max_ms,
+            retry_max_ms=settings.tier_retry_max_ms,
         ),
         local_bytes=settings.tier_local_bytes,
     )

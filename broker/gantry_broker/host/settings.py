@@ -1,15 +1,19 @@
-"""The broker's settings: one frozen model, read from flags, ``GANTRY_*`` variables or TOML."""
+"""The broker's settings: one frozen model, read from flags, ``GANTRY_*`` variables or TOML.
+
+Who it is and where it listens is here; how it works is defined in `gantry_protocol.settings`, from
+which the operator takes it too.
+"""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from gantry_protocol.errors import ConfigError, ResolveError
 from gantry_protocol.hosts import join_address, split_address
-from gantry_protocol.process.config import Settings
 from gantry_protocol.quorum_key import ALLOW_HELP, KEY_FILE_HELP
+from gantry_protocol.settings.broker import BrokerTuning, RetentionSettings, TierSettings
 from pydantic import Field, field_validator, model_validator
 
-from gantry_broker.clients.core.delay.levels import DEFAULT_LEVELS, DelayLevels
+from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_broker.clients.core.transactions import Policy
 from gantry_broker.clients.quotas import Quotas, parse_quotas
 from gantry_broker.control.addresses import checked_ip, controller_addresses
@@ -20,12 +24,11 @@ from gantry_broker.retention.disk_space import Watermarks
 REMOTING_PORT = 10911
 HA_PORT = 10912
 HTTP_PORT = 10913
-FILE_BYTES_MIN = 64 * 1024  # of the commit log
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 
 
-class BrokerSettings(Settings):
+class BrokerSettings(TierSettings, RetentionSettings, BrokerTuning):
     """Everything a broker process can be told."""
 
     name: str = Field(
@@ -69,30 +72,8 @@ class BrokerSettings(Settings):
         default=None, description="IP address that others use; by default the one to listen on."
     )
     data_dir: Path = Field(default=Path("gantry-broker"), description="Directory of the data.")
-    lock_wait_s: float = Field(
-        default=10.0,
-        ge=0,
-        le=600,
-        description="How long to wait for another process to leave the data directory.",
-    )
-    frozen_end_ms: int = Field(
-        default=0,
-        ge=0,
-        le=60_000,
-        description="How long the process may be stopped (SIGSTOP) before it is ended, so that its"
-        " clients look elsewhere; 0 waits for ever.",
-    )
     pod_uid: str | None = Field(
         default=None, max_length=128, description="uid of this process's pod, if it has one."
-    )
-    heartbeat_interval_ms: int = Field(
-        default=500, ge=50, le=60_000, description="Between heartbeats to the controllers."
-    )
-    heartbeat_timeout_ms: int = Field(
-        default=2_500,
-        ge=200,
-        le=600_000,
-        description="Silence after which the controllers take this broker for gone.",
     )
     remoting_port: Port = Field(
         default=REMOTING_PORT,
@@ -103,151 +84,6 @@ class BrokerSettings(Settings):
     )
     http_port: Port = Field(
         default=HTTP_PORT, description="Port of probes, metrics and status; 0 picks a free one."
-    )
-    log_segment_bytes: int = Field(
-        default=1024 * 1024 * 1024,
-        ge=FILE_BYTES_MIN,
-        le=2**31,
-        description="Size of one file of the commit log, at most a sixteenth of the disk and a "
-        "quarter of retention_bytes: only whole files go.",
-    )
-    log_scrub_hours: float = Field(
-        default=24.0,
-        ge=0,
-        le=8760,
-        description="How often every byte of the commit log is read and compared with its "
-        "checksums in the background; 0 for never.",
-    )
-
-    delay_levels: str = Field(
-        default=DEFAULT_LEVELS,
-        max_length=1024,
-        description="How long messages of delay level 1, 2, … wait (ms, s, m, h, d); RocketMQ's "
-        "messageDelayLevel. What is parked already keeps its delay.",
-    )
-    transaction_timeout_s: float = Field(
-        default=6.0,
-        gt=0,
-        le=86_400,
-        description="How old a half message is before its producer is asked how the transaction "
-        "ends; RocketMQ's transactionTimeOut. A message may name its own.",
-    )
-    transaction_check_interval_s: float = Field(
-        default=30.0,
-        ge=0.1,
-        le=86_400,
-        description="Between two rounds of asking; RocketMQ's transactionCheckInterval.",
-    )
-    transaction_check_max: int = Field(
-        default=15,
-        ge=1,
-        le=10_000,
-        description="How often a producer is asked before its half message goes to "
-        "TRANS_CHECK_MAX_TIME_TOPIC; RocketMQ's transactionCheckMax.",
-    )
-    offsets_kept_hours: int = Field(
-        default=2160,
-        ge=0,
-        le=876_000,
-        description="How long the offsets of a consumer group are kept that has no members and "
-        "commits nothing, in hours that masters serve; 0 keeps them for ever.",
-    )
-
-    max_batch_messages: int = Field(
-        default=16_384,
-        ge=1,
-        le=1_000_000,
-        description="How many messages one batch may hold; beyond it a send is refused in words. "
-        "Each takes about 1.5 µs during which nobody else is served.",
-    )
-
-    quotas: str | None = Field(
-        default=None,
-        max_length=65536,
-        description='What tenants (namespaces of topics) may do, as JSON: {"perTenant": '
-        '{"sendsPerSecond": 1000, "sendBytesPerSecond": 1e6, "readBytesPerSecond": 1e7}, '
-        '"tenants": {"NAME": {…}}}; 0 or nothing is no limit. What is too fast waits.',
-    )
-    disk_refuse_percent: float = Field(
-        default=90.0,
-        gt=0,
-        le=100,
-        description="Share of the disk in use from which on messages are refused; reads go on.",
-    )
-    disk_take_percent: float = Field(
-        default=85.0, ge=0, le=100, description="Share below which they are taken again."
-    )
-    disk_spare_bytes: int = Field(
-        default=8 * 1024**3,
-        ge=0,
-        description="While so much is free nothing is refused, whatever share of the disk it is.",
-    )
-
-    retention_hours: float = Field(
-        default=72.0,
-        ge=0,
-        le=1_000_000,
-        description="Without a tier, files of the log go once all of their messages are older, "
-        "consumed or not; RocketMQ's fileReservedTime. 0 keeps them whatever their age.",
-    )
-    retention_bytes: int = Field(
-        default=0,
-        ge=0,
-        description="Without a tier, how much of the confirmed log is kept; what is older goes, "
-        "consumed or not. 0 sets no bound.",
-    )
-    retention_when_full: Literal["delete", "refuse"] = Field(
-        default="delete",
-        description="Without a tier, what becomes of the oldest messages when disk_take_percent of "
-        "the disk is in use. delete: they go before their time, a file at a time, and new ones are "
-        "taken; RocketMQ's cleanFileForciblyEnable. refuse: they stay, and new ones are refused.",
-    )
-
-    tier_url: str | None = Field(
-        default=None,
-        max_length=1024,
-        description="Object store of the tier: file:///DIRECTORY or s3://BUCKET/PREFIX; keys come "
-        "from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. Not set: nothing is uploaded.",
-    )
-    tier_shard: str | None = Field(
-        default=None, max_length=63, description="uid of the broker group, its name in the tier."
-    )
-    tier_endpoint: str | None = Field(
-        default=None, max_length=1024, description="http(s)://host:port of an S3 service not AWS."
-    )
-    tier_region: str | None = Field(
-        default=None, max_length=64, description="Region of the bucket."
-    )
-    tier_credentials_dir: Path | None = Field(
-        default=None,
-        description="Directory with the files accessKeyId, secretAccessKey and perhaps "
-        "sessionToken, as a Secret is mounted; what they hold is used from the next call on. "
-        "Not set: keys as tier_url says.",
-    )
-    tier_pack_bytes: int = Field(
-        default=64 * 1024 * 1024,
-        ge=4 * 1024,
-        le=256 * 1024 * 1024,
-        description="Bytes of the log in one object of the tier.",
-    )
-    tier_linger_ms: int = Field(
-        default=30_000,
-        ge=100,
-        le=3_600_000,
-        description="How long a confirmed message waits for its object to fill up.",
-    )
-    tier_retry_max_ms: int = Field(
-        default=30_000,
-        ge=200,
-        le=3_600_000,
-        description="Longest wait before a call that the tier's store refused or did not answer is "
-        "made again; the waits before it are shorter.",
-    )
-    tier_local_bytes: int | None = Field(
-        default=None,
-        ge=0,
-        description="How much of the confirmed log stays on the disk once the tier has it; older "
-        "messages are read from the tier. Not set: everything stays.",
     )
 
     @field_validator("bind", "advertise")

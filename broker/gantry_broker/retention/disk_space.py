@@ -13,6 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gantry_protocol.process import log
+from gantry_protocol.settings.defaults import (
+    DISK_REFUSE_PERCENT,
+    DISK_SPARE_BYTES,
+    DISK_TAKE_PERCENT,
+)
 
 HOLD_S = 10.0  # for so long after a write that found no room, messages are refused
 LOOK_EVERY_S = 0.1  # a fast disk takes 15 MB meanwhile, a tenth of the smallest volume
@@ -38,9 +43,9 @@ class Watermarks(NamedTuple):
         spare_bytes: while so much is free nothing is refused, whatever share of a large disk it is.
     """
 
-    refuse_at: float = 90.0
-    take_below: float = 85.0
-    spare_bytes: int = 8 * 1024**3
+    refuse_at: float = DISK_REFUSE_PERCENT
+    take_below: float = DISK_TAKE_PERCENT
+    spare_bytes: int = DISK_SPARE_BYTES
 
     def refuses(self, usage: Usage, *, refusing: bool) -> bool:
         """Whether messages are refused now, if they were (or were not) until now."""

@@ -4,13 +4,18 @@ from pathlib import Path
 
 import msgspec
 from gantry_protocol.quorum_key import NO_KEY, KeyFile
+from gantry_protocol.settings.defaults import (
+    ELECTION_TIMEOUT_MS,
+    READ_LAG_MAX,
+    SNAPSHOT_LOG_BYTES,
+    SNAPSHOT_MARGIN_ENTRIES,
+)
 from gantry_protocol.types import NodeId
 
-from gantry_controller.raft.config import READ_LAG_MAX, RaftConfig
+from gantry_controller.raft.config import RaftConfig
 from gantry_controller.wal.wal import SEGMENT_SIZE_BYTES
 
 TICK_MS = 20
-ELECTION_TIMEOUT_MS = 400
 COMMAND_BYTES_MAX = 4 * 1024 * 1024
 FRAME_BYTES_MAX = 8 * 1024 * 1024  # one entry of the greatest size, or an append full of small ones
 
@@ -34,16 +39,6 @@ DISK_PATIENCE_TIMEOUTS = 5
 """A disk that confirms nothing for so many election time-outs hangs (``raft.own_disk``). With 2 s a
 cloud volume's worst hiccups cost no election, and writes that wait are answered before clients give
 up after 3 s."""
-
-SNAPSHOT_LOG_BYTES = 16 * 1024 * 1024
-"""A restart replays this much, or twice the snapshot if that is more (``snapshots.due_at``).
-
-One entry costs 10 to 17 us of CPU to read, check and apply, and a change of a sync-state set takes
-350 bytes of log: 30 to 75 ms per MiB, so half a second to a little more than one. Four times as
-much, as it was before, took seconds where other work wants the cores. Less would gain little: the
-snapshot of a few groups costs nothing, and that of many is not taken more often for it.
-"""
-SNAPSHOT_MARGIN_ENTRIES = 10_000
 
 
 class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,9 +2,8 @@
 
 import msgspec
 from gantry_protocol.errors import ConfigError
+from gantry_protocol.settings.defaults import READ_LAG_MAX
 from gantry_protocol.types import NodeId
-
-READ_LAG_MAX = 10_000  # entries; applied in about a tenth of a second
 
 
 class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from gantry_operator.builders.config import config_map
 from gantry_operator.builders.network import broker_policy
 from gantry_operator.builders.pipeline import pipeline_objects
 from gantry_operator.builders.tier import tier_env, tier_keys
+from gantry_operator.models.known_settings import settings_of
 
 if TYPE_CHECKING:
     from gantry_operator.builders.meta import Manifest
@@ -106,7 +107,7 @@ def _workload(
             *of_group,
             pods.QUORUM_KEY_FILE,
             *tier_env(group),
-            *_retention_env(group),
+            *pods.settings(settings_of(group.spec.retention, "retention")),
         ),
         ports=PORTS_BEHIND_DOOR if door else PORTS,
         http_port=names.BROKER_HTTP_PORT,
@@ -131,14 +132,3 @@ def _door(group: BrokerGroup, image: str, of_group: tuple[Manifest, ...]) -> Man
         http_port=names.DOOR_HTTP_PORT,
         resources=pods.resources(group.spec.clients.door.resources, DOOR_REQUESTS),
     )
-
-
-def _retention_env(group: BrokerGroup) -> tuple[Manifest, ...]:
-    """How much of the log is kept; what is not set is the broker's own default."""
-    kept = group.spec.retention
-    settings = {
-        "GANTRY_RETENTION_HOURS": kept.hours,
-        "GANTRY_RETENTION_BYTES": kept.bytes,
-        "GANTRY_RETENTION_WHEN_FULL": kept.when_full and kept.when_full.lower(),
-    }
-    return tuple(pods.value(name, str(text)) for name, text in settings.items() if text is not None)

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from gantry_protocol.process.config import variable_name
+
 from gantry_operator import names
 from gantry_operator.builders.config import toml
 from gantry_operator.builders.meta import Manifest, digest, owned, sealed
+from gantry_operator.models.known_settings import FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -80,6 +83,15 @@ class Workload(NamedTuple):
 def value(name: str, text: str) -> Manifest:
     """An environment variable with a value."""
     return {"name": name, "value": text}
+
+
+def settings(values: Mapping[str, str]) -> tuple[Manifest, ...]:
+    """Settings of a broker as environment variables, in the order of their definitions.
+
+    What is not set is not told: the brokers' own defaults hold, and an older image that does not
+    know a setting starts as before.
+    """
+    return tuple(value(variable_name(name), values[name]) for name in FIELDS if name in values)
 
 
 def field(name: str, path: str) -> Manifest:

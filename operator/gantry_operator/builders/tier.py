@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gantry_protocol.process.config import variable_name
+
 from gantry_operator import names
 from gantry_operator.builders import pods
+from gantry_operator.models.known_settings import settings_of
 
 if TYPE_CHECKING:
     from gantry_operator.builders.meta import Manifest
     from gantry_operator.models import BrokerGroup
 
-URL = "GANTRY_TIER_URL"
+URL = variable_name("tier_url")
 
 
 def tier_env(group: BrokerGroup) -> tuple[Manifest, ...]:
@@ -25,18 +28,10 @@ def tier_env(group: BrokerGroup) -> tuple[Manifest, ...]:
     tier = group.spec.tier
     if tier is None:
         return ()
-    settings: dict[str, object] = {
-        URL: tier.url,
-        "GANTRY_TIER_SHARD": group.metadata.uid,
-        "GANTRY_TIER_ENDPOINT": tier.endpoint,
-        "GANTRY_TIER_REGION": tier.region,
-        "GANTRY_TIER_CREDENTIALS_DIR": names.TIER_KEYS_DIR if tier.credentials_secret else None,
-        "GANTRY_TIER_PACK_BYTES": tier.pack_bytes,
-        "GANTRY_TIER_LINGER_MS": tier.linger_ms,
-        "GANTRY_TIER_RETRY_MAX_MS": tier.retry_max_ms,
-        "GANTRY_TIER_LOCAL_BYTES": tier.local_bytes,
-    }
-    return tuple(pods.value(name, str(text)) for name, text in settings.items() if text is not None)
+    settings = {"tier_shard": group.metadata.uid} | settings_of(tier, "tier")
+    if tier.credentials_secret:
+        settings["tier_credentials_dir"] = names.TIER_KEYS_DIR
+    return pods.settings(settings)
 
 
 def tier_keys(group: BrokerGroup) -> pods.MountedSecret | None:

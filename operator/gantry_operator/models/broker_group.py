@@ -180,7 +180,7 @@ class BrokerGroupSpec(Model):
         description=(
             "An object store to which the master uploads every acknowledged message; after a "
             "failover the new master goes on where the last one stopped. A store that fails stops "
-            "the upload and nothing else. Adding it restarts the replicas one by one. Default none."
+            "the upload and nothing else. A change restarts the replicas one by one. Default none."
         ),
         json_schema_extra=NOT_NULLABLE,
     )

@@ -1,95 +1,85 @@
-"""The settings that `spec.config` may name, with their types and ranges.
+"""Settings of the processes as resources name them: fields of a spec, and keys of `spec.config`.
 
-Rule protected: a wrong key or value is told in `Accepted`, and not by pods that end as soon as they
-start. The operator may not import the brokers, so this is a copy of what their settings models say;
-tests/unit/operator/test_known_settings.py compares it with them and fails when they change.
+Rule protected: a setting is defined once, in `gantry_protocol.settings`. What a resource says of
+it, range, default and text, is read from there, and a wrong key or value is told in `Accepted`, and
+not by pods that end as soon as they start.
 
-An image of another version may know others: an annotation of the resource switches this check off,
-and what the process then says of its settings is the word that counts.
+An image of another version may know others: an annotation of the resource switches the check of
+`spec.config` off, and what the process then says of its settings is the word that counts.
 """
 
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
+
+from gantry_protocol.settings.broker import BrokerTuning, RetentionSettings, TierSettings
+from gantry_protocol.settings.controller import ControllerTuning
+from pydantic import Field
 
 from gantry_operator import names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gantry_operator.models.base import Metadata
+    from pydantic.fields import FieldInfo
+
+    from gantry_operator.models.base import Metadata, Model
+
+Definitions = dict[str, "FieldInfo"]
+
+FIELDS: Final[Definitions] = TierSettings.model_fields | RetentionSettings.model_fields
+"""Settings of a broker that are fields of the spec, by their path: `tier.packBytes` is
+`tier_pack_bytes`."""
+BROKER: Final[Definitions] = BrokerTuning.model_fields
+CONTROLLER: Final[Definitions] = ControllerTuning.model_fields
+
+_LIMITS = ("ge", "gt", "le", "min_length", "max_length")
+_MIB = 1024 * 1024
 
 
-class Setting(NamedTuple):
-    """What a value has to be.
+def field_of(setting: str, *, unset: str = "", **other: Any) -> Any:
+    """The field of a resource that is this setting, with the range and text of its definition.
 
-    Attributes:
-        type: as JSON schema calls it.
-        least: the smallest value; a value that must be greater than a bound has it in `above`.
-        most: the greatest value.
-        length: most characters of a text.
+    Args:
+        setting: its name, which is the field's path.
+        unset: what it means that nothing is set, if that is no value.
+        other: what differs in a resource: a narrower limit, another default or description.
     """
-
-    type: str
-    least: float | None = None
-    most: float | None = None
-    above: float | None = None
-    length: int | None = None
-
-    def fault(self, text: str) -> str:
-        """What is wrong with a value; empty if nothing is."""
-        if self.type == "string":
-            return self._fault_of_text(text)
-        try:
-            number = int(text) if self.type == "integer" else float(text)
-        except ValueError:
-            return "a whole number is needed" if self.type == "integer" else "a number is needed"
-        if self.least is not None and not number >= self.least:
-            return f"at least {self.least:g} is needed"
-        if self.above is not None and not number > self.above:
-            return f"more than {self.above:g} is needed"
-        if self.most is not None and not number <= self.most:
-            return f"at most {self.most:.15g} is possible"
-        return ""
-
-    def _fault_of_text(self, text: str) -> str:
-        if self.length is not None and len(text) > self.length:
-            return f"at most {self.length} characters are possible"
-        return ""
+    info = FIELDS[setting]
+    limits = {key: other.pop(key, limit) for key, limit in limits_of(info).items()}
+    default = other.pop("default", info.default)
+    text = f"{info.description} {_range(setting, limits, unset)}"
+    optional = {"json_schema_extra": {"nullable": False}} if default is None else {}
+    return Field(default, **{"description": text} | limits | optional | other)
 
 
-BROKER: Final[dict[str, Setting]] = {
-    "delay_levels": Setting("string", length=1024),
-    "disk_refuse_percent": Setting("number", above=0, most=100),
-    "disk_spare_bytes": Setting("integer", least=0),
-    "disk_take_percent": Setting("number", least=0, most=100),
-    "frozen_end_ms": Setting("integer", least=0, most=60_000),
-    "heartbeat_interval_ms": Setting("integer", least=50, most=60_000),
-    "heartbeat_timeout_ms": Setting("integer", least=200, most=600_000),
-    "lock_wait_s": Setting("number", least=0, most=600),
-    "log_scrub_hours": Setting("number", least=0, most=8760),
-    "log_segment_bytes": Setting("integer", least=65_536, most=2_147_483_648),
-    "max_batch_messages": Setting("integer", least=1, most=1_000_000),
-    "quotas": Setting("string", length=65_536),
-    "transaction_check_interval_s": Setting("number", least=0.1, most=86_400),
-    "offsets_kept_hours": Setting("integer", least=0, most=876_000),
-    "transaction_check_max": Setting("integer", least=1, most=10_000),
-    "transaction_timeout_s": Setting("number", above=0, most=86_400),
-}
-CONTROLLER: Final[dict[str, Setting]] = {
-    "election_priority": Setting("integer", least=0, most=1000),
-    "election_timeout_ms": Setting("integer", least=100, most=60_000),
-    "heartbeat_timeout_ms": Setting("integer", least=100, most=600_000),
-    "read_lag_max": Setting("integer", least=0, most=1_000_000_000),
-    "snapshot_log_bytes": Setting("integer", least=65_536, most=17_179_869_184),
-    "snapshot_margin_entries": Setting("integer", least=0, most=10_000_000),
-}
+def limits_of(info: FieldInfo) -> dict[str, Any]:
+    """The limits of a setting, as `Field` names them."""
+    return {
+        key: limit
+        for fact in info.metadata
+        for key in _LIMITS
+        if (limit := getattr(fact, key, None)) is not None
+    }
 
 
-def wrong_settings(
-    meta: Metadata, settings: Mapping[str, str], known: Mapping[str, Setting]
-) -> str:
+def settings_of(part: Model, path: str) -> dict[str, str]:
+    """Texts by setting of a part of a spec, as far as they are set and settings."""
+    named = {f"{path}_{name}": getattr(part, name) for name in type(part).model_fields}
+    return {
+        name: _written(FIELDS[name], value)
+        for name, value in named.items()
+        if name in FIELDS and value is not None
+    }
+
+
+def _written(info: FieldInfo, value: object) -> str:
+    """A choice is `Delete` in a resource and `delete` in files and variables."""
+    return str(value).lower() if get_origin(info.annotation) is Literal else str(value)
+
+
+def wrong_settings(meta: Metadata, settings: Mapping[str, str], known: Definitions) -> str:
     """One sentence per setting that the processes would refuse; empty if there is none."""
     if meta.annotations.get(names.ANNOTATION_UNCHECKED) == "true":
         return ""
@@ -101,10 +91,36 @@ def wrong_settings(
     )
 
 
-def _sentence(key: str, text: str, known: Mapping[str, Setting]) -> str:
-    setting = known.get(key)
-    if setting is not None:
-        fault = setting.fault(text)
+def type_of(info: FieldInfo) -> type:
+    """`int`, `float` or `str`."""
+    kinds = {info.annotation, *get_args(info.annotation)}
+    return next((kind for kind in (int, float) if kind in kinds), str)
+
+
+def shown(value: object) -> str:
+    """A number without an empty fraction; anything else as it is."""
+    return f"{value:.15g}" if isinstance(value, int | float) else str(value)
+
+
+def _range(setting: str, limits: Mapping[str, Any], unset: str) -> str:
+    least, most = limits.get("ge"), limits.get("le")
+    if most is not None:
+        bounds = f"Range {shown(least)} to {shown(most)}; default"
+    elif least is not None:
+        bounds = f"At least {shown(least)}; default"
+    else:
+        bounds = "Default"
+    if unset:
+        return f"{bounds}: {unset}."
+    default = FIELDS[setting].default
+    mib = f" ({default // _MIB} MiB)" if setting.endswith("_bytes") else ""
+    return f"{bounds} {shown(default)}{mib}."
+
+
+def _sentence(key: str, text: str, known: Definitions) -> str:
+    info = known.get(key)
+    if info is not None:
+        fault = _fault(info, text)
         return f"spec.config.{key}: {fault} (got {text!r}); change it." if fault else ""
     near = difflib.get_close_matches(key, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}."
@@ -112,3 +128,23 @@ def _sentence(key: str, text: str, known: Mapping[str, Setting]) -> str:
         f"spec.config.{key}: there is no such setting; {hint} If the image is of another version "
         f"that has it, annotate this resource with {names.ANNOTATION_UNCHECKED}=true."
     )
+
+
+def _fault(info: FieldInfo, text: str) -> str:
+    """What is wrong with a value; empty if nothing is."""
+    limits, kind = limits_of(info), type_of(info)
+    if kind is str:
+        most = limits.get("max_length")
+        long = most is not None and len(text) > most
+        return f"at most {most} characters are possible" if long else ""
+    try:
+        number = kind(text)
+    except ValueError:
+        return "a whole number is needed" if kind is int else "a number is needed"
+    if "ge" in limits and not number >= limits["ge"]:
+        return f"at least {shown(limits['ge'])} is needed"
+    if "gt" in limits and not number > limits["gt"]:
+        return f"more than {shown(limits['gt'])} is needed"
+    if "le" in limits and not number <= limits["le"]:
+        return f"at most {shown(limits['le'])} is possible"
+    return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
+from gantry_protocol.settings.broker import RetentionSettings, TierSettings
 from pydantic import Field
 
 from gantry_operator.models.base import Model, Rule
@@ -42,7 +43,7 @@ LabelValue = Annotated[
 LabelMap = Annotated[dict[str, LabelValue], Field(max_length=64)]
 Spread = Annotated[tuple[SpreadConstraint, ...], Field(max_length=32)]
 
-RESERVED_SETTINGS = (
+_IDENTITY = (
     "admin_token_file",
     "advertise",
     "allow_unauthenticated",
@@ -65,20 +66,11 @@ RESERVED_SETTINGS = (
     "raft_port",
     "rejoin",
     "remoting_port",
-    "retention_bytes",
-    "retention_hours",
-    "retention_when_full",
     "store",
     "store_port",
-    "tier_credentials_dir",
-    "tier_endpoint",
-    "tier_linger_ms",
-    "tier_local_bytes",
-    "tier_pack_bytes",
-    "tier_region",
-    "tier_retry_max_ms",
-    "tier_shard",
-    "tier_url",
+)
+RESERVED_SETTINGS = tuple(
+    sorted((*_IDENTITY, *RetentionSettings.model_fields, *TierSettings.model_fields))
 )
 """Settings that are no matter of taste: identity, addresses and paths are the operator's, tier and
 retention have fields of their own in the spec, and the others (groups, store, join, rejoin) would

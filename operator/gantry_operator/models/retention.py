@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from pydantic import Field
-
 from gantry_operator.models.base import Model
-from gantry_operator.models.parts import NOT_NULLABLE
+from gantry_operator.models.known_settings import field_of
 
 _MIB: Final = 1024 * 1024
 
@@ -19,31 +17,10 @@ _MIB: Final = 1024 * 1024
 class Retention(Model):
     """How long messages stay on the replicas' volumes, consumed or not."""
 
-    hours: int | None = Field(
-        default=None,
-        ge=0,
-        le=1_000_000,
-        description=(
-            "Files of the log go once all of their messages are older, like RocketMQ's "
-            "fileReservedTime. Range 0 to 1000000; 0 keeps them whatever their age; default 72."
-        ),
-        json_schema_extra=NOT_NULLABLE,
+    hours: int | None = field_of("retention_hours", default=None)
+    bytes: int | None = field_of(
+        "retention_bytes", default=None, ge=_MIB, unset="no bound but the volume"
     )
-    bytes: int | None = Field(
-        default=None,
-        ge=_MIB,
-        description=(
-            "Bytes of the confirmed log that each replica keeps; whole files go, so up to one more "
-            "stays. At least 1048576; default: no bound but the volume."
-        ),
-        json_schema_extra=NOT_NULLABLE,
-    )
-    when_full: Literal["Delete", "Refuse"] | None = Field(
-        default=None,
-        description=(
-            "What becomes of the oldest messages when a volume is nearly full (85 %). Delete: they "
-            "go before their time, and new ones are taken. Refuse: they stay, and new ones are "
-            "refused with code 14. Default Delete."
-        ),
-        json_schema_extra=NOT_NULLABLE,
+    when_full: Literal["Delete", "Refuse"] | None = field_of(
+        "retention_when_full", default=None, unset="Delete"
     )

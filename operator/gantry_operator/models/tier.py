@@ -13,6 +13,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from gantry_operator.models.base import Model, Rule
+from gantry_operator.models.known_settings import field_of
 from gantry_operator.models.parts import NOT_NULLABLE
 
 DIRECTORY = "file://"
@@ -44,9 +45,9 @@ class CredentialsSecret(Model):
 class Tier(Model):
     """The object store that the master uploads the confirmed log to."""
 
-    url: str = Field(
-        min_length=1,
-        max_length=1024,
+    url: str = field_of(
+        "tier_url",
+        default=...,
         description=(
             "s3://BUCKET or s3://BUCKET/PREFIX, an S3 bucket or a folder in one; many groups may "
             "share it, each has a place of its own in it. The store must honour If-None-Match on "
@@ -56,24 +57,8 @@ class Tier(Model):
             "replicas' volumes are kept there and nowhere else."
         ),
     )
-    endpoint: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=1024,
-        description=(
-            "http(s)://HOST:PORT of an S3 service that is not AWS, for example "
-            "https://minio.storage.svc:9000. It must lead to the same bucket at all times; a "
-            "change restarts the replicas one by one. Default: AWS, by the region."
-        ),
-        json_schema_extra=NOT_NULLABLE,
-    )
-    region: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=64,
-        description="Region of the bucket, for example eu-central-1. Default us-east-1.",
-        json_schema_extra=NOT_NULLABLE,
-    )
+    endpoint: str | None = field_of("tier_endpoint", unset="AWS, by the region")
+    region: str | None = field_of("tier_region", unset="us-east-1")
     credentials_secret: CredentialsSecret | None = Field(
         default=None,
         description=(
@@ -82,45 +67,10 @@ class Tier(Model):
         ),
         json_schema_extra=NOT_NULLABLE,
     )
-    pack_bytes: int = Field(
-        default=64 * _MIB,
-        ge=4 * 1024,
-        le=256 * _MIB,
-        description=(
-            "Bytes of the log in one object: large ones are cheap to write and to list, small ones "
-            "are quick to read from. While it makes one, the master needs six times as much memory "
-            "besides its own. Range 4096 to 268435456; default 67108864 (64 MiB)."
-        ),
-    )
-    linger_ms: int = Field(
-        default=30_000,
-        ge=100,
-        le=3_600_000,
-        description=(
-            "How long a confirmed message waits for its object to fill up, in milliseconds: about "
-            "how far the tier lies behind a quiet group. Range 100 to 3600000; default 30000."
-        ),
-    )
-    retry_max_ms: int = Field(
-        default=30_000,
-        ge=200,
-        le=3_600_000,
-        description=(
-            "Longest wait, in milliseconds, before the uploader asks a store again that refused or "
-            "did not answer; its first waits are shorter. Range 200 to 3600000; default 30000."
-        ),
-    )
-    local_bytes: int | None = Field(
-        default=None,
-        ge=_MIB,
-        description=(
-            "Bytes of the confirmed log that each replica keeps on its volume; older messages are "
-            "read from the tier. Whole files of the log go (log_segment_bytes, 1 GiB unless "
-            "config says otherwise), so up to one more stays, and nothing goes that is not in the "
-            "tier. At least 1048576; default: everything is kept."
-        ),
-        json_schema_extra=NOT_NULLABLE,
-    )
+    pack_bytes: int = field_of("tier_pack_bytes")
+    linger_ms: int = field_of("tier_linger_ms")
+    retry_max_ms: int = field_of("tier_retry_max_ms")
+    local_bytes: int | None = field_of("tier_local_bytes", ge=_MIB, unset="everything is kept")
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(

@@ -2,49 +2,84 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import get_args
 
 import pytest
 from gantry_broker.host.settings import BrokerSettings
 from gantry_controller.settings import ControllerSettings
 from gantry_operator import names
 from gantry_operator.builders import broker_objects, controller_objects
-from gantry_operator.models.base import Metadata
-from gantry_operator.models.known_settings import BROKER, CONTROLLER, Setting, wrong_settings
+from gantry_operator.models.base import Metadata, Model
+from gantry_operator.models.broker_group import BrokerGroupSpec
+from gantry_operator.models.known_settings import (
+    BROKER,
+    CONTROLLER,
+    FIELDS,
+    Definitions,
+    limits_of,
+    settings_of,
+    wrong_settings,
+)
 from gantry_operator.models.parts import RESERVED_SETTINGS
+from gantry_operator.models.retention import Retention
 from gantry_protocol.process.config import Settings
+from gantry_protocol.settings.broker import RetentionSettings
+from pydantic.fields import FieldInfo
 from unit.operator.world import brokers, controllers
 
-MODELS = [
-    pytest.param(BrokerSettings, BROKER, id="broker"),
-    pytest.param(ControllerSettings, CONTROLLER, id="controller"),
-]
+
+def leaves(part: type[Model], path: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """The plain fields of a spec by their path, in the words of settings."""
+    for name, info in part.model_fields.items():
+        kinds = [kind for kind in (info.annotation, *get_args(info.annotation)) if kind]
+        inner = [k for k in kinds if isinstance(k, type) and issubclass(k, Model)]
+        if inner:
+            yield from leaves(inner[0], f"{path}{name}_")
+        else:
+            yield path + name, info
 
 
-def declared(model: type[Settings]) -> dict[str, Setting]:
-    """The settings of a model that are not the operator's."""
-    result = {}
-    for name, node in model.model_json_schema()["properties"].items():
-        if name in RESERVED_SETTINGS:
-            continue
-        facts: dict[str, Any] = node.get("anyOf", [node])[0]
-        assert "enum" not in facts, "the table knows no choices"
-        result[name] = Setting(
-            facts["type"],
-            facts.get("minimum"),
-            facts.get("maximum"),
-            facts.get("exclusiveMinimum"),
-            facts.get("maxLength"),
-        )
-    return result
-
-
-@pytest.mark.parametrize(("model", "known"), MODELS)
-def test_the_table_is_what_the_processes_say(
-    model: type[Settings], known: dict[str, Setting]
+@pytest.mark.parametrize(
+    ("model", "people"),
+    [
+        pytest.param(BrokerSettings, FIELDS | BROKER, id="broker"),
+        pytest.param(ControllerSettings, CONTROLLER, id="controller"),
+    ],
+)
+def test_a_setting_is_defined_where_the_operator_sees_it(
+    model: type[Settings], people: Definitions
 ) -> None:
-    """A new setting is the operator's own, and reserved, or people's, and in the table."""
-    assert known == declared(model)
+    """What a process adds of its own is who it is and where it listens, and nobody's to set."""
+    own = set(model.model_fields) - set(people)
+    assert own <= set(RESERVED_SETTINGS) - set(people)
+    for name, info in people.items():
+        assert model.model_fields[name].default == info.default, name
+        assert limits_of(model.model_fields[name]) == limits_of(info), name
+        assert info.description, name
+
+
+def test_a_field_of_a_spec_that_is_a_setting_says_what_the_setting_says() -> None:
+    """No range and no text of its own; a range may be narrower, and `url` tells of Secrets."""
+    fields = dict(leaves(BrokerGroupSpec))
+    given = set(FIELDS) - {"tier_shard", "tier_credentials_dir"}
+    assert given <= set(fields)
+    for name in given:
+        setting, limits = FIELDS[name], limits_of(fields[name])
+        said = (fields[name].description or "").startswith(setting.description or "-")
+        assert said or name == "tier_url", name
+        assert limits | {"ge": 0} == limits_of(setting) | {"ge": 0}, name
+        assert limits.get("ge", 0) >= limits_of(setting).get("ge", 0), name
+
+
+def test_choices_are_taken_as_resources_write_them() -> None:
+    """And told in lower case, which is all that older brokers take."""
+    told = settings_of(Retention(when_full="Refuse"), "retention")
+    assert told == {"retention_when_full": "refuse"}
+    for text in ("Refuse", "refuse"):
+        assert RetentionSettings.model_validate({"retention_when_full": text}) == (
+            RetentionSettings(retention_when_full="refuse")
+        )
 
 
 def test_what_the_operator_sets_is_reserved() -> None:

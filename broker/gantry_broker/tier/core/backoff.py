@@ -17,15 +17,15 @@ class Backoff:
     def __init__(self, limits: Limits) -> None:
         """The next wait is a short one."""
         self._limits = limits
-        self._last_ms = limits.backoff_first_ms
+        self._last_ms = limits.retry_min_ms
 
     def reset(self) -> None:
         """Something succeeded."""
-        self._last_ms = self._limits.backoff_first_ms
+        self._last_ms = self._limits.retry_min_ms
 
     def next_ms(self, chance: float) -> int:
         """The next wait; ``chance`` is in [0, 1) and drawn by the caller."""
-        first, last = self._limits.backoff_first_ms, self._limits.backoff_last_ms
+        first, last = self._limits.retry_min_ms, self._limits.retry_max_ms
         drawn = first + chance * (self._last_ms * GROWTH - first)
         self._last_ms = min(last, int(drawn))
         return self._last_ms

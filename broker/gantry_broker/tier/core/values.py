@@ -3,6 +3,7 @@
 from enum import Enum
 
 import msgspec
+from gantry_protocol.settings.defaults import TIER_LINGER_MS, TIER_PACK_BYTES, TIER_RETRY_MAX_MS
 from gantry_protocol.tier.keys import Pair
 from gantry_protocol.types import Offset
 
@@ -75,8 +76,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         pack_bytes: a pack is cut when so much waits; a single larger record makes a larger pack.
         linger_ms: a smaller pack is cut when its oldest byte has waited this long.
-        backoff_first_ms: shortest wait after a failed call of the store.
-        backoff_last_ms: longest.
+        retry_min_ms: shortest wait after a failed call of the store.
+        retry_max_ms: longest.
         alarm_ms: without a commit for this long although something waits: somebody should look.
         drain_ms: how long a demoted master waits for the call that is under way.
         versions: manifest versions asked for in one read; the reader asks again for more.
@@ -84,10 +85,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
             that nobody told of its demotion that it is no longer one.
     """
 
-    pack_bytes: int = 64 * 1024 * 1024
-    linger_ms: int = 30_000
-    backoff_first_ms: int = 200
-    backoff_last_ms: int = 30_000
+    pack_bytes: int = TIER_PACK_BYTES
+    linger_ms: int = TIER_LINGER_MS
+    retry_min_ms: int = 200
+    retry_max_ms: int = TIER_RETRY_MAX_MS
     alarm_ms: int = 60_000
     drain_ms: int = 5_000
     versions: int = 256

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from gantry_broker.clients.core.delay.levels import DEFAULT_LEVELS, DelayLevels
+from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_broker.clients.core.transactions import Policy
 from gantry_broker.control.joining import IdStruck
 from gantry_broker.host.client_options import ClientOptions
@@ -16,6 +16,7 @@ from gantry_broker.host.hosting import HostedGroup
 from gantry_broker.host.server import BrokerServer
 from gantry_broker.host.settings import BrokerSettings
 from gantry_protocol.errors import VolumeError
+from gantry_protocol.settings.defaults import DELAY_LEVELS
 from support.broker_cluster import eventually
 from support.lone_member import lone_member
 
@@ -25,7 +26,7 @@ class World:
 
     def __init__(self) -> None:
         self.told: list[str] = []
-        options = ClientOptions(DelayLevels.parse(DEFAULT_LEVELS), Policy(), None, 72, 16_384)
+        options = ClientOptions(DelayLevels.parse(DELAY_LEVELS), Policy(), None, 72, 16_384)
         self.hosted = HostedGroup("g", options)
         left = asyncio.Event()
         left.set()
@@ -77,7 +78,7 @@ async def test_who_cannot_begin_anew_is_not_half_there(
 ) -> None:
     """Its id was struck, and then something else goes wrong: the group ends, and says so."""
     async with lone_member(tmp_path) as member:
-        options = ClientOptions(DelayLevels.parse(DEFAULT_LEVELS), Policy(), None, 72, 16_384)
+        options = ClientOptions(DelayLevels.parse(DELAY_LEVELS), Policy(), None, 72, 16_384)
         hosted = HostedGroup("g", options)
         hosted.group, hosted._options = member.group, member.group.options
         hosted._shared = member.group._shared

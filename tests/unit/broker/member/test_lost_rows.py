@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from gantry_broker.clients.core.delay.levels import DEFAULT_LEVELS, DelayLevels
+from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_broker.clients.core.transactions import Policy
 from gantry_broker.host.client_options import ClientOptions
 from gantry_broker.host.hosting import REBUILDS_MAX, HostedGroup
@@ -20,6 +20,7 @@ from gantry_broker.queues.kv import KeyValue
 from gantry_broker.store.contract import GetResult, GetStatus, Limits, QueueRead, Refusal
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.errors import VolumeError
+from gantry_protocol.settings.defaults import DELAY_LEVELS
 from support import logs
 from support.broker_cluster import eventually
 from support.lone_member import LoneMember, lone_member
@@ -133,7 +134,7 @@ async def test_rows_wait_where_there_is_no_room_for_a_table(
 
 @pytest.fixture
 async def hosted(member: LoneMember) -> HostedGroup:
-    options = ClientOptions(DelayLevels.parse(DEFAULT_LEVELS), Policy(), None, 72, 16_384)
+    options = ClientOptions(DelayLevels.parse(DELAY_LEVELS), Policy(), None, 72, 16_384)
     made = HostedGroup("g", options)
     made.group, made._options = member.group, member.group.options
     made._shared = member.group._shared

@@ -22,4 +22,4 @@ def test_settings_of_a_tier_are_the_limits_of_its_uploads(tmp_path: Path) -> Non
     )
     options = _tier(settings)
     assert options is not None
-    assert options.limits == Limits(pack_bytes=8192, linger_ms=500, backoff_last_ms=900)
+    assert options.limits == Limits(pack_bytes=8192, linger_ms=500, retry_max_ms=900)

@@ -8,7 +8,6 @@ import re
 
 import msgspec
 
-DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 MAX_LEVELS = 64  # each is a queue
 MAX_DELAY_MS = 40 * 24 * 3600 * 1000
 

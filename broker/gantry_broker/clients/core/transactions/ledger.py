@@ -19,24 +19,29 @@ the patience with those whom nobody can be asked for is counted in rounds.
 from typing import NamedTuple
 
 import msgspec
+from gantry_protocol.settings.defaults import (
+    TRANSACTION_CHECK_INTERVAL_S,
+    TRANSACTION_CHECK_MAX,
+    TRANSACTION_TIMEOUT_S,
+)
 
 from gantry_broker.clients.core.transactions.records import Ended, Row, Table
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """When producers are asked; upstream's names and values in brackets.
+    """When producers are asked; upstream's names in brackets.
 
     Attributes:
-        timeout_ms: how old a half message is before anybody asks (transactionTimeOut, 6 s).
-        interval_ms: between two rounds (transactionCheckInterval, 30 s).
-        checks_max: so many questions, then it is given up (transactionCheckMax, 15).
+        timeout_ms: how old a half message is before anybody asks (transactionTimeOut).
+        interval_ms: between two rounds (transactionCheckInterval).
+        checks_max: so many questions, then it is given up (transactionCheckMax).
         rounds_max: so many rounds, asked or not: three days of them (fileReservedTime, 72 h).
         open_max: so many open transactions: some 60 MB here, 8 MB for each table in the log.
     """
 
-    timeout_ms: int = 6_000
-    interval_ms: int = 30_000
-    checks_max: int = 15
+    timeout_ms: int = 1000 * TRANSACTION_TIMEOUT_S
+    interval_ms: int = 1000 * TRANSACTION_CHECK_INTERVAL_S
+    checks_max: int = TRANSACTION_CHECK_MAX
     rounds_max: int = 8_640
     open_max: int = 200_000
 

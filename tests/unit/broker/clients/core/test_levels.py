@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from gantry_broker.clients.core.delay.levels import DEFAULT_LEVELS, DelayLevels
+from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_protocol.records import entry_code
 from gantry_protocol.records.schedule import SCHEDULE_TOPIC
+from gantry_protocol.settings.defaults import DELAY_LEVELS
 
 
 def test_the_default_levels_are_upstreams() -> None:
-    levels = DelayLevels.parse(DEFAULT_LEVELS)
+    levels = DelayLevels.parse(DELAY_LEVELS)
     minutes = [60_000 * count for count in (*range(1, 11), 20, 30, 60, 120)]
     assert levels.delays_ms == (1_000, 5_000, 10_000, 30_000, *minutes)
     assert len(levels.delays_ms) == 18
@@ -17,7 +18,7 @@ def test_the_default_levels_are_upstreams() -> None:
 
 @pytest.mark.parametrize(("level", "clamped"), [(1, 1), (18, 18), (19, 18), (2**31, 18)])
 def test_a_level_beyond_the_highest_is_the_highest(level, clamped) -> None:
-    assert DelayLevels.parse(DEFAULT_LEVELS).clamp(level) == clamped
+    assert DelayLevels.parse(DELAY_LEVELS).clamp(level) == clamped
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from gantry_broker.tier.core.values import Limits
 from hypothesis import given
 from hypothesis import strategies as st
 
-LIMITS = Limits(backoff_first_ms=200, backoff_last_ms=30_000)
+LIMITS = Limits(retry_min_ms=200, retry_max_ms=30_000)
 
 
 @given(st.lists(st.floats(0, 1, exclude_max=True), max_size=30))

@@ -98,7 +98,7 @@ def test_a_reason_stays_while_the_next_attempt_is_under_way() -> None:
     harness.promote(3, local(100))
     harness.fail()
     assert told(harness, 100).state == "backoff"
-    harness.wait(LIMITS.backoff_last_ms)
+    harness.wait(LIMITS.retry_max_ms)
     assert harness.call is not None
     report = told(harness, 100)
     assert (report.state, report.reason) == ("claiming", "the store answered 503")
@@ -111,7 +111,7 @@ def test_a_reason_goes_with_the_next_commit(*, waits: bool) -> None:
     harness.wait(LIMITS.linger_ms)
     harness.fail()
     assert told(harness, 150).reason
-    harness.wait(LIMITS.backoff_last_ms)
+    harness.wait(LIMITS.retry_max_ms)
     if waits:
         harness.advance(local(400))
     harness.run(until=fx.CutPack)

@@ -1,0 +1,209 @@
+"""Settings of a broker, as people make them in `spec.config`, `spec.tier` and `spec.retention`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from gantry_protocol.process.config import Settings
+from gantry_protocol.settings import defaults
+
+FILE_BYTES_MIN = 64 * 1024  # of the commit log
+
+
+def _lower(value: object) -> object:
+    """A resource writes choices as `Delete`, files and variables as `delete`."""
+    return value.lower() if isinstance(value, str) else value
+
+
+class BrokerTuning(Settings):
+    """How a broker works, whoever it is; all of it in `spec.config` of a BrokerGroup."""
+
+    lock_wait_s: float = Field(
+        default=10.0,
+        ge=0,
+        le=600,
+        description="How long to wait for another process to leave the data directory.",
+    )
+    frozen_end_ms: int = Field(
+        default=0,
+        ge=0,
+        le=60_000,
+        description="How long the process may be stopped (SIGSTOP) before it is ended, so that its"
+        " clients look elsewhere; 0 waits for ever.",
+    )
+    heartbeat_interval_ms: int = Field(
+        default=500, ge=50, le=60_000, description="Between heartbeats to the controllers."
+    )
+    heartbeat_timeout_ms: int = Field(
+        default=2_500,
+        ge=200,
+        le=600_000,
+        description="Silence after which the controllers take this broker for gone.",
+    )
+    log_segment_bytes: int = Field(
+        default=1024 * 1024 * 1024,
+        ge=FILE_BYTES_MIN,
+        le=2**31,
+        description="Size of one file of the commit log, at most a sixteenth of the disk and a "
+        "quarter of retention_bytes: only whole files go.",
+    )
+    log_scrub_hours: float = Field(
+        default=24.0,
+        ge=0,
+        le=8760,
+        description="How often every byte of the commit log is read and compared with its "
+        "checksums in the background; 0 for never.",
+    )
+    delay_levels: str = Field(
+        default=defaults.DELAY_LEVELS,
+        max_length=1024,
+        description="How long messages of delay level 1, 2, … wait (ms, s, m, h, d); RocketMQ's "
+        "messageDelayLevel. What is parked already keeps its delay.",
+    )
+    transaction_timeout_s: float = Field(
+        default=float(defaults.TRANSACTION_TIMEOUT_S),
+        gt=0,
+        le=86_400,
+        description="How old a half message is before its producer is asked how the transaction "
+        "ends; RocketMQ's transactionTimeOut. A message may name its own.",
+    )
+    transaction_check_interval_s: float = Field(
+        default=float(defaults.TRANSACTION_CHECK_INTERVAL_S),
+        ge=0.1,
+        le=86_400,
+        description="Between two rounds of asking; RocketMQ's transactionCheckInterval.",
+    )
+    transaction_check_max: int = Field(
+        default=defaults.TRANSACTION_CHECK_MAX,
+        ge=1,
+        le=10_000,
+        description="How often a producer is asked before its half message goes to "
+        "TRANS_CHECK_MAX_TIME_TOPIC; RocketMQ's transactionCheckMax.",
+    )
+    offsets_kept_hours: int = Field(
+        default=2160,
+        ge=0,
+        le=876_000,
+        description="How long the offsets of a consumer group are kept that has no members and "
+        "commits nothing, in hours that masters serve; 0 keeps them for ever.",
+    )
+    max_batch_messages: int = Field(
+        default=16_384,
+        ge=1,
+        le=1_000_000,
+        description="How many messages one batch may hold; beyond it a send is refused in words. "
+        "Each takes about 1.5 µs during which nobody else is served.",
+    )
+    quotas: str | None = Field(
+        default=None,
+        max_length=65536,
+        description='What tenants (namespaces of topics) may do, as JSON: {"perTenant": '
+        '{"sendsPerSecond": 1000, "sendBytesPerSecond": 1e6, "readBytesPerSecond": 1e7}, '
+        '"tenants": {"NAME": {…}}}; 0 or nothing is no limit. What is too fast waits.',
+    )
+    disk_refuse_percent: float = Field(
+        default=defaults.DISK_REFUSE_PERCENT,
+        gt=0,
+        le=100,
+        description="Share of the disk in use from which on messages are refused; reads go on.",
+    )
+    disk_take_percent: float = Field(
+        default=defaults.DISK_TAKE_PERCENT,
+        ge=0,
+        le=100,
+        description="Share below which they are taken again.",
+    )
+    disk_spare_bytes: int = Field(
+        default=defaults.DISK_SPARE_BYTES,
+        ge=0,
+        description="While so much is free nothing is refused, whatever share of the disk it is.",
+    )
+
+
+class RetentionSettings(Settings):
+    """How long messages stay on the disk where there is no tier; `spec.retention`."""
+
+    retention_hours: float = Field(
+        default=72.0,
+        ge=0,
+        le=1_000_000,
+        description="Without a tier, files of the log go once all of their messages are older, "
+        "like RocketMQ's fileReservedTime; 0 keeps them whatever their age.",
+    )
+    retention_bytes: int = Field(
+        default=0,
+        ge=0,
+        description="Without a tier, bytes of the confirmed log that each replica keeps, if this "
+        "is not 0; whole files go, so up to one more stays.",
+    )
+    retention_when_full: Annotated[Literal["delete", "refuse"], BeforeValidator(_lower)] = Field(
+        default="delete",
+        description="Without a tier, what becomes of the oldest messages when a volume is nearly "
+        "full (85 %). Delete: they go before their time, and new ones are taken. Refuse: they "
+        "stay, and new ones are refused with code 14.",
+    )
+
+
+class TierSettings(Settings):
+    """The object store that the master uploads the confirmed log to; `spec.tier`."""
+
+    tier_url: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=1024,
+        description="Object store of the tier: file:///DIRECTORY or s3://BUCKET/PREFIX; keys come "
+        "from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. Not set: nothing is uploaded.",
+    )
+    tier_shard: str | None = Field(
+        default=None, max_length=63, description="uid of the broker group, its name in the tier."
+    )
+    tier_endpoint: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=1024,
+        description="http(s)://HOST:PORT of an S3 service that is not AWS, for example "
+        "https://minio.storage.svc:9000. It must lead to the same bucket at all times.",
+    )
+    tier_region: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=64,
+        description="Region of the bucket, for example eu-central-1.",
+    )
+    tier_credentials_dir: Path | None = Field(
+        default=None,
+        description="Directory with the files accessKeyId, secretAccessKey and perhaps "
+        "sessionToken, as a Secret is mounted; what they hold is used from the next call on. "
+        "Not set: keys as tier_url says.",
+    )
+    tier_pack_bytes: int = Field(
+        default=defaults.TIER_PACK_BYTES,
+        ge=4 * 1024,
+        le=256 * 1024 * 1024,
+        description="Bytes of the log in one object: large ones are cheap to write and to list, "
+        "small ones are quick to read from. While it makes one, the master needs six times as much "
+        "memory besides its own.",
+    )
+    tier_linger_ms: int = Field(
+        default=defaults.TIER_LINGER_MS,
+        ge=100,
+        le=3_600_000,
+        description="How long a confirmed message waits for its object to fill up, in "
+        "milliseconds: about how far the tier lies behind a quiet group.",
+    )
+    tier_retry_max_ms: int = Field(
+        default=defaults.TIER_RETRY_MAX_MS,
+        ge=200,
+        le=3_600_000,
+        description="Longest wait, in milliseconds, before the uploader asks a store again that "
+        "refused or did not answer; its first waits are shorter.",
+    )
+    tier_local_bytes: int | None = Field(
+        default=None,
+        ge=0,
+        description="Bytes of the confirmed log that each replica keeps on its volume; older "
+        "messages are read from the tier. Whole files of the log go (log_segment_bytes, 1 GiB "
+        "unless config says otherwise), so up to one more stays, and nothing goes that is not in "
+        "the tier.",
+    )
