@@ -390,7 +390,7 @@ class Controller:
         )
 
     def _listing(self) -> dict[str, str]:
-        """The settings as 1010 lists them; the token itself is in none of them."""
+        """The settings as GetControllerConfig lists them; the token itself is in none of them."""
         return {key: str(value) for key, value in self.settings.model_dump().items()}
 
     def _ready(self) -> tuple[bool, str]:

@@ -42,7 +42,7 @@ _NOT_QUEUED_HERE = ("send", "pull", "litePull", "query", "ack", "admin")
 
 
 class RequestMode(Body, frozen=True):
-    """401."""
+    """SetMessageRequestMode (401)."""
 
     topic: str
     consumer_group: str
@@ -69,7 +69,7 @@ class BrokerInfo:
         self._began_ms = int(clock() * 1000)
 
     def runtime(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """28."""
+        """GetBrokerRuntimeInfo (28)."""
         put, got = self._traffic.rates()
         total = [one + other for one, other in zip(put, got, strict=True)]
         table = {
@@ -95,7 +95,7 @@ class BrokerInfo:
         return reply(request, body=encode_body(KVTable(table)))
 
     def settings(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """26."""
+        """GetBrokerConfig (26)."""
         host, port = self._view.store_host
         listing = {
             "brokerClusterName": self._view.cluster,
@@ -117,7 +117,7 @@ class BrokerInfo:
         return reply(request, ext={"version": data_version}, body=settings_text.write(listing))
 
     def change_settings(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """25."""
+        """UpdateBrokerConfig (25)."""
         wanted = settings_text.parse(request.body)
         if not wanted.keys().isdisjoint(BLACK_LIST):
             remark = "Can not update config in black list."
@@ -130,7 +130,7 @@ class BrokerInfo:
         return reply(request, ResponseCode.NO_PERMISSION, remark)
 
     def clean(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """27, 329, 306, 316: delete old files, and rows of queues that are needed no more.
+        """Deletion of old files and of rows that nobody needs: codes 27, 329, 306 and 316.
 
         The retention looks each second, rows go with their files, and queues go with their topic,
         so that is done already.
@@ -138,21 +138,21 @@ class BrokerInfo:
         return reply(request)
 
     def system_topics(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """305."""
+        """GetSystemTopicListFromBroker (305)."""
         return reply(request, body=encode_body(TopicList(topic_rules.system_topics())))
 
     def request_modes(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """402: all queues are pulled, which is what a mode that is not there means."""
+        """GetAllMessageRequestMode (402): every queue is pulled, as a missing mode means."""
         return reply(request, body=encode_body(RequestModes()))
 
     def delay_offsets(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """45: how far each delay level has been delivered."""
+        """GetAllDelayOffset (45): how far each delay level has been delivered."""
         rows = self._view.store.committed.of_group(PROGRESS_GROUP)
         levels = {queue_id + 1: offset for _, _, queue_id, offset in sorted(rows)}
         return reply(request, body=encode_body(DelayOffsets(levels)))
 
     def forbidden(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """353: whether a group may read a topic; every group may, and that is not changed here."""
+        """UpdateAndGetGroupForbidden (353): every group may read every topic, unchangeably."""
         header = from_ext(TopicAndGroupRequestHeader, request.ext)
         if header.readable is False:
             remark = (
@@ -163,12 +163,12 @@ class BrokerInfo:
         return reply(request, body=encode_body(GroupForbidden(header.topic, header.group, True)))
 
     def check_queues(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """354: whether RocksDB holds what files of queues hold; there are no such files here."""
+        """CheckRocksdbCqWriteProgress (354): there are no files of queues to compare with."""
         body = QueueCheck(_QUEUES_AGREE, "queues are kept in RocksDB alone")
         return reply(request, body=encode_body(body))
 
     def export(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """355: would write files beside the broker's own, where nobody can fetch them."""
+        """ExportRocksdbConfigToJson (355), refused: nobody could fetch the files."""
         remark = (
             "topics, groups and offsets are not written to files:"
             " exportMetadata asks for them, as topicList, consumerProgress and getConsumerConfig do"
@@ -176,7 +176,7 @@ class BrokerInfo:
         return reply(request, ResponseCode.NO_PERMISSION, remark)
 
     def request_mode(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """401: queues are pulled, as every client does by itself."""
+        """SetMessageRequestMode (401): queues are pulled, as every client does by itself."""
         wish = decode_request(RequestMode, request.body)
         if topic_rules.is_retry(wish.topic):
             remark = "retry topic is not allowed to set mode"

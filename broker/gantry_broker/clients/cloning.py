@@ -1,4 +1,4 @@
-"""314: a consumer group begins where another one is.
+"""CloneGroupOffset (314): a consumer group begins where another one is.
 
 Upstream: ``ConsumerOffsetManager.cloneOffset``. What is taken over are committed offsets; messages
 that members of the source have in hand reach the new group as well.
@@ -18,7 +18,7 @@ from gantry_broker.store.contract import SendOutcome
 
 
 class Cloning:
-    """Serves 314 on one group.
+    """Serves CloneGroupOffset on one group.
 
     Args:
         view: the group.
@@ -32,7 +32,7 @@ class Cloning:
         self._writer = writer
 
     def clone(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """314; it is over once the log says so. A group that is nowhere yet gives nothing."""
+        """Answer once the log says so; a group without offsets gives nothing."""
         header = from_ext(CloneGroupOffsetRequestHeader, request.ext)
         refusal = self._view.accepting_writes()
         if refusal is not None:

@@ -298,7 +298,7 @@ class Consumers:
             self._configs, self._configs_version = dict(table.subscription_group_table), version
 
     def change(self, command: RemotingCommand, done: Callable[[Outcome], None]) -> None:
-        """Pass 200 or 207 on to the controllers, for this group; ``done`` comes once."""
+        """Pass a change of subscription groups on to the controllers; ``done`` comes once."""
         ext = {**(command.ext or {}), "clusterName": self._cluster, "brokerName": self._name}
         self._peers.ask(
             request(command.code, ext, command.body),

@@ -1,4 +1,4 @@
-"""Requests of administrators who look at queues and clients: 303, 315, 317, 321, 328, 345.
+"""Requests of administrators who look at queues and clients.
 
 Answers have upstream's names and forms (``AdminBrokerProcessor``). One answer is bounded: so many
 queues, so many entries; who asks for more is told how to ask for less.
@@ -88,7 +88,7 @@ class Inspection:
     def all_consume_stats(
         self, conn: Connection, request: RemotingCommand
     ) -> RemotingCommand | None:
-        """317: 208 of every consumer group, topic by topic."""
+        """GetBrokerConsumeStats (317): the progress of every consumer group, topic by topic."""
         only_ordered = from_ext(GetConsumeStatsInBrokerRequestHeader, request.ext).is_order
         places = self._progress.places_of_all()
         topics = self._view.store.topics
@@ -136,7 +136,7 @@ class Inspection:
         )
 
     def time_span(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """303: from when to when a topic's messages are, and how far in that time a group is."""
+        """QueryConsumeTimeSpan (303): times of a topic's messages, and a group's place."""
         header = from_ext(TopicAndGroupRequestHeader, request.ext)
         topic = self._view.store.topics.lookup(header.topic)
         if topic is None:
@@ -175,7 +175,7 @@ class Inspection:
         return None
 
     def queue(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """321: where the messages of a queue are, from an offset on."""
+        """QueryConsumeQueue (321): the places of the messages of a queue, from an offset on."""
         header = from_ext(QueryConsumeQueueRequestHeader, request.ext)
         topic = self._view.store.topics.lookup(header.topic)
         if topic is None or not 0 <= header.queue_id < topic.read_queue_nums:
@@ -214,7 +214,7 @@ class Inspection:
         return None
 
     def subscription(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """345."""
+        """QuerySubscriptionByConsumer (345)."""
         header = from_ext(TopicAndGroupRequestHeader, request.ext)
         group = self._sessions.group(header.group)
         found = None if group is None else group.topics.get(header.topic)
@@ -222,7 +222,7 @@ class Inspection:
         return reply(request, body=encode_body(body))
 
     def producers(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """328: who has said that it produces, by group."""
+        """GetAllProducerInfo (328): connected producers, by group."""
         now_ms = int(self._clock() * 1000)
         table = {
             name: [
@@ -240,7 +240,7 @@ class Inspection:
         return reply(request, body=encode_body(ProducerTable(table)))
 
     def stats(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """315: messages put to a topic, or got by a group (``topic@group``)."""
+        """ViewBrokerStatsData (315): messages put to a topic, or got by a ``topic@group``."""
         header = from_ext(ViewBrokerStatsDataRequestHeader, request.ext)
         topic = header.stats_key.partition("@")[0]
         if header.stats_name not in _COUNTED or self._view.store.topics.lookup(topic) is None:

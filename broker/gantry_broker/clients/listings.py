@@ -1,4 +1,4 @@
-"""Topics and connections as tools list them: 21 and 204; and the end of a topic: 215."""
+"""Topics and connections as tools list them, and the deletion of a topic."""
 
 from gantry_protocol.bodies import (
     ClientConnection,
@@ -37,7 +37,7 @@ class Listings:
         return reply(request, ext={"totalTopicNum": str(len(table))}, body=encode_body(body))
 
     def delete_topic(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """215: the controllers strike it, then its end comes back through the log.
+        """DeleteTopicInBroker (215): the controllers strike it, then its end comes through the log.
 
         Deleting what is not there succeeds, as upstream's does; the controllers decide what is.
         """
@@ -54,7 +54,7 @@ class Listings:
         return None
 
     def producers(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """204."""
+        """GetProducerConnectionList (204)."""
         name = from_ext(GetProducerConnectionListRequestHeader, request.ext).producer_group
         members = self._sessions.producers(name)
         if not members:

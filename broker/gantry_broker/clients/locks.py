@@ -1,4 +1,4 @@
-"""Queue locks of orderly consumers: 41 and 42.
+"""Queue locks of orderly consumers.
 
 Upstream: ``RebalanceLockManager``. A lock belongs to one client of a group, lasts 60 s after its
 last renewal and is memory of one master: after a change of master, clients lock again.

@@ -1,4 +1,4 @@
-"""Serves what clients say about themselves: 34, 35, 38, 46; locks: 41, 42."""
+"""Requests of clients about themselves: heartbeats, members, subscriptions, queue locks."""
 
 import time
 
@@ -49,7 +49,7 @@ class Membership:
         self._locks = locks
 
     def heartbeat(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """34. The answer names no heartbeat v2, so clients send their subscriptions every time.
+        """Heartbeat (34). The answer names no heartbeat v2, so clients always send subscriptions.
 
         A group with a name that cannot be one is passed over, as upstream does, since the others of
         the same client are none the worse for it. So is one that is new and beyond the budget, and
@@ -79,13 +79,13 @@ class Membership:
         )
 
     def unregister(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """35."""
+        """UnregisterClient (35)."""
         header = from_ext(UnregisterClientRequestHeader, request.ext)
         self._sessions.unregister(conn, header.producer_group, header.consumer_group)
         return reply(request)
 
     def consumer_ids(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """38, to a member, or while members of the last master's are remembered: see ``sessions``.
+        """GetConsumerListByGroup (38), to a member, or while the last master's are remembered.
 
         Of the latter the caller is one, or a newcomer that has no queues to give up yet.
         """
@@ -101,7 +101,7 @@ class Membership:
         return reply(request, ResponseCode.SYSTEM_ERROR, remark)
 
     def check_client(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """46: refuse at the consumer's start what its pulls would be refused later."""
+        """CheckClientConfig (46): refuse at the start what pulls would be refused later."""
         data = decode_request(CheckClientRequestBody, request.body).subscription_data
         if not subscriptions.is_tag(data.expression_type):
             return reply(
@@ -116,14 +116,14 @@ class Membership:
         return reply(request)
 
     def lock(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """41."""
+        """LockBatchMQ (41)."""
         body = decode_request(LockBatchBody, request.body)
         mine = [queue for queue in body.mq_set if queue.broker_name == self._view.broker_name]
         owned = self._locks.lock(body.consumer_group, body.client_id, mine)
         return reply(request, body=encode_body(LockedQueues(owned)))
 
     def unlock(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """42."""
+        """UnlockBatchMQ (42)."""
         body = decode_request(LockBatchBody, request.body)
         self._locks.unlock(body.consumer_group, body.client_id, body.mq_set)
         return reply(request)

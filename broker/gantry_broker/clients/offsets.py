@@ -1,4 +1,4 @@
-"""Positions: 14 and 15 (how far a group has come), 29 to 33 (what a queue holds)."""
+"""Positions: committed offsets of groups, ends and times of queues."""
 
 import asyncio
 import time
@@ -185,7 +185,7 @@ class OffsetWriter:
 
 
 class Positions:
-    """Serves 14, 15 and 29 to 33."""
+    """Serves queries and commits of offsets, and questions about the ends of queues."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class Positions:
         self._has_members = has_members
 
     def query(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """14."""
+        """QueryConsumerOffset (14)."""
         header = from_ext(QueryConsumerOffsetRequestHeader, request.ext)
         found = self._store.committed.query(header.consumer_group, header.topic, header.queue_id)
         if found is not None:
@@ -222,7 +222,7 @@ class Positions:
         return None
 
     def update(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """15; any group may commit, since groups are not created but simply appear.
+        """UpdateConsumerOffset (15). Any group may commit: groups appear, and are not created.
 
         0 is answered when the commit is confirmed. Most clients do not ask for an answer.
         """
@@ -269,7 +269,7 @@ class Positions:
         return is_kept
 
     def search(self, conn: Connection, request: RemotingCommand) -> None:
-        """29."""
+        """SearchOffsetByTimestamp (29)."""
         header = from_ext(SearchOffsetRequestHeader, request.ext)
         question = QueueQuestion(
             header.topic,
@@ -280,17 +280,17 @@ class Positions:
         self._ask(conn, request, question, lambda queue: _offset(request, queue.found or 0))
 
     def maximum(self, conn: Connection, request: RemotingCommand) -> None:
-        """30: confirmed, whatever ``committed`` says; nothing else is ever shown to clients."""
+        """GetMaxOffset (30): the confirmed end, whatever ``committed`` says."""
         question = _queue(request)
         self._ask(conn, request, question, lambda queue: _offset(request, queue.max_offset))
 
     def minimum(self, conn: Connection, request: RemotingCommand) -> None:
-        """31."""
+        """GetMinOffset (31)."""
         question = _queue(request)
         self._ask(conn, request, question, lambda queue: _offset(request, queue.min_offset))
 
     def earliest(self, conn: Connection, request: RemotingCommand) -> None:
-        """32."""
+        """GetEarliestMsgStoretime (32)."""
 
         def answer(queue: QueueOffsets) -> RemotingCommand:
             stored_at = -1 if queue.stored_at is None else queue.stored_at
@@ -299,7 +299,7 @@ class Positions:
         self._ask(conn, request, _queue(request, FIRST), answer)
 
     def view(self, conn: Connection, request: RemotingCommand) -> None:
-        """33."""
+        """ViewMessageById (33)."""
         offset = from_ext(ViewMessageRequestHeader, request.ext).offset
 
         def was_read(result: GetResult | Refusal) -> None:

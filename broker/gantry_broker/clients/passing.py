@@ -1,4 +1,4 @@
-"""Questions to consumers that a broker passes on: 307 (running info), 309 (consume directly), 223.
+"""Questions to consumers that a broker passes on: running info, direct consumption, positions.
 
 The administrator asks the broker, which asks the member on the connection it keeps, and hands the
 answer back as it comes. 223 asks all members, by 221, and gathers what they say. Upstream:
@@ -67,14 +67,14 @@ class Passing:
         return len(self._passed)
 
     def running_info(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """307."""
+        """GetConsumerRunningInfo (307)."""
         header = from_ext(GetConsumerRunningInfoRequestHeader, request.ext)
         return self._pass(conn, request, header.consumer_group, header.client_id, b"")
 
     def consume_directly(
         self, conn: Connection, request: RemotingCommand
     ) -> RemotingCommand | None:
-        """309: the member gets the message that the id names, and says what it made of it."""
+        """ConsumeMessageDirectly (309): the member gets the message of that id and reports."""
         header = from_ext(ConsumeMessageDirectlyRequestHeader, request.ext)
         try:
             _, offset = decode_offset_msg_id(header.msg_id)
@@ -98,7 +98,7 @@ class Passing:
         return None
 
     def positions(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """223: where each member of a group is in the queues of a topic.
+        """InvokeBrokerToGetConsumerStatus (223): each member's positions in the queues of a topic.
 
         Who does not answer, or not so that it can be read, is left out, as upstream does.
         """

@@ -1,4 +1,4 @@
-"""Progress of consumer groups: 208, 43, 300 and 343.
+"""Progress of consumer groups, for admin tools.
 
 Lag is what people act on, so it is told as it is: of every queue that the group should read, also
 those in which it has committed nothing yet; and never for a topic that its members do not want any
@@ -61,7 +61,7 @@ class Progress:
         self._traffic = traffic
 
     def consume_stats(self, conn: Connection, request: RemotingCommand) -> None:
-        """208."""
+        """GetConsumeStats (208)."""
         header = from_ext(GetConsumeStatsRequestHeader, request.ext)
         group = header.consumer_group
         rows = {(row[1], row[2]): row[3] for row in self._view.store.committed.of_group(group)}
@@ -144,7 +144,7 @@ class Progress:
         return found
 
     def all_offsets(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """43."""
+        """GetAllConsumerOffset (43)."""
         table: dict[str, dict[int, int]] = {}
         for group, topic, queue_id, offset in self._view.store.committed.all():
             if not is_mark(group):
@@ -152,7 +152,7 @@ class Progress:
         return reply(request, body=encode_body(ConsumerOffsets(table)))
 
     def groups_of_topic(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """300: who has consumed a topic, or is connected to do so."""
+        """QueryTopicConsumeByWho (300): groups that have consumed a topic or are connected."""
         topic = from_ext(TopicRequestHeader, request.ext).topic
         rows = self._view.store.committed.all()
         names = {group for group, name, _, _ in rows if name == topic and not is_mark(group)}
@@ -160,7 +160,7 @@ class Progress:
         return reply(request, body=encode_body(GroupList(sorted(names))))
 
     def topics_of_group(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """343."""
+        """QueryTopicsByConsumer (343)."""
         group = from_ext(QueryTopicsByConsumerRequestHeader, request.ext).group
         names = {row[1] for row in self._view.store.committed.of_group(group)}
         present = self._sessions.group(group)

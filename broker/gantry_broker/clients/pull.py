@@ -1,4 +1,4 @@
-"""Pulling: 11 and 361.
+"""Pulls: PullMessage (11) and LitePullMessage (361).
 
 Checks, codes and positions are upstream's (``PullMessageProcessor``, ``DefaultMessageStore``), with
 one difference: an offset between the confirmed end and the end of a queue is waited for. Upstream's
@@ -113,7 +113,7 @@ class Puller:
         self.parking.close()
 
     def pull(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """Serve 11 or 361."""
+        """Serve a pull."""
         header = from_ext(PullMessageRequestHeader, request.ext)
         topic = self._store.topics.lookup(header.topic)
         refusal = _check_topic(header, topic)

@@ -1,4 +1,4 @@
-"""12: messages by key or by unique key, newest first.
+"""Messages by key or by unique key, newest first: QueryMessage (12).
 
 Upstream: ``QueryMessageProcessor``. Tools ask with a window of store times; a client that looks for
 one message by its id says so, and then only unique keys count.
@@ -27,7 +27,7 @@ class Queries:
         self._store = view.store
 
     def by_key(self, conn: Connection, request: RemotingCommand) -> None:
-        """12."""
+        """QueryMessage (12)."""
         header = from_ext(QueryMessageRequestHeader, request.ext)
         is_unique = header.unique_key_query or header.index_type == _UNIQUE_INDEX
         wanted = KeyRead(

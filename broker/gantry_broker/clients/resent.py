@@ -224,7 +224,7 @@ class ResentSends:
         return conn.id in self._turns or request.opaque in conn.attrs.get(RESENT, ())
 
     def send(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """Serve 10, 310 or 320."""
+        """Serve a send."""
         marks: Marks | None = conn.attrs.get(RESENT)
         if marks is None:
             return self._sender.send(conn, request)

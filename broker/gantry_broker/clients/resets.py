@@ -51,7 +51,7 @@ class OffsetResets:
         self._puller = puller
 
     def reset(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """222."""
+        """InvokeBrokerToResetOffset (222)."""
         header = from_ext(ResetOffsetRequestHeader, request.ext)
         topic = self._view.store.topics.lookup(header.topic)
         if topic is None:
@@ -152,7 +152,7 @@ class OffsetResets:
 
 
 def _tell(group: ConsumerGroup, header: ResetOffsetRequestHeader, body: bytes) -> None:
-    """220 to every member."""
+    """ResetConsumerClientOffset (220) to every member."""
     ext = {
         "topic": header.topic,
         "group": header.group,

@@ -1,4 +1,4 @@
-"""Sending: 10, 310 and 320.
+"""Sends: SendMessage (10), SendMessageV2 (310) and SendBatchMessage (320).
 
 The order of checks and the codes are upstream's (``AbstractSendMessageProcessor.msgCheck``,
 ``SendMessageProcessor``), because producers act on the code alone. A send is one pass: header to
@@ -135,7 +135,7 @@ class Sender:
         self._added = encode_properties({**_ANSWER_EXT, CLUSTER: view.cluster})
 
     def send(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """Serve 10, 310 or 320."""
+        """Serve a send."""
         header = _header(request)
         refusal = self._view.accepting_writes() or topic_rules.check_target(header.topic)
         if refusal is not None:

@@ -1,4 +1,4 @@
-"""36: a consumer sends a message back that it could not consume.
+"""Messages that consumers send back: ConsumerSendMsgBack (36).
 
 Upstream: ``AbstractSendMessageProcessor.consumerSendMsgBack``. The message is looked up in the log
 by its offset, and a copy goes to the group's retry topic after a delay, or to its dead letters
@@ -30,7 +30,7 @@ from gantry_broker.store.contract import GetResult, Refusal, SendOutcome
 
 
 class SendBack:
-    """Serves 36 on one group."""
+    """Serves ConsumerSendMsgBack on one group."""
 
     def __init__(self, view: GroupView, creation: TopicCreation, levels: DelayLevels) -> None:
         self._view = view

@@ -102,7 +102,7 @@ class Sessions:
         self._groups_of: dict[int, set[tuple[bool, str]]] = {}
 
     def heartbeat(self, conn: Connection, language: str, version: int, data: HeartbeatData) -> None:
-        """34.
+        """Heartbeat (34).
 
         Raises:
             BodyError: it is in more groups than one client may, those of its earlier heartbeats
@@ -128,7 +128,7 @@ class Sessions:
             self._join(member, consumer, without_subscriptions=data.without_sub)
 
     def unregister(self, conn: Connection, producer: str | None, consumer: str | None) -> None:
-        """35: the client behind ``conn`` leaves these groups."""
+        """UnregisterClient (35): the client behind ``conn`` leaves these groups."""
         groups_of = self._groups_of.get(conn.id, set())
         if producer is not None:
             groups_of.discard((False, producer))
@@ -198,7 +198,7 @@ class Sessions:
         )
 
     def tell(self, name: str) -> None:
-        """40 to every member of a consumer group."""
+        """NotifyConsumerIdsChanged (40) to every member of a consumer group."""
         group = self._consumers.get(name)
         if group is not None:
             self._tell_members(group)
@@ -256,7 +256,7 @@ class Sessions:
             self._producers.pop(name, None)
 
     def _tell_members(self, group: ConsumerGroup) -> None:
-        """40 to every connection of the group, the newcomer included."""
+        """NotifyConsumerIdsChanged (40) to every connection of the group, the newcomer included."""
         if (
             group.is_broadcasting
             or not self._book.config(group.name).notify_consumer_ids_changed_enable

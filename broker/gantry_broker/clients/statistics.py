@@ -1,4 +1,4 @@
-"""Statistics of topics and members for admin tools: 202, 203, 351; and 17, 18."""
+"""Statistics of topics and members for admin tools; creation of topics."""
 
 from itertools import chain
 
@@ -45,7 +45,7 @@ class Statistics:
         self._creation = creation
 
     def create_topic(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """17: the controller commits the topic, then it comes back through the log."""
+        """UpdateAndCreateTopic (17): the controller commits it, then it comes through the log."""
         header = from_ext(CreateTopicRequestHeader, request.ext)
         topic = TopicConfig(
             topic_name=header.topic,
@@ -60,7 +60,7 @@ class Statistics:
         return self._create(conn, request, [topic])
 
     def create_topics(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """18: 17 of several topics; none is made if one of them may not be."""
+        """UpdateAndCreateTopicList (18): none is made if one of them may not be."""
         topics = decode_request(TopicConfigList, request.body).topic_config_list
         if len(topics) > LIST_MAX:
             remark = f"a request may name {LIST_MAX} topics, not {len(topics)}"
@@ -89,7 +89,7 @@ class Statistics:
         return None
 
     def topic_config(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """351."""
+        """GetTopicConfig (351)."""
         name = from_ext(TopicRequestHeader, request.ext).topic
         topic = self._view.store.topics.lookup(name)
         if topic is None:
@@ -97,7 +97,7 @@ class Statistics:
         return reply(request, body=encode_body(topic))
 
     def topic_stats(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """202."""
+        """GetTopicStatsInfo (202)."""
         name = from_ext(TopicRequestHeader, request.ext).topic
         topic = self._view.store.topics.lookup(name)
         if topic is None:
@@ -123,7 +123,7 @@ class Statistics:
         return None
 
     def consumer_connections(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """203."""
+        """GetConsumerConnectionList (203)."""
         name = from_ext(ConsumerGroupRequestHeader, request.ext).consumer_group
         group = self._sessions.group(name)
         if group is None:

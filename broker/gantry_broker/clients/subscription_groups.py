@@ -1,4 +1,4 @@
-"""Subscription groups at a broker: 200, 201, 207, 225, 352.
+"""Subscription groups at a broker: created, changed, deleted, listed.
 
 The controllers decide and keep them; a broker passes changes on and shows what it has read.
 """
@@ -33,13 +33,13 @@ class SubscriptionGroups:
         self._writer = writer
 
     def change(self, conn: Connection, request: RemotingCommand) -> None:
-        """200: the controllers' answer is the answer."""
+        """UpdateAndCreateSubscriptionGroup (200): the controllers' answer is passed on."""
         self._view.consumers.change(
             request, lambda outcome: conn.reply(request, _answer(request, outcome))
         )
 
     def change_all(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """225: 200 of several groups, one after the other until one is refused."""
+        """UpdateAndCreateSubscriptionGroupList (225): one group at a time, until one is refused."""
         configs = decode_request(SubscriptionGroupList, request.body).group_config_list
         if len(configs) > LIST_MAX:
             remark = f"a request may name {LIST_MAX} groups, not {len(configs)}"
@@ -60,7 +60,7 @@ class SubscriptionGroups:
         return None
 
     def delete(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """207; with ``cleanOffset`` it is over once the log says that the offsets are gone.
+        """DeleteSubscriptionGroup (207); with ``cleanOffset``, once the log has lost the offsets.
 
         The groups whose offsets say how far the broker itself has come are refused (16): without
         them everything that was ever delayed would be delivered once more.
@@ -86,11 +86,11 @@ class SubscriptionGroups:
         return None
 
     def listing(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """201."""
+        """GetAllSubscriptionGroupConfig (201)."""
         return reply(request, body=encode_body(self._view.consumers.configs))
 
     def one(self, conn: Connection, request: RemotingCommand) -> RemotingCommand:
-        """352; upstream answers 26 for a group without a setting, not with the defaults."""
+        """GetSubscriptionGroupConfig (352); 26 for a group without a setting, as upstream."""
         name = from_ext(QueryTopicsByConsumerRequestHeader, request.ext).group
         config = self._view.consumers.configs.subscription_group_table.get(name)
         if config is None:

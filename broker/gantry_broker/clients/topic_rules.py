@@ -130,5 +130,5 @@ def topic_on_demand(name: str, default_topic: str, wanted_queues: int) -> TopicC
 
 
 def unknown_topic(name: str) -> Refusal:
-    """17."""
+    """UpdateAndCreateTopic (17)."""
     return Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist, apply first please!")

@@ -1,4 +1,4 @@
-"""Transactions of one mastership: the two queues become a ledger, 37 becomes records.
+"""Transactions of one mastership: two queues become a ledger, EndTransaction becomes records.
 
 Rules protected:
 

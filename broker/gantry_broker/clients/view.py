@@ -40,7 +40,7 @@ class ConsumerBook(Protocol):
         """``here`` are the sessions of this mastership."""
 
     def change(self, command: RemotingCommand, done: Callable[[Outcome], None]) -> None:
-        """Pass 200 or 207 on to the controllers; ``done`` comes once."""
+        """Pass a change of subscription groups on to the controllers; ``done`` comes once."""
 
 
 class GroupView(Protocol):

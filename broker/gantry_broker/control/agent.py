@@ -1,11 +1,11 @@
 """One broker's standing with the controllers: joined, registered, heard, and told what is new.
 
-Identity first (1012, 1013), then registration (1003), then for ever: heartbeats to every
-controller, a poll (1004) as a safety net, and whatever the replica core asks for in between.
-Connections, heartbeats and the time of polls are the process's (``line``). Notifications (1008)
-arrive through the broker's own server, which everybody reaches: nothing that one says is believed,
-it makes this broker ask at once. All that comes out is views of the group; they may be late,
-doubled or out of order, and the core knows.
+Identity first (GetNextBrokerId, ApplyBrokerId), then registration (RegisterBroker), then for ever:
+heartbeats to every controller, a poll (1004) as a safety net, and whatever the replica core asks
+for in between. Connections, heartbeats and the time of polls are the process's (``line``).
+Notifications (1008) arrive through the broker's own server, which everybody reaches: nothing that
+one says is believed, it makes this broker ask at once. All that comes out is views of the group;
+they may be late, doubled or out of order, and the core knows.
 
 One owned task, no task per request. Everything that is repeated is repeated with growing waits and
 jitter. What it refuses: to go on with an id the controller does not grant to this volume.
@@ -107,7 +107,7 @@ class ControlAgent:
         self._refreshing = False
         self._noticed = False  # while an answer that may be older was on its way
         self._refreshed_s = 0.0
-        self._digest = 0  # of the last answer to 1004
+        self._digest = 0  # of the last answer to GetReplicaInfo
         self._electing = False
         self._stopped = False
 
@@ -254,7 +254,7 @@ class ControlAgent:
             self._answered(asked_s)
 
     def notice(self, notice: RemotingCommand) -> bool:
-        """Take 1008 for a reason to ask; False if it is about another group.
+        """Take NotifyBrokerRoleChanged for a reason to ask; False if it is about another group.
 
         Raises:
             WireError: it is malformed.
@@ -281,7 +281,7 @@ class ControlAgent:
     # ---- what the core wants
 
     def elect(self) -> None:
-        """1002: see to it that there is a master.
+        """ElectMaster (1002): see to it that there is a master.
 
         A broker in a pod belongs to a group whose owner declares it. Until then a master would
         acknowledge what it alone has, and be the first to ask instead of the one whose log is
@@ -306,7 +306,7 @@ class ControlAgent:
             self._take(requests.read_election(outcome, self.known))
 
     def propose(self, proposal: fx.Propose, done: Callable[[ev.ProposalFinished], None]) -> None:
-        """1001; ``done`` comes exactly once."""
+        """AlterSyncStateSet (1001); ``done`` comes exactly once."""
         assert self.broker_id is not None
 
         def finished(outcome: Outcome) -> None:
@@ -316,7 +316,10 @@ class ControlAgent:
         self.peers.ask(command, finished, CALL_TIMEOUT_S)
 
     def hand_over(self, effect: fx.HandOver, done: Callable[[bool], None]) -> None:
-        """1002, designated; ``done(accepted)`` comes exactly once, and a view if there is one."""
+        """ElectMaster (1002), designated.
+
+        ``done(accepted)`` comes exactly once, and a view if there is one.
+        """
 
         def finished(outcome: Outcome) -> None:
             accepted = isinstance(outcome, RemotingCommand) and outcome.code == ResponseCode.SUCCESS

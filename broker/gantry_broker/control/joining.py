@@ -1,4 +1,4 @@
-"""Joining: a volume gets its broker id, and keeps it (1012, 1013).
+"""Joining: a volume gets its broker id, and keeps it (GetNextBrokerId, ApplyBrokerId).
 
 Upstream's flow with one change: the check code and the id that was applied for are stored before
 the application, and an application without an answer is repeated as it was. The controllers grant

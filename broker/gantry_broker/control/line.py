@@ -1,12 +1,14 @@
 """The line of one process to the controllers, shared by all its groups.
 
 One connection to each controller, one heartbeat message per controller and interval, one look per
-second at what may have changed. A process with a single group says with 904 and 1004 what RocketMQ
-says; with more it says the same in rows (31003, 31004). What a group wants said at once (it was
-promoted, it leaves) is said at the end of this turn of the loop, with whatever others want said.
+second at what may have changed. A process with a single group says with BrokerHeartbeat and
+GetReplicaInfo what RocketMQ says; with more it says the same in rows (Heartbeats,
+GetChangedGroups). What a group wants said at once (it was promoted, it leaves) is said at the end
+of this turn of the loop, with whatever others want said.
 
 Rules protected: no group's heartbeat waits for another's; a group that is not registered is silent;
-and a look only ever leads to the group's own poll, or says that what 1004 said last is so still.
+and a look only ever leads to the group's own poll, or says that what GetReplicaInfo said last is so
+still.
 """
 
 import asyncio

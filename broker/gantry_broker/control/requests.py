@@ -1,8 +1,8 @@
 """Messages to the controllers and views of the group out of their answers; no state, no sockets.
 
 A view is what one answer says: master, epoch, set. Answers that do not know a master (1003 before
-the first election) give none; 1004 always does. Values that an older controller leaves out keep
-their last known value (``Known``).
+the first election) give none; GetReplicaInfo always does. Values that an older controller leaves
+out keep their last known value (``Known``).
 """
 
 from collections.abc import Sequence
@@ -124,7 +124,7 @@ def heartbeat(
 
 
 def heartbeat_command(header: BrokerHeartbeatRequestHeader) -> RemotingCommand:
-    """904."""
+    """BrokerHeartbeat (904)."""
     return request(RequestCode.BROKER_HEARTBEAT, to_ext(header), oneway=True)
 
 
@@ -135,30 +135,30 @@ def heartbeats_body(
     timeout_ms: int,
     pod_uid: str | None,
 ) -> bytes:
-    """The body of 31003 that says what all ``headers`` say; made once for all controllers."""
+    """The body of Heartbeats that says what all ``headers`` say; made once for all controllers."""
     rows = [heartbeat_row(header) for header in headers]
     return encode_body(HeartbeatsBody(cluster, timeout_ms, rows, pod_uid))
 
 
 def heartbeats_command(body: bytes) -> RemotingCommand:
-    """31003."""
+    """Heartbeats (31003)."""
     return request(RequestCode.GANTRY_HEARTBEATS, body=body, oneway=True)
 
 
 def looks(cluster: str, rows: Sequence[LookRow]) -> RemotingCommand:
-    """31004."""
+    """GetChangedGroups (31004)."""
     body = encode_body(LooksBody(cluster, list(rows)))
     return request(RequestCode.GANTRY_GET_CHANGED_GROUPS, body=body)
 
 
 def next_id(me: Speaker) -> RemotingCommand:
-    """1012."""
+    """GetNextBrokerId (1012)."""
     header = GetNextBrokerIdRequestHeader(broker_name=me.group, cluster_name=me.cluster)
     return request(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID, to_ext(header))
 
 
 def apply_id(me: Speaker, broker_id: BrokerId, check_code: str) -> RemotingCommand:
-    """1013."""
+    """ApplyBrokerId (1013)."""
     header = ApplyBrokerIdRequestHeader(
         broker_name=me.group,
         applied_broker_id=broker_id,
@@ -169,7 +169,7 @@ def apply_id(me: Speaker, broker_id: BrokerId, check_code: str) -> RemotingComma
 
 
 def register(me: Speaker, broker_id: BrokerId, report: Report) -> RemotingCommand:
-    """1003."""
+    """RegisterBroker (1003)."""
     header = RegisterBrokerToControllerRequestHeader(
         broker_name=me.group,
         broker_id=broker_id,
@@ -187,7 +187,7 @@ def register(me: Speaker, broker_id: BrokerId, report: Report) -> RemotingComman
 
 
 def replica_info(me: Speaker, broker_id: BrokerId | None) -> RemotingCommand:
-    """1004; the controller says so if another process of ours is registered by now."""
+    """GetReplicaInfo (1004). A controller refuses once another process of ours is registered."""
     header = GetReplicaInfoRequestHeader(
         broker_name=me.group,
         cluster_name=me.cluster,
@@ -198,7 +198,7 @@ def replica_info(me: Speaker, broker_id: BrokerId | None) -> RemotingCommand:
 
 
 def alter(me: Speaker, broker_id: BrokerId, proposal: Propose) -> RemotingCommand:
-    """1001."""
+    """AlterSyncStateSet (1001)."""
     header = AlterSyncStateSetRequestHeader(
         broker_name=me.group,
         master_broker_id=broker_id,
@@ -211,7 +211,7 @@ def alter(me: Speaker, broker_id: BrokerId, proposal: Propose) -> RemotingComman
 
 
 def elect(me: Speaker, broker_id: BrokerId) -> RemotingCommand:
-    """1002: see to it that there is a master."""
+    """ElectMaster (1002): see to it that there is a master."""
     header = ElectMasterRequestHeader(
         broker_name=me.group,
         cluster_name=me.cluster,
@@ -222,7 +222,7 @@ def elect(me: Speaker, broker_id: BrokerId) -> RemotingCommand:
 
 
 def hand_over(me: Speaker, effect: HandOver) -> RemotingCommand:
-    """1002, designated, by compare on our own epoch."""
+    """ElectMaster (1002), designated, by compare on our own epoch."""
     header = ElectMasterRequestHeader(
         broker_name=me.group,
         cluster_name=me.cluster,
@@ -244,7 +244,7 @@ class Answer(NamedTuple):
 
 
 def read_registration(response: RemotingCommand, known: Known) -> Answer:
-    """The answer to 1003.
+    """The answer to RegisterBroker.
 
     Raises:
         WireError: it is malformed.
@@ -261,7 +261,7 @@ def read_registration(response: RemotingCommand, known: Known) -> Answer:
 
 
 def read_replica_info(response: RemotingCommand, known: Known) -> Answer:
-    """The answer to 1004.
+    """The answer to GetReplicaInfo.
 
     Raises:
         WireError: it is malformed.
@@ -277,7 +277,7 @@ def read_replica_info(response: RemotingCommand, known: Known) -> Answer:
 
 
 def read_election(response: RemotingCommand, known: Known) -> Answer:
-    """The answer to 1002; only 0 and 2011 tell anything.
+    """The answer to ElectMaster; only 0 and 2011 tell anything.
 
     Raises:
         WireError: it is malformed.
@@ -297,7 +297,7 @@ def read_election(response: RemotingCommand, known: Known) -> Answer:
 
 
 def read_notice(notice: RemotingCommand, known: Known) -> Answer:
-    """1008.
+    """NotifyBrokerRoleChanged (1008).
 
     Raises:
         WireError: it is malformed.
@@ -309,7 +309,7 @@ def read_notice(notice: RemotingCommand, known: Known) -> Answer:
 
 
 def read_alteration(response: RemotingCommand) -> Adopted:
-    """The answer 0 to 1001.
+    """The answer 0 to AlterSyncStateSet.
 
     Raises:
         WireError: it is malformed.
@@ -319,7 +319,7 @@ def read_alteration(response: RemotingCommand) -> Adopted:
 
 
 def read_next_id(response: RemotingCommand) -> BrokerId | None:
-    """The answer 0 to 1012; None when it is malformed."""
+    """The answer 0 to GetNextBrokerId; None when it is malformed."""
     try:
         return from_ext(GetNextBrokerIdResponseHeader, response.ext).next_broker_id
     except WireError:
@@ -327,7 +327,7 @@ def read_next_id(response: RemotingCommand) -> BrokerId | None:
 
 
 def notice_group(notice: RemotingCommand) -> tuple[str | None, str | None]:
-    """Which group 1008 is about; None where it does not say.
+    """Which group NotifyBrokerRoleChanged is about; None where it does not say.
 
     Raises:
         WireError: it is malformed.

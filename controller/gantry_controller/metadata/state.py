@@ -330,8 +330,8 @@ class MetadataState:
     def find(self, cluster: str | None, name: str) -> BrokerGroup | None:
         """The living group; without ``cluster`` the only one of that name.
 
-        Java's requests 1001 and 1004 name no cluster. Two groups of one name in two clusters are
-        then no match: a guess could change the wrong one.
+        Java's requests AlterSyncStateSet and GetReplicaInfo name no cluster. Two groups of one name
+        in two clusters are then no match: a guess could change the wrong one.
         """
         if cluster:
             group = self.groups.get((cluster, name))

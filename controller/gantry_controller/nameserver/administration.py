@@ -1,4 +1,4 @@
-"""Requests of administrators to name servers: 100, 101, 102, 205, 219, 318, 319 and 327.
+"""Requests of administrators to name servers: key-values, settings, write permissions.
 
 ``mqadmin`` sends each of its writes to every name server it knows. Here they all reach one log, so
 the second and third find it done and change nothing. The settings (318) are the quorum's, too;

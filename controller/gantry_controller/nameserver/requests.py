@@ -138,7 +138,7 @@ class NameRequests:
         self._dispatcher.read_in_turns(exchange, answer)
 
     def _system_topics(self, exchange: Exchange) -> None:
-        """304: the names of clusters and groups, and some broker's address."""
+        """GetSystemTopicListFromNs (304): names of clusters and groups, and a broker's address."""
 
         def answer() -> Work[RemotingCommand]:
             state = self._machine.state
@@ -168,11 +168,11 @@ class NameRequests:
         self._dispatcher.read(exchange, answer)
 
     def _no_topics(self, exchange: Exchange) -> RemotingCommand:
-        """311, 312, 313: there are no units here, so no topic belongs to one."""
+        """Lists of topics by unit (311, 312, 313): there are no units, so they are empty."""
         return reply(exchange.request, body=encode_body(TopicList([])))
 
     def _always_register(self, exchange: Exchange) -> RemotingCommand:
-        """322: whether a report would bring anything is found out by its being made."""
+        """QueryDataVersion (322): every broker is told to report; the report is compared."""
         return reply(exchange.request, ext={"changed": "true"})
 
     def _delete_topic(self, exchange: Exchange) -> None:
@@ -183,7 +183,7 @@ class NameRequests:
         )
 
     def _register(self, exchange: Exchange) -> RemotingCommand | None:
-        """103: a broker of the old kind; only news goes into the log."""
+        """RegisterBroker (103): a broker of the old kind; only news goes into the log."""
         header = from_ext(RegisterBrokerRequestHeader, exchange.request.ext)
         data = exchange.request.body
         if header.body_crc32 and header.body_crc32 != masked_crc(data):
@@ -263,7 +263,7 @@ class NameRequests:
         return encode_body(KVTable(dict(sorted(orders.entries.items()))))
 
     def _report_topic(self, exchange: Exchange) -> None:
-        """217: a broker of the old kind with ``enableSingleTopicRegister``."""
+        """RegisterTopicInNamesrv (217), by old brokers with ``enableSingleTopicRegister``."""
         header = from_ext(RegisterTopicRequestHeader, exchange.request.ext)
         queues = decode_request(TopicQueues, exchange.request.body).queue_datas
         event = ReportTopic(

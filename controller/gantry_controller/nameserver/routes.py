@@ -146,7 +146,7 @@ def _member_addresses(group: BrokerGroup) -> dict[int, str]:
 
 
 def cluster_info(state: MetadataState) -> Work[bytes]:
-    """106: every group with its brokers, and the groups of each cluster.
+    """GetBrokerClusterInfo (106): every group with its brokers, and the groups of each cluster.
 
     Upstream keys the first by name alone; of two groups of one name in two clusters the later
     cluster's is shown.

@@ -1,4 +1,4 @@
-"""Consumers at the controller: subscription groups 200, 201, 207 and memberships 31001, 31002.
+"""Consumers at the controller: subscription groups, and members as masters report them.
 
 A subscription group is committed here first, as a topic is; the group's master reads the table when
 it learns of a newer version. A membership is what the master reports of its clients.

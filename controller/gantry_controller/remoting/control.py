@@ -1,4 +1,4 @@
-"""The controller's own codes: 904, 1001 … 1006, 1009 … 1013, 31003, 31004; topics: ``topics``.
+"""The controller's own requests: heartbeats, registration, elections, sets, settings, records.
 
 Each handler reads its header, adds what the leader knows of the members, and leaves the decision to
 the event's ``apply``. Only what cannot be read at all is refused here.
@@ -73,7 +73,7 @@ TIMEOUT_MAX_S = 600.0
 """A broker states its own heartbeat time-out; beyond these bounds it is a mistake."""
 
 SET_SIZE_MAX = 1000
-NAMES_MAX = 10_000  # of groups in one 1006
+NAMES_MAX = 10_000  # of groups in one GetSyncStateData
 
 Describe = Callable[[], GetMetadataResponseHeader]
 
@@ -85,9 +85,9 @@ class ControllerRequests:
         dispatcher: the way into the log and back.
         machine: the applied state.
         watchman: who is alive.
-        describe: the answer to 1005.
-        listing: the answer to 1010, ``key=value`` by key, besides the live settings.
-        live_settings: which 1009 changes.
+        describe: the answer to GetMetadataInfo.
+        listing: the answer to GetControllerConfig, ``key=value`` by key, besides the live settings.
+        live_settings: which UpdateControllerConfig changes.
         default_timeout_s: for a registered process that has not sent a heartbeat yet.
         refresh: takes note of a heartbeat of a broker of the old kind (group, address); False if
             there is none.
@@ -140,7 +140,7 @@ class ControllerRequests:
     # Answered by any node.
 
     def _heartbeat(self, exchange: Exchange) -> RemotingCommand:
-        """904: oneway, to every controller; real brokers never see the answer."""
+        """BrokerHeartbeat (904): oneway, to every controller; real brokers never see the answer."""
         header = from_ext(BrokerHeartbeatRequestHeader, exchange.request.ext)
         if header.broker_id is None:
             if self._refresh((header.cluster_name, header.broker_name), header.broker_addr):
@@ -151,7 +151,7 @@ class ControllerRequests:
         return reply(exchange.request, remark="Heart beat success")
 
     def _heartbeats(self, exchange: Exchange) -> RemotingCommand:
-        """31003: each row is what a single heartbeat is, and nothing more."""
+        """Heartbeats (31003): each row is what a single heartbeat is, and nothing more."""
         body = decode_body(HeartbeatsBody, exchange.request.body)
         for row in body.rows:
             self._heard(heartbeat_header(body, row), row.broker_id, exchange.connection.id)
@@ -180,16 +180,16 @@ class ControllerRequests:
         self._watchman.heard((header.cluster_name, header.broker_name), beat, connection)
 
     def _metadata(self, exchange: Exchange) -> RemotingCommand:
-        """1005."""
+        """GetMetadataInfo (1005)."""
         return reply(exchange.request, ext=to_ext(self._describe()))
 
     def _get_config(self, exchange: Exchange) -> RemotingCommand:
-        """1010, in the syntax of Java's properties files."""
+        """GetControllerConfig (1010), in the syntax of Java's properties files."""
         listing = self._listing() | self._live_settings.listing()
         return reply(exchange.request, body=settings_text.write(listing))
 
     def _update_config(self, exchange: Exchange) -> RemotingCommand:
-        """1009: on this node, until it restarts."""
+        """UpdateControllerConfig (1009): on this node, until it restarts."""
         try:
             self._live_settings.update(exchange.request.body)
         except SettingRefused as error:
@@ -294,7 +294,7 @@ class ControllerRequests:
         self._watchman.heard(result.group.key, beat, exchange.origin)
 
     def _clean(self, exchange: Exchange) -> RemotingCommand | None:
-        """1011; a member that lives is struck only if its present process is named.
+        """CleanBrokerData (1011). A living member is struck only if its present process is named.
 
         Upstream strikes the living, too, if told so in general (``isCleanLivingBroker``).
         """
@@ -368,7 +368,7 @@ class ControllerRequests:
         self._dispatcher.read(exchange, answer)
 
     def _changed_groups(self, exchange: Exchange) -> None:
-        """31004: whose 1004 would say something else than the sender has heard."""
+        """GetChangedGroups (31004): the groups whose answer differs from the digest sent."""
         body = decode_body(LooksBody, exchange.request.body)
 
         def answer() -> RemotingCommand:
@@ -382,7 +382,7 @@ class ControllerRequests:
         self._dispatcher.read(exchange, answer)
 
     def _digest(self, cluster: str, row: LookRow) -> int | None:
-        """Of what 1004 tells the process in ``row``; None for a refusal."""
+        """The digest of the answer to GetReplicaInfo for ``row``; None for a refusal."""
         group = self._group(cluster, row.broker_name)
         if group is None or _is_replaced(group, row.broker_id, row.incarnation):
             return None
@@ -403,7 +403,7 @@ class ControllerRequests:
         self._dispatcher.read(exchange, answer)
 
     def _sync_state_data(self, exchange: Exchange) -> RemotingCommand | None:
-        """1006: the one unsafe read, for people; it shows the leader's memory."""
+        """GetSyncStateData (1006): the one unsafe read, for people, of the leader's memory."""
         names = decode_body(list[str], exchange.request.body) if exchange.request.body else []
         if not names or len(names) > NAMES_MAX:
             remark = "not set any response code"

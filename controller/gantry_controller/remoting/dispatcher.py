@@ -144,7 +144,7 @@ class Dispatcher:
         quorum: the Raft node.
         forwarder: the way to the leader.
         applied_index: of the last entry that the state reflects.
-        describe: who leads and who else there is, as 1005 says it.
+        describe: who leads and who else there is, as GetMetadataInfo says it.
         guard: who may change what the quorum holds.
     """
 
@@ -289,7 +289,7 @@ class Dispatcher:
     # Inside.
 
     def _show_key(self, exchange: Exchange) -> RemotingCommand:
-        """31005."""
+        """ShowKey (31005)."""
         return self.guard.key_requests.handle(exchange.connection, exchange.request)
 
     def _when_current(
@@ -385,7 +385,7 @@ class Dispatcher:
                 answer.ext = {**(answer.ext or {}), LOG_INDEX: str(index)}
         except GantryError as error:  # what the request says cannot be read
             answer = reply(exchange.request, error.answer_code, str(error))
-        except Exception as error:  # noqa: BLE001 - upstream answers code 1 whatever a processor raises
+        except Exception as error:  # noqa: BLE001 - upstream answers 1 whatever is raised
             _log.exception("answer could not be made", error, code=exchange.request.code)
             answer = reply(exchange.request, ResponseCode.SYSTEM_ERROR, str(error))
         if answer is not None:

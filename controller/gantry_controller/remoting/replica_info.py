@@ -1,4 +1,4 @@
-"""1004 again and again: every broker polls with it, and most of the time nothing has changed.
+"""GetReplicaInfo (1004), with which every broker polls: mostly nothing has changed.
 
 What is said of a group is put into its wire form once and said again for as long as it would be
 made of the very same things. A group is an immutable value, so the same object says the same; an
@@ -32,7 +32,7 @@ class _Said(NamedTuple):
 
 
 class ReplicaInfo:
-    """The answers to 1004 of one node."""
+    """The answers to GetReplicaInfo of one node."""
 
     def __init__(self) -> None:
         self._said: dict[GroupKey, _Said] = {}

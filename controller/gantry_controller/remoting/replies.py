@@ -1,8 +1,8 @@
 """The controller's answers: upstream's fields and bodies, plus our extension fields.
 
-Java reads several of them unchecked. The body is there on every success of 1001, 1002 (also on
-2011), 1003 and 1004; of the four master fields of 1002 and 1003 there are all or none; 1004 always
-has ``masterEpoch``.
+Java reads several of them unchecked. The body is there on every success of AlterSyncStateSet,
+ElectMaster (also on 2011), RegisterBroker and GetReplicaInfo; of the four master fields of
+ElectMaster and RegisterBroker there are all or none; GetReplicaInfo always has ``masterEpoch``.
 """
 
 from collections.abc import Iterable
@@ -47,7 +47,7 @@ def sync_state_set_body(group: BrokerGroup) -> bytes:
 
 
 def alter_reply(to: RemotingCommand, result: Result) -> RemotingCommand:
-    """1001."""
+    """AlterSyncStateSet (1001)."""
     if not result.ok or result.group is None:
         refusal = AlterSyncStateSetResponseHeader()
         return reply(to, result.code, result.remark, to_ext(refusal))
@@ -56,7 +56,7 @@ def alter_reply(to: RemotingCommand, result: Result) -> RemotingCommand:
 
 
 def elect_reply(to: RemotingCommand, result: Result) -> RemotingCommand:
-    """1002; brokers treat 0 and 2011 alike."""
+    """ElectMaster (1002); brokers treat 0 and 2011 alike."""
     group = result.group
     served = result.ok or result.code == ResponseCode.CONTROLLER_MASTER_STILL_EXIST
     if not served or group is None or group.master is None:
@@ -93,7 +93,7 @@ def register_reply(
     broker_id: BrokerId,
     versions: Versions,
 ) -> RemotingCommand:
-    """1003.
+    """RegisterBroker (1003).
 
     The recorded master is named, dead or alive, except to a new process of that very broker: it
     must not take the mastership of its predecessor for its own.
@@ -124,7 +124,7 @@ def register_reply(
 
 
 def no_replica_info_reply(to: RemotingCommand, ambiguity: str | None) -> RemotingCommand:
-    """1004 of no group, or of one of several; then ``ambiguity`` says so."""
+    """GetReplicaInfo (1004) of no group, or of one of several; then ``ambiguity`` says so."""
     if ambiguity is not None:
         return reply(to, ResponseCode.CONTROLLER_INVALID_REQUEST, ambiguity, {})
     remark = "Broker metadata is not existed"
@@ -138,7 +138,7 @@ def replica_info_reply(
     versions: Versions,
     draining: Iterable[BrokerId],
 ) -> RemotingCommand:
-    """1004; reports the recorded master even if it is dead."""
+    """GetReplicaInfo (1004); reports the recorded master even if it is dead."""
     master = group.master
     header = GetReplicaInfoResponseHeader(
         master_epoch=group.master_epoch,
@@ -157,7 +157,7 @@ def replica_info_reply(
 
 
 def replicas_info(group: BrokerGroup, alive: Iterable[BrokerId]) -> ReplicasInfo:
-    """One group of 1006."""
+    """One group of GetSyncStateData."""
     living = set(alive)
     identities = [
         ReplicaIdentity(group.name, one.broker_id, one.address, one.broker_id in living)
@@ -176,12 +176,12 @@ def replicas_info(group: BrokerGroup, alive: Iterable[BrokerId]) -> ReplicasInfo
 
 
 def sync_state_data_reply(to: RemotingCommand, table: dict[str, ReplicasInfo]) -> RemotingCommand:
-    """1006."""
+    """GetSyncStateData (1006)."""
     return reply(to, body=encode_body(BrokerReplicasInfo(table)))
 
 
 def role_change(group: BrokerGroup) -> RemotingCommand:
-    """1008, oneway, to every living member after an election."""
+    """NotifyBrokerRoleChanged (1008), oneway, to every living member after an election."""
     master = group.master
     header = NotifyBrokerRoleChangedRequestHeader(
         master_epoch=group.master_epoch,

@@ -1,4 +1,4 @@
-"""Topics at the controller: 17, 21 and 215, as brokers and mqadmin ask.
+"""Topics at the controller: created, listed and deleted, as brokers and mqadmin ask.
 
 The controller commits a topic first; a broker reads the table of its group when it learns of a
 newer version.

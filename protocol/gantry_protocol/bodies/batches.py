@@ -1,9 +1,9 @@
-"""Bodies of our own codes 31003 and 31004: what one process says for all its groups at once.
+"""Bodies of Heartbeats (31003) and GetChangedGroups (31004): all groups of a process at once.
 
 A process that holds hundreds of groups would send hundreds of heartbeats (904) and polls (1004) a
 second, each with its header as text. Here they are rows of a JSON array, and what all rows share is
-said once. A row means exactly what the single request means; 904 and 1004 stay what Java brokers
-send.
+said once. A row means exactly what the single request means; BrokerHeartbeat and GetReplicaInfo
+stay what Java brokers send.
 """
 
 from typing import Annotated
@@ -27,7 +27,7 @@ Name = Annotated[str, msgspec.Meta(max_length=255)]
 
 
 class TierRow(msgspec.Struct, frozen=True, array_like=True):
-    """The tier fields of 904, in their order."""
+    """The tier fields of BrokerHeartbeat, in their order."""
 
     state: str
     epoch: WireEpoch | None = None
@@ -57,7 +57,7 @@ class HeartbeatRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HeartbeatsBody(msgspec.Struct, frozen=True, rename="camel"):
-    """31003, oneway, to every controller: the heartbeats of one process.
+    """Heartbeats (31003), oneway, to every controller: the heartbeats of one process.
 
     Attributes:
         rows: at most ``BATCH_MAX``.
@@ -70,10 +70,10 @@ class HeartbeatsBody(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LookRow(msgspec.Struct, frozen=True, array_like=True):
-    """One group in 31004.
+    """One group in GetChangedGroups.
 
     Attributes:
-        digest: ``answer_digest`` of the answer to 1004 that the sender holds; 0 for none.
+        digest: ``answer_digest`` of the answer to GetReplicaInfo that the sender holds; 0 for none.
     """
 
     broker_name: Name
@@ -83,20 +83,20 @@ class LookRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LooksBody(msgspec.Struct, frozen=True, rename="camel"):
-    """31004: of which of these groups would 1004 tell the sender something else by now?"""
+    """GetChangedGroups (31004): groups, with digests of the answers that the sender holds."""
 
     cluster_name: Name
     rows: Annotated[list[LookRow], msgspec.Meta(max_length=BATCH_MAX)]
 
 
 class ChangedBody(msgspec.Struct, frozen=True, rename="camel"):
-    """The answer to 31004: names of groups to ask 1004 about."""
+    """The answer to GetChangedGroups: names of groups to ask GetReplicaInfo about."""
 
     changed: list[str]
 
 
 def answer_digest(answer: RemotingCommand) -> int:
-    """What an answer to 1004 says, in one number; never 0.
+    """The digest of an answer to GetReplicaInfo; never 0.
 
     Equal answers have equal digests whoever computes them. Two that differ have different ones but
     for one case in four billion, and then the next change is noticed.
@@ -138,7 +138,7 @@ def heartbeat_row(header: BrokerHeartbeatRequestHeader) -> HeartbeatRow:
 
 
 def heartbeat_header(body: HeartbeatsBody, row: HeartbeatRow) -> BrokerHeartbeatRequestHeader:
-    """The 904 that ``row`` stands for."""
+    """The BrokerHeartbeat that ``row`` stands for."""
     tier = row.tier
     return BrokerHeartbeatRequestHeader(
         cluster_name=body.cluster_name,

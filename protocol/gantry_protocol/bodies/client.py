@@ -59,7 +59,7 @@ class ConsumerData(Body, frozen=True):
 
 
 class HeartbeatData(Body, frozen=True):
-    """34. ``without_sub`` comes only from clients that were told of heartbeat v2."""
+    """Heartbeat (34). ``without_sub`` comes only from clients that were told of heartbeat v2."""
 
     client_id: str = msgspec.field(name="clientID")
     producer_data_set: list[ProducerData] = msgspec.field(default_factory=list)
@@ -69,7 +69,7 @@ class HeartbeatData(Body, frozen=True):
 
 
 class CheckClientRequestBody(Body, frozen=True):
-    """46."""
+    """CheckClientConfig (46)."""
 
     client_id: str
     group: str
@@ -78,13 +78,13 @@ class CheckClientRequestBody(Body, frozen=True):
 
 
 class ConsumerIdList(Body, frozen=True):
-    """38."""
+    """GetConsumerListByGroup (38)."""
 
     consumer_id_list: list[str]
 
 
 class LockBatchBody(Body, frozen=True):
-    """41 and 42."""
+    """LockBatchMQ (41) and UnlockBatchMQ (42)."""
 
     consumer_group: str
     client_id: str
@@ -93,13 +93,13 @@ class LockBatchBody(Body, frozen=True):
 
 
 class LockedQueues(Body, frozen=True):
-    """41's answer: what the caller owns now."""
+    """The answer to LockBatchMQ: the queues that the caller owns now."""
 
     lock_ok_mq_set: list[MessageQueue] = msgspec.field(name="lockOKMQSet")
 
 
 class SubscriptionGroupConfig(Body, frozen=True):
-    """200, 352 and the values of 201; defaults are upstream's."""
+    """A subscription group's settings (codes 200, 201, 352); defaults are upstream's."""
 
     group_name: str
     consume_enable: bool = True
@@ -120,7 +120,7 @@ class SubscriptionGroupConfig(Body, frozen=True):
 
 
 class SubscriptionGroupTable(Body, frozen=True):
-    """201."""
+    """GetAllSubscriptionGroupConfig (201)."""
 
     subscription_group_table: dict[str, SubscriptionGroupConfig]
     data_version: DataVersion = DataVersion()
@@ -128,7 +128,7 @@ class SubscriptionGroupTable(Body, frozen=True):
 
 
 class ClientConnection(Body, frozen=True):
-    """One client in 203 and 204."""
+    """One client in a list of connections."""
 
     client_id: str
     client_addr: str
@@ -137,13 +137,13 @@ class ClientConnection(Body, frozen=True):
 
 
 class ProducerConnections(Body, frozen=True):
-    """204."""
+    """GetProducerConnectionList (204)."""
 
     connection_set: list[ClientConnection]
 
 
 class ConsumerConnections(Body, frozen=True):
-    """203."""
+    """GetConsumerConnectionList (203)."""
 
     connection_set: list[ClientConnection]
     subscription_table: dict[str, SubscriptionData]
@@ -153,12 +153,12 @@ class ConsumerConnections(Body, frozen=True):
 
 
 class GroupList(Body, frozen=True):
-    """300."""
+    """QueryTopicConsumeByWho (300)."""
 
     group_list: list[str]
 
 
 class ConsumerOffsets(Body, frozen=True):
-    """43: ``topic@group`` to offsets by queue id."""
+    """GetAllConsumerOffset (43): ``topic@group`` to offsets by queue id."""
 
     offset_table: dict[str, dict[int, int]]

@@ -1,4 +1,4 @@
-"""Bodies of our own codes 31001 and 31002: who consumes from a broker group.
+"""Bodies of ReportConsumers (31001) and GetConsumers (31002): who consumes from a broker group.
 
 A group's master reports what changed; its successor, and anybody who asks, reads the whole.
 """
@@ -35,14 +35,14 @@ class ConsumerMembership(Body, frozen=True):
 
 
 class ConsumerReport(Body, frozen=True):
-    """31001: by consumer group, its members now; and the groups without any."""
+    """ReportConsumers (31001): by consumer group, its members now; and the groups without any."""
 
     groups: dict[str, ConsumerMembership] = msgspec.field(default_factory=dict)
     gone: list[str] = msgspec.field(default_factory=list)
 
 
 class ConsumerTable(Body, frozen=True):
-    """31002: every consumer group that has members, or the one that was asked for."""
+    """The answer to GetConsumers: each consumer group with members, or the one asked for."""
 
     groups: dict[str, ConsumerMembership]
     version: int = 0

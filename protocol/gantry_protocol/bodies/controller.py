@@ -10,7 +10,7 @@ from gantry_protocol.types import BrokerId, Epoch, Offset
 
 
 class SyncStateSetBody(Body, frozen=True):
-    """1001 both ways; 1003 and 1004 replies; 1008."""
+    """A set and its epoch: AlterSyncStateSet, and what answers and notices tell of a group."""
 
     sync_state_set: list[BrokerId]
     sync_state_set_epoch: Epoch = Epoch(0)
@@ -25,20 +25,20 @@ class BrokerMemberGroup(Body, frozen=True):
 
 
 class ElectMasterBody(Body, frozen=True, omit_defaults=True):
-    """1002: with the group on 0, without it on 2011."""
+    """ElectMaster (1002): with the group on 0, without it on 2011."""
 
     sync_state_set: list[BrokerId]
     broker_member_group: BrokerMemberGroup | None = None
 
 
 class BrokerMemberGroupBody(Body, frozen=True):
-    """901."""
+    """GetBrokerMemberGroup (901)."""
 
     broker_member_group: BrokerMemberGroup
 
 
 class ReplicaIdentity(Body, frozen=True):
-    """One member in 1006."""
+    """One member in GetSyncStateData."""
 
     broker_name: str
     broker_id: BrokerId
@@ -47,7 +47,7 @@ class ReplicaIdentity(Body, frozen=True):
 
 
 class ReplicasInfo(Body, frozen=True, omit_defaults=True):
-    """One group in 1006; both lists and both epochs are always there."""
+    """One group in GetSyncStateData; both lists and both epochs are always there."""
 
     master_epoch: Epoch
     sync_state_set_epoch: Epoch
@@ -58,13 +58,13 @@ class ReplicasInfo(Body, frozen=True, omit_defaults=True):
 
 
 class BrokerReplicasInfo(Body, frozen=True):
-    """1006."""
+    """GetSyncStateData (1006)."""
 
     replicas_info_table: dict[str, ReplicasInfo]
 
 
 class EpochCacheEntry(Body, frozen=True):
-    """One epoch in 1007; the last one ends at ``OPEN_END``."""
+    """One epoch in GetBrokerEpochCache; the last one ends at ``OPEN_END``."""
 
     epoch: Epoch
     start_offset: Offset
@@ -75,7 +75,7 @@ OPEN_END = Offset(2**63 - 1)
 
 
 class EpochEntryCache(Body, frozen=True):
-    """1007; ``broker_id`` is the role id, 0 for the master."""
+    """GetBrokerEpochCache (1007); ``broker_id`` is the role id, 0 for the master."""
 
     cluster_name: str
     broker_name: str
@@ -107,7 +107,7 @@ class HaClientInfo(Body, frozen=True):
 
 
 class HaStatus(Body, frozen=True):
-    """907."""
+    """GetBrokerHaStatus (907)."""
 
     master: bool
     master_commit_log_max_offset: Offset

@@ -24,7 +24,7 @@ class QueueEntry(Body, frozen=True):
 
 
 class QueueEntries(Body, frozen=True, omit_defaults=True):
-    """321. ``filter_data`` says why there is no subscription."""
+    """QueryConsumeQueue (321). ``filter_data`` says why there is no subscription."""
 
     queue_data: list[QueueEntry]
     max_queue_index: int
@@ -42,7 +42,7 @@ class StatsItem(Body, frozen=True):
 
 
 class BrokerStats(Body, frozen=True):
-    """315."""
+    """ViewBrokerStatsData (315)."""
 
     stats_minute: StatsItem
     stats_hour: StatsItem
@@ -60,7 +60,7 @@ class ProducerInfo(Body, frozen=True):
 
 
 class ProducerTable(Body, frozen=True):
-    """328: clients by producer group."""
+    """GetAllProducerInfo (328): clients by producer group."""
 
     data: dict[str, list[ProducerInfo]]
 
@@ -76,13 +76,13 @@ class QueueTimeSpan(Body, frozen=True):
 
 
 class TimeSpans(Body, frozen=True):
-    """303."""
+    """QueryConsumeTimeSpan (303)."""
 
     consume_time_span_set: list[QueueTimeSpan]
 
 
 class GroupSubscription(Body, frozen=True, omit_defaults=True):
-    """345."""
+    """QuerySubscriptionByConsumer (345)."""
 
     group: str
     topic: str
@@ -90,7 +90,7 @@ class GroupSubscription(Body, frozen=True, omit_defaults=True):
 
 
 class GroupForbidden(Body, frozen=True):
-    """353."""
+    """UpdateAndGetGroupForbidden (353)."""
 
     topic: str
     group: str
@@ -98,31 +98,31 @@ class GroupForbidden(Body, frozen=True):
 
 
 class TopicConfigList(Body, frozen=True):
-    """18."""
+    """UpdateAndCreateTopicList (18)."""
 
     topic_config_list: list[TopicConfig]
 
 
 class SubscriptionGroupList(Body, frozen=True):
-    """225."""
+    """UpdateAndCreateSubscriptionGroupList (225)."""
 
     group_config_list: list[SubscriptionGroupConfig]
 
 
 class QueueCheck(Body, frozen=True):
-    """354."""
+    """CheckRocksdbCqWriteProgress (354)."""
 
     check_status: int
     check_result: str
 
 
 class RequestModes(Body, frozen=True):
-    """402: by topic and group."""
+    """GetAllMessageRequestMode (402): by topic and group."""
 
     message_request_mode_map: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
 
 
 class DelayOffsets(Body, frozen=True):
-    """45: how far each level has been delivered."""
+    """GetAllDelayOffset (45): how far each level has been delivered."""
 
     offset_table: dict[int, int]

@@ -38,7 +38,7 @@ class BrokerData(Body, frozen=True, omit_defaults=True):
 
 
 class TopicRouteData(Body, frozen=True, omit_defaults=True):
-    """105."""
+    """GetRouteInfoByTopic (105)."""
 
     broker_datas: list[BrokerData]
     queue_datas: list[QueueData]
@@ -47,27 +47,27 @@ class TopicRouteData(Body, frozen=True, omit_defaults=True):
 
 
 class TopicQueues(Body, frozen=True):
-    """217: what of a ``TopicRouteData`` counts in a broker's report of one topic."""
+    """RegisterTopicInNamesrv (217): the part of a ``TopicRouteData`` that counts."""
 
     queue_datas: list[QueueData] = msgspec.field(default_factory=list)
 
 
 class ClusterInfo(Body, frozen=True):
-    """106."""
+    """GetBrokerClusterInfo (106)."""
 
     broker_addr_table: dict[str, BrokerData]
     cluster_addr_table: dict[str, list[str]]
 
 
 class TopicList(Body, frozen=True, omit_defaults=True):
-    """206, 224, 304 and 311 … 313, 343."""
+    """A list of topics: codes 206, 224, 304, 311, 312, 313 and 343."""
 
     topic_list: list[str]
     broker_addr: str | None = None
 
 
 class KVTable(Body, frozen=True):
-    """219, 28 and the reply of 103."""
+    """Texts by name: GetKvListByNamespace (219), 28 and the answer to RegisterBroker (103)."""
 
     table: dict[str, str]
 
@@ -81,7 +81,7 @@ class DataVersion(Body, frozen=True):
 
 
 class TopicConfig(Body, frozen=True):
-    """351, and the values of topic tables."""
+    """GetTopicConfig (351), and the values of topic tables."""
 
     topic_name: str
     read_queue_nums: int = 16
@@ -94,7 +94,7 @@ class TopicConfig(Body, frozen=True):
 
 
 class TopicConfigTable(Body, frozen=True, omit_defaults=True):
-    """21; ``topics_version`` is the controller's (ours), ``data_version`` a broker's (upstream).
+    """GetAllTopicConfig (21). ``data_version`` is a broker's, ``topics_version`` a controller's.
 
     Attributes:
         topics_since: the version at which each topic was created (ours): one that was deleted and
@@ -118,7 +118,7 @@ class TopicConfigSerializeWrapper(Body, frozen=True):
 
 
 class RegisterBrokerBody(Body, frozen=True):
-    """103."""
+    """RegisterBroker (103)."""
 
     topic_config_serialize_wrapper: TopicConfigSerializeWrapper = msgspec.field(
         default_factory=TopicConfigSerializeWrapper

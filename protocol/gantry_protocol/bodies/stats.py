@@ -40,19 +40,19 @@ def encode_queue_map(table: Mapping[MessageQueue, Any]) -> bytes:
 
 
 def encode_topic_stats(table: Mapping[MessageQueue, TopicOffset], put_tps: float = 0.0) -> bytes:
-    """202."""
+    """GetTopicStatsInfo (202)."""
     rate = msgspec.json.encode(float(put_tps))
     return b'{"offsetTable":' + encode_queue_map(table) + b',"topicPutTps":' + rate + b"}"
 
 
 def encode_consume_stats(table: Mapping[MessageQueue, OffsetWrapper], tps: float = 0.0) -> bytes:
-    """208."""
+    """GetConsumeStats (208)."""
     rate = msgspec.json.encode(float(tps))
     return b'{"consumeTps":' + rate + b',"offsetTable":' + encode_queue_map(table) + b"}"
 
 
 def encode_reset_offsets(table: Mapping[MessageQueue, int]) -> bytes:
-    """222's answer, and the body of 220."""
+    """The answer to InvokeBrokerToResetOffset, and the body of ResetConsumerClientOffset."""
     return b'{"offsetTable":' + encode_queue_map(table) + b"}"
 
 

@@ -9,7 +9,7 @@ from gantry_protocol.command import Int32, Int64
 
 
 class CreateTopicRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """17. ``broker_name`` None means every group of the cluster (extension).
+    """UpdateAndCreateTopic (17). ``broker_name`` None means every group of the cluster (extension).
 
     With ``if_absent`` (extension) a topic that exists stays as it is: a broker that makes a topic
     for a send does not know yet what somebody else has just made it to be.
@@ -31,20 +31,20 @@ class CreateTopicRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class CreateTopicResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """17 to the controller: the version of the topic table that holds the topic (extension)."""
+    """The controller's answer to UpdateAndCreateTopic: the table's version (extension)."""
 
     topics_version: Int64 | None = None
 
 
 class GetAllTopicConfigRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """21; upstream sends no field, our brokers name their group (extension)."""
+    """GetAllTopicConfig (21); upstream sends no field, our brokers name their group (extension)."""
 
     cluster_name: str | None = None
     broker_name: str | None = None
 
 
 class DeleteTopicRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """215."""
+    """DeleteTopicInBroker (215)."""
 
     topic: str
     cluster_name: str | None = None
@@ -52,32 +52,32 @@ class DeleteTopicRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TopicRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """202, 300 and 351."""
+    """GetTopicStatsInfo (202), QueryTopicConsumeByWho (300) and GetTopicConfig (351)."""
 
     topic: str
 
 
 class GetConsumeStatsRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """208."""
+    """GetConsumeStats (208)."""
 
     consumer_group: str
     topic: str | None = None
 
 
 class GetProducerConnectionListRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """204."""
+    """GetProducerConnectionList (204)."""
 
     producer_group: str
 
 
 class QueryTopicsByConsumerRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """343 and 352."""
+    """QueryTopicsByConsumer (343) and GetSubscriptionGroupConfig (352)."""
 
     group: str
 
 
 class QueryMessageRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """12. ``index_type`` of newer clients: ``U`` for unique keys, ``K`` for keys."""
+    """QueryMessage (12). ``index_type`` of newer clients: ``U`` for unique keys, ``K`` for keys."""
 
     topic: str
     key: str
@@ -89,14 +89,14 @@ class QueryMessageRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class QueryMessageResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """12; both always."""
+    """The answer to QueryMessage; both fields are always there."""
 
     index_last_update_timestamp: Int64
     index_last_update_phyoffset: Int64
 
 
 class ResetOffsetRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """222. ``timestamp`` -1 is the end, ``queue_id`` -1 all queues."""
+    """InvokeBrokerToResetOffset (222). ``timestamp`` -1 is the end, ``queue_id`` -1 all queues."""
 
     topic: str
     group: str
@@ -107,7 +107,7 @@ class ResetOffsetRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DeleteSubscriptionGroupRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """207."""
+    """DeleteSubscriptionGroup (207)."""
 
     group_name: str
     clean_offset: bool = False
@@ -117,7 +117,7 @@ class DeleteSubscriptionGroupRequestHeader(msgspec.Struct, frozen=True, rename="
 
 
 class GetConsumerRunningInfoRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """307; passed on to the client as it came."""
+    """GetConsumerRunningInfo (307); passed on to the client as it came."""
 
     consumer_group: str
     client_id: str
@@ -125,7 +125,7 @@ class GetConsumerRunningInfoRequestHeader(msgspec.Struct, frozen=True, rename="c
 
 
 class ConsumeMessageDirectlyRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """309; ``msg_id`` is an offset id of this broker."""
+    """ConsumeMessageDirectly (309); ``msg_id`` is an offset id of this broker."""
 
     consumer_group: str
     client_id: str
@@ -134,7 +134,7 @@ class ConsumeMessageDirectlyRequestHeader(msgspec.Struct, frozen=True, rename="c
 
 
 class TopicAndGroupRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """303, 345 and, with ``readable``, 353."""
+    """QueryConsumeTimeSpan (303), QuerySubscriptionByConsumer (345); with ``readable`` 353."""
 
     topic: str
     group: str
@@ -142,7 +142,7 @@ class TopicAndGroupRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GetConsumerStatusRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """223. ``client_addr`` is a client id; without one all members are asked."""
+    """InvokeBrokerToGetConsumerStatus (223). ``client_addr`` is a client id; None means all."""
 
     topic: str
     group: str
@@ -150,20 +150,20 @@ class GetConsumerStatusRequestHeader(msgspec.Struct, frozen=True, rename="camel"
 
 
 class GetConsumeStatsInBrokerRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """317."""
+    """GetBrokerConsumeStats (317)."""
 
     is_order: bool = False
 
 
 class ViewBrokerStatsDataRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """315."""
+    """ViewBrokerStatsData (315)."""
 
     stats_name: str
     stats_key: str
 
 
 class QueryConsumeQueueRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """321."""
+    """QueryConsumeQueue (321)."""
 
     topic: str
     queue_id: Int32
@@ -173,7 +173,7 @@ class QueryConsumeQueueRequestHeader(msgspec.Struct, frozen=True, rename="camel"
 
 
 class CloneGroupOffsetRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """314. Without a topic all of the source group's are meant."""
+    """CloneGroupOffset (314). Without a topic all of the source group's are meant."""
 
     src_group: str
     dest_group: str

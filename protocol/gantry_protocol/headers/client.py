@@ -31,7 +31,7 @@ class SendMessageRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SendMessageRequestHeaderV2(msgspec.Struct, frozen=True):
-    """310, 320 and 325: the same fields under one letter each."""
+    """SendMessageV2 (310), SendBatchMessage (320), 325: the same fields under one letter each."""
 
     producer_group: str = msgspec.field(name="a")
     topic: str = msgspec.field(name="b")
@@ -65,7 +65,7 @@ class SendMessageResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PullMessageRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """11 and 361.
+    """PullMessage (11) and LitePullMessage (361).
 
     ``sys_flag`` bits: 1 commit, 2 may suspend, 4 subscription included, 8 class filter, 16 lite.
     """
@@ -98,7 +98,7 @@ class PullMessageResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class QueryConsumerOffsetRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """14. ``set_zero_if_not_found`` None counts as true (upstream's default)."""
+    """QueryConsumerOffset (14). ``set_zero_if_not_found`` None counts as true, as upstream."""
 
     consumer_group: str
     topic: str
@@ -107,13 +107,13 @@ class QueryConsumerOffsetRequestHeader(msgspec.Struct, frozen=True, rename="came
 
 
 class OffsetResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """The answer of 14, 29, 30 and 31."""
+    """The answer to every question for one offset: codes 14, 29, 30 and 31."""
 
     offset: Int64
 
 
 class UpdateConsumerOffsetRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """15; may lower an offset."""
+    """UpdateConsumerOffset (15); may lower an offset."""
 
     consumer_group: str
     topic: str
@@ -122,7 +122,7 @@ class UpdateConsumerOffsetRequestHeader(msgspec.Struct, frozen=True, rename="cam
 
 
 class SearchOffsetRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """29; ``boundary_type`` is ``LOWER`` or ``UPPER``."""
+    """SearchOffsetByTimestamp (29); ``boundary_type`` is ``LOWER`` or ``UPPER``."""
 
     topic: str
     queue_id: Int32
@@ -131,7 +131,7 @@ class SearchOffsetRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class QueueRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """30, 31 and 32: one queue. ``committed`` is sent with 30 only."""
+    """One queue: GetMaxOffset (30, with ``committed``), GetMinOffset (31), and 32."""
 
     topic: str
     queue_id: Int32
@@ -139,20 +139,20 @@ class QueueRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GetEarliestMsgStoretimeResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """32; -1 when the queue is empty."""
+    """GetEarliestMsgStoretime (32); -1 when the queue is empty."""
 
     timestamp: Int64
 
 
 class ViewMessageRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """33; ``offset`` is a physical offset."""
+    """ViewMessageById (33); ``offset`` is a physical offset."""
 
     offset: Int64
     topic: str | None = None
 
 
 class UnregisterClientRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """35."""
+    """UnregisterClient (35)."""
 
     client_id: str = msgspec.field(name="clientID")
     producer_group: str | None = None
@@ -160,7 +160,7 @@ class UnregisterClientRequestHeader(msgspec.Struct, frozen=True, rename="camel")
 
 
 class ConsumerSendMsgBackRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """36."""
+    """ConsumerSendMsgBack (36)."""
 
     offset: Int64
     group: str
@@ -172,7 +172,7 @@ class ConsumerSendMsgBackRequestHeader(msgspec.Struct, frozen=True, rename="came
 
 
 class EndTransactionRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """37. ``commit_or_rollback``: 8 commit, 12 rollback, 0 unknown."""
+    """EndTransaction (37). ``commit_or_rollback``: 8 commit, 12 rollback, 0 unknown."""
 
     producer_group: str
     tran_state_table_offset: Int64
@@ -185,7 +185,7 @@ class EndTransactionRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class CheckTransactionStateRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """39, server to client."""
+    """CheckTransactionState (39), server to client."""
 
     tran_state_table_offset: Int64
     commit_log_offset: Int64
@@ -197,6 +197,6 @@ class CheckTransactionStateRequestHeader(msgspec.Struct, frozen=True, rename="ca
 
 
 class ConsumerGroupRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """38, 40 and 203."""
+    """A consumer group: codes 38, 40 and 203."""
 
     consumer_group: str

@@ -1,4 +1,4 @@
-"""Headers for subscription groups at the controllers, and for 31001 and 31002, which are ours."""
+"""Headers for subscription groups and for consumers, at the controllers."""
 
 import msgspec
 
@@ -7,20 +7,20 @@ from gantry_protocol.headers.controller import WireBrokerId, WireEpoch
 
 
 class SubscriptionGroupRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """200 and 201; upstream sends no field. ``broker_name`` None means every group (extension)."""
+    """Codes 200 and 201. ``broker_name`` (extension) None means every group."""
 
     cluster_name: str | None = None
     broker_name: str | None = None
 
 
 class SubscriptionsVersionHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """Answer to 200, 201 and 207 of the controllers: the version of the table (extension)."""
+    """The controllers' answer about subscription groups: the table's version (extension)."""
 
     subscriptions_version: Int64 | None = None
 
 
 class ReportConsumersRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """31001: the three that say that the sender is the master must be true when it is applied."""
+    """ReportConsumers (31001). The sender must be the master, by all three, when it is applied."""
 
     cluster_name: str
     broker_name: str
@@ -30,7 +30,7 @@ class ReportConsumersRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GetConsumersRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """31002. ``consumer_group`` None means all."""
+    """GetConsumers (31002). ``consumer_group`` None means all."""
 
     broker_name: str
     cluster_name: str | None = None

@@ -1,4 +1,4 @@
-"""Headers between brokers, the admin tool and the controller: codes 904 and 1001 … 1013.
+"""Headers between brokers, the admin tool and the controller.
 
 Upstream: ``org.apache.rocketmq.remoting.protocol.header.controller``. Fields after the comment
 "extension" are ours; they are optional in both directions, so Java brokers and Java controllers
@@ -23,7 +23,9 @@ LOWEST_ELECTION_PRIORITY = 2**31 - 1
 
 
 class BrokerHeartbeatRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """904, oneway, to every controller. ``broker_id`` is None before the broker has one.
+    """BrokerHeartbeat (904), oneway, to every controller.
+
+    ``broker_id`` is None before the broker has one.
 
     ``confirm_epoch`` is that of the last byte below ``confirm_offset``.
     ``tier_state`` is given by a broker whose group has a tier, and says that the other tier fields
@@ -60,7 +62,7 @@ class BrokerHeartbeatRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class AlterSyncStateSetRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """1001; the body is a ``SyncStateSetBody`` with the epoch the master holds."""
+    """AlterSyncStateSet (1001). The body is a ``SyncStateSetBody`` with the master's epoch."""
 
     broker_name: str
     master_broker_id: WireBrokerId
@@ -78,7 +80,7 @@ class AlterSyncStateSetResponseHeader(msgspec.Struct, frozen=True, rename="camel
 
 
 class ElectMasterRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """1002. ``master_epoch``, when given, is compared with the group's before anything is done."""
+    """ElectMaster (1002). ``master_epoch``, when given, must be the group's."""
 
     broker_name: str
     cluster_name: str = ""
@@ -105,7 +107,7 @@ class ElectMasterResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RegisterBrokerToControllerRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """1003.
+    """RegisterBroker (1003).
 
     ``last_epoch`` is the newest one that wrote to the log; ``acted_epoch`` the newest one that the
     broker has taken part in at all.
@@ -146,7 +148,7 @@ class RegisterBrokerToControllerResponseHeader(msgspec.Struct, frozen=True, rena
 
 
 class GetReplicaInfoRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """1004. A process that says who it is hears 2010 if it is not the one that is registered."""
+    """GetReplicaInfo (1004). A process that names itself and is not registered hears 2010."""
 
     broker_name: str
     # extension
@@ -176,7 +178,7 @@ class GetReplicaInfoResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GetMetadataResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """1005; both leader fields are absent while no leader is known."""
+    """GetMetadataInfo (1005); both leader fields are absent while no leader is known."""
 
     group: str
     is_leader: bool
@@ -186,7 +188,7 @@ class GetMetadataResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GetNextBrokerIdRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """1012."""
+    """GetNextBrokerId (1012)."""
 
     broker_name: str
     cluster_name: str | None = None
@@ -201,7 +203,7 @@ class GetNextBrokerIdResponseHeader(msgspec.Struct, frozen=True, rename="camel")
 
 
 class ApplyBrokerIdRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """1013. ``register_check_code`` is ``<address>;<millis>``; repeating it is harmless."""
+    """ApplyBrokerId (1013), repeatable. ``register_check_code`` is ``<address>;<millis>``."""
 
     broker_name: str
     applied_broker_id: WireBrokerId
@@ -217,7 +219,7 @@ class ApplyBrokerIdResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class CleanBrokerDataRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """1011. ``broker_ids_to_clean`` is ``1;2;3``; None or blank means the whole group.
+    """CleanBrokerData (1011). ``broker_ids_to_clean`` is ``1;2;3``; None or blank means all.
 
     ``living`` is ours: ``1=INCARNATION;2=…`` names processes that are struck although they live.
     """
@@ -232,7 +234,7 @@ class CleanBrokerDataRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NotifyBrokerRoleChangedRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """1008, oneway to the address a broker registered; the body is a ``SyncStateSetBody``."""
+    """NotifyBrokerRoleChanged (1008), oneway; the body is a ``SyncStateSetBody``."""
 
     master_epoch: WireEpoch
     sync_state_set_epoch: WireEpoch

@@ -10,14 +10,14 @@ from gantry_protocol.command import Int32, Int64
 
 
 class GetRouteInfoRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """105."""
+    """GetRouteInfoByTopic (105)."""
 
     topic: str
     accept_standard_json_only: bool = False
 
 
 class RegisterBrokerRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """103, from brokers of the old kind; ``body_crc32`` 0 means unchecked."""
+    """RegisterBroker (103), from brokers of the old kind; ``body_crc32`` 0 means unchecked."""
 
     broker_name: str
     broker_addr: str
@@ -38,7 +38,7 @@ class RegisterBrokerResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class UnRegisterBrokerRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """104; also the header of 322."""
+    """UnregisterBroker (104); also the header of 322."""
 
     broker_name: str
     broker_addr: str
@@ -47,27 +47,27 @@ class UnRegisterBrokerRequestHeader(msgspec.Struct, frozen=True, rename="camel")
 
 
 class QueryDataVersionResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """322."""
+    """QueryDataVersion (322)."""
 
     changed: bool
 
 
 class GetBrokerMemberGroupRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """901."""
+    """GetBrokerMemberGroup (901)."""
 
     cluster_name: str
     broker_name: str
 
 
 class GetKVConfigRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """101 and 102."""
+    """GetKvConfig (101) and DeleteKvConfig (102)."""
 
     namespace: str
     key: str
 
 
 class PutKVConfigRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """100."""
+    """PutKvConfig (100)."""
 
     namespace: str
     key: str
@@ -75,50 +75,53 @@ class PutKVConfigRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GetKVConfigResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """101."""
+    """GetKvConfig (101)."""
 
     value: str | None = None
 
 
 class GetKVListByNamespaceRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """219."""
+    """GetKvListByNamespace (219)."""
 
     namespace: str
 
 
 class GetTopicsByClusterRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """224."""
+    """GetTopicsByCluster (224)."""
 
     cluster: str
 
 
 class DeleteTopicFromNamesrvRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """216."""
+    """DeleteTopicInNamesrv (216)."""
 
     topic: str
     cluster_name: str | None = None
 
 
 class RegisterTopicRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """217."""
+    """RegisterTopicInNamesrv (217)."""
 
     topic: str
 
 
 class WritePermOfBrokerRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """205 and 327; ``cluster_name`` is ours, for a name that several clusters have."""
+    """WipeWritePermOfBroker (205) and AddWritePermOfBroker (327).
+
+    ``cluster_name`` is an extension, for a name that several clusters have.
+    """
 
     broker_name: str
     cluster_name: str | None = None
 
 
 class WipeWritePermOfBrokerResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """205."""
+    """WipeWritePermOfBroker (205)."""
 
     wipe_topic_count: Int32
 
 
 class AddWritePermOfBrokerResponseHeader(msgspec.Struct, frozen=True, rename="camel"):
-    """327."""
+    """AddWritePermOfBroker (327)."""
 
     add_topic_count: Int32

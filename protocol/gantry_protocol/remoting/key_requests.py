@@ -67,7 +67,7 @@ async def show_key(
 
 
 class KeyRequests:
-    """Serves 31005.
+    """Serves ShowKey.
 
     Args:
         key: what has to be shown.

@@ -46,7 +46,7 @@ class Fate(NamedTuple):
 
 
 def fate(group: str, reconsumed: int, limit: int, delay_level: int) -> Fate:
-    """Of a message that ``group`` sends back (36).
+    """The fate of a message that ``group`` sends back.
 
     Args:
         group: the consumer group.

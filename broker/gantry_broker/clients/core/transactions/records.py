@@ -198,7 +198,7 @@ def refuse_end(
 def check_request(
     half: MessageRecord, checks: int, broker_name: str
 ) -> tuple[CheckTransactionStateRequestHeader, bytes]:
-    """Header and body of 39 for ``half``: the message with its own topic and queue.
+    """CheckTransactionState (39) for ``half``: the message with its own topic and queue.
 
     Args:
         half: the half message.
