@@ -346,6 +346,10 @@ class Cluster:
         place = 0 if name is None else self.groups.index(name)
         return None if server is None else server.hosted[place].group
 
+    def _has_lost_a_group(self, node: Node) -> bool:
+        server = self._object(node, "BrokerServer")
+        return server is not None and any(hosted.failure.done() for hosted in server.hosted)
+
     def controller_of(self, node: Node) -> Any:
         """The ``Controller`` of a node; None while it has none."""
         return self._object(node, "Controller")
@@ -468,6 +472,8 @@ class Cluster:
             node.machine.restore_power()
             if node.process is not None and node.process.frozen and not node.process.is_dead:
                 node.process.thaw()
+            if self._has_lost_a_group(node):  # it says so at /readyz: a person starts it again
+                node.kill()
             self.world.after(self._rng.randrange(500 * MS), node.boot)
 
     def close(self) -> None:

@@ -387,6 +387,8 @@ class Volume:
 def _without(lost: _Write, later: _Write) -> list[_Write]:
     """What is left of a lost write where a later, durable one covers a part of it."""
     end, later_end = lost.offset + len(lost.new), later.offset + len(later.new)
+    if later.size < later.old_size:  # it cut the file, and what was lost with it
+        later_end = max(end, later_end)
     if later.number < lost.number or later_end <= lost.offset or end <= later.offset:
         return [lost]
     rest = []

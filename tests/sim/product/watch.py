@@ -55,6 +55,7 @@ class Watch:
         self._compared: dict[str, int] = {}  # by incarnation: how far its log was compared
         self._leaders: dict[int, int] = {}  # term: process
         self._digests: dict[int, int] = {}  # index: digest
+        self._agreed = 0  # index of the newest state that was seen
         self._broken: Violation | None = None  # what was found where it cannot be told
         cluster.looks.append(self.check)
         cluster.world.after(LOOK_US, self._look)
@@ -91,7 +92,10 @@ class Watch:
             if controller is not None and controller.node._running
         ]
         newest = max(states, key=lambda state: int(state.index), default=None)
-        agreed = newest.groups.get((CLUSTER, self.group)) if newest is not None else None
+        if newest is None or int(newest.index) < self._agreed:
+            return  # controllers that have just come back do not know yet what they agreed on
+        self._agreed = int(newest.index)
+        agreed = newest.groups.get((CLUSTER, self.group))
         if agreed is None:
             return
         for node in self.cluster.brokers:
