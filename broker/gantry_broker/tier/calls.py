@@ -2,7 +2,8 @@
 
 Rules protected: what cannot be used (foreign, newer, damaged) is told apart from what may pass
 (an outage, a deadline, a missing right), because the first ends uploads until somebody has looked
-and the second is tried again. Only the tail of the log, one record, is read on the loop's thread.
+and the second is tried again. A byte of the own log that rotted belongs to the second: another
+member's copy repairs it. Only the tail of the log, one record, is read on the loop's thread.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from gantry_protocol.tier.keys import ManKey, Shard
 from gantry_protocol.tier.packs import BuiltPack
 from gantry_protocol.types import Offset
 
+from gantry_broker.log.checked import DamagedError
 from gantry_broker.log.commit_log import CommitLog
 from gantry_broker.tier.core import effects as fx
 from gantry_broker.tier.core import events as ev
@@ -67,6 +69,9 @@ class Calls:
         """Carry out one call; never raises but when it is cancelled."""
         try:
             return await self._run(call)
+        except DamagedError as error:
+            self.failures[type(error).__name__] += 1
+            return ev.CallFailed(call.ticket, str(error))
         except (TierObjectError, CorruptionError, RecordError) as error:
             self.failures[type(error).__name__] += 1
             return ev.CallRefused(call.ticket, str(error))
@@ -120,7 +125,12 @@ class Calls:
             lineage=call.lineage,
             stretches=tuple(self._log.stretches(call.lo, Offset(min(call.limit, most)))),
         )
-        return await pack(order)
+        try:
+            return await pack(order)
+        except DamagedError as error:
+            # Another thread found it; the log has it repaired once its own look has found it, too.
+            self._log.compare(error.damage.start, error.damage.end)
+            raise
 
     def _sum(self, at: Offset, size: int) -> str:
         data = self._log.read(at, size)

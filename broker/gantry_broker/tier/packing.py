@@ -67,11 +67,12 @@ def make(order: Order) -> BuiltPack:
     """The pack; blocks for about 10 ms per MiB.
 
     Raises:
+        DamagedError: a byte is not what was flushed.
         CorruptionError: what stands in a file is no unit.
         RecordError: it is no sound record, or they do not fit one pack.
         OSError: a file cannot be read.
     """
-    log = b"".join(_read(stretch) for stretch in order.stretches)
+    log = _log(order)
     size = _whole(log, order)
     if size < len(log):
         log = log[:size]
@@ -81,6 +82,10 @@ def make(order: Order) -> BuiltPack:
 def key_of(order: Order, hi: int) -> PackKey:
     """The name of the pack [lo, hi)."""
     return PackKey(order.pair, order.lo, hi, CLASS_FOR_EVER, order.nonce)
+
+
+def _log(order: Order) -> bytes:
+    return b"".join(_read(stretch) for stretch in order.stretches)
 
 
 def _read(stretch: Stretch) -> bytes:
@@ -126,6 +131,7 @@ async def pack(order: Order) -> BuiltPack:
     try:
         answer = await _ask(order, memory)
         if answer.entry is None:
+            await asyncio.to_thread(_log, order)  # raises where a byte rotted, and says which
             raise RecordError(answer.refused)
         data = mmap.mmap(memory, answer.entry.size, prot=mmap.PROT_READ)
     finally:

@@ -41,6 +41,28 @@ MUTANTS = (
         ),
     ),
     _mutant(
+        "rot-ends-uploads",
+        "tier",
+        "one rotten byte of a master's own log ends its uploads for good",
+        "tier.calls:Calls.run",
+        "return ev.CallFailed(call.ticket, str(error))",
+        "return ev.CallRefused(call.ticket, str(error))",
+        UnitTests(
+            "unit/broker/tier/test_calls.py::test_a_byte_that_rotted_is_told_to_the_log_and_the_pack_tried_again"
+        ),
+    ),
+    _mutant(
+        "rot-untold-to-the-log",
+        "tier",
+        "what the pack maker finds damaged is never repaired",
+        "tier.calls:Calls._cut",
+        "self._log.compare(error.damage.start, error.damage.end)",
+        "pass",
+        UnitTests(
+            "unit/broker/tier/test_calls.py::test_a_byte_that_rotted_is_told_to_the_log_and_the_pack_tried_again"
+        ),
+    ),
+    _mutant(
         "pack-beyond-the-limit",
         "tier",
         "a pack holds what is not confirmed",

@@ -51,7 +51,7 @@ class ListAfter(msgspec.Struct, frozen=True):
 
 
 class CutPack(msgspec.Struct, frozen=True):
-    """Make a pack of the local log from ``lo`` on: ``PackCut``; ``CallRefused`` if it is damaged.
+    """Make a pack of the local log from ``lo`` on: ``PackCut``; ``CallFailed`` if it rotted.
 
     Attributes:
         limit: whole records up to here may go into it, and none beyond.

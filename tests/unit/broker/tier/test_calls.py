@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from gantry_broker.log.segments import list_segments
 from gantry_broker.tier import calls, packing
 from gantry_broker.tier.calls import Calls
 from gantry_broker.tier.core import effects as fx
@@ -191,3 +192,23 @@ async def test_a_directory_that_is_unmounted_while_it_is_followed_ends_no_chain(
 async def test_a_version_that_is_there_already_may_be_anothers(harness: Harness) -> None:
     said = [await harness.calls.run(fx.CreateVersion(5, 9, data)) for data in (b"ours", b"theirs")]
     assert [type(one) for one in said] == [ev.Created, ev.Maybe]
+
+
+@pytest.mark.parametrize("thread_max", [1 << 20, 0], ids=["in a thread", "in a process"])
+async def test_a_byte_that_rotted_is_told_to_the_log_and_the_pack_tried_again(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, thread_max: int
+) -> None:
+    monkeypatch.setattr(packing, "THREAD_MAX_BYTES", thread_max)
+    file = list_segments(harness.log.directory)[0].path
+    position = harness.starts[4] + 95  # in the body of the fifth record
+    before = file.read_bytes()
+    file.write_bytes(before[:position] + b"?" + before[position + 1 :])
+    found = []
+    harness.log.checks.on_damage = found.append
+    cut = harness.cut(harness.log.end)
+    failed = await harness.calls.run(cut)
+    assert isinstance(failed, ev.CallFailed), failed
+    assert "is damaged at byte" in failed.reason
+    assert [one.start <= position < one.end for one in found] == [True]
+    file.write_bytes(before)
+    assert isinstance(await harness.calls.run(cut), ev.PackCut)
