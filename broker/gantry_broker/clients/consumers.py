@@ -91,6 +91,7 @@ class Consumers:
         self._here: Here | None = None
         self._known: dict[str, ConsumerMembership] = {}  # what the controllers hold
         self._read = False  # whether they have said so in this mastership
+        self._everybody_is_back = False  # or forgotten, in this mastership
         self._remembered: dict[str, dict[str, ConsumerClient]] = {}
         self._dirty: dict[str, None] = {}
         self._reporting = False
@@ -114,7 +115,7 @@ class Consumers:
             timer.cancel()
         self._timers.clear()
         self._claim = self._here = None
-        self._read = self._reporting = False
+        self._read = self._reporting = self._everybody_is_back = False
         self._known, self._remembered, self._dirty = {}, {}, {}
 
     def serve(self, here: Here) -> None:
@@ -126,6 +127,11 @@ class Consumers:
     def remembered(self, group: str) -> list[str]:
         """Clients that were members under the last master and have not come back yet."""
         return list(self._remembered.get(group, ()))
+
+    @property
+    def may_be_served(self) -> bool:
+        """Whether any group may have members that this young mastership has not heard of yet."""
+        return self._claim is not None and not self._everybody_is_back
 
     def came(self, group: str, client_id: str) -> bool:
         """A client is a member here now; returns whether it was one all along."""
@@ -182,6 +188,7 @@ class Consumers:
 
     def _forget(self) -> None:
         """Who has not come back by now is gone."""
+        self._everybody_is_back = True
         remembered, self._remembered = self._remembered, {}
         for group in remembered:
             self.changed(group)

@@ -133,7 +133,9 @@ class OffsetResets:
             _tell(group, header, body)
             answer(reply(request, body=body))
             return
-        is_online = bool(self._sessions.client_ids(header.group))
+        is_online = (
+            bool(self._sessions.client_ids(header.group)) or self._view.consumers.may_be_served
+        )
         for queue_id, offset in moves.items():
             place = (header.group, header.topic, queue_id)
             is_served = is_online or self._puller.pulled.offset(*place) is not None

@@ -23,6 +23,10 @@ class ConsumerBook(Protocol):
     def remembered(self, group: str) -> list[str]:
         """Clients that were members under the last master and have not come back yet."""
 
+    @property
+    def may_be_served(self) -> bool:
+        """Whether any group may have members that this young mastership has not heard of yet."""
+
     def came(self, group: str, client_id: str) -> bool:
         """A client is a member here now; returns whether it was one all along."""
 

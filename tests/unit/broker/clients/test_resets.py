@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from gantry_broker.clients.consumers import Claim
 from gantry_broker.clients.processor import ClientProcessor
 from gantry_broker.clients.reset_plan import QueueNow, Wish, check, plan
 from gantry_broker.store.contract import Refusal
@@ -13,6 +14,7 @@ from gantry_protocol.bodies.client import ConsumerData, HeartbeatData, Subscript
 from gantry_protocol.bodies.codec import encode_body
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import reply
+from gantry_protocol.types import BrokerId, Epoch
 from support import stores
 
 from .conftest import WAITING_PULL
@@ -188,6 +190,20 @@ async def test_it_is_due_under_the_next_master_too(client, group) -> None:
     assert committed(client) == "2"
     assert client.call(11, {**WAITING_PULL, "queueOffset": 9}).code == 21
     client.processor.close()
+
+
+async def test_under_a_new_master_who_runs_follows_although_nobody_has_heard_of_it(
+    client, connect, group
+) -> None:
+    """A member keeps its place through a failover, and pulls on before it heartbeats."""
+    fill(group)
+    commit(client, 9)
+    group.consumers.began(Claim(BrokerId(1), Epoch(2), "here"))
+    assert connect().call(222, {**RESET, "queueId": 0, "offset": 2}).code == 0
+    answer = client.call(11, {**WAITING_PULL, "queueOffset": 9, "sysFlag": 7, "commitOffset": 9})
+    assert (answer.code, answer.ext["nextBeginOffset"]) == (21, "2")
+    assert committed(client) == "2"
+    group.consumers.end()
 
 
 async def test_broadcasting_consumers_are_told_since_they_keep_their_offsets(
