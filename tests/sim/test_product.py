@@ -17,6 +17,7 @@ SEEDS = {
     "doors": 4,
     "stores": 4,
     "rich": 3,
+    "consumers": 3,
     "many": 2,
     "snapshots": 3,
     "operator": 2,

@@ -23,9 +23,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from gantry_protocol.process.log import Log
 from sim.product import kv, threads
 from sim.product.bucket import open_store
 from sim.product.files import FcntlModule, OsModule, syncfs
+from sim.product.loop import failures
 from sim.product.machines import current, running
 from sim.product.syncer import SelectModule, SimSyncer
 from sim.product.tcp import SocketModule
@@ -141,6 +143,13 @@ def _remembered(original: type) -> type:
     return type(original.__name__, (original,), {"__init__": remember})
 
 
+def _fault_of_ours(_: Any, phrase: str, error: BaseException, **facts: object) -> None:
+    """``Log.exception``: a programmer's error that a process has survived; the run has not."""
+    thread = running()
+    name = "somebody" if thread is None else thread.process.name
+    failures.append((name, {"message": f"{phrase} {facts}", "exception": error}))
+
+
 class _Collector:
     """``gc``: this process collects as it likes."""
 
@@ -200,6 +209,7 @@ class Bindings:
     def __init__(self) -> None:
         self._undo: list[tuple[dict[str, Any], str, Any]] = []
         self._defaults: list[tuple[Any, Any, Any]] = []
+        self._exception = Log.exception
 
     def put(self) -> None:
         """Replace."""
@@ -228,6 +238,7 @@ class Bindings:
                     self._set(names, name, stand_in)
         for module_name, name, stand_in in _special():
             self._set(vars(sys.modules[module_name]), name, stand_in)
+        Log.exception = _fault_of_ours  # type: ignore[method-assign]
         for function in _functions({module.__name__ for module in modules}):
             self._rebind_defaults(function, stand_ins)
 
@@ -252,6 +263,7 @@ class Bindings:
 
     def take_away(self) -> None:
         """Put everything back."""
+        Log.exception = self._exception  # type: ignore[method-assign]
         for names, name, value in reversed(self._undo):
             names[name] = value
         for function, defaults, named in self._defaults:

@@ -385,6 +385,11 @@ class Cluster:
         group = self.group_of(master, name)
         return group.core.serving.in_sync == self.replicas and bool(group.serving)
 
+    @property
+    def clocks_agree(self) -> bool:
+        """Whether nobody's wall clock is set: times of two masters mean something only then."""
+        return not any(node.machine.wall_offset_s for node in (*self.brokers, *self.fronts))
+
     def may_lose(self, node: Node) -> bool:
         """Whether the volume of ``node`` is one too many just now."""
         master = self.master()

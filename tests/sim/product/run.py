@@ -26,10 +26,12 @@ from sim.product.lives import Lives
 from sim.product.operated import OperatedCluster
 from sim.product.operated_watch import IDLE_S, OperatorWatch
 from sim.product.orderly import Orderly
+from sim.product.questions import Questions
 from sim.product.scraper import Scraper
 from sim.product.tier_watch import SHARD, TierWatch
 from sim.product.watch import Watch, Watches
 from sim.product.wishes import Wishes
+from sim.product.workers import WORKERS, Workers
 from sim.product.workload import Workload
 
 if TYPE_CHECKING:
@@ -262,6 +264,22 @@ class RichRun(ProductRun):
         return [few, *more, *([] if cluster.fronts else [Orderly(cluster)])]
 
 
+class ConsumersRun(ProductRun):
+    """Consumer groups with members that fail and leave, and administrators who move them."""
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """Served from a broker's own disk, or through a door, or from a store elsewhere."""
+        place = rng.choice([{}, {}, {"doors": True}, {"fronts": 1}])
+        return {**place, "broker_settings": dict(parked.SETTINGS)}
+
+    def loads(self) -> Sequence[Load]:
+        """Few messages, many questions."""
+        cluster, watch = self._cluster, self._watch
+        few = Workload(cluster, watch, producers=1)
+        workers = Workers(cluster, watch, parked.LEVELS_MS[0])
+        return [few, workers, Questions(cluster, watch, group=WORKERS, member="worker-0")]
+
+
 class ManyRun(ProductRun):
     """Brokers that are in several groups, and show the quorum's key."""
 
@@ -329,6 +347,7 @@ RUNS = {
     "doors": DoorRun,
     "stores": StoreRun,
     "rich": RichRun,
+    "consumers": ConsumersRun,
     "many": ManyRun,
     "snapshots": SnapshotRun,
     "operator": OperatorRun,
