@@ -14,6 +14,7 @@ SEEDS = {
     "power": 4,
     "tier": 5,
     "quorum": 6,
+    "admin": 2,
     "doors": 4,
     "stores": 4,
     "rich": 3,

@@ -27,6 +27,7 @@ from sim.product.operated import OperatedCluster
 from sim.product.operated_watch import IDLE_S, OperatorWatch
 from sim.product.orderly import Orderly
 from sim.product.questions import Questions
+from sim.product.registers import Registers
 from sim.product.scraper import Scraper
 from sim.product.tier_watch import SHARD, TierWatch
 from sim.product.watch import Watch, Watches
@@ -218,6 +219,9 @@ class QuorumRun(ProductRun):
         cluster.boot()
         wishes = Wishes(cluster, watch)
         wishes.start()
+        more = self.administrators()
+        for one in more:
+            one.start()
         Scraper(cluster).start()
         if not cluster.run(BEGIN_S, until=lambda: watch.acks > 3):
             raise Violation("the quorum does not come to stand")
@@ -228,8 +232,32 @@ class QuorumRun(ProductRun):
         if not cluster.run(PEACE_S, until=lambda: watch.acks > acks + 10):
             raise Violation("no progress after the faults")
         wishes.stop()
-        cluster.run(30, until=lambda: cluster.has_one_state)
+        for one in more:
+            one.stop_sending()
+        cluster.run(
+            SETTLE_S, until=lambda: cluster.has_one_state and all(one.is_settled for one in more)
+        )
         wishes.judge()
+        for one in more:
+            one.judge()
+
+    def administrators(self) -> Sequence[Load]:
+        """Who else asks the controllers for something."""
+        return []
+
+
+class AdminRun(QuorumRun):
+    """Administrators who write everything that a quorum holds, or are refused without its key."""
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """Snapshots are taken and sent, so that all of it goes into them."""
+        small = {"snapshot_log_bytes": 64 * 1024, "snapshot_margin_entries": rng.choice([0, 50])}
+        self._keyed = rng.random() < 0.25
+        return {**super().settings(rng), "keyed": self._keyed, "controller_settings": small}
+
+    def administrators(self) -> Sequence[Load]:
+        """Of everything."""
+        return [Registers(self._cluster, keyed=self._keyed)]
 
 
 class DoorRun(ProductRun):
@@ -344,6 +372,7 @@ RUNS = {
     "power": PowerRun,
     "tier": TierRun,
     "quorum": QuorumRun,
+    "admin": AdminRun,
     "doors": DoorRun,
     "stores": StoreRun,
     "rich": RichRun,
