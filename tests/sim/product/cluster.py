@@ -270,6 +270,7 @@ class Cluster:
             store=[f"{other.machine.address}:{STORE_PORT}" for other in self.brokers],
             bind=node.machine.address,
             **self._key,
+            **self._broker_settings,
         )
         await supervised(partial(gantry_broker.host.server.serve, settings))
 
