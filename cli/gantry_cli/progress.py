@@ -82,14 +82,14 @@ MINUTES_FROM_S = 90.0
 
 
 class Show(Protocol):
-    """Where an estimate is shown."""
+    """A place where an estimate is shown."""
 
     def __call__(self, text: str, done: float) -> None:
         """What was done last, and the share of everything that is done, from 0 to 1."""
 
 
 class Estimate:
-    """How far a list of parts has come, each of which was estimated beforehand.
+    """The progress of a list of parts, each of which was estimated beforehand.
 
     Args:
         total_s: the estimate of all parts.

@@ -30,7 +30,7 @@ NAMESPACE = "default"
 
 
 class Admin(NamedTuple):
-    """Where the controllers are and how they know us."""
+    """The controllers' addresses, and our credentials for them."""
 
     controllers: tuple[Endpoint, ...]
     token: str

@@ -49,7 +49,7 @@ from gantry_controller.metadata.events import (
 
 
 class Consistency(Enum):
-    """How a request relates to the replicated state."""
+    """The relation of a request to the replicated state."""
 
     WRITE = "write"  # an event in the log; its result is the answer
     CONSISTENT_READ = "consistent read"  # linearizable
@@ -58,7 +58,7 @@ class Consistency(Enum):
 
 
 class Answerer(Enum):
-    """Which controller answers; every other one passes the request on, once."""
+    """The controller that answers; every other one passes the request on, once."""
 
     LEADER = "leader"
     ANY_AT_READ_INDEX = "any, once it has applied what the leader had committed"

@@ -48,7 +48,7 @@ SIGNALS: Final = ("KILL", "TERM", "STOP", "CONT", "INT", "HUP")
 
 
 class UpResult(msgspec.Struct, frozen=True):
-    """What ``up`` found or made."""
+    """The cluster that ``up`` found or made."""
 
     already_up: bool
     url: str
@@ -70,7 +70,7 @@ class PodLine(msgspec.Struct, frozen=True):
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
-    """What ``status`` knows without asking brokers or controllers."""
+    """The status of a cluster without asking brokers or controllers."""
 
     running: bool
     state_dir: str

@@ -74,7 +74,7 @@ class Entry(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """How a full list differed from the cache.
+    """The differences between a full list and the cache.
 
     Attributes:
         stale: names that the list knew in a newer version, or that the cache did not know.

@@ -46,7 +46,7 @@ LIGHT_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class Where(msgspec.Struct, frozen=True):
-    """Where a job runs.
+    """The place where a job runs.
 
     Attributes:
         master: ``local[*]``, ``local[2]``, ``k8s://…``.

@@ -121,7 +121,7 @@ class ForgetRequest(_Request):
 
 
 class TierView(_View):
-    """What a member last said about its group's tier; the master's word is the one that counts.
+    """A member's last report on its group's tier; the master's word is the one that counts.
 
     ``committed_offset`` and ``version`` are there only while the newest version of the tier's chain
     is the member's own; ``lag_ms`` is None while it does not know where the tier ends.
@@ -242,7 +242,7 @@ class PeerView(_View):
 
 
 class LeaseView(_View):
-    """Whether the leader may answer reads by a lease.
+    """The leader's permission to answer reads by a lease.
 
     ``enabled`` is the replicated setting as the answering node knows it; ``valid``: the answering
     node leads, and its lease holds now.

@@ -42,7 +42,7 @@ ALLOW_HELP = (
 
 
 class Purpose(Enum):
-    """What a connection is for; a proof for one is none for another."""
+    """The purpose of a connection; a proof for one is none for another."""
 
     CONTROL = b"control"
     RAFT = b"raft"
@@ -51,14 +51,14 @@ class Purpose(Enum):
 
 
 class Side(Enum):
-    """Who shows a proof."""
+    """The side that shows a proof."""
 
     DIALLER = b"dialler"
     LISTENER = b"listener"
 
 
 class Nonces(NamedTuple):
-    """What each side contributed to one handshake, and what else both have said."""
+    """The contribution of each side to one handshake, and what else both have said."""
 
     dialler: bytes
     listener: bytes
@@ -66,7 +66,7 @@ class Nonces(NamedTuple):
 
 
 class KeyFile:
-    """Where the key is kept; ``file`` None: there is none, and nothing is shown or asked for."""
+    """The place of the key; ``file`` None: there is none, and nothing is shown or asked for."""
 
     def __init__(self, file: Path | None) -> None:
         """Nothing is read before it is needed."""

@@ -15,7 +15,7 @@ from gantry_broker.store.tables.offsets import ConsumerOffsets
 
 
 class Administered(Protocol):
-    """What is served in one mastership."""
+    """The parts of one mastership whose figures are served."""
 
     resets: OffsetResets
     passing: Passing

@@ -17,7 +17,7 @@ _Held = dict[MessageQueue, tuple[str, float]]  # owner, when it ends
 
 
 class QueueLocks:
-    """Who owns which queue for which consumer group."""
+    """The owners of queues, by consumer group."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -15,7 +15,7 @@ from gantry_broker.store.contract import Refusal
 
 
 class Budget(NamedTuple):
-    """How many, at once and per second."""
+    """A number at once, and a number per second."""
 
     at_once: int
     per_s: float

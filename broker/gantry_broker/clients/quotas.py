@@ -18,7 +18,7 @@ _PREFIXES = ("%RETRY%", "%DLQ%")
 
 
 class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """What one tenant may do; 0 is no limit.
+    """The limits of one tenant; 0 is no limit.
 
     Attributes:
         sends_per_second: messages, those of batches counted one by one.

@@ -15,7 +15,7 @@ END = -1  # as a timestamp
 
 
 class Wish(NamedTuple):
-    """What an administrator asks for.
+    """The request of an administrator.
 
     Attributes:
         queue_id: None means every queue.

@@ -19,7 +19,7 @@ class _Totals(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """How many messages of one name went through in a window, and how long the window is."""
+    """The number of messages of one name in a window, and the length of the window."""
 
     messages: int
     seconds: float

@@ -77,7 +77,7 @@ _log = log.get("transactions")
 
 
 class Counters(msgspec.Struct):
-    """What happened in this mastership.
+    """Counters of one mastership.
 
     Attributes:
         ended: by outcome, those that were ended here.

@@ -18,7 +18,7 @@ Created = Callable[[Refusal | None], None]
 
 
 class ConsumerBook(Protocol):
-    """What the controllers know of this group's consumers; see ``clients.consumers``."""
+    """The controllers' knowledge of this group's consumers; see ``clients.consumers``."""
 
     def remembered(self, group: str) -> list[str]:
         """Clients that were members under the last master and have not come back yet."""

@@ -16,7 +16,7 @@ _CODE_BYTES = 64  # a tag code in a set
 
 
 class RoomLimits(NamedTuple):
-    """How much may wait.
+    """The bounds of what may wait.
 
     Attributes:
         pulls: over all connections.

@@ -39,7 +39,7 @@ from gantry_broker.tier.core.report import TierReport
 
 
 class Speaker(NamedTuple):
-    """Who speaks.
+    """The sender of a request.
 
     Attributes:
         address: ``ip:port`` of our remoting service.
@@ -57,7 +57,7 @@ class Speaker(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a heartbeat and a registration say of our log.
+    """The state of our log in a heartbeat or a registration.
 
     Attributes:
         confirm_epoch: of the last byte below ``confirm``; None while there is none.
@@ -80,7 +80,7 @@ class Report(NamedTuple):
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What the group is known to be like, kept while an answer leaves it out."""
+    """Properties of the group, kept while an answer leaves them out."""
 
     replicas: int = 0
     min_in_sync: int = 1
@@ -237,7 +237,7 @@ def hand_over(me: Speaker, effect: HandOver) -> RemotingCommand:
 
 
 class Answer(NamedTuple):
-    """What an answer or notification told: a view, if it had one, and what is known since."""
+    """The contents of an answer or notification: a view, if it had one, and what is known since."""
 
     view: ControllerView | None
     known: Known

@@ -30,7 +30,7 @@ _SHORTEST_WAIT_S = 0.001  # what the event loop can wait
 
 
 class Pace:
-    """How many bytes may be sent so that the other side gains at most so many in a second.
+    """A budget of bytes with which the other side gains at most so many in a second.
 
     Args:
         bytes_per_s: beyond what the log grows.

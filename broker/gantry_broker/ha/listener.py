@@ -28,7 +28,7 @@ _NOBODY = Caller("", "", "")  # we never say Hello on a link that others opened
 
 
 class GroupKey(NamedTuple):
-    """Which group a link is for."""
+    """The group of a link."""
 
     cluster: str
     group: str

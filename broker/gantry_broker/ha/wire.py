@@ -53,7 +53,7 @@ class Kind(IntEnum):
 
 
 class Caller(NamedTuple):
-    """Who opens a link: names before numbers, so that a mix-up can be explained.
+    """The process that opens a link: names before numbers, so that a mix-up can be explained.
 
     Attributes:
         group_uid: as the controller said at registration; empty for a group nobody declared.

@@ -85,7 +85,7 @@ def registry(
 
 
 class HttpCollector(Collector):
-    """What the HTTP port counts."""
+    """Figures of the HTTP port."""
 
     def __init__(self, http: HttpServer) -> None:
         """Nothing is counted here."""
@@ -101,7 +101,7 @@ class HttpCollector(Collector):
 
 
 class ProcessCollector(Collector):
-    """What the groups of a process share."""
+    """Figures of everything that the groups of a process share."""
 
     def __init__(self, hosted: Sequence[HostedGroup], shared: SharedResources) -> None:
         """Nothing is counted here."""

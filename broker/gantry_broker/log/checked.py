@@ -92,7 +92,7 @@ class _Piece:
 
 
 class Kept:
-    """How many bytes all logs of a process keep.
+    """The number of bytes that all logs of a process keep.
 
     Args:
         most: bytes; the newest piece is kept anyway.
@@ -149,7 +149,7 @@ class _Stretches:
 
 
 class Checks:
-    """What is known of the flushed bytes of one log; for the event loop's thread.
+    """Knowledge of the flushed bytes of one log; for the event loop's thread.
 
     Args:
         kept: bounds what is kept.

@@ -23,7 +23,7 @@ _STRIDE_BYTES = 4096  # one slot per page: a torn page cannot hit both
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """What a slot says.
+    """The contents of a slot.
 
     Attributes:
         generation: grows with every write; the newest valid slot counts.

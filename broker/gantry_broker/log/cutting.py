@@ -30,7 +30,7 @@ CHECKPOINT_NAME = "checkpoint"
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """What is to be done: keep what is below ``target``, or nothing at all."""
+    """A cut to be done: keep what is below ``target``, or nothing at all."""
 
     target: Offset
     is_reset: bool = False

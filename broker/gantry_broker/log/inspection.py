@@ -48,7 +48,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct):
-    """What was found in a log.
+    """The findings in a log.
 
     Attributes:
         start, end: the log holds [start, end), as far as it is sound.

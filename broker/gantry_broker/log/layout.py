@@ -12,7 +12,7 @@ from gantry_protocol.types import Offset
 
 
 class Tail(NamedTuple):
-    """Where the next record would go.
+    """The place of the next record.
 
     Attributes:
         start: log offset where the file begins that it would go to.

@@ -35,7 +35,7 @@ _ADVICE = "nothing was changed, restore the file from a copy or give this broker
 
 
 class Floors:
-    """How far the log must be whole.
+    """Offsets below which the log must be whole.
 
     Attributes:
         synced: the checkpoint's floor; the sums were on the disk before it was written.

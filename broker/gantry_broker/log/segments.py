@@ -32,7 +32,7 @@ _ZEROS = memoryview(bytes(AHEAD_BYTES))
 
 
 class Stretch(NamedTuple):
-    """Where a part of the log stands: ``size`` bytes from ``position`` on in the file ``path``."""
+    """A part of the log in its file: ``size`` bytes from ``position`` on in ``path``."""
 
     path: str
     position: int

@@ -16,7 +16,7 @@ _INT32, _UINT32, _INT64 = struct.Struct(">i"), struct.Struct(">I"), struct.Struc
 
 
 class LogBytes(Protocol):
-    """What is needed of a commit log."""
+    """The part of a commit log that is needed here."""
 
     @property
     def log_start(self) -> Offset:

@@ -50,7 +50,7 @@ class RangeSum(NamedTuple):
 
 
 class LoadedSums(NamedTuple):
-    """What a sums file says.
+    """The contents of a sums file.
 
     Attributes:
         chain: the entries that follow each other without a gap from the segment's start.

@@ -31,7 +31,7 @@ _TAGS = b"TAGS\x01"
 
 
 class AppendedRun(NamedTuple):
-    """What dispatch needs of one run.
+    """One run, as far as dispatch needs it.
 
     Attributes:
         key: its queue.

@@ -43,7 +43,7 @@ _ID_SIGN = 1 << 31  # queue ids are signed on the wire; this keeps their order
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True):
-    """What is said once, in the batch of every change.
+    """The row that stands once in the batch of every change.
 
     Attributes:
         version: of all rows.

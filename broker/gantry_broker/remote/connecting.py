@@ -32,7 +32,7 @@ _log = log.get("store")
 
 
 class Served(Protocol):
-    """Who is told of the store."""
+    """An observer of the store."""
 
     def store_opened(self, store: RemoteStore, claim: Claim) -> None:
         """Its tables are whole; serve from it."""

@@ -38,7 +38,7 @@ PIECE_BYTES = 2 * 1024 * 1024  # of records in one ``Append``, beyond the first
 
 
 class Hello(msgspec.Struct, tag=1, frozen=True):
-    """Who calls.
+    """The introduction of a caller.
 
     Attributes:
         newest_epoch: of a master that the caller was served by; an older one is refused.
@@ -68,7 +68,7 @@ class Rows(msgspec.Struct, tag=3, frozen=True):
 
 
 class State(msgspec.Struct, tag=4, frozen=True):
-    """Whether writes are accepted, and which versions the controllers named last.
+    """The acceptance of writes, and the versions that the controllers named last.
 
     Attributes:
         refusal: why not; None when they are.
@@ -120,7 +120,7 @@ class Append(msgspec.Struct, tag=8, frozen=True):
 
 
 class Appended(msgspec.Struct, tag=9, frozen=True):
-    """What became of an ``Append``."""
+    """The outcome of an ``Append``."""
 
     number: int
     code: ResponseCode
@@ -197,7 +197,7 @@ class Question(msgspec.Struct, tag=17, frozen=True):
 
 
 class Reply(msgspec.Struct, tag=18, frozen=True):
-    """What the controllers said; without a code nobody knows, and the remark says why."""
+    """The controllers' answer; without a code nobody knows, and the remark says why."""
 
     number: int
     code: int | None

@@ -28,14 +28,14 @@ _log = log.get("disk")
 
 
 class Usage(NamedTuple):
-    """How full a disk is."""
+    """The use of a disk."""
 
     used_percent: float
     free_bytes: int
 
 
 class Watermarks(NamedTuple):
-    """When to refuse.
+    """The marks at which messages are refused.
 
     Attributes:
         refuse_at: share of the disk in use, in percent, from which on messages are refused.

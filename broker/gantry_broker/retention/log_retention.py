@@ -29,7 +29,7 @@ CLOCK_SLACK_S = 600.0  # that a clock may run ahead of the time that has passed 
 
 
 class RetentionHost(LoopHost, Protocol):
-    """What the retention needs of its group."""
+    """The part of a group that the retention needs."""
 
     def needs(self) -> Sequence[Need]:
         """From where on the log is needed, whatever becomes of the disk."""

@@ -32,7 +32,7 @@ _log = log.get("retention")
 
 
 class LoopHost(Protocol):
-    """What a retention needs of its group."""
+    """The part of a group that a retention needs."""
 
     @property
     def store(self) -> MessageStore:

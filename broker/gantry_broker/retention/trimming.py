@@ -31,7 +31,7 @@ _NO_STATE = Refusal(ResponseCode.SYSTEM_BUSY, "the state cannot be written now, 
 
 
 class TrimHost(Protocol):
-    """What a trim needs of its group."""
+    """The part of a group that a trim needs."""
 
     def pins(self) -> tuple[Offset, ...]:
         """From where on the log is needed."""

@@ -32,14 +32,14 @@ FIRST, LAST = -2, -1  # as ``QueueQuestion.at``: the first record served, the la
 
 
 class Refusal(NamedTuple):
-    """Why something is not done, with the code that RocketMQ clients understand."""
+    """The reason why something is not done, with the code that RocketMQ clients understand."""
 
     code: ResponseCode
     remark: str
 
 
 class StoredAt(NamedTuple):
-    """Where a record was placed."""
+    """The place of a record."""
 
     queue_id: int
     queue_offset: int
@@ -53,7 +53,7 @@ class StoredAt(NamedTuple):
 
 
 class SendOutcome(msgspec.Struct, frozen=True):
-    """What became of an append.
+    """The outcome of an append.
 
     Attributes:
         code: 0 when every record is confirmed; 12 when they are or may be stored and nobody knows
@@ -70,7 +70,7 @@ class SendOutcome(msgspec.Struct, frozen=True):
 
 
 class GetStatus(Enum):
-    """How a read ended; names as in upstream's ``GetMessageStatus``."""
+    """The end of a read; names as in upstream's ``GetMessageStatus``."""
 
     FOUND = auto()
     NO_MATCHED_MESSAGE = auto()  # entries were examined, none passes the filter
@@ -82,7 +82,7 @@ class GetStatus(Enum):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How much one read may return; the first record always goes out."""
+    """The bounds of one read; the first record always goes out."""
 
     max_count: int
     max_bytes: int
@@ -149,7 +149,7 @@ class GetResult(msgspec.Struct, frozen=True):
 
 
 class QueueQuestion(msgspec.Struct, frozen=True):
-    """What somebody wants to know of a queue.
+    """A question about a queue.
 
     Attributes:
         at: queue offset of a record whose store time is wanted, or ``FIRST`` or ``LAST``.
@@ -166,7 +166,7 @@ class QueueQuestion(msgspec.Struct, frozen=True):
 
 
 class QueueOffsets(msgspec.Struct, frozen=True):
-    """What is known of a queue; 0 everywhere for one without any record.
+    """The offsets of a queue; 0 everywhere for a queue without any record.
 
     Attributes:
         min_offset: the first queue offset that is served.

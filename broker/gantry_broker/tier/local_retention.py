@@ -21,7 +21,7 @@ from gantry_broker.tier.core.values import Head, LocalLog
 
 
 class RetentionHost(LoopHost, Protocol):
-    """What the retention needs of its group."""
+    """The part of a group that the retention needs."""
 
     def local_log(self) -> LocalLog:
         """The log as it is now."""

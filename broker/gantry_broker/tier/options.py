@@ -22,7 +22,7 @@ _KEYS_IN_URL = re.compile(r"//[^/@]*@")
 
 
 class TierOptions(NamedTuple):
-    """Where the group's tier is, and how packs are cut.
+    """The place of the group's tier, and the cutting of packs.
 
     Attributes:
         url: of the store, see ``stores.opening``.

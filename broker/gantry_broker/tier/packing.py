@@ -55,7 +55,7 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the process says of the pack that it made, or why the log makes none."""
+    """The process's report on the pack that it made, or the reason why the log makes none."""
 
     hi: int = 0
     entry: PackEntry | None = None

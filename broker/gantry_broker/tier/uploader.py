@@ -50,7 +50,7 @@ class SystemEntropy:
 
 
 class UploadObserver(Protocol):
-    """Who wants to know what the upload role does."""
+    """An observer of the upload role."""
 
     def tier_committed(self, head: Head) -> None:
         """The tier reaches ``head.end`` by our commit."""

@@ -28,7 +28,7 @@ _log = log.get("pull")
 
 
 class TierReads(Protocol):
-    """Where records are that the local log no longer has."""
+    """Reads of records that the local log no longer has."""
 
     async def read(self, queue: Queue, wanted: Wanted, local: Local) -> Answer:
         """Records from ``wanted.offset`` on, where the reader goes on, or what is wrong."""

@@ -35,7 +35,7 @@ BASELINE_QUANTILE = 0.99
 
 
 class Outage(msgspec.Struct, frozen=True):
-    """What one fault cost; milliseconds.
+    """The cost of one fault, in milliseconds.
 
     Attributes:
         worst_ms: the write gap of the worst client; None: a client was never served again.

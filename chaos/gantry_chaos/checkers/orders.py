@@ -29,7 +29,7 @@ TRIES_MAX = 2_000_000
 
 
 class Search(NamedTuple):
-    """What the search found.
+    """The result of the search.
 
     Attributes:
         explained: None: it gave up.

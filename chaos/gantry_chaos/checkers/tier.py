@@ -35,7 +35,7 @@ NAME = "tier"
 
 
 class Truth(msgspec.Struct, frozen=True):
-    """What is known of a group besides its tier, after the run.
+    """Facts about a group besides its tier, after the run.
 
     Attributes:
         confirm_offset: up to where the group's log is confirmed.

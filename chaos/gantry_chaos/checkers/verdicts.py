@@ -13,7 +13,7 @@ EXAMPLES_MAX = 10
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What a checker found.
+    """The findings of a checker.
 
     Attributes:
         checker: its name.

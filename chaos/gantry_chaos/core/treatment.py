@@ -30,14 +30,14 @@ class Treatment(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What to tell the kernel about a packet."""
+    """The word to the kernel about a packet."""
 
     packet: int
     accept: bool
 
 
 class Counts(msgspec.Struct):
-    """What became of the packets so far."""
+    """The packets so far, by their end."""
 
     seen: int = 0
     dropped: int = 0

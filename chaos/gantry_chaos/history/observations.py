@@ -21,7 +21,7 @@ LINE_BYTES_MAX = 4096
 
 
 class RoleSeen(msgspec.Struct, frozen=True, tag="role"):
-    """What a broker was: `master`, `replica`, or `gone`.
+    """The observed role of a broker: `master`, `replica`, or `gone`.
 
     Attributes:
         epoch: under which it is master; 0 where that does not apply.
@@ -35,7 +35,7 @@ class RoleSeen(msgspec.Struct, frozen=True, tag="role"):
 
 
 class LeaderSeen(msgspec.Struct, frozen=True, tag="leader"):
-    """Who leads the controllers; empty: nobody."""
+    """The observed leader of the controllers; empty: nobody."""
 
     at_ms: int
     controller: str
@@ -43,7 +43,7 @@ class LeaderSeen(msgspec.Struct, frozen=True, tag="leader"):
 
 
 class OffsetSeen(msgspec.Struct, frozen=True, tag="offset"):
-    """How far something is: `confirm`, `tier`, …, in bytes of the group's log."""
+    """An observed offset: `confirm`, `tier`, …, in bytes of the group's log."""
 
     at_ms: int
     group: str

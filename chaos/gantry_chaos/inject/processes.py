@@ -21,7 +21,7 @@ _NSPID = re.compile(r"^NSpid:\s+(.+)$", re.MULTILINE)
 
 
 class Process(NamedTuple):
-    """What /proc says of a process: its cgroups and its status."""
+    """A process as /proc shows it: its cgroups and its status."""
 
     pid: int
     cgroup: str

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Site(NamedTuple):
-    """Where a fault is to be brought about.
+    """The place of a fault.
 
     Attributes:
         fault: its id.
@@ -44,7 +44,7 @@ class Site(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """What is to be done, and what is to be asked to prove that it bit."""
+    """The actions of a fault, and the questions that prove that it bit."""
 
     injection: Injection
     probes: Sequence[Probe]

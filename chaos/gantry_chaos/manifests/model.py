@@ -50,7 +50,7 @@ class LabelRequirement(Model):
 
 
 class Selector(Model):
-    """Which pods. When `pods` is given, everything else is ignored, as upstream.
+    """A choice of pods. When `pods` is given, everything else is ignored, as upstream.
 
     Attributes:
         namespaces: empty: the namespace of the object itself.
@@ -119,7 +119,7 @@ class Metadata(Model):
 
 
 class Object(Model):
-    """What every object has."""
+    """The fields of every object."""
 
     api_version: Literal["chaos-mesh.org/v1alpha1"]
     metadata: Metadata

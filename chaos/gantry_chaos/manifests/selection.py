@@ -30,7 +30,7 @@ class Container(msgspec.Struct, frozen=True):
 
 
 class Pod(msgspec.Struct, frozen=True):
-    """What is known of a pod when targets are chosen.
+    """A pod, as far as the choice of targets needs it.
 
     Attributes:
         ip: empty while it has none.

@@ -47,7 +47,7 @@ class Begin(msgspec.Struct, frozen=True, tag="begin"):
 
 
 class Progress(msgspec.Struct, frozen=True, tag="progress"):
-    """What happened to a fault since it began."""
+    """The course of a fault since it began."""
 
     fault: str
     state: Literal["injected", "healed"]

@@ -60,7 +60,7 @@ LEGEND = (
 
 
 class Page(msgspec.Struct, frozen=True):
-    """What a page is about.
+    """The subject of a page.
 
     Attributes:
         title: name of the scenario.

@@ -21,7 +21,7 @@ HEDGE_AFTER_S = 0.25  # the delay that RFC 8305 recommends
 
 
 class Caller(Protocol):
-    """What the rest of the client knows of the network."""
+    """The network, as the rest of the client sees it."""
 
     async def call(
         self, address: str, command: RemotingCommand, timeout_s: float

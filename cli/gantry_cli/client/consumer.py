@@ -53,7 +53,7 @@ QUEUES_MAX = 4096  # one task each; a topic with more belongs to a real client
 
 
 class Start(Enum):
-    """Where a queue is read from that has no committed offset, or whose offset is not asked for."""
+    """The first offset of a queue without a committed one, or whose committed one is ignored."""
 
     EARLIEST = "earliest"
     LATEST = "latest"

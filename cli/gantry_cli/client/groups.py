@@ -52,7 +52,7 @@ class Member(msgspec.Struct, frozen=True, order=True):
 
 
 class Subscription(msgspec.Struct, frozen=True, order=True):
-    """What the members want of a topic."""
+    """The members' subscription to a topic."""
 
     topic: str
     expression: str

@@ -21,7 +21,7 @@ import msgspec
 
 
 class Position(msgspec.Struct, frozen=True):
-    """Where a record is stored: one queue of one broker group, and the offset in that queue."""
+    """The place of a record: one queue of one broker group, and the offset in that queue."""
 
     broker_name: str
     queue_id: int

@@ -48,7 +48,7 @@ MAX_AVOIDANCE_S = 30.0
 
 
 class Outcome(Enum):
-    """What one attempt says about the message."""
+    """The outcome of one attempt for the message."""
 
     ACKNOWLEDGED = "acknowledged"
     REFUSED = "refused, and may be accepted later"
@@ -92,7 +92,7 @@ class SendResult(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """What is sent: `key` is unique and stays the same in all attempts."""
+    """A message to be sent: `key` is unique and stays the same in all attempts."""
 
     topic: str
     key: str

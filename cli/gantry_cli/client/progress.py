@@ -57,7 +57,7 @@ class Row(msgspec.Struct, frozen=True, order=True):
 
 
 class Move(msgspec.Struct, frozen=True, order=True):
-    """What a reset does to one queue; ``before`` is None where the group has no offset yet."""
+    """The effect of a reset on one queue; ``before`` is None where the group has no offset yet."""
 
     topic: str
     broker_group: str
@@ -72,7 +72,7 @@ class Move(msgspec.Struct, frozen=True, order=True):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Where to: exactly one of the three."""
+    """The target of a reset: exactly one of the three."""
 
     end: str | None = None  # EARLIEST or LATEST
     time_ms: int | None = None

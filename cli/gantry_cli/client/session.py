@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Session(msgspec.Struct, frozen=True):
-    """What producers, consumers and topic commands need."""
+    """The part of a client that producers, consumers and topic commands need."""
 
     calls: Connections
     routes: Routes

@@ -103,7 +103,7 @@ async def _groups_with(client: Session, topic: str) -> list[brokers.BrokerGroup]
 
 
 class Shape(msgspec.Struct, frozen=True, order=True):
-    """How a topic stands on one broker group."""
+    """The settings of a topic on one broker group."""
 
     broker_group: str
     cluster: str

@@ -28,7 +28,7 @@ DEFAULT_QUEUES = 4
 
 
 class Summary(msgspec.Struct):
-    """What became of the messages of one run."""
+    """The fate of the messages of one run."""
 
     acknowledged: int = 0
     failed: int = 0

@@ -28,7 +28,7 @@ class Uploader(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TierAccount(msgspec.Struct, frozen=True, rename="camel"):
-    """What the store says of the tier, read and verified after everything.
+    """The tier as the store has it, read and verified after everything.
 
     Attributes:
         uploaders: every claim, in order.
@@ -67,7 +67,7 @@ class TierAccount(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Account(msgspec.Struct, frozen=True):
-    """What is printed after `DEMO`; gaps are None when writes did not resume."""
+    """The account printed after `DEMO`; gaps are None when writes did not resume."""
 
     ready_s: float | None
     write_gap_ms: float | None

@@ -46,7 +46,7 @@ class Tiered(msgspec.Struct, frozen=True):
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """What lies below a store's URL.
+    """The groups below a store's URL.
 
     Attributes:
         groups: by key.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a verification has come."""
+    """The progress of a verification."""
 
     packs: int
     packs_all: int
@@ -37,7 +37,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What was found in one group's tier.
+    """The findings in one group's tier.
 
     Attributes:
         v: the newest sound version.

@@ -40,7 +40,7 @@ FAILED_PAUSE_S = 1.0  # a broker that refuses for good would be asked as fast as
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """How much is sent: `lanes` at once, each pausing `interval_s` after an acknowledgement."""
+    """The pace of sending: `lanes` at once, each pausing `interval_s` after an acknowledgement."""
 
     lanes: int = 4
     interval_s: float = 0.02

@@ -72,7 +72,7 @@ _log = log.get("admin")
 
 
 class Quorum(Protocol):
-    """What the API needs of the Raft node."""
+    """The part of the Raft node that the API needs."""
 
     def propose(self, command: bytes, done: Callable[[Any], None]) -> None:
         """Calls ``done`` with the result of applying ``command``, or with an exception."""

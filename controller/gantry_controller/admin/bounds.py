@@ -20,7 +20,7 @@ PREFIX = "gantry_controller_"
 
 
 class Links(Protocol):
-    """What is asked of the connections to the peers."""
+    """The connections to the peers, as far as they are asked."""
 
     @property
     def stats(self) -> LinkStats:
@@ -28,7 +28,7 @@ class Links(Protocol):
 
 
 class Expiring(Protocol):
-    """What is asked of the admin API."""
+    """The admin API, as far as it is asked."""
 
     expired: int
     lists_refused: int

@@ -20,7 +20,7 @@ ENDED = {
 
 
 class Http(Protocol):
-    """What is asked of the HTTP server."""
+    """The HTTP server, as far as it is asked."""
 
     refused: int
     pace: Pace

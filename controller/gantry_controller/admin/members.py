@@ -24,7 +24,7 @@ from gantry_controller.settings import parse_peers
 
 
 class Node(Protocol):
-    """What these routes need of the Raft node."""
+    """The part of the Raft node that these routes need."""
 
     def change(self, begin: Callable[[RaftCore], Index], done: Done) -> None:
         """Calls ``done`` with the ``Membership`` once it is committed, or with an exception."""

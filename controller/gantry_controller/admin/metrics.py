@@ -17,7 +17,7 @@ PREFIX = "gantry_controller_"
 
 
 class RaftFigures(NamedTuple):
-    """What the Raft node counts."""
+    """Figures of the Raft node."""
 
     leading: bool
     term: int

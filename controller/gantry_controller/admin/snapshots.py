@@ -56,7 +56,7 @@ def _refused(status: int, error: str, reason: Exception) -> web.Response:
 
 
 class SnapshotMetrics(Collector):
-    """What one node counts of snapshots and of its log."""
+    """Metrics of one node's snapshots and of its log."""
 
     def __init__(self, node: RaftNode) -> None:
         self._node = node

@@ -22,7 +22,7 @@ class UnknownEventError(GantryError):
 
 
 class LiveMember(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What the leader knew of one member it held to be alive when it made the event.
+    """A member that the leader held to be alive when it made the event, and what it knew of it.
 
     Attributes:
         incarnation: of the process that said so; empty for brokers that announce none.
@@ -162,7 +162,7 @@ class FloorRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class RaiseFloors(_Record, frozen=True, tag="RaiseFloors/1"):
-    """How far groups are known to have confirmed their logs, by what their masters said."""
+    """The confirmed ends of groups have risen, by their masters' word."""
 
     rows: tuple[FloorRow, ...]
 

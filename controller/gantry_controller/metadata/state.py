@@ -116,7 +116,7 @@ class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Declaration(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What the owner of a group wants it to be; ``uid`` tells owners of one name apart."""
+    """The wish of a group's owner; ``uid`` tells owners of one name apart."""
 
     uid: str
     replicas: int
@@ -205,7 +205,7 @@ class ImportedBroker(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Floor(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """How far a group is known to have confirmed its log: all below ``offset``.
+    """The known confirmed end of a group's log: all below ``offset``.
 
     The last byte of that was written in ``epoch``, so whoever holds it reaches both.
     """

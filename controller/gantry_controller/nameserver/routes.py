@@ -32,7 +32,7 @@ SHORT = 20
 
 
 class Route(msgspec.Struct, frozen=True):
-    """Where a topic is.
+    """The places of a topic.
 
     Attributes:
         twice: a group's name that stands for two groups, which a client cannot tell apart; or None.

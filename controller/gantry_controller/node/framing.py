@@ -33,14 +33,14 @@ _HELLO = struct.Struct(">8sHIIBH")
 
 
 class Channel(IntEnum):
-    """What a connection carries."""
+    """The contents of a connection."""
 
     MESSAGES = 0
     SNAPSHOT = 1
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """Who dials whom, in which quorum, speaking which version.
+    """The introduction of a dialler: its node, the other's, the quorum and the version.
 
     ``address`` is where the dialler itself is reached (``contacts``): who is dialled by a member it
     does not know yet can answer.

@@ -7,7 +7,7 @@ from gantry_protocol.types import Index, Term
 
 
 class StateMachine(Protocol):
-    """What the log is applied to."""
+    """The machine that the log is applied to."""
 
     def apply(self, index: Index, term: Term, command: bytes) -> object:
         """Apply a committed command; the same on every node, whatever its clock or chance."""

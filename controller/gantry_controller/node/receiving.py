@@ -34,7 +34,7 @@ _log = log.get("snapshot")
 
 
 class Connection(Protocol):
-    """Where a chunk came from."""
+    """The origin of a chunk."""
 
     def send(self, body: bytes) -> None:
         """Answer, unless the connection has ended."""

@@ -30,7 +30,7 @@ class RejoinRefused(GantryError):  # noqa: N818 - a plain word reads better wher
 
 
 class PutAside(msgspec.Struct, frozen=True):
-    """What was damaged, and where all of the files are now."""
+    """The damage, and the present place of all of the files."""
 
     damage: CorruptionError
     kept_in: Path

@@ -7,7 +7,7 @@ from gantry_protocol.types import NodeId
 
 
 class RaftConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Who takes part and within which bounds.
+    """The members, and the bounds of their work.
 
     Attributes:
         node_id: this node.

@@ -41,7 +41,7 @@ def comparable(one: int, other: int) -> bool:
 
 
 class Digests:
-    """What one node knows of the digests of all.
+    """One node's knowledge of the digests of all.
 
     Attributes:
         newest: the own newest point.

@@ -38,7 +38,7 @@ _LEASE = EntryKind.LEASE  # per entry (``messages.COMMAND``)
 
 
 class Lease:
-    """What a node knows of leases.
+    """One node's knowledge of leases.
 
     Attributes:
         settings: (index, on), ascending: what a snapshot says, as of its end, and each entry behind

@@ -27,7 +27,7 @@ ENTRY_HEADER = struct.Struct(">BQQ")  # kind, term, index; the command follows
 
 
 class EntryKind(IntEnum):
-    """What an entry is for. The values are the first byte of its encoding, on disk and wire."""
+    """The purpose of an entry. The values are the first byte of its encoding, on disk and wire."""
 
     COMMAND = 1  # for the state machine
     NOOP = 2  # a leader's first entry, or the mark of an admission; applies as nothing
@@ -96,7 +96,7 @@ def _check_content(entry: Entry) -> None:
 
 
 class HardState(msgspec.Struct, frozen=True, gc=False):
-    """What must survive a crash beside the log (thesis §3.8).
+    """The state that must survive a crash beside the log (thesis §3.8).
 
     Attributes:
         term: the newest term this node has seen.

@@ -22,7 +22,7 @@ from gantry_protocol.types import Index, NodeId
 
 
 class ReadMode(Enum):
-    """What makes a read linearizable."""
+    """The means by which a read is linearizable."""
 
     LEADER = "leader"  # a quorum has echoed a round that began after the read
     LEASE = "lease"  # a quorum has promised not to elect anybody else yet

@@ -19,7 +19,7 @@ from gantry_controller.raft.state import RaftState, Role
 
 
 class SoftState(msgspec.Struct, frozen=True):
-    """What need not survive a crash but interests the node's surroundings."""
+    """State that need not survive a crash but interests the node's surroundings."""
 
     role: Role
     term: Term
@@ -27,7 +27,7 @@ class SoftState(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct):
-    """What a pass produced; see ``core`` for the order in which to handle it.
+    """The products of a pass; see ``core`` for the order in which to handle them.
 
     Attributes:
         batch: number of the batch that must be durable for ``messages_after_persist``.

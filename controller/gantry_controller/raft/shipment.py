@@ -31,7 +31,7 @@ _REPLY = struct.Struct(">BIIQQQ")
 
 
 class Shipment(msgspec.Struct, frozen=True):
-    """Which bytes: of the snapshot (``index``, ``term``), ``size`` of them, by their checksum."""
+    """Bytes of the snapshot (``index``, ``term``): ``size`` of them, by their checksum."""
 
     index: Index
     term: Term
@@ -50,7 +50,7 @@ class InstallSnapshot(msgspec.Struct, frozen=True):
 
 
 class InstallSnapshotReply(msgspec.Struct, frozen=True):
-    """What the follower wants next.
+    """The follower's next wish.
 
     Attributes:
         index: of the snapshot this is about.

@@ -16,7 +16,7 @@ from gantry_controller.raft.members import Membership
 
 
 class SnapshotMeta(msgspec.Struct, frozen=True):
-    """Which entries a snapshot replaces, and who took part as of the last of them.
+    """The entries that a snapshot replaces, and the members as of the last of them.
 
     Attributes:
         index: of the last entry it covers.

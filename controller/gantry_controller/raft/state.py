@@ -33,7 +33,7 @@ PATIENCE_TIMEOUTS = 10  # a preferred peer must be steady for so many election t
 
 
 class Role(Enum):
-    """What a node is in its present term."""
+    """The role of a node in its present term."""
 
     FOLLOWER = "follower"
     PRE_CANDIDATE = "pre-candidate"
@@ -84,7 +84,7 @@ class Patience:
 
 
 class Randomness(Protocol):
-    """Where chance comes from; ``random.Random`` is one."""
+    """A source of chance; ``random.Random`` is one."""
 
     def randrange(self, start: int, stop: int) -> int:
         """A number in [start, stop)."""

@@ -64,7 +64,7 @@ _log = log.get("dispatcher")
 
 
 class Quorum(Protocol):
-    """What the dispatcher needs of the Raft node."""
+    """The part of the Raft node that the dispatcher needs."""
 
     @property
     def node_id(self) -> NodeId:

@@ -22,7 +22,7 @@ class SettingRefused(BodyError):  # noqa: N818 - a plain word reads better where
 
 
 class LiveSettings:
-    """What can change, by upstream's names.
+    """The settings that can change, by upstream's names.
 
     Attributes:
         notify_role_changes: whether brokers are told of elections at once; without it they learn of

@@ -96,7 +96,7 @@ class Floor(msgspec.Struct, frozen=True):
 
 
 class Write(msgspec.Struct, frozen=True):
-    """What one ``Ready`` wants on disk: markers, then entries, then the hard state of all that."""
+    """The writes of one ``Ready``: markers, then entries, then the hard state of all that."""
 
     entries: list[Entry]
     hard_state: HardState
@@ -104,7 +104,7 @@ class Write(msgspec.Struct, frozen=True):
 
 
 class Head(msgspec.Struct):
-    """Where the log ends and what the next batch continues.
+    """The end of the log, and what the next batch continues.
 
     Attributes:
         sequence: of the last segment.

@@ -42,7 +42,7 @@ from gantry_controller.wal.replay import Replay, SegmentUse
 
 
 class Recovered(msgspec.Struct):
-    """What a log holds.
+    """The contents of a log.
 
     Attributes:
         hard_state: None if nothing was ever written.

@@ -25,7 +25,7 @@ from gantry_controller.wal.format import (
 
 
 class SegmentUse(msgspec.Struct):
-    """What a segment still holds of the log.
+    """The part of the log that a segment still holds.
 
     Attributes:
         size_bytes: of the file.

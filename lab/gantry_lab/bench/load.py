@@ -44,14 +44,14 @@ _SEND_TIMEOUT = struct.pack("@ll", int(ANSWER_PATIENCE_S), 0)  # SO_SNDTIMEO tak
 
 
 class Numbers(msgspec.Struct, rename="camel", gc=False):
-    """What is read of a custom header."""
+    """The fields that are read of a custom header."""
 
     next_begin_offset: str = ""
     max_offset: str = ""
 
 
 class Reply(msgspec.Struct, gc=False):
-    """What is read of every answer's header."""
+    """The fields that are read of every answer's header."""
 
     code: int = 0
     opaque: int = 0
@@ -63,7 +63,7 @@ decode_reply = msgspec.json.Decoder(Reply).decode
 
 
 class Work:
-    """What the slots of a load ask for; the `opaque` of every frame is its slot's number.
+    """The requests of a load's slots; the `opaque` of every frame is its slot's number.
 
     Attributes:
         codes: answers that mean done.
@@ -89,7 +89,7 @@ class Work:
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen while it was counted; operations are answers that mean done.
+    """The figures of a counted time; operations are answers that mean done.
 
     Attributes:
         messages: in those.

@@ -124,7 +124,7 @@ def percentile(ascending: Latencies, share: float) -> float:
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """What figures were measured on.
+    """The machine that figures were measured on.
 
     Attributes:
         load: runnable processes over the last minute before the measurement; above 0 means that

@@ -49,7 +49,7 @@ class Goal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line asked for.
+    """The wishes of the command line.
 
     Attributes:
         runs: per case.

@@ -65,7 +65,7 @@ class NotSettledError(GantryError):
 
 
 class Options(msgspec.Struct, frozen=True):
-    """How scenarios are played.
+    """The options of all scenarios.
 
     Attributes:
         seed: decides which pods are struck.

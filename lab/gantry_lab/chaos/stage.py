@@ -21,7 +21,7 @@ TOPIC_PREFIX = "chaos"
 
 
 class Recorder(Protocol):
-    """Whoever keeps a history."""
+    """The keeper of a history."""
 
     async def batch(self, after: int) -> Batch:
         """The records of the history from number `after` on."""

@@ -41,7 +41,7 @@ _LATER_S = 30.0  # for one object that the checker asks for
 
 
 class Question(msgspec.Struct, frozen=True, rename="camel"):
-    """What is to be judged, as it crosses to where the store can be reached.
+    """A question for judgement, as it crosses to a place from which the store can be reached.
 
     Attributes:
         url, endpoint, region: of the store; None: not given.

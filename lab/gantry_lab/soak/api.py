@@ -113,7 +113,7 @@ class SoakApi:
 
 
 class Metrics(Collector):
-    """What a soak counts, read when somebody asks."""
+    """Metrics of a soak, read when somebody asks."""
 
     def __init__(self, soak: Soak) -> None:
         self._soak = soak

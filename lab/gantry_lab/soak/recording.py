@@ -17,7 +17,7 @@ LOAD = "load"  # the name of the clients in the history
 
 
 class Recording:
-    """What is recorded, and who sees more than the load does.
+    """The recording of a soak, and the observers that see more than the load does.
 
     Args:
         records: the buffer.

@@ -34,7 +34,7 @@ _log = log.get("soak")
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What is to be done.
+    """The plan of a soak.
 
     Attributes:
         name_servers: whom to ask for routes.

@@ -24,7 +24,7 @@ ALL_VERBS: Final = (
 
 
 class ScalePaths(msgspec.Struct, frozen=True):
-    """Where ``/scale`` finds its numbers, as dotted field names."""
+    """The places of ``/scale``'s numbers, as dotted field names."""
 
     spec_replicas: tuple[str, ...]
     status_replicas: tuple[str, ...]

@@ -10,7 +10,7 @@ _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What a resource URL names.
+    """The target of a resource URL.
 
     ``namespace`` None means all of them, or none for cluster-scoped types; ``name`` "" means
     the collection.

@@ -34,7 +34,7 @@ _META_UNOWNED = (
 
 
 class Writer(msgspec.Struct, frozen=True):
-    """Who writes: the identity of one managedFields entry."""
+    """The writer: the identity of one managedFields entry."""
 
     manager: str
     operation: str

@@ -26,7 +26,7 @@ come up as fast as they do. How long failures are tolerated is still periods tim
 
 
 class Host(Protocol):
-    """What a container needs of its pod."""
+    """The part of a pod that a container needs."""
 
     def spawn(self, container: Object) -> Process:
         """Start a run; raises ContainerConfigError or OSError."""

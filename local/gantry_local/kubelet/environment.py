@@ -28,14 +28,14 @@ class ContainerConfigError(Exception):
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """What to execute."""
+    """The command to execute."""
 
     argv: list[str]
     env: dict[str, str]
 
 
 class Sources(msgspec.Struct, frozen=True):
-    """Where references are looked up: functions by name, None for a missing object."""
+    """The sources of references: functions by name, None for a missing object."""
 
     config_map: Any
     secret: Any

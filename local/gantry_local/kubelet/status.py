@@ -10,7 +10,7 @@ Object = dict[str, Any]
 
 
 class ContainerState(msgspec.Struct):
-    """What the kubelet knows about one container."""
+    """The kubelet's knowledge of one container."""
 
     name: str
     image: str

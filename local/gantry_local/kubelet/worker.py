@@ -31,7 +31,7 @@ FORCED_GRACE_S = 2.0
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """What all pods of a kubelet share."""
+    """The parts that all pods of a kubelet share."""
 
     direct: Direct
     volumes: Volumes

@@ -53,7 +53,7 @@ def quorum_key(controllers: str) -> MountedSecret:
 
 
 class Workload(NamedTuple):
-    """What differs between the pods of a controller and those of a broker.
+    """The differences between the pods of a controller and those of a broker.
 
     Attributes:
         component: `controller` or `broker`; also the sub-command and the container's name.

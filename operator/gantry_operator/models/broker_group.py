@@ -49,7 +49,7 @@ class ControllerRef(Model):
 
 
 class Replication(Model):
-    """When a message counts as stored."""
+    """The conditions under which a message counts as stored."""
 
     min_in_sync_replicas: int | None = Field(
         default=None,
@@ -84,7 +84,7 @@ class Door(Model):
 
 
 class Clients(Model):
-    """How clients reach the group."""
+    """The way of clients to the group."""
 
     route: Literal["Group", "Master", "Pod"] = Field(
         default="Group",
@@ -127,7 +127,7 @@ class Switchover(Model):
 
 
 class BrokerGroupSpec(Model):
-    """What the group is to be like."""
+    """The wish for the group."""
 
     controller_ref: ControllerRef = Field(
         default_factory=ControllerRef,
@@ -248,7 +248,7 @@ class BrokerGroupSpec(Model):
 
 
 class MasterStatus(Model):
-    """Who the controller says is master."""
+    """The master, by the controllers' word."""
 
     replica: int | None = Field(
         default=None, description="Ordinal of the master, where its pod is known."
@@ -280,7 +280,7 @@ class MemberStatus(Model):
 
 
 class SwitchoverStatus(Model):
-    """What became of the last switchover request."""
+    """The outcome of the last switchover request."""
 
     id: str = Field(description="Identity of the request.")
     to: int | None = Field(default=None, description="Ordinal that was chosen.")
@@ -291,7 +291,7 @@ class SwitchoverStatus(Model):
 
 
 class BrokerGroupStatus(Model):
-    """What the operator observes; it could be rebuilt from the world if it were lost."""
+    """The operator's observations; they could be rebuilt from the world if they were lost."""
 
     observed_generation: int = Field(
         ge=-1, description="The generation of the spec this status was concluded from."

@@ -20,7 +20,7 @@ from gantry_operator.models.parts import (
 
 
 class ControllerGroupSpec(Model):
-    """What the quorum is to be like."""
+    """The wish for the quorum."""
 
     replicas: Literal[1, 3, 5] = Field(
         default=3,
@@ -116,7 +116,7 @@ class ControllerGroupSpec(Model):
 
 
 class LeaderStatus(Model):
-    """Who leads the quorum."""
+    """The leader of the quorum."""
 
     pod: str = Field(description="Name of the leader's pod.")
     node_id: int = Field(description="Raft id of the leader.")
@@ -124,7 +124,7 @@ class LeaderStatus(Model):
 
 
 class ControllerGroupStatus(Model):
-    """What the operator observes; it could be rebuilt from the world if it were lost."""
+    """The operator's observations; they could be rebuilt from the world if they were lost."""
 
     observed_generation: int = Field(
         ge=-1, description="The generation of the spec this status was concluded from."

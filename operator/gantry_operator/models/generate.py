@@ -40,7 +40,7 @@ class Column(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """What a CRD says about a kind besides its schema."""
+    """The parts of a kind's CRD besides its schema."""
 
     model: type[Resource]
     plural: str

@@ -94,7 +94,7 @@ _CLIENTS = "name pods, namespaces or addresses to let in those only. At most 16;
 
 
 class ControllerNetworkPolicy(Model):
-    """Who may open connections to the controllers."""
+    """The peers that may open connections to the controllers."""
 
     enabled: bool = Field(default=True, description=_ENABLED)
     clients_from: Peers = Field(
@@ -118,7 +118,7 @@ class ControllerNetworkPolicy(Model):
 
 
 class BrokerNetworkPolicy(Model):
-    """Who may open connections to the brokers."""
+    """The peers that may open connections to the brokers."""
 
     enabled: bool = Field(default=True, description=_ENABLED)
     clients_from: Peers = Field(

@@ -78,7 +78,7 @@ make another process of it than the one that the operator looks after."""
 
 
 class Storage(Model):
-    """Where the data of each replica lives."""
+    """The storage of each replica's data."""
 
     type: Literal["PersistentVolumeClaim", "EmptyDir"] = Field(
         default="PersistentVolumeClaim",
@@ -169,7 +169,7 @@ class TemplateMetadata(Model):
 
 
 class TemplateSpec(Model):
-    """Where and with whose rights the pods run."""
+    """The nodes and the rights of the pods."""
 
     node_selector: LabelMap = Field(
         default_factory=dict, description="Labels a node must have to run a pod. Default none."

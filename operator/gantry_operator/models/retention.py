@@ -15,7 +15,7 @@ _MIB: Final = 1024 * 1024
 
 
 class Retention(Model):
-    """How long messages stay on the replicas' volumes, consumed or not."""
+    """The time for which messages stay on the replicas' volumes, consumed or not."""
 
     hours: int | None = field_of("retention_hours", default=None)
     bytes: int | None = field_of(

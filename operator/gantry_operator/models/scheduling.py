@@ -88,7 +88,7 @@ class PreferredNodes(Model):
 
 
 class NodeAffinity(Model):
-    """Which nodes a pod may run on, and which it prefers."""
+    """The nodes that a pod may run on, and those that it prefers."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = Field(
         default=None, description="Nodes that a pod may be scheduled to."
@@ -140,7 +140,7 @@ class PodAffinity(Model):
 
 
 class Affinity(Model):
-    """Where pods run, by nodes and by other pods."""
+    """The placement of pods, by nodes and by other pods."""
 
     node_affinity: NodeAffinity | None = Field(
         default=None, description="Which nodes the pods may run on, and which they prefer."
@@ -170,7 +170,7 @@ class Toleration(Model):
 
 
 class SpreadConstraint(Model):
-    """How evenly pods are spread over places."""
+    """The evenness of pods over places."""
 
     max_skew: int = Field(
         ge=1, description="How many pods more than the emptiest a place may have."

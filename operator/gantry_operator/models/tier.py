@@ -103,7 +103,7 @@ class Tier(Model):
 
 
 class TierStatus(Model):
-    """How far the group's tier has come."""
+    """The progress of the group's tier."""
 
     uploader: int | None = Field(
         default=None,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What is under way: an action, or the thing that is waited for.
+    """The step under way: an action, or the thing that is waited for.
 
     Attributes:
         stalled: it waits for something that time alone may not bring.

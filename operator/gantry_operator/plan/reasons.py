@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Why a condition has its status. Each member's words are its documentation."""
+    """The reason of a condition's status. Each member's words are its documentation."""
 
     def __new__(cls, value: str, explanation: str) -> Reason:
         """A member with its explanation."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """What a StatefulSet says about its pods.
+    """A StatefulSet's statements about its pods.
 
     Attributes:
         uid: of the StatefulSet.

@@ -63,7 +63,7 @@ _log = log.get("apply")
 
 
 class Outcome(msgspec.Struct):
-    """What came of a plan.
+    """The outcome of a plan.
 
     Attributes:
         check_after_s: when to look again at the latest; None for only when something is heard.

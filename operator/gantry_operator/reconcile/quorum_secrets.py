@@ -41,7 +41,7 @@ _log = log.get("secrets")
 
 
 class Secrets:
-    """What is known of the quorums' Secrets, those read last if there are very many.
+    """Knowledge of the quorums' Secrets, those read last if there are very many.
 
     A quorum that is deleted is remembered, too: its brokers run on, and if it is created again they
     and its new controllers have the same key at once.

@@ -50,7 +50,7 @@ assert _UNIT.itemsize == UNIT.size
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a pack is from: the constant columns of its rows."""
+    """The origin of a pack: the constant columns of its rows."""
 
     cluster: str
     shard: str

@@ -31,7 +31,7 @@ SOURCE = "_tier.json"
 
 
 class Ingested(msgspec.Struct, frozen=True):
-    """What one run added.
+    """The additions of one run.
 
     Attributes:
         table: its directory.

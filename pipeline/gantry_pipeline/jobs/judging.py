@@ -43,7 +43,7 @@ _ROWS = pa.schema(
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What one task judges."""
+    """The packs that one task judges."""
 
     wanted: Wanted
     level: str

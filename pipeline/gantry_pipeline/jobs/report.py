@@ -30,7 +30,7 @@ GROWTH_POINTS = 1000
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What the page shows, as numbers.
+    """The page's figures, as numbers.
 
     Attributes:
         tier: its URL.

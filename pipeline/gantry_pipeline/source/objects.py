@@ -73,7 +73,7 @@ class StoreError(GantryError):
 
 
 class Objects(Protocol):
-    """What reading a tier needs of a store; keys are relative to its URL."""
+    """The part of a store that reading a tier needs; keys are relative to its URL."""
 
     url: str
 

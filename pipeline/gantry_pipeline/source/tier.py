@@ -160,7 +160,7 @@ class TierReader(DataSourceReader):
 
 
 class TierStream(DataSourceStreamReader, AvailableNow):
-    """What later versions add. Chains are folded once, and then continued."""
+    """The additions of later versions. Chains are folded once, and then continued."""
 
     def __init__(self, asked: Wanted) -> None:
         if asked.version is not None:

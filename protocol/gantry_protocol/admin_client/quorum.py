@@ -60,7 +60,7 @@ Token = Callable[[bool], Awaitable[str]]
 
 
 class Answer(NamedTuple):
-    """What a controller said."""
+    """A controller's answer."""
 
     status: int
     data: bytes

@@ -30,7 +30,7 @@ class MessageQueue(Body, frozen=True, order=True):
 
 
 class SubscriptionData(Body, frozen=True):
-    """What one consumer group wants of one topic."""
+    """The subscription of one consumer group to one topic."""
 
     topic: str
     sub_string: str = "*"

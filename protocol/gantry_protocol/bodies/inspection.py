@@ -34,7 +34,7 @@ class QueueEntries(Body, frozen=True, omit_defaults=True):
 
 
 class StatsItem(Body, frozen=True):
-    """How many, and how many a second, over one window; ``avgpt`` is the mean of each."""
+    """A sum and its rate per second over one window; ``avgpt`` is the mean of each."""
 
     sum: int = 0
     tps: float = 0.0

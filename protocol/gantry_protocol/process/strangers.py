@@ -47,7 +47,7 @@ class Pace:
 
 
 class Comers:
-    """Who is connected: how many of each address, and how fast they come; pure.
+    """The connected addresses: how many of each, and how fast they come; pure.
 
     Args:
         at_most: connections of one address.

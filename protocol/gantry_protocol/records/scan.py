@@ -33,7 +33,7 @@ _BODY_CRC_OFFSET = 8
 
 
 class ScanKind(Enum):
-    """What stands at a position."""
+    """The kind of bytes at a position."""
 
     RECORD = auto()
     BLANK = auto()  # ``size`` bytes that fill the file
@@ -59,7 +59,7 @@ class Scan(msgspec.Struct, frozen=True):
 
 
 class RecordPeek(msgspec.Struct, frozen=True):
-    """What dispatch needs of a record, read without decoding the rest.
+    """A record as far as dispatch needs it, read without decoding the rest.
 
     ``properties`` are the encoded bytes; body and properties are addressed relative to the buffer.
     """

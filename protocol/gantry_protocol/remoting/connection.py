@@ -40,7 +40,7 @@ _TCP_CORK: int | None = getattr(socket, "TCP_CORK", None)  # Linux
 
 
 class Pipe(Protocol):
-    """What takes a connection's raw bytes once it is no longer served here."""
+    """The receiver of a connection's raw bytes once it is no longer served here."""
 
     def from_client(self, data: bytes) -> None:
         """Bytes arrived."""

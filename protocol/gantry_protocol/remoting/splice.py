@@ -44,7 +44,7 @@ _log = log.get("remoting")
 
 
 class Budget:
-    """What all splices of one port may keep in memory together.
+    """The bound of what all splices of one port keep in memory together.
 
     Attributes:
         kept_bytes: what they keep.
@@ -61,7 +61,7 @@ class Budget:
 
 
 class Owner(Protocol):
-    """Who decides where a splice leads."""
+    """The owner of a splice, who decides where it leads."""
 
     def freed(self, splice: "Splice") -> None:
         """It leads nowhere (``error`` says why, if connecting failed), or its client speaks again.

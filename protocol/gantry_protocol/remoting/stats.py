@@ -2,7 +2,7 @@
 
 
 class ServerStats:
-    """What a server did; everything but the first five only grows.
+    """Counters of a server; everything but the first five only grows.
 
     Attributes:
         connections: open now.
@@ -76,7 +76,7 @@ class ServerStats:
 
 
 class ClientStats:
-    """What a client (or a pool of them) did; ``in_flight`` is the number of calls open now."""
+    """Counters of a client (or a pool of them); ``in_flight`` is the number of calls open now."""
 
     __slots__ = ("busy", "calls", "closed", "connects", "in_flight", "late_replies", "timeouts")
 

@@ -50,7 +50,7 @@ class Waiting(Protocol):
 
 
 class Standing:
-    """Where a connection stands; pure.
+    """The standing of a connection; pure.
 
     Attributes:
         asks_much: in the second row: one share did not do, or its requests are dear.
@@ -80,7 +80,7 @@ class Standing:
 
 
 class Load:
-    """How much of the time that the second row leaves is used by the first; pure."""
+    """The share of the second row's time that the first uses; pure."""
 
     def __init__(self) -> None:
         self._used_s = 0.0

@@ -70,7 +70,7 @@ MAX_HEARTBEAT_BYTES = 64 * 1024  # a longer one is not repeated; the client's ne
 
 
 class Handover(NamedTuple):
-    """What the next master is given.
+    """The requests that the next master is given.
 
     Attributes:
         frames: in this order.

@@ -17,7 +17,7 @@ def _lower(value: object) -> object:
 
 
 class BrokerTuning(Settings):
-    """How a broker works, whoever it is; all of it in `spec.config` of a BrokerGroup."""
+    """The working of a broker, whoever it is; all of it in `spec.config` of a BrokerGroup."""
 
     lock_wait_s: float = Field(
         default=10.0,
@@ -122,7 +122,7 @@ class BrokerTuning(Settings):
 
 
 class RetentionSettings(Settings):
-    """How long messages stay on the disk where there is no tier; `spec.retention`."""
+    """The time for which messages stay on the disk where there is no tier; `spec.retention`."""
 
     retention_hours: float = Field(
         default=72.0,

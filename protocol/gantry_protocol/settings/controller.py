@@ -7,7 +7,7 @@ from gantry_protocol.settings import defaults
 
 
 class ControllerTuning(Settings):
-    """How a controller works, whoever it is."""
+    """The working of a controller, whoever it is."""
 
     election_priority: int = Field(
         default=0,

@@ -30,7 +30,7 @@ from gantry_protocol.types import Epoch, EpochEntry, Offset
 
 
 class ChainState(msgspec.Struct, frozen=True):
-    """What the versions 1 … v say together.
+    """The sum of the versions 1 … v.
 
     Attributes:
         shard: whose chain it is.

@@ -75,7 +75,7 @@ class Run(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
 
 
 class Footer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a pack says of itself; the fields of the specification, in its order."""
+    """The contents of a pack, by its own word; the fields of the specification, in its order."""
 
     format: Annotated[int, msgspec.Meta(ge=FORMAT, le=FORMAT)] = FORMAT
     shard: str
@@ -103,7 +103,7 @@ class _Probe(msgspec.Struct):
 
 
 class Trailer(NamedTuple):
-    """Where the footer lies in the object, and its sum."""
+    """The place of the footer in the object, and its sum."""
 
     start: int
     end: int

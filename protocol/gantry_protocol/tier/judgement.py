@@ -66,7 +66,7 @@ def group_name(data: bytes, place: Shard) -> str:
 
 
 class Judgement:
-    """What is known of one group's tier so far.
+    """Knowledge of one group's tier so far.
 
     Attributes:
         place: of the group.

@@ -18,7 +18,7 @@ DOUBT_S = 1.0  # after the last reason for it; whoever cannot reach the master g
 
 
 class Course:
-    """Where clients are led.
+    """The place that clients are led to.
 
     Attributes:
         epoch: the newest one heard of; None before the first answer.

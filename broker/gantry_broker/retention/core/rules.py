@@ -81,7 +81,7 @@ class LogNow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kept(NamedTuple):
-    """How much is to be kept where there is no tier.
+    """The bounds of a log where there is no tier.
 
     Attributes:
         hours: files go once all of their messages are older; None keeps them for ever.
@@ -102,7 +102,7 @@ class Need(NamedTuple):
 
 
 class Facts(LogNow, frozen=True, kw_only=True):
-    """What is known at one moment of a log without a tier.
+    """The state of a log without a tier at one moment.
 
     Attributes:
         kept: how much is to be kept.

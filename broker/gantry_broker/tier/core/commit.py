@@ -26,7 +26,7 @@ from gantry_protocol.tier.manifests import Version, encode
 
 
 class Stage(Enum):
-    """What is known of the outcome."""
+    """Knowledge of the outcome."""
 
     UNSENT = auto()
     UNKNOWN = auto()

@@ -81,7 +81,7 @@ class StorePack(msgspec.Struct, frozen=True):
 
 
 class FindPack(msgspec.Struct, frozen=True):
-    """Whether the object ``key`` is there with this size and end: ``PackFound``.
+    """Look for the object ``key`` with this size and end: ``PackFound``.
 
     A key is never used twice, so what is there under it is ours. Size and end are compared all the
     same: they cost nothing with the same range GET.

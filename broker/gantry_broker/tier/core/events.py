@@ -63,7 +63,7 @@ class VersionsRead(msgspec.Struct, frozen=True):
 
 
 class VersionRead(msgspec.Struct, frozen=True):
-    """What is in the slot; None when nothing is."""
+    """The contents of the slot; None when there is nothing."""
 
     ticket: int
     found: Version | None
@@ -87,7 +87,7 @@ class Maybe(msgspec.Struct, frozen=True):
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """Whether there is any later version."""
+    """The listing of later versions has ended: there is one, or none."""
 
     ticket: int
     found: bool
@@ -101,7 +101,7 @@ class PackCut(msgspec.Struct, frozen=True):
 
 
 class PackFound(msgspec.Struct, frozen=True):
-    """Whether the pack is there, whole."""
+    """The search for a pack has ended: it is there, whole, or not."""
 
     ticket: int
     found: bool
@@ -126,7 +126,7 @@ class CallFailed(msgspec.Struct, frozen=True):
 
 
 class CallRefused(msgspec.Struct, frozen=True):
-    """What was read must not be used: foreign, newer or damaged. Repeating it will not help.
+    """The object that was read is foreign, newer or damaged. Repeating it will not help.
 
     Attributes:
         sentence: names the object and what is wrong with it.

@@ -28,7 +28,7 @@ AT_ONCE = 16  # objects asked for again in one round
 
 
 class Patience(msgspec.Struct, frozen=True):
-    """How long nothing is concluded from an object that is not there. Times in seconds."""
+    """The time for which nothing is concluded from a missing object. Times in seconds."""
 
     first_s: float = FIRST_S
     last_s: float = LAST_S

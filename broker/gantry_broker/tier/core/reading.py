@@ -61,7 +61,7 @@ Answer = Messages | Gone | Trouble
 
 
 class Local(msgspec.Struct, frozen=True):
-    """What the local log has at the moment of the question.
+    """The extent of the local log at the moment of the question.
 
     Attributes:
         log_start: where it begins.
@@ -73,7 +73,7 @@ class Local(msgspec.Struct, frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What a reader asks for.
+    """The wish of a reader.
 
     Attributes:
         offset: queue offset to begin at.

@@ -45,7 +45,7 @@ class TierReport(NamedTuple):
 
 
 class Readable(NamedTuple):
-    """How much of the tier can be read here.
+    """The part of the tier that can be read here.
 
     Attributes:
         complaint: what cannot be, in a sentence; empty for nothing.

@@ -23,7 +23,7 @@ from gantry_broker.tier.core.trim import trim_bound
 
 
 class Facts(LogNow, frozen=True, kw_only=True):
-    """What is known at one moment.
+    """The state at one moment.
 
     Attributes:
         local_bytes: how much of the confirmed log is kept; None keeps everything.

@@ -38,7 +38,7 @@ PACK_END_BYTES = 12  # footer length, its sum, magic
 
 
 class Entropy(Protocol):
-    """What the machine cannot make itself; a simulation passes seeded ones."""
+    """Clocks and chance, which the machine cannot make itself; a simulation passes seeded ones."""
 
     def nonce(self) -> str:
         """128 random bits as 32 lower-case hex digits; never the same twice."""

@@ -11,7 +11,7 @@ from gantry_broker.replica.lineage import Lineage
 
 
 class State(Enum):
-    """What the upload role is doing; the transitions are in ``role``."""
+    """The state of the upload role; the transitions are in ``role``."""
 
     STANDBY = "standby"
     CLAIMING = "claiming"
@@ -71,7 +71,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much at once and how long to wait. Times in milliseconds.
+    """Bounds and waiting times. Times in milliseconds.
 
     Attributes:
         pack_bytes: a pack is cut when so much waits; a single larger record makes a larger pack.

@@ -26,7 +26,7 @@ from gantry_broker.tier.stores.contract import (
 
 
 class Fault(Enum):
-    """What happens to one call."""
+    """The fault of one call."""
 
     LOST = auto()  # the request never arrives
     UNHEARD = auto()  # applied, the answer is lost

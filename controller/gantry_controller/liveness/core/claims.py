@@ -15,7 +15,7 @@ GROUPS_MAX = 1_000
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
-    """What a refused registration said, and when it came."""
+    """The contents of a refused registration, and its time."""
 
     epoch: Epoch
     max_offset: Offset

@@ -41,7 +41,7 @@ _NOBODY: dict[BrokerId, str] = {}
 
 
 class HeardFloors:
-    """What one node has heard; at most one record per group and member on record.
+    """The floors that one node has heard of: at most one per group and member on record.
 
     Attributes:
         raised: rows that this node has proposed to raise floors with.

@@ -17,7 +17,7 @@ WAITING_MAX = 10_000
 
 
 class Knock(Enum):
-    """How one attempt to connect ended."""
+    """The end of one attempt to connect."""
 
     REFUSED = auto()
     OTHER = auto()

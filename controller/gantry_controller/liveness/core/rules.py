@@ -38,7 +38,7 @@ may find new controllers later than its replicas do.
 
 
 class Suspicion(StrEnum):
-    """Why a process is held to be gone."""
+    """The reason why a process is held to be gone."""
 
     REFUSED = "refused"
     POD_GONE = "pod gone"
@@ -47,7 +47,7 @@ class Suspicion(StrEnum):
 
 
 class Clock(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What the rules need to know about time.
+    """The times that the rules need.
 
     Attributes:
         now_s: the present.

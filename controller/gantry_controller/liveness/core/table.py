@@ -33,7 +33,7 @@ TIER_REASON_MAX_CHARS = 256
 
 
 class Tier(msgspec.Struct, frozen=True, gc=False):
-    """What a broker says of its group's tier; a report like the log end, never an event.
+    """A broker's report on its group's tier; like the log end, never an event.
 
     Attributes:
         state: one word, at most ``TIER_STATE_MAX_CHARS`` characters.
@@ -77,7 +77,7 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
 
 
 class Row(msgspec.Struct, gc=False):
-    """What is known of one broker id.
+    """Knowledge of one broker id.
 
     Attributes:
         beat: the last heartbeat.

@@ -44,7 +44,7 @@ TIMES_KEPT = 100_000  # of acknowledgements; the longest gap of all is never for
 
 
 class Account:
-    """What was acknowledged, and what was read."""
+    """The messages that were acknowledged, and those that were read."""
 
     def __init__(self) -> None:
         self.acknowledged: set[str] = set()

@@ -42,7 +42,7 @@ BIRTH_PATIENCE_S = 60.0  # of the groups of one try
 
 
 class Search:
-    """Which number of groups to try next; pure."""
+    """The choice of the next number of groups to try; pure."""
 
     def __init__(self) -> None:
         self.best = 0  # the most that was carried

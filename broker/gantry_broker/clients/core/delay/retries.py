@@ -29,7 +29,7 @@ DEAD_LETTER_LEVEL = "-1"  # as the DELAY of dead letters
 
 
 class Fate(NamedTuple):
-    """Where a failed message goes.
+    """The destination of a failed message.
 
     Attributes:
         topic: a retry or dead-letter topic.

@@ -27,7 +27,7 @@ _MARKS_PER_DELAY = 1_000
 
 
 class Parked(msgspec.Struct, frozen=True):
-    """What the schedule must know of a parked message.
+    """A parked message, as far as the schedule needs it.
 
     Attributes:
         offset: its queue offset.

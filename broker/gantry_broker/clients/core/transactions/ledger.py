@@ -29,7 +29,7 @@ from gantry_broker.clients.core.transactions.records import Ended, Row, Table
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """When producers are asked; upstream's names in brackets.
+    """The times at which producers are asked; upstream's names in brackets.
 
     Attributes:
         timeout_ms: how old a half message is before anybody asks (transactionTimeOut).

@@ -47,7 +47,7 @@ _MAX_ROWS = 500  # in one piece of a table: some 30 KB
 
 
 class Outcome(Enum):
-    """How a transaction ended."""
+    """The end of a transaction."""
 
     COMMIT = "commit"
     ROLLBACK = "rollback"
@@ -75,7 +75,7 @@ class Row(msgspec.Struct, array_like=True, gc=False):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """What an op record says.
+    """The contents of an op record.
 
     Attributes:
         offsets: queue offsets of half messages that are no longer open.
