@@ -423,7 +423,7 @@ async def test_metrics(serve) -> None:
         for family in collector.collect()
         for sample in family.samples
     }
-    page = (Path(__file__).resolve().parents[4] / "docs" / "transactions.md").read_text("utf-8")
+    page = (Path(__file__).resolve().parents[4] / "docs" / "broker-metrics.md").read_text("utf-8")
     assert all(f"`{name}`" in page for name, *_ in found)
     assert found["gantry_broker_transactions_open",] == 1
     assert found["gantry_broker_transactions_ended_total", "commit"] == 1
