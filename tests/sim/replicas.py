@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from gantry_broker.member.writes import admission
 from gantry_broker.replica import ControllerView, Limits, LogFacts, ReplicaCore
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
@@ -505,7 +504,7 @@ class Broker:
     def accepts_writes(self) -> bool:
         """H11, by the product's own word."""
         master = None if self.core is None else self.core.serving
-        return admission(master, leaving=False, is_whole=True) is None
+        return master is not None and master.no_writes is None
 
     def _write(self) -> None:
         core = self.core

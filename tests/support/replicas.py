@@ -31,6 +31,7 @@ from gantry_broker.replica import (
 )
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
+from gantry_broker.replica.pending import Fate
 from gantry_protocol.types import BrokerId, Epoch, EpochEntry, Offset
 
 if TYPE_CHECKING:
@@ -99,6 +100,20 @@ class Node:
     def asked(self, kind: type[fx.Effect]) -> list[fx.Effect]:
         return [effect for effect in self.done if isinstance(effect, kind)]
 
+    @property
+    def ended(self) -> list[tuple[Fate, list[object]]]:
+        """What became of writes, in order; a write is the data that was appended."""
+        found: list[tuple[Fate, list[object]]] = []
+        for effect in self.done:
+            match effect:
+                case fx.ConfirmMoved(fate=fate, writes=writes) if writes:
+                    found.append((fate, list(writes)))
+                case fx.Demoted(writes=writes) if writes:
+                    found.append((Fate.DEPOSED, list(writes)))
+                case fx.WritesEnded(fate=fate, writes=writes):
+                    found.append((fate, list(writes)))
+        return found
+
     def last_proposal(self) -> fx.Propose:
         found = self.asked(fx.Propose)
         assert found, "nothing was proposed"
@@ -115,7 +130,8 @@ class Node:
     def append(self, data: bytes) -> None:
         assert self.core.role is Role.MASTER
         self.disk.log += data
-        self.core.appended(Offset(self.disk.start + len(self.disk.log)))
+        end = Offset(self.disk.start + len(self.disk.log))
+        self.core.appended(end, data, self.group.now_ms)
         self.done.append(fx.Feed())
         self._carry_out(fx.Feed())
         if self.flushing:

@@ -138,7 +138,7 @@ def status(group: ReplicationGroup, router: ClientRouter) -> dict[str, Any]:
         "controllersConnected": 0 if agent is None else agent.peers.connections,
         "registered": agent is not None and agent.registered,
         "topicsVersion": group.store.topics.version,
-        "pendingSends": len(group.writes.pending),
+        "pendingSends": group.writes.waiting,
         "spliced": router.spliced,
         "held": router.held,
         "retention": _retention(group),
@@ -444,13 +444,13 @@ class BrokerCollector:
             "Appends by outcome: sends, and what the broker writes itself.",
             labels=["outcome"],
         )
-        sends.add_metric(["confirmed"], group.writes.pending.confirmed)
-        sends.add_metric(["unconfirmed"], group.writes.pending.unconfirmed)
+        sends.add_metric(["confirmed"], group.writes.confirmed)
+        sends.add_metric(["unconfirmed"], group.writes.unconfirmed)
         yield sends
         yield gauge(
             "gantry_broker_pending_sends",
             "Appends that wait for replication.",
-            len(group.writes.pending),
+            group.writes.waiting,
         )
         yield gauge(
             "gantry_broker_store_time_ahead_seconds",

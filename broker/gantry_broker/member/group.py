@@ -14,7 +14,7 @@ Rule protected: a volume whose log ends below what was confirmed on it is refuse
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from gantry_protocol.command import RemotingCommand
@@ -55,6 +55,7 @@ from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.master import Mastership
 from gantry_broker.replica.messages import Range, RangeAsk
+from gantry_broker.replica.pending import Fate
 
 GIVES_WAY_MAX = 2  # masterships given up for one damaged range, until the process ends
 
@@ -98,7 +99,6 @@ class ReplicationGroup:
         self._store = store
         self._stored = stored
         self._key = GroupKey(options.cluster, options.group)
-        self._serving_epoch: Epoch | None = None
         self._leaving = False
         self._silent: tuple[BrokerId, ...] = ()  # whom it did not hear when it was last cut off
         self._master_seen = ""
@@ -108,7 +108,7 @@ class ReplicationGroup:
         store.tiered = options.tier is not None
         loop = asyncio.get_running_loop()
         store.on_lost = lambda reason: self._derived_lost(loop, reason)
-        self.writes = GroupWrites(self, store)
+        self.writes = GroupWrites(store, shared.disk_space.met_full)
         self.tier = GroupTier(self)
         self.view = LocalView(self, shared.readers)
 
@@ -170,7 +170,14 @@ class ReplicationGroup:
             limits=options.limits,
         )
         self.shell = ReplicaShell(
-            self.core, self._store, options.directory, agent, self, shared, self._fail
+            self.core,
+            self._store,
+            options.directory,
+            agent,
+            self,
+            self.writes.ended,
+            shared,
+            self._fail,
         )
         self.tier.start(options, shared.disk_space, self._fail)
         self.shell.start(self.links)
@@ -183,8 +190,10 @@ class ReplicationGroup:
 
     async def stop(self) -> None:
         """Take no further part, close the store; what is not flushed is flushed."""
-        self._serving_epoch = None  # for answers that are still on the process's line
-        self.writes.end()
+        self.writes.end()  # first: answers may still be on the process's line
+        if self.core is not None:
+            for ended in self.core.stopped():
+                self.writes.ended(ended.fate, ended.writes)
         self.view.store.end()
         if self._consumers is not None:
             self._consumers.end()
@@ -257,8 +266,7 @@ class ReplicationGroup:
     @property
     def mastership(self) -> Mastership | None:
         """The mastership under which clients are served; None while there is none."""
-        core = self.core
-        return None if core is None or self._serving_epoch is None else core.serving
+        return self.writes.mastership
 
     @property
     def takes_requests(self) -> bool:
@@ -382,7 +390,8 @@ class ReplicationGroup:
 
     def promoted(self, epoch: Epoch, start: Offset) -> None:
         """Serve from now on."""
-        self._serving_epoch = epoch
+        assert self.shell is not None, "only a core is promoted"
+        self.writes.begin(self.shell)
         if self._consumers is not None and not self.options.clients_elsewhere:
             self._consumers.began(self.claim)
         self.tier.promoted(epoch)
@@ -394,27 +403,17 @@ class ReplicationGroup:
             self._agent.beat()
             self._catch_up_topics()
 
-    def demoted(self, epoch: Epoch) -> None:
+    def demoted(self, writes: Sequence[object]) -> None:
         """Serve no more; nobody waits for an answer any longer."""
-        self._serving_epoch = None
         self.watcher.clients_move()  # first: the next master answers what is not answered here
         self.tier.demoted()
+        self.writes.ended(Fate.DEPOSED, writes)
         self.writes.end()
         self.view.store.end()
         if self._consumers is not None:
             self._consumers.end()
         self.watcher.serving_ends()
         self._changed()
-
-    def confirmed(self, confirm: Offset) -> None:
-        """Answer what waited for it."""
-        master = None if self.core is None else self.core.serving
-        if master is not None:
-            self.writes.confirmed(confirm, master)
-        if master is not None and not self._store.lost:
-            self.tier.advanced()
-            if self.writes.topics_due:
-                self._catch_up_topics()
 
     def drained(self, reason: str) -> None:
         """Nothing more is gained by staying."""
@@ -424,8 +423,7 @@ class ReplicationGroup:
     def cut_off(self, effect: fx.CutOff) -> None:
         """Take nothing more, and let clients look for another master."""
         self._silent = effect.silent
-        self.watcher.cut_off()  # first: who passes a client on keeps what was not answered
-        self.writes.cut_off()
+        self.watcher.cut_off()  # who passes a client on keeps what was not answered
 
     def in_touch(self) -> None:
         """Go on; clients that wait are served."""
@@ -441,19 +439,12 @@ class ReplicationGroup:
         self.watcher.serving_will_end()
 
     def ticked(self) -> None:
-        """Answer what has waited long enough."""
+        """Follow the clock, and read topics that could not be compared before."""
         self.writes.ticked()
+        if self.writes.topics_due:
+            self._catch_up_topics()
 
-    def met_full(self) -> None:
-        """A record found no room on the disk."""
-        self._shared.disk_space.met_full()
-
-    # ---- what writes and the tier need
-
-    def appended(self) -> None:
-        """Records were appended: flush them, and feed the replicas."""
-        if self.shell is not None:
-            self.shell.appended()
+    # ---- what the tier needs
 
     def step(self, event: ev.Event) -> None:
         """Feed the core, if there is one yet."""

@@ -17,7 +17,7 @@ for something the store refuses; such an error is handed to ``failed`` and ends 
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -39,6 +39,7 @@ from gantry_broker.replica import ReplicaCore
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.messages import Ack, Message, Truncate
+from gantry_broker.replica.pending import Fate
 
 DISPATCH_BYTES = 128 * 1024
 SAVE_AGAIN_S = 1.0  # a state that found no room on the disk
@@ -52,11 +53,8 @@ class RoleObserver(Protocol):
     def promoted(self, epoch: Epoch, start: Offset) -> None:
         """This broker serves from now on."""
 
-    def demoted(self, epoch: Epoch) -> None:
-        """It does not any more."""
-
-    def confirmed(self, confirm: Offset) -> None:
-        """Everything below is confirmed, and can be read from the store."""
+    def demoted(self, writes: Sequence[object]) -> None:
+        """It does not any more; ``writes`` waited, and end with it."""
 
     def drained(self, reason: str) -> None:
         """Nothing more is gained by staying."""
@@ -86,6 +84,7 @@ class ReplicaShell:
         directory: where the lineage file is.
         agent: speaks to the controllers.
         observer: is told of role changes.
+        answer: gets writes that ended, once what is confirmed can be read.
         shared: the process's clock and threads.
         failed: called with the error that ends this broker.
     """
@@ -97,6 +96,7 @@ class ReplicaShell:
         directory: Path,
         agent: ControlAgent,
         observer: RoleObserver,
+        answer: Callable[[Fate, Sequence[object]], None],
         shared: SharedResources,
         failed: Callable[[BaseException], None],
     ) -> None:
@@ -111,6 +111,7 @@ class ReplicaShell:
         self._directory = directory
         self._agent = agent
         self._observer = observer
+        self._answer = answer
         self._failed = failed
         self._loop = asyncio.get_running_loop()
         self._events: deque[ev.Event] = deque()
@@ -190,9 +191,9 @@ class ReplicaShell:
         self._guarded(self._dispatch)
         self._observer.ticked()
 
-    def appended(self) -> None:
-        """The master's own append has moved the end of the log."""
-        self.core.appended(self._store.log.end)
+    def appended(self, write: object | None = None) -> None:
+        """The master's own append has moved the end of the log; ``write`` waits for its fate."""
+        self.core.appended(self._store.log.end, write, self.now_ms)
         self._flush_due = True
         self._next_turn()
 
@@ -207,8 +208,10 @@ class ReplicaShell:
                 self._append(offset, data)
             case fx.Feed():
                 self._next_turn()
-            case fx.ConfirmMoved(confirm=confirm):
-                self._confirm(confirm)
+            case fx.ConfirmMoved():
+                self._confirm(effect)
+            case fx.WritesEnded(fate=fate, writes=writes):
+                self._answer(fate, writes)
             case fx.OpenLink(link=link, address=address):
                 if links is not None:
                     links.open(link, address)
@@ -235,10 +238,10 @@ class ReplicaShell:
         match effect:
             case fx.Promoted(epoch=epoch, start=start):
                 self._promoted(epoch, start)
-            case fx.Demoted(epoch=epoch):
+            case fx.Demoted(epoch=epoch, writes=writes):
                 _log.info("demoted", epoch=epoch)
                 self._store.drop_mastership()
-                self._observer.demoted(epoch)
+                self._observer.demoted(writes)
             case fx.Propose():
                 _log.info("proposing", set=sorted(effect.sync_state_set), attempt=effect.attempt)
                 agent.propose(effect, self.step)
@@ -344,10 +347,13 @@ class ReplicaShell:
         self._flush_due = True
         self._next_turn()
 
-    def _confirm(self, confirm: Offset) -> None:
-        self._confirmed = confirm
+    def _confirm(self, moved: fx.ConfirmMoved) -> None:
+        self._confirmed = moved.confirm
         if self.core.serving is not None:
+            # Whoever is acknowledged finds its record. An error on the way ends the process, and
+            # answers nobody: whoever passes clients on asks the next master.
             self._dispatch()
+            self._answer(moved.fate, moved.writes)
         elif self._is_dispatch_due:
             self._next_turn()
 
@@ -371,7 +377,6 @@ class ReplicaShell:
                 return
             if not self._store.lost:
                 raise
-        self._observer.confirmed(self._confirmed)
 
     def _cut(self, point: Offset, *, reset: bool) -> None:
         self._dispatch()

@@ -97,7 +97,7 @@ class GroupTier:
             self.retention.start()
             return
         self._boots = next_boot(options.directory)
-        self.service = TierService(
+        service = TierService(
             options.tier,
             self,
             self,
@@ -106,7 +106,13 @@ class GroupTier:
             seen=Seen(options.directory, options.tier.url, options.tier.place),
             failed=failed,
         )
-        self.service.start()
+        self.follow(service)
+        service.start()
+
+    def follow(self, service: TierService) -> None:
+        """Tell ``service`` of each rise of confirm, once what is confirmed can be read."""
+        self.service = service
+        self._member.store.add_listener(lambda touched: self._advanced())
 
     async def stop(self) -> None:
         """End everything; what is under way at the store may be applied all the same."""
@@ -125,9 +131,8 @@ class GroupTier:
         if self.service is not None:
             self.service.uploader.demoted()
 
-    def advanced(self) -> None:
-        """More is confirmed."""
-        if self.service is not None:
+    def _advanced(self) -> None:
+        if self.service is not None and self._member.serving:
             self.service.uploader.advanced()
 
     @property

@@ -1,55 +1,67 @@
-"""Writes through one member of a group: who may write, and who waits to be answered.
+"""Writes through one member of a group: the words for what the replica core decides.
 
-Rules protected: a record is accepted only by the serving master of the current epoch with enough
-in-sync members, *before* it is appended (H11); the answer 0 follows confirm (``appends``); a table
-that is known in part only is neither compared with the controllers' nor written to.
+May a write be accepted (``Mastership.no_writes``), and what becomes of it (``replica.pending``), is
+decided there (H11); here it gets its place in the log, and its answer. Everything that was stored
+and is not acknowledged ends in 12: with the places of its records while this is the master, without
+them from then on, because nobody here knows whether they stay.
 
-What it refuses: a send while the mastership is being handed over, or not there at all, and while
-the disk does not answer; anything, while another master may have been elected.
+Rule protected: a table that is known in part only is neither compared with the controllers' nor
+written to.
 """
 
-import asyncio
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.process import log
-from gantry_protocol.types import Offset
 
 from gantry_broker.clients.view import Created
 from gantry_broker.log import DiskFullError
-from gantry_broker.member.appends import PendingAppends
 from gantry_broker.queues import MessageStore
 from gantry_broker.replica.master import Mastership
+from gantry_broker.replica.pending import Fate
+from gantry_broker.replica.values import NoWrites
 from gantry_broker.store.clock import FOLLOWED_MS, StoreClock
 from gantry_broker.store.contract import Appended, Records, Refusal, SendOutcome
 
 if TYPE_CHECKING:
+    from gantry_broker.member.shell import ReplicaShell
     from gantry_broker.member.topic_sync import TopicSync
 
 _NOT_MASTER = Refusal(
     ResponseCode.SERVICE_NOT_AVAILABLE,
     "service not available now. this broker is not the master of its group",
 )
-_LEAVING = Refusal(
-    ResponseCode.SERVICE_NOT_AVAILABLE,
-    "service not available now. this broker is handing its mastership over",
-)
 _NOT_WHOLE = Refusal(
     ResponseCode.SYSTEM_BUSY,
     "this broker has not confirmed yet what was said before its log begins",
-)
-_NO_DISK = Refusal(
-    ResponseCode.SERVICE_NOT_AVAILABLE,
-    "service not available now. this broker's disk does not answer",
 )
 _CUT_OFF = Refusal(
     ResponseCode.SERVICE_NOT_AVAILABLE,
     "service not available now. this broker is cut off, and may be the master no more",
 )
-_TOO_FEW = Refusal(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough")
+_REFUSALS = {
+    NoWrites.LEAVING: Refusal(
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        "service not available now. this broker is handing its mastership over",
+    ),
+    NoWrites.CUT_OFF: _CUT_OFF,
+    NoWrites.NO_DISK: Refusal(
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        "service not available now. this broker's disk does not answer",
+    ),
+    NoWrites.TOO_FEW: Refusal(ResponseCode.SYSTEM_ERROR, "in-sync replicas not enough"),
+}
+_CONFIRMED = ResponseCode.SUCCESS  # to look a member up costs a tenth of a microsecond
+# What whoever is not acknowledged is told, and whether with the places of its records.
+_UNCONFIRMED = {
+    Fate.TOO_FEW: ("stored and replicated, while the in-sync replicas were not enough", True),
+    Fate.LATE: ("stored, and not confirmed by enough replicas in time", True),
+    Fate.DEPOSED: ("stored, and this broker lost its mastership before it was confirmed", False),
+    Fate.CUT_OFF: ("stored, and this broker was cut off before it was confirmed", False),
+}
 # Of clocks that are never set, the one that goes on while a machine sleeps, where there is one.
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -61,64 +73,26 @@ def steady_ms() -> int:
     return time.clock_gettime_ns(_STEADY) // 1_000_000
 
 
-class WritingMember(Protocol):
-    """What writes need of their group's member."""
-
-    @property
-    def mastership(self) -> Mastership | None:
-        """The mastership under which it serves; None while it does not."""
-
-    @property
-    def leaving(self) -> bool:
-        """Whether it has been asked to leave."""
-
-    def appended(self) -> None:
-        """Records were appended: flush them, and feed the replicas."""
-
-    def met_full(self) -> None:
-        """A record found no room on the disk."""
-
-
-def admission(mastership: Mastership | None, *, leaving: bool, is_whole: bool) -> Refusal | None:
-    """None when a send may be appended now (H11).
-
-    Args:
-        mastership: under which clients are served, None for none.
-        leaving: the process was asked to leave.
-        is_whole: the state of the log is known from its beginning on.
-    """
-    if mastership is None:
-        return _NOT_MASTER
-    if leaving or mastership.drain is not None:
-        return _LEAVING
-    if mastership.cut_off:
-        return _CUT_OFF
-    if mastership.disk_is_silent:
-        return _NO_DISK
-    if not mastership.has_enough:
-        return _TOO_FEW
-    return None if is_whole else _NOT_WHOLE
-
-
 class GroupWrites:
     """See the module.
 
     Args:
-        member: whose writes these are.
-        store: its store.
+        store: the member's store.
+        met_full: called when a record found no room on the disk.
         wall: seconds since 1970.
         steady: ms by a clock that is never set.
 
     Attributes:
-        pending: sends that wait for their records to be confirmed.
+        confirmed: writes that were answered 0, ever.
+        unconfirmed: writes that were answered 12, ever.
         topics: changes topics with the controllers; None before the member has started.
         clock: tells store times.
     """
 
     def __init__(
         self,
-        member: WritingMember,
         store: MessageStore,
+        met_full: Callable[[], None],
         wall: Callable[[], float] = time.time,
         steady: Callable[[], int] = steady_ms,
     ) -> None:
@@ -126,26 +100,55 @@ class GroupWrites:
         self.clock = StoreClock(int(wall() * 1000), steady())
         self._wall, self._steady = wall, steady
         self._clock_is_off = False
-        self.pending = PendingAppends()
+        self.confirmed = 0
+        self.unconfirmed = 0
         self.topics: TopicSync | None = None
-        self._member = member
         self._store = store
-        self._loop = asyncio.get_running_loop()  # to ask for it is a system call
+        self._met_full = met_full
+        self._shell: ReplicaShell | None = None  # while this member serves
         self._topics_due = False  # the state of the log was not whole when they were to be read
 
+    def begin(self, shell: "ReplicaShell") -> None:
+        """The member serves from now on; ``shell`` carries out what its core decides."""
+        self._shell = shell
+
+    @property
+    def mastership(self) -> Mastership | None:
+        """The mastership under which this member serves; None while it does not.
+
+        Not before the effect of a promotion is carried out, nor after the core has ended it.
+        """
+        shell = self._shell
+        return None if shell is None else shell.core.serving
+
+    @property
+    def waiting(self) -> int:
+        """Writes whose fate is not decided yet."""
+        master = self.mastership
+        return 0 if master is None else len(master.pending)
+
     def accepting(self) -> Refusal | None:
-        """None when a send may be appended (H11)."""
-        member = self._member
-        return admission(member.mastership, leaving=member.leaving, is_whole=self._store.is_whole)
+        """None when a send may be appended (H11); whoever sends asks this, once."""
+        master = self.mastership
+        if master is None:
+            return _NOT_MASTER
+        reason = master.no_writes
+        if reason is not None:
+            return _REFUSALS[reason]
+        return None if self._store.is_whole else _NOT_WHOLE
 
     def append(self, records: Records, done: Appended) -> None:
         """Store and replicate; ``done(outcome)`` comes exactly once, maybe at once.
+
+        It does not ask whether a send may be accepted: what belongs to the state is appended as
+        long as there is a mastership for it.
 
         Raises:
             RecordError: a record cannot be stored; ``done`` is not called.
             DiskFullError: there is no room; ``done`` is not called.
         """
-        if self._member.mastership is None:
+        shell = self._shell
+        if shell is None or shell.core.serving is None:
             done(SendOutcome(_NOT_MASTER.code, _NOT_MASTER.remark))
             return
         now_ms = self.clock.now_ms(int(self._wall() * 1000), self._steady())
@@ -154,11 +157,10 @@ class GroupWrites:
         except DiskFullError:
             # The file may have been ended by a blank before the next one found no room. Who did not
             # know of that blank would later count it as bytes of the next epoch.
-            self._member.appended()
-            self._member.met_full()
+            shell.appended()
+            self._met_full()
             raise
-        self.pending.add(stored, done, self._loop.time())
-        self._member.appended()
+        shell.appended((stored, done))
 
     def create_topic(self, topic: TopicConfig, done: Created, *, if_absent: bool) -> None:
         """Create or change a topic: by the controllers first, then by a record in the log."""
@@ -177,21 +179,30 @@ class GroupWrites:
             self.topics.delete(topic, done)
 
     def _topics_refused(self) -> Refusal | None:
-        if self._member.mastership is None or self.topics is None:
+        master = self.mastership
+        if master is None or self.topics is None:
             return _NOT_MASTER
-        if self._member.mastership.cut_off:
+        if master.cut_off:
             return _CUT_OFF
         return None if self._store.is_whole else _NOT_WHOLE
 
     # ---- what becomes of them
 
-    def confirmed(self, confirm: Offset, mastership: Mastership) -> None:
-        """Answer the sends whose records are confirmed."""
-        self.pending.confirm(confirm, enough_in_sync=mastership.has_enough)
+    def ended(self, fate: Fate, writes: Sequence[Any]) -> None:
+        """Answer writes whose fate the core has decided."""
+        if fate is Fate.CONFIRMED:
+            self.confirmed += len(writes)
+            for stored, done in writes:
+                done(SendOutcome(_CONFIRMED, None, stored))
+            return
+        self.unconfirmed += len(writes)
+        remark, with_places = _UNCONFIRMED[fate]
+        for stored, done in writes:
+            places = stored if with_places else []
+            done(SendOutcome(ResponseCode.FLUSH_SLAVE_TIMEOUT, remark, places))
 
     def ticked(self) -> None:
-        """Answer the sends that have waited long enough; follow the wall clock."""
-        self.pending.expire(self._loop.time())
+        """Follow the wall clock."""
         self.clock.now_ms(int(self._wall() * 1000), self._steady())
         is_off = abs(self.clock.ahead_ms) > FOLLOWED_MS
         if is_off != self._clock_is_off:
@@ -206,7 +217,7 @@ class GroupWrites:
 
     def catch_up_topics(self, version: int) -> None:
         """Read the controllers' topics if they are newer than ours, once ours are all known."""
-        if self.topics is None or self._member.mastership is None:
+        if self.topics is None or self.mastership is None:
             return
         self._topics_due = not self._store.is_whole  # a part of a table is compared with nothing
         if not self._topics_due:
@@ -217,12 +228,8 @@ class GroupWrites:
         """Whether ``catch_up_topics`` is to be called again when more is confirmed."""
         return self._topics_due
 
-    def cut_off(self) -> None:
-        """Another master may have been elected: who waits is to ask that one."""
-        self.pending.end("stored, and this broker was cut off before it was confirmed")
-
     def end(self) -> None:
-        """The mastership is over: nobody waits for an answer any longer."""
-        self.pending.end()
+        """The mastership is over: nothing is taken, and no topic is waited for any longer."""
+        self._shell = None
         if self.topics is not None:
             self.topics.end()

@@ -32,6 +32,7 @@ from gantry_broker.replica.facts import LogFacts
 from gantry_broker.replica.following import Following, Stage
 from gantry_broker.replica.master import Batch, Mastership
 from gantry_broker.replica.messages import Ack, Append, Farewell, Hello, Message, Truncate
+from gantry_broker.replica.pending import Fate
 from gantry_broker.replica.saver import Saver
 from gantry_broker.replica.stall import (
     GIVES_WAY,
@@ -117,10 +118,25 @@ class ReplicaCore:
 
     # ---- inputs
 
-    def appended(self, end: Offset) -> None:
-        """The master has appended up to ``end``; the log's facts are never older than the log."""
-        assert self.serving is not None, "only a serving master appends"
+    def appended(self, end: Offset, write: object | None = None, now_ms: int = 0) -> None:
+        """The master has appended up to ``end``; the log's facts are never older than the log.
+
+        Args:
+            end: of the log.
+            write: whose bytes end there, and whose fate an effect tells; None for a blank, which
+                ends a file.
+            now_ms: from when on it waits. Not the time of the last event: a process that stood
+                still would find it late at once.
+        """
+        master = self.serving
+        assert master is not None, "only a serving master appends"
         self.log.appended(end)
+        if write is not None:
+            master.pending.add(end, now_ms, write)
+
+    def stopped(self) -> list[fx.WritesEnded]:
+        """The process ends: nobody here will know what becomes of the writes that wait."""
+        return [] if self.master is None else self.master.end_writes(Fate.DEPOSED)
 
     def step(self, event: ev.Event, now_ms: int) -> list[fx.Effect]:
         """Take one event at ``now_ms`` (milliseconds, never falling) and decide."""
@@ -302,7 +318,7 @@ class ReplicaCore:
         if self.master is not None:
             links += self.master.links()
             if self.role is Role.MASTER:
-                effects.append(fx.Demoted(self.master.epoch))
+                effects.append(fx.Demoted(self.master.epoch, self.master.pending.end()))
         if self.following is not None and self.following.link is not None:
             links.append(self.following.link)
         self.master = self.following = None
@@ -440,7 +456,9 @@ class ReplicaCore:
         if cut_off == master.cut_off:
             return []
         master.cut_off = cut_off
-        return [fx.CutOff(silent, controllers_ms) if cut_off else fx.InTouch()]
+        if not cut_off:
+            return [fx.InTouch()]
+        return [fx.CutOff(silent, controllers_ms), *master.end_writes(Fate.CUT_OFF)]
 
     def _look_at_disk(self) -> list[fx.Effect]:
         """Say once what is done about a disk that does not answer, and do it."""

@@ -4,11 +4,14 @@ Effects are carried out in order. Those that end (``SaveState``, ``CutLog``, ``O
 ``Propose``, ``HandOver``) come back as an event; the others are final.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 from gantry_protocol.types import BrokerId, Epoch, Offset
 
 from gantry_broker.replica.lineage import Lineage
 from gantry_broker.replica.messages import Message
+from gantry_broker.replica.pending import Fate
 
 
 class StoredState(msgspec.Struct, frozen=True):
@@ -75,9 +78,23 @@ class Feed(msgspec.Struct, frozen=True):
 
 
 class ConfirmMoved(msgspec.Struct, frozen=True):
-    """The confirm offset rose to ``confirm``."""
+    """The confirm offset rose to ``confirm``, and with it ended the ``writes`` below.
+
+    Attributes:
+        fate: of all of them, as of this very rise: ``CONFIRMED`` or ``TOO_FEW``. They are answered
+            once what is confirmed can be read.
+    """
 
     confirm: Offset
+    fate: Fate = Fate.CONFIRMED
+    writes: Sequence[object] = []
+
+
+class WritesEnded(msgspec.Struct, frozen=True):
+    """These writes ended without being confirmed; answer them."""
+
+    fate: Fate
+    writes: Sequence[object]
 
 
 class Propose(msgspec.Struct, frozen=True):
@@ -97,9 +114,15 @@ class Promoted(msgspec.Struct, frozen=True):
 
 
 class Demoted(msgspec.Struct, frozen=True):
-    """This replica has stopped being the master of ``epoch``, for good."""
+    """This replica has stopped being the master of ``epoch``, for good.
+
+    Attributes:
+        writes: those that waited, which end with it. They are answered once whoever passes clients
+            on has heard of it: what is not answered here goes to the next master as it is.
+    """
 
     epoch: Epoch
+    writes: Sequence[object] = []
 
 
 class SetChanged(msgspec.Struct, frozen=True):
@@ -212,6 +235,7 @@ Effect = (
     | Send
     | Feed
     | ConfirmMoved
+    | WritesEnded
     | Propose
     | Promoted
     | Demoted

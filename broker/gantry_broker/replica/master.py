@@ -27,6 +27,7 @@ from gantry_broker.replica.effects import (
     Send,
     SetChanged,
     Slow,
+    WritesEnded,
 )
 from gantry_broker.replica.events import ProposalFinished, Refused, Unknown
 from gantry_broker.replica.facts import LogFacts
@@ -35,8 +36,9 @@ from gantry_broker.replica.member import Member
 from gantry_broker.replica.membership import Joiner, in_sync_target, wanted_set
 from gantry_broker.replica.messages import Ack, Append, Farewell, Hello, Truncate
 from gantry_broker.replica.pace import held_by
+from gantry_broker.replica.pending import Fate, PendingWrites
 from gantry_broker.replica.syncset import SyncStateSet
-from gantry_broker.replica.values import ControllerView, Limits
+from gantry_broker.replica.values import ControllerView, Limits, NoWrites
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -58,6 +60,7 @@ class Mastership:
     """The master of one epoch.
 
     Attributes:
+        pending: writes whose fate is not decided yet.
         disk_is_silent: its own disk does not answer, so it takes no write.
         cut_off: another one may have been elected (``contact``), so it takes nothing at all.
     """
@@ -78,6 +81,7 @@ class Mastership:
         self.set = SyncStateSet(me, view, limits)
         self.members: dict[BrokerId, Member] = {}
         self.drain: Drain | None = None
+        self.pending = PendingWrites()
         self.disk_is_silent = False
         self.cut_off = False
         self._woke_ms: int | None = None
@@ -111,6 +115,22 @@ class Mastership:
     def has_enough(self) -> bool:
         """Whether a write may be accepted, and one that is confirmed acknowledged (H11)."""
         return self.in_sync >= self.min_in_sync
+
+    @property
+    def no_writes(self) -> NoWrites | None:
+        """Why no write may be accepted now; None when one may (H11)."""
+        if self.drain is not None:
+            return NoWrites.LEAVING
+        if self.cut_off:
+            return NoWrites.CUT_OFF
+        if self.disk_is_silent:
+            return NoWrites.NO_DISK
+        return None if self.has_enough else NoWrites.TOO_FEW
+
+    def end_writes(self, fate: Fate) -> list[WritesEnded]:
+        """All that wait end like that."""
+        ended = self.pending.end()
+        return [WritesEnded(fate, ended)] if ended else []
 
     @property
     def needed_from(self) -> tuple[Offset, ...]:
@@ -329,7 +349,9 @@ class Mastership:
             lowest = min(lowest, Offset(0) if member is None else member.acked)
         if not self._log.confirm_up_to(lowest):
             return []
-        return [ConfirmMoved(self._log.confirm)]
+        confirm = self._log.confirm
+        fate = Fate.CONFIRMED if self.has_enough else Fate.TOO_FEW
+        return [ConfirmMoved(confirm, fate, self.pending.confirmed(confirm))]
 
     def review(self, now_ms: int) -> list[Effect]:
         """Decide again on the set and on leaving; cheap, and safe to call after anything."""
@@ -412,7 +434,9 @@ class Mastership:
             for link, member in self._by_link.items()
             if member.streaming and now_ms - member.sent_ms >= self._limits.heartbeat_ms
         ]
-        return effects + self.review(now_ms)
+        effects += self.review(now_ms)
+        late = self.pending.late(now_ms)  # behind review: what is confirmed by now is not late
+        return [*effects, WritesEnded(Fate.LATE, late)] if late else effects
 
 
 def _best(members: list[Member]) -> list[BrokerId]:

@@ -1,6 +1,6 @@
 """Values of the replica core: roles, the controller's view of the group, and limits."""
 
-from enum import Enum
+from enum import Enum, auto
 
 import msgspec
 from gantry_protocol.types import BrokerId, Epoch
@@ -14,6 +14,15 @@ class Role(Enum):
     PROMOTING = "promoting"
     MASTER = "master"
     STUCK = "stuck"
+
+
+class NoWrites(Enum):
+    """Why a master accepts no write."""
+
+    LEAVING = auto()  # it hands its mastership over
+    CUT_OFF = auto()  # another one may have been elected
+    NO_DISK = auto()  # its disk does not answer
+    TOO_FEW = auto()  # the sync-state set has fewer members than the minimum
 
 
 class ControllerView(msgspec.Struct, frozen=True):

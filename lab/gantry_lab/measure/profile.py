@@ -34,7 +34,7 @@ REST = "event loop, the rest"
 PARTS = (
     ("gantry_broker/clients/pull", "pulls: checks, what is held, the answer"),
     ("gantry_broker/clients", "sends and other requests: checks, properties, the answer"),
-    ("gantry_broker/member/appends", "sends and other requests: checks, properties, the answer"),
+    ("gantry_broker/member/writes", "sends and other requests: checks, properties, the answer"),
     ("gantry_broker/log", "log: places of records, writing and reading them, syncs"),
     ("gantry_broker/ha", "links to replicas"),
     ("gantry_broker/queues", "queues, from what is confirmed"),

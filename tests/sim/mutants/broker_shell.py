@@ -17,6 +17,7 @@ LINKS = "unit/broker/ha/test_links.py"
 HOSTING = "unit/broker/host/test_hosting.py"
 CLIENTS = "unit/broker/clients"
 FULL = "unit/broker/replica/test_full_disk.py"
+PENDING = "unit/broker/replica/test_pending.py"
 STALL = "unit/broker/replica/test_stall.py"
 
 
@@ -29,24 +30,40 @@ _ANSWERS = (
     _mutant(
         "too-few-acknowledge",
         "a send is answered 0 while the set is smaller than it must be (H11)",
-        "member.writes:GroupWrites.confirmed",
-        "enough_in_sync=mastership.has_enough",
-        "enough_in_sync=mastership.in_sync >= 1",
+        "replica.master:Mastership.advance",
+        "Fate.CONFIRMED if self.has_enough else Fate.TOO_FEW",
+        "Fate.CONFIRMED if self.in_sync >= 1 else Fate.TOO_FEW",
         f"{MEMBER}::test_what_only_the_master_has_is_not_acknowledged_where_two_must",
+    ),
+    _mutant(
+        "confirmed-beyond-confirm",
+        "a send is answered 0 while its last byte is not confirmed",
+        "replica.pending:PendingWrites.confirmed",
+        "waiting[0][0] <= confirm",
+        "waiting[0][0] <= confirm + 1",
+        f"{PENDING}::test_confirmed_up_to_and_including_the_end",
+    ),
+    _mutant(
+        "stood-still-and-late",
+        "a process that stood still answers 12 to what came just now",
+        "replica.core:ReplicaCore.appended",
+        "master.pending.add(end, now_ms, write)",
+        "master.pending.add(end, self._now_ms, write)",
+        f"{PENDING}::test_a_process_that_stood_still_finds_no_new_write_late",
     ),
     _mutant(
         "sends-outlive-their-mastership",
         "who waits when a mastership ends is told nothing, or 0 by the next one",
-        "member.writes:GroupWrites.end",
-        "self.pending.end()",
-        "pass",
+        "replica.core:ReplicaCore._end_role",
+        "self.master.pending.end()",
+        "[]",
         f"{MEMBER}::test_the_end_of_a_mastership_ends_what_belongs_to_it",
     ),
     _mutant(
         "demotion-ends-no-writes",
         "the same, by the group",
         "member.group:ReplicationGroup.demoted",
-        "self.writes.end()",
+        "self.writes.ended(Fate.DEPOSED, writes)",
         "pass",
         f"{MEMBER}::test_the_end_of_a_mastership_ends_what_belongs_to_it",
     ),
@@ -61,25 +78,25 @@ _ANSWERS = (
     _mutant(
         "answered-before-it-is-visible",
         "a producer is answered 0 before its record can be read",
-        "member.shell:ReplicaShell._dispatch",
-        "if not self._store.lost:\n            self._store.dispatch(self._confirmed)",
-        "self._observer.confirmed(self._confirmed)\n        self._store.dispatch(self._confirmed)",
+        "member.shell:ReplicaShell._confirm",
+        "self._dispatch()\n        self._answer(moved.fate, moved.writes)",
+        "self._answer(moved.fate, moved.writes)\n        self._dispatch()",
         f"{MEMBER}::test_who_is_acknowledged_finds_its_record",
     ),
     _mutant(
         "waits-without-end",
         "sends that nobody confirms wait for ever",
-        "member.group:ReplicationGroup.ticked",
-        "self.writes.ticked()",
-        "pass",
-        f"{MEMBER}::test_a_wait_has_an_end",
+        "replica.master:Mastership.tick",
+        "self.pending.late(now_ms)",
+        "None",
+        f"{PENDING}::test_a_write_that_nobody_confirms_is_late_and_does_not_end_again",
     ),
     _mutant(
         "stop-answers-nobody",
         "a process that ends leaves its producers to their time-outs",
         "member.group:ReplicationGroup.stop",
-        "self.writes.end()",
-        "pass",
+        "self.core.stopped()",
+        "()",
         f"{MEMBER}::test_the_end_of_a_member_answers_who_waits",
     ),
 )
@@ -192,8 +209,8 @@ _DISK = (
     _mutant(
         "writes-to-a-silent-disk",
         "a master whose disk does not answer takes sends",
-        "member.writes:admission",
-        "mastership.disk_is_silent",
+        "replica.master:Mastership.no_writes",
+        "self.disk_is_silent",
         "False",
         f"{MEMBER}::test_a_master_whose_disk_does_not_answer_takes_no_write",
     ),
@@ -351,11 +368,12 @@ _CONTROLLERS = (
 
 _SERVING = (
     _mutant(
-        "batch-by-its-first-record",
-        "a batch is answered 0 when its first record is confirmed",
-        "member.appends:PendingAppends.add",
-        "stored[-1]",
-        "stored[0]",
+        "batch-by-what-stands-before-it",
+        "a batch is answered 0 before its last record is confirmed",
+        "replica.core:ReplicaCore.appended",
+        "    self.log.appended(end)\n    if write is not None:\n        master.pending.add(end,",
+        "    before = self.log.end\n    self.log.appended(end)\n    if write is not None:\n"
+        "        master.pending.add(before,",
         f"{MEMBER}::test_a_batch_is_acknowledged_with_its_last_record",
     ),
     _mutant(
@@ -369,7 +387,7 @@ _SERVING = (
     _mutant(
         "topics-never-due",
         "topics that could not be compared at first never are",
-        "member.group:ReplicationGroup.confirmed",
+        "member.group:ReplicationGroup.ticked",
         "self.writes.topics_due",
         "False",
         f"{MEMBER}::test_topics_are_read_once_the_whole_state_is_known",

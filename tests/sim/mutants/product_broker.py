@@ -23,8 +23,8 @@ MUTANTS = (
         "broker member",
         "the end of a file that was ended for a record without room passes for the next epoch's",
         "member.writes:GroupWrites.append",
-        "        self._member.appended()\n        self._member.met_full()\n",
-        "        self._member.met_full()\n",
+        "        shell.appended()\n        self._met_full()\n",
+        "        self._met_full()\n",
         UnitTests(
             "unit/broker/member/test_member.py::test_the_end_of_a_file_is_known_although_the_next_one_finds_no_room"
         ),
@@ -223,17 +223,17 @@ MUTANTS = (
         "cut-off-and-accepting",
         "broker member",
         "a broker that may be deposed takes sends",
-        "member.writes:admission",
-        "if mastership.cut_off:",
+        "replica.master:Mastership.no_writes",
+        "if self.cut_off:",
         "if False:",
-        UnitTests("unit/broker/member/test_writes.py::test_who_may_write"),
+        UnitTests("unit/broker/replica/test_pending.py::test_who_may_write"),
     ),
     _mutant(
         "leaving-and-accepting",
         "broker member",
         "a broker that hands its mastership over takes sends",
-        "member.writes:admission",
-        "if leaving or mastership.drain is not None:",
+        "replica.master:Mastership.no_writes",
+        "if self.drain is not None:",
         "if False:",
         UnitTests("unit/broker/member/test_member.py::test_who_leaves_says_so"),
     ),
@@ -242,55 +242,49 @@ MUTANTS = (
         "broker member",
         "a broker that may be deposed creates topics",
         "member.writes:GroupWrites._topics_refused",
-        "if self._member.mastership.cut_off:",
+        "if master.cut_off:",
         "if False:",
-        UnitTests(
-            "unit/broker/member/test_writes.py::test_who_is_cut_off_confirms_nothing_and_changes_no_topic"
-        ),
+        UnitTests("unit/broker/member/test_writes.py::test_who_is_cut_off_changes_no_topic"),
     ),
     _mutant(
         "waiting-sends-outlive-a-cut-off",
         "broker member",
         "a send waits on although nobody can confirm it",
-        "member.writes:GroupWrites.cut_off",
-        'self.pending.end("stored, and this broker was cut off before it was confirmed")',
-        "pass",
+        "replica.core:ReplicaCore._look_around",
+        ", *master.end_writes(Fate.CUT_OFF)]",
+        "]",
         UnitTests(
-            "unit/broker/member/test_writes.py::test_who_is_cut_off_confirms_nothing_and_changes_no_topic"
+            "unit/broker/replica/test_pending.py::test_a_master_that_is_cut_off_ends_what_waits"
         ),
     ),
     _mutant(
         "too-few-and-success",
         "broker member",
         "a send is answered 0 although too few were in sync",
-        "member.appends:PendingAppends.confirm",
-        "if enough_in_sync:",
-        "if True:",
+        "replica.master:Mastership.advance",
+        "if self.has_enough",
+        "if True",
         UnitTests(
-            "unit/broker/member/test_appends.py::test_confirmed_with_too_few_members_is_not_acknowledged"
+            "unit/broker/replica/test_pending.py::test_what_too_few_have_confirmed_is_not_acknowledged"
         ),
     ),
     _mutant(
         "expired-and-success",
         "broker member",
         "a send that nobody confirmed in time is answered 0",
-        "member.appends:PendingAppends._give_up",
-        "done(SendOutcome(ResponseCode.FLUSH_SLAVE_TIMEOUT, remark, stored))",
-        "done(SendOutcome(_CONFIRMED, None, stored))",
-        UnitTests(
-            "unit/broker/member/test_appends.py::test_confirmed_with_too_few_members_is_not_acknowledged"
-        ),
+        "member.writes:GroupWrites.ended",
+        "if fate is Fate.CONFIRMED:",
+        "if fate in (Fate.CONFIRMED, Fate.LATE):",
+        UnitTests("unit/broker/member/test_writes.py::test_what_whoever_waits_is_answered"),
     ),
     _mutant(
         "ended-sends-hold-their-places",
         "broker member",
-        "a send that waited when a mastership ended is answered 0",
-        "member.appends:PendingAppends.end",
-        "done(SendOutcome(ResponseCode.FLUSH_SLAVE_TIMEOUT, remark))",
-        "done(SendOutcome(_CONFIRMED, remark))",
-        UnitTests(
-            "unit/broker/member/test_appends.py::test_who_waits_when_the_mastership_is_in_doubt_is_told_no_place"
-        ),
+        "a send that waited when a mastership ended is told places that may be gone",
+        "member.writes:GroupWrites.ended",
+        "places = stored if with_places else []",
+        "places = stored",
+        UnitTests("unit/broker/member/test_writes.py::test_what_whoever_waits_is_answered"),
     ),
     _mutant(
         "lineage-that-covers-nothing",

@@ -20,6 +20,7 @@ from gantry_broker.replica import events as ev
 from gantry_broker.replica.lineage import Lineage
 from gantry_broker.replica.master import Batch
 from gantry_broker.replica.messages import Ack, Append
+from gantry_broker.replica.pending import Fate
 from gantry_broker.retention.disk_space import DiskSpace, Watermarks
 from gantry_protocol.errors import GantryError
 from gantry_protocol.types import BrokerId, Epoch, EpochEntry, Offset
@@ -59,6 +60,7 @@ class World:
             directory,
             cast("Any", self),
             cast("Any", self),
+            lambda fate, writes: self.calls.append(f"{fate.name} {writes}"),
             cast("Any", SimpleNamespace(savers=None, ticker=self, disk_space=self.disk)),
             self.failures.append,
         )
@@ -135,7 +137,6 @@ class World:
     # The observer and the clock.
 
     def promoted(self, *_: object) -> None: ...
-    def confirmed(self, _: Offset) -> None: ...
     def ticked(self) -> None: ...
     def cut_off(self, _: object) -> None:
         self.calls.append("cut off")
@@ -206,8 +207,8 @@ async def test_a_change_of_role_or_log_finds_everything_dispatched(
 async def test_a_masters_clients_see_what_is_confirmed_at_once(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.serving = world
-    world.do(fx.ConfirmMoved(Offset(1)))
-    assert world.calls == ["dispatch 1"]
+    world.do(fx.ConfirmMoved(Offset(1), Fate.TOO_FEW, [7]), fx.WritesEnded(Fate.LATE, [8]))
+    assert world.calls == ["dispatch 1", "TOO_FEW [7]", "LATE [8]"]
 
 
 async def test_a_replica_far_behind_gets_a_share_of_each_turn(tmp_path: Path) -> None:

@@ -27,23 +27,29 @@ class Member:
             lineage=lineage((3, 0)),
         )
         self.core = SimpleNamespace(log=self.facts)
-        self.store = SimpleNamespace(log=SimpleNamespace(log_start=0, end=0))
+        self.serving = True
+        self.confirmed: list[Any] = []
+        self.store = SimpleNamespace(
+            log=SimpleNamespace(log_start=0, end=0), add_listener=self.confirmed.append
+        )
         self.tier = GroupTier(cast("Any", self))
         self.harness = Harness()
         self.reader = SimpleNamespace(
             poke=lambda: self.told.append("poke"), index=TierIndex(PLACE), readable=Readable()
         )
-        self.tier.service = cast(
-            "Any",
-            SimpleNamespace(
-                uploader=SimpleNamespace(
-                    role=self.harness.role,
-                    promoted=self.told.append,
-                    demoted=lambda: self.told.append("demoted"),
-                    advanced=lambda: self.told.append("advanced"),
+        self.tier.follow(
+            cast(
+                "Any",
+                SimpleNamespace(
+                    uploader=SimpleNamespace(
+                        role=self.harness.role,
+                        promoted=self.told.append,
+                        demoted=lambda: self.told.append("demoted"),
+                        advanced=lambda: self.told.append("advanced"),
+                    ),
+                    reader=self.reader,
                 ),
-                reader=self.reader,
-            ),
+            )
         )
 
     def look_for_master(self) -> None:
@@ -54,8 +60,10 @@ def test_the_uploads_hear_of_every_change_of_role_and_of_confirm() -> None:
     member = Member()
     member.tier._boots = 4
     member.tier.promoted(Epoch(9))
-    member.tier.advanced()
+    member.confirmed[0]([])
     member.tier.demoted()
+    member.serving = False
+    member.confirmed[0]([])  # as a replica
     assert member.told == [Pair(9, 4), "advanced", "demoted"]
 
 

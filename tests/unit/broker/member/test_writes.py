@@ -6,9 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from gantry_broker.member.writes import GroupWrites, admission
+from gantry_broker.member.writes import GroupWrites
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.master import Mastership
+from gantry_broker.replica.pending import Fate
 from gantry_broker.store.contract import SendOutcome, StoredAt
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
@@ -31,42 +32,53 @@ def mastership(
     return found
 
 
+def writes_under(
+    master: Mastership | None, store: Any, ended: list[Any] | None = None, **clocks: Any
+) -> GroupWrites:
+    """Of a member whose core knows this mastership, and which serves if there is one."""
+    writes = GroupWrites(store, lambda: None, **clocks)
+    shell: Any = SimpleNamespace(
+        core=SimpleNamespace(serving=master), appended=[].append if ended is None else ended.append
+    )
+    writes.begin(shell)
+    return writes
+
+
 @pytest.mark.parametrize(
-    ("master", "leaving", "is_whole", "code"),
+    ("master", "is_whole", "code"),
     [
-        pytest.param(mastership(), False, True, None, id="serving"),
-        pytest.param(None, False, True, ResponseCode.SERVICE_NOT_AVAILABLE, id="no master"),
-        pytest.param(mastership(), True, True, ResponseCode.SERVICE_NOT_AVAILABLE, id="leaving"),
+        pytest.param(mastership(), True, None, id="serving"),
+        pytest.param(None, True, ResponseCode.SERVICE_NOT_AVAILABLE, id="no master"),
         pytest.param(
-            mastership(draining=True), False, True, ResponseCode.SERVICE_NOT_AVAILABLE, id="drained"
+            mastership(draining=True), True, ResponseCode.SERVICE_NOT_AVAILABLE, id="drained"
         ),
         pytest.param(
-            mastership(silent=True), False, True, ResponseCode.SERVICE_NOT_AVAILABLE, id="no disk"
+            mastership(silent=True), True, ResponseCode.SERVICE_NOT_AVAILABLE, id="no disk"
         ),
         pytest.param(
-            mastership(cut_off=True), False, True, ResponseCode.SERVICE_NOT_AVAILABLE, id="cut off"
+            mastership(cut_off=True), True, ResponseCode.SERVICE_NOT_AVAILABLE, id="cut off"
         ),
-        pytest.param(mastership(in_sync=1), False, True, ResponseCode.SYSTEM_ERROR, id="too few"),
-        pytest.param(mastership(), False, False, ResponseCode.SYSTEM_BUSY, id="half a table"),
+        pytest.param(mastership(in_sync=1), True, ResponseCode.SYSTEM_ERROR, id="too few"),
+        pytest.param(mastership(), False, ResponseCode.SYSTEM_BUSY, id="half a table"),
     ],
 )
-def test_who_may_write(
-    master: Mastership | None, leaving: bool, is_whole: bool, code: ResponseCode | None
+async def test_who_may_write(
+    master: Mastership | None, is_whole: bool, code: ResponseCode | None
 ) -> None:
-    refusal = admission(master, leaving=leaving, is_whole=is_whole)
+    refusal = writes_under(master, SimpleNamespace(is_whole=is_whole)).accepting()
     assert (None if refusal is None else refusal.code) == code
 
 
 async def test_nothing_is_stored_or_created_without_a_mastership() -> None:
     store: Any = SimpleNamespace(is_whole=True)  # no put: it would raise
-    writes = GroupWrites(SimpleNamespace(mastership=None, leaving=False), store)  # type: ignore[arg-type]
-    outcomes: list[SendOutcome] = []
-    writes.append([], outcomes.append)
-    assert [one.code for one in outcomes] == [ResponseCode.SERVICE_NOT_AVAILABLE]
-    answers: list[Any] = []
-    writes.create_topic(TopicConfig("t"), answers.append, if_absent=True)
-    writes.delete_topic("t", answers.append)
-    assert [one.code for one in answers] == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2
+    for writes in (GroupWrites(store, lambda: None), writes_under(None, store)):
+        outcomes: list[SendOutcome] = []
+        writes.append([], outcomes.append)
+        assert [one.code for one in outcomes] == [ResponseCode.SERVICE_NOT_AVAILABLE]
+        answers: list[Any] = []
+        writes.create_topic(TopicConfig("t"), answers.append, if_absent=True)
+        writes.delete_topic("t", answers.append)
+        assert [one.code for one in answers] == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2
 
 
 async def test_store_times_follow_a_clock_that_jumped_by_as_much_as_has_passed() -> None:
@@ -76,9 +88,8 @@ async def test_store_times_follow_a_clock_that_jumped_by_as_much_as_has_passed()
         stored.append(now_ms)
         return [StoredAt(0, 0, Offset(0), 100)]
 
-    member: Any = SimpleNamespace(mastership=object(), leaving=False, appended=lambda: None)
     store: Any = SimpleNamespace(put=put)
-    writes = GroupWrites(member, store, wall=lambda: wall_s, steady=lambda: steady)
+    writes = writes_under(mastership(), store, wall=lambda: wall_s, steady=lambda: steady)
     for passed_ms, off_s in ((0, 0.0), (1_000, 86_400.0), (10_000, 86_400.0), (60_000, 0.0)):
         steady, wall_s = passed_ms, 1_700_000_000.0 + passed_ms / 1000 + off_s
         writes.ticked()
@@ -87,19 +98,34 @@ async def test_store_times_follow_a_clock_that_jumped_by_as_much_as_has_passed()
     assert writes.clock.ahead_ms == 0
 
 
-async def test_who_is_cut_off_confirms_nothing_and_changes_no_topic() -> None:
-    store: Any = SimpleNamespace(is_whole=True, put=lambda *_, **__: [StoredAt(0, 0, Offset(0), 9)])
-    member: Any = SimpleNamespace(
-        mastership=mastership(cut_off=True), leaving=False, appended=lambda: None
-    )
-    writes = GroupWrites(member, store)
+async def test_who_is_cut_off_changes_no_topic() -> None:
+    writes = writes_under(mastership(cut_off=True), SimpleNamespace(is_whole=True))
     writes.topics = SimpleNamespace()  # type: ignore[assignment]  # it would raise
-    outcomes: list[SendOutcome] = []
-    writes.append([], outcomes.append)
-    assert outcomes == []
-    writes.cut_off()
-    assert [one.code for one in outcomes] == [ResponseCode.FLUSH_SLAVE_TIMEOUT]
     answers: list[Any] = []
     writes.create_topic(TopicConfig("t"), answers.append, if_absent=True)
     writes.delete_topic("t", answers.append)
     assert [one.code for one in answers] == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2
+
+
+@pytest.mark.parametrize(
+    ("fate", "code", "has_places"),
+    [
+        (Fate.CONFIRMED, 0, True),
+        (Fate.TOO_FEW, 12, True),
+        (Fate.LATE, 12, True),
+        (Fate.DEPOSED, 12, False),
+        (Fate.CUT_OFF, 12, False),
+    ],
+)
+async def test_what_whoever_waits_is_answered(fate: Fate, code: int, has_places: bool) -> None:
+    """12 names the places while this is the master; without them clients ask the next one."""
+    store: Any = SimpleNamespace(put=lambda *_, **__: [StoredAt(0, 0, Offset(0), 9)])
+    waiting: list[Any] = []
+    writes = writes_under(mastership(), store, waiting)
+    outcomes: list[SendOutcome] = []
+    writes.append([], outcomes.append)
+    assert outcomes == []
+    writes.ended(fate, waiting)
+    (outcome,) = outcomes
+    assert (outcome.code, len(outcome.stored) > 0) == (code, has_places)
+    assert (writes.confirmed, writes.unconfirmed) == ((1, 0) if code == 0 else (0, 1))
