@@ -11,6 +11,7 @@ from gantry_broker.clients.consumers import Consumers
 from gantry_broker.clients.view import Created
 from gantry_broker.member.local_store import LocalStore
 from gantry_broker.queues import MessageStore
+from gantry_broker.retention.core.pins import Pins, pins
 from gantry_broker.retention.trimming import LogTrim
 from gantry_broker.store.contract import (
     Appended,
@@ -79,8 +80,8 @@ class FakeGroup:
 
     serving = takes_requests = True
 
-    def pins(self) -> tuple[Offset, ...]:
-        return self.needed
+    def pins(self) -> Pins:
+        return pins(transactions=self.needed, parked=None)
 
     def log_trimmed(self, start: Offset) -> None:
         self.trimmed.append(start)

@@ -9,7 +9,7 @@ transaction needs. What it refuses: to decide what goes; the retentions and ``re
 do.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from time import time
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,7 +23,7 @@ from gantry_broker.member.pins import oldest_parked, transaction_pins
 from gantry_broker.queues import MessageStore
 from gantry_broker.replica import ReplicaCore
 from gantry_broker.replica import events as ev
-from gantry_broker.retention.core.rules import Need
+from gantry_broker.retention.core.pins import Pins, pins
 from gantry_broker.retention.disk_space import DiskSpace
 from gantry_broker.retention.log_retention import LogRetention
 from gantry_broker.store.contract import Appended, Refusal
@@ -195,26 +195,16 @@ class GroupTier:
         """Store and replicate."""
         self._member.writes.append(records, done)
 
-    def pins(self) -> tuple[Offset, ...]:
-        """From where on the log is needed: by replicas, parked messages, open transactions."""
+    def pins(self) -> Pins:
+        """Who needs the log, and from where on."""
         core, store = self._member.core, self._member.store
-        parked = oldest_parked(store)
-        pins = (*transaction_pins(store), *(() if parked is None else (parked,)))
-        master = None if core is None else core.master
-        return pins if master is None else (*pins, *master.needed_from)
-
-    def needs(self) -> Sequence[Need]:
-        """From where on the log is needed, whatever becomes of the disk."""
-        core, store = self._member.core, self._member.store
-        found = [Need(at, "an open transaction") for at in transaction_pins(store)]
-        parked = oldest_parked(store)
-        if parked is not None:
-            found.append(Need(parked, "a delayed message"))
-        return [*found, *_copies(core, counted=True)]
-
-    def copies(self) -> Sequence[Need]:
-        """From where on replicas outside the set copy it."""
-        return _copies(self._member.core, counted=False)
+        master = None if core is None else core.master  # a promoted one has replicas already
+        return pins(
+            transactions=transaction_pins(store),
+            parked=oldest_parked(store),
+            members=() if master is None else master.copying_from(counted=True),
+            others=() if master is None else master.copying_from(counted=False),
+        )
 
     def log_trimmed(self, start: Offset) -> None:
         """The log begins at ``start`` now."""
@@ -232,13 +222,3 @@ class GroupTier:
             confirm=min(facts.confirm, facts.flushed),
             lineage=facts.lineage,
         )
-
-
-def _copies(core: ReplicaCore | None, *, counted: bool) -> list[Need]:
-    if core is None or core.master is None:
-        return []
-    kind = "member" if counted else "replica outside the set,"
-    return [
-        Need(at, f"{kind} {broker_id}")
-        for at, broker_id in core.master.copying_from(counted=counted)
-    ]

@@ -132,11 +132,6 @@ class Mastership:
         ended = self.pending.end()
         return [WritesEnded(fate, ended)] if ended else []
 
-    @property
-    def needed_from(self) -> tuple[Offset, ...]:
-        """From where on replicas that are connected still read the log."""
-        return tuple(one.sent for one in self.members.values() if one.link is not None)
-
     def copying_from(self, *, counted: bool) -> list[tuple[Offset, BrokerId]]:
         """From where on replicas read the log that confirm waits for, or does not."""
         waited_for = self.counted

@@ -19,7 +19,8 @@ from gantry_protocol.types import Offset
 
 from gantry_broker.log.segments import segment_path
 from gantry_broker.log.store_time import store_time_at
-from gantry_broker.retention.core.rules import HOUR_MS, Decision, Facts, Kept, Need, decide
+from gantry_broker.retention.core.pins import Pins
+from gantry_broker.retention.core.rules import HOUR_MS, Decision, Facts, Kept, decide
 from gantry_broker.retention.disk_space import DiskSpace
 from gantry_broker.retention.loop import LOOK_S, LoopHost, RetentionLoop
 
@@ -31,11 +32,8 @@ CLOCK_SLACK_S = 600.0  # that a clock may run ahead of the time that has passed 
 class RetentionHost(LoopHost, Protocol):
     """The part of a group that the retention needs."""
 
-    def needs(self) -> Sequence[Need]:
-        """From where on the log is needed, whatever becomes of the disk."""
-
-    def copies(self) -> Sequence[Need]:
-        """From where on replicas outside the set copy it."""
+    def pins(self) -> Pins:
+        """Who needs the log, and from where on."""
 
 
 class SteadyClock:
@@ -116,7 +114,7 @@ class LogRetention(RetentionLoop):
 
     def _decide(self) -> Decision:
         store = self._host.store
-        log = store.log
+        log, pins = store.log, self._host.pins()
         return decide(
             Facts(
                 kept=self.kept,
@@ -128,8 +126,8 @@ class LogRetention(RetentionLoop):
                 expired_to=self._expired_to,
                 disk_is_full=self._disk.is_nearly_full,
                 disk_fills=self._disk.fills,
-                needed=self._host.needs(),
-                copied=self._host.copies(),
+                needed=pins.needed,
+                copied=pins.copied,
                 state_bytes=self._state_bytes,
                 state_end=self._state_end,
                 writes=self._may_write,

@@ -19,6 +19,7 @@ from gantry_protocol.types import Offset
 
 from gantry_broker.log.segments import Segment
 from gantry_broker.queues import MessageStore
+from gantry_broker.retention.core.pins import Pins
 from gantry_broker.store.contract import Appended, Refusal, SendOutcome, Trimmed
 
 SLICE = 128  # queues between two turns of the loop
@@ -33,8 +34,8 @@ _NO_STATE = Refusal(ResponseCode.SYSTEM_BUSY, "the state cannot be written now, 
 class TrimHost(Protocol):
     """The part of a group that a trim needs."""
 
-    def pins(self) -> tuple[Offset, ...]:
-        """From where on the log is needed."""
+    def pins(self) -> Pins:
+        """Who needs the log, and from where on."""
 
     def log_trimmed(self, start: Offset) -> None:
         """The log begins at ``start`` now."""
@@ -104,7 +105,7 @@ class LogTrim:
     def _start_for(self, below: Offset) -> Offset | None:
         """The last file that may be the first; None when that is the case already."""
         log = self._messages.log
-        limit = min(below, self._messages.dispatched, *self._host.pins())
+        limit = min(below, self._host.pins().bound(self._messages.dispatched))
         starts = sorted(log.starts)
         found = starts[max(0, bisect_right(starts, limit) - 1)]
         return found if found > log.log_start else None

@@ -12,6 +12,7 @@ import google_crc32c
 from gantry_protocol.tier.chain import ChainState
 from gantry_protocol.types import Offset
 
+from gantry_broker.retention.core.pins import Pins
 from gantry_broker.retention.core.rules import Decision, Keep
 from gantry_broker.retention.loop import LoopHost, RetentionLoop
 from gantry_broker.tier.core.reconcile import mismatch
@@ -26,8 +27,8 @@ class RetentionHost(LoopHost, Protocol):
     def local_log(self) -> LocalLog:
         """The log as it is now."""
 
-    def pins(self) -> tuple[Offset, ...]:
-        """Where the log is read: by replicas, or to deliver what is parked."""
+    def pins(self) -> Pins:
+        """Who needs the log, and from where on."""
 
 
 class LocalRetention(RetentionLoop):
@@ -78,7 +79,7 @@ class LocalRetention(RetentionLoop):
                 tail_at=None if chain.tail is None else Offset(chain.tail.at),
                 readable_end=self._readable_end(),
                 whole_from=host.store.whole_from,
-                pins=host.pins(),
+                pins=host.pins().offsets,
                 state_bytes=self._state_bytes,
                 state_end=self._state_end,
                 writes=self._may_write,

@@ -18,6 +18,7 @@ HOSTING = "unit/broker/host/test_hosting.py"
 CLIENTS = "unit/broker/clients"
 FULL = "unit/broker/replica/test_full_disk.py"
 PENDING = "unit/broker/replica/test_pending.py"
+PINS = "unit/broker/retention/test_pins.py"
 STALL = "unit/broker/replica/test_stall.py"
 
 
@@ -169,9 +170,9 @@ _DISK = (
     _mutant(
         "trimmed-below-a-replica",
         "the log loses what a connected replica still reads",
-        "member.tier:GroupTier.pins",
-        "pins if master is None else (*pins, *master.needed_from)",
-        "pins",
+        "retention.core.pins:pins",
+        "for at, broker_id in others",
+        "for at, broker_id in ()",
         f"{MEMBER}::test_the_log_stays_from_where_on_a_replica_reads_it",
     ),
     _mutant(
@@ -366,6 +367,31 @@ _CONTROLLERS = (
     ),
 )
 
+_PINS = (
+    *(
+        _mutant(
+            f"trimmed-over-{name[2:]}",
+            f"the log is trimmed over what {name} needs",
+            "retention.core.pins:pins",
+            old,
+            new,
+            f"{PINS}::test_everybody_counts",
+        )
+        for name, old, new in (
+            ("a transaction", "for at in transactions]", "for at in ()]"),
+            ("a member", "for at, broker_id in members]", "for at, broker_id in ()]"),
+        )
+    ),
+    _mutant(
+        "trimmed-above-confirm",
+        "the log loses what is not confirmed, since nobody reads it",
+        "retention.core.pins:Pins.bound",
+        "min((confirm, *self.offsets))",
+        "min(self.offsets, default=confirm)",
+        f"{PINS}::test_nothing_goes_that_is_not_confirmed",
+    ),
+)
+
 _SERVING = (
     _mutant(
         "batch-by-what-stands-before-it",
@@ -515,4 +541,4 @@ _SERVING = (
     ),
 )
 
-MUTANTS = (*_ANSWERS, *_DISK, *_ROLES, *_CONTROLLERS, *_SERVING)
+MUTANTS = (*_ANSWERS, *_DISK, *_PINS, *_ROLES, *_CONTROLLERS, *_SERVING)

@@ -201,7 +201,7 @@ async def test_the_log_stays_from_where_on_a_replica_reads_it(member: LoneMember
     assert len(member.group.store.log.starts) > 3
     member.links.is_congested = lambda _: True  # type: ignore[method-assign]  # a slow replica
     member.hello(2, link=1)
-    assert Offset(0) in member.group.tier.pins()
+    assert Offset(0) in member.group.tier.pins().offsets
     assert await trimmed(member) is None
     assert member.group.store.log.log_start == 0
     member.links.is_congested = lambda _: False  # type: ignore[method-assign]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from gantry_broker.queues import MessageStore
+from gantry_broker.retention.core.pins import Pins
 from gantry_broker.retention.core.rules import HOUR_MS, Kept, Need
 from gantry_broker.retention.disk_space import DiskSpace, Usage, Watermarks
 from gantry_broker.retention.log_retention import (
@@ -40,11 +41,8 @@ class Host:
         self.trimmed: list[Offset] = []
         self.now_ms = FIRST_MS
 
-    def needs(self) -> list[Need]:
-        return self.needed
-
-    def copies(self) -> list[Need]:
-        return self.copied
+    def pins(self) -> Pins:
+        return Pins(tuple(self.needed), tuple(self.copied))
 
     def accepting_writes(self) -> Refusal | None:
         return self.refusal

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from gantry_broker.log import CutRefusedError
 from gantry_broker.queues import MessageStore
+from gantry_broker.retention.core.pins import Pins, pins
 from gantry_broker.store.contract import Refusal, SendOutcome
 from gantry_broker.tier.core.values import Head, LocalLog, State, Status
 from gantry_broker.tier.local_retention import LocalRetention
@@ -63,8 +64,8 @@ class Host:
             lineage=self.lineage,
         )
 
-    def pins(self) -> tuple[Offset, ...]:
-        return self.pinned
+    def pins(self) -> Pins:
+        return pins(transactions=self.pinned, parked=None)
 
     def accepting_writes(self) -> Refusal | None:
         return self.refusal
