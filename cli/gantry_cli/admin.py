@@ -126,7 +126,7 @@ class AdminClient:
         return _read(QuorumView, await self._ask_leader(method, path, body))
 
     async def members(self) -> list[QuorumView]:
-        """What every member that answers says about itself and the quorum, by node id."""
+        """Each answering member's word about itself and the quorum, by node id."""
         found = await self._quorum.ask_anyone("/v1/quorum")
         return sorted((_read(QuorumView, data) for _, data in found), key=lambda view: view.node_id)
 

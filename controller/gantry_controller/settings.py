@@ -45,7 +45,7 @@ class Peer(Settings):
 
     @property
     def raft_address(self) -> str:
-        """Where its peers reach it."""
+        """The address of its peers' connections."""
         return join_address(self.host, self.raft_port)
 
     @property
@@ -55,7 +55,7 @@ class Peer(Settings):
 
     @property
     def remoting_address(self) -> str:
-        """Where brokers and tools reach it."""
+        """The address of brokers' and tools' connections."""
         return join_address(self.host, self.remoting_port)
 
     @property

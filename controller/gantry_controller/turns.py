@@ -111,7 +111,7 @@ class TurnGate:
         self._lock = asyncio.Lock()
 
     async def bit(self, work: Callable[[], T]) -> T:
-        """What ``work`` returns, in a turn in which no other bit is done."""
+        """The result of ``work``, in a turn in which no other bit is done."""
         self.waiting += 1
         try:
             async with self._lock:
@@ -122,7 +122,7 @@ class TurnGate:
             self.waiting -= 1
 
     async def all(self, work: Work[T]) -> T:
-        """What ``work`` comes to, each bit in a turn of its own."""
+        """The result of ``work``, each bit in a turn of its own."""
         while True:
             outcome = await self.bit(lambda: step(work))
             if outcome is not None:

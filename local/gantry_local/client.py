@@ -242,7 +242,7 @@ class Client:
         labels: str = "",
         wide: bool = False,
     ) -> Table:
-        """What ``kubectl get`` prints, from the server."""
+        """The output of ``kubectl get``, from the server."""
         path = resource.path(namespace, name)
         query = {"labelSelector": labels} if labels else None
         answer = await self.request("GET", path, query=query, accept=_TABLE)

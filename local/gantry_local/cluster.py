@@ -288,7 +288,7 @@ async def _until_gone(process: identity.ProcessIdentity) -> None:
 
 
 async def status(settings: LocalSettings) -> ClusterStatus:
-    """What runs."""
+    """The processes that run."""
     state = StateDir(settings.local_dir)
     daemon = state.daemon()
     if daemon is None:

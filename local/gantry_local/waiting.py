@@ -36,7 +36,7 @@ class Waiting:
         self._due_s = self._began_s + QUIET_S
 
     def tell(self, seen: str) -> None:
-        """What is seen right now; a line when it is worth one."""
+        """Note the present state; a line when it is worth one."""
         now_s = self._clock()
         changed = bool(self._told) and seen != self._told
         if now_s < self._due_s and not changed:
@@ -46,7 +46,7 @@ class Waiting:
 
 
 def said_of(workload: Object, pods: list[Object]) -> str:
-    """What a Deployment or StatefulSet still waits for; "" when all its pods are Ready."""
+    """The wait of a Deployment or StatefulSet; "" when all its pods are Ready."""
     wanted = workload["spec"]["replicas"]
     ready = (workload.get("status") or {}).get("readyReplicas", 0)
     if ready >= wanted > 0:

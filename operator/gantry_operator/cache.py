@@ -110,7 +110,7 @@ class Cache:
         return iter(list(self._entries.get(kind, ())))
 
     def count(self, kind: Kind) -> int:
-        """How many objects of a kind are known."""
+        """The number of known objects of a kind."""
         return len(self._entries.get(kind, ()))
 
     def owned(self, key: Key, kind: Kind) -> list[Body]:

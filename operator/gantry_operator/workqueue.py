@@ -48,7 +48,7 @@ class WorkQueue(Generic[KeyT]):
         return len(self._active)
 
     def oldest_age_s(self) -> float:
-        """How long the key that waits longest has been due; 0 if none waits."""
+        """The time for which the key that waits longest has been due; 0 if none waits."""
         return self._loop.time() - min(self._since.values()) if self._since else 0.0
 
     def add(self, key: KeyT, *, urgent: bool = False) -> None:
@@ -93,7 +93,7 @@ class WorkQueue(Generic[KeyT]):
         self._failures.pop(key, None)
 
     def failures(self, key: KeyT) -> int:
-        """How often in a row the key failed."""
+        """The number of times in a row that the key failed."""
         return self._failures.get(key, 0)
 
     async def get(self) -> KeyT:

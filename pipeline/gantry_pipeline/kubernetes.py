@@ -143,7 +143,7 @@ def pod_template(executors: Executors) -> str:
 
 
 def executor_command(java: str, jars: Path, env: Mapping[str, str]) -> list[str]:
-    """What an executor's pod runs, from the variables that Spark gave it.
+    """The command of an executor's pod, from the variables that Spark gave it.
 
     Raises:
         ConfigError: this is no executor's pod.

@@ -114,7 +114,7 @@ def pyspark_version() -> str:
 
 
 def memory_mib() -> int:
-    """What this process may use: the machine's memory, or its control group's limit."""
+    """The memory of this process: the machine's, or its control group's limit."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return int(min(total, *map(_limit, MEMORY_LIMITS))) >> 20
 
@@ -251,7 +251,7 @@ def _executors(where: Where, folder: Path) -> dict[str, str]:
 
 
 def told(text: str, log: Path) -> GantryError:
-    """What Spark says in many lines, of which one may be a sentence of ours."""
+    """A sentence of ours among Spark's many lines, if there is one."""
     ours = re.findall(r"^(?:\w+\.)*gantry_\w+(?:\.\w+)*\.(\w+): (.+?)\s*$", text, re.MULTILINE)
     if ours:
         kind, sentence = ours[-1]

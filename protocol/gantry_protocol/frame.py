@@ -275,7 +275,7 @@ class FrameDecoder:
         return raw
 
     def take_rest(self) -> bytes:
-        """What was not handed out; the decoder is empty afterwards."""
+        """The bytes that were not handed out; the decoder is empty afterwards."""
         assert not self.is_skipping, "what follows is no start of a frame"
         rest = bytes(self._pending)
         self._pending.clear()

@@ -42,7 +42,7 @@ Check = Callable[[str], str | None]
 
 
 def topic_problem(name: str) -> str | None:
-    """Why ``name`` cannot be a topic's; None when it can."""
+    """The reason why ``name`` cannot be a topic's; None when it can."""
     if not name.strip():
         return "The specified topic is blank."
     is_long = name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
@@ -50,7 +50,7 @@ def topic_problem(name: str) -> str | None:
 
 
 def group_problem(name: str) -> str | None:
-    """Why ``name`` cannot be a producer or consumer group's; None when it can."""
+    """The reason why ``name`` cannot be a producer or consumer group's; None when it can."""
     if not name.strip():
         return "The specified group is blank."
     return _problem("group", name, GROUP_CHARS_MAX)

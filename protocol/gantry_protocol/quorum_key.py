@@ -145,7 +145,7 @@ def new_nonce() -> bytes:
 
 
 def prove(key: bytes, purpose: Purpose, side: Side, nonces: Nonces) -> bytes:
-    """What ``side`` shows."""
+    """The proof of ``side``."""
     mac = hmac.new(key, b"gantry quorum key 1", hashlib.sha256)
     for part in (purpose.value, side.value, nonces.dialler, nonces.listener, nonces.context):
         mac.update(len(part).to_bytes(4, "big") + part)

@@ -24,11 +24,11 @@ class Administered(Protocol):
 
     @property
     def committed(self) -> ConsumerOffsets:
-        """How far groups have come."""
+        """Committed offsets of groups."""
 
     @property
     def pulled(self) -> PulledOffsets:
-        """How far groups have pulled."""
+        """Pulled offsets of groups."""
 
     @property
     def commits_failed(self) -> int:

@@ -61,7 +61,7 @@ class Here(Protocol):
     """The sessions of this mastership."""
 
     def membership(self, group: str) -> ConsumerMembership | None:
-        """Who is in ``group`` here; None if nobody is."""
+        """The members of ``group`` here; None if there are none."""
 
     def tell(self, group: str) -> None:
         """The members of ``group`` must divide its queues anew."""
@@ -272,7 +272,7 @@ class Consumers:
     # ---- settings
 
     def config(self, group: str) -> SubscriptionGroupConfig:
-        """How ``group`` may consume; upstream's defaults unless somebody has set it."""
+        """The settings of ``group``; upstream's defaults unless somebody has set them."""
         return self._configs.get(group) or SubscriptionGroupConfig(group)
 
     @property

@@ -28,7 +28,7 @@ class TopicCreation:
         self._waiting_count = 0
 
     def refuse_new(self, conn: Connection, name: str) -> Refusal | None:
-        """Why ``conn`` may not have a new topic made now; None if it may, or there is one."""
+        """The reason why ``conn`` gets no new topic now; None if it may, or there is one."""
         if name in self._waiting or self._view.store.topics.lookup(name) is not None:
             return None
         return self._newcomers.refuse(conn, time.monotonic())

@@ -105,7 +105,7 @@ class Delivery:
         }
 
     def overdue_s(self) -> dict[int, float]:
-        """How long the first message of a level has been due; for the levels of ``pending``."""
+        """The delay of a level's first message beyond its time; for the levels of ``pending``."""
         now_ms = self._now_ms()
         return {
             level: self._schedule.overdue_ms(level - 1, now_ms) / 1000 for level in self.pending()

@@ -249,7 +249,7 @@ class Positions:
         return None
 
     def refuse_new(self, conn: Connection, group: str, topic: str, queue_id: int) -> Refusal | None:
-        """Why a group that nobody knows may not commit here now; None if it may, or is known."""
+        """The reason why an unknown group may not commit here now; None if it may, or is known."""
         known = self._store.committed.query(group, topic, queue_id)
         if known is not None or self._has_members(group):
             return None

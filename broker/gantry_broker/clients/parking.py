@@ -112,7 +112,7 @@ class Parking:
                     self._read(pull)
 
     def of_queue(self, key: QueueKey) -> list[ParkedPull]:
-        """Who waits for records of a queue."""
+        """The pulls that wait for records of a queue."""
         return [self._pulls[number] for number in sorted(self._by_queue.get(key, ()))]
 
     def drop(self, conn: Connection) -> None:

@@ -152,7 +152,7 @@ class Passing:
         return True
 
     def connection_closed(self, conn: Connection) -> None:
-        """Whoever waits for this member waits in vain."""
+        """End the waiting for a member that is gone."""
         for number, passed in list(self._passed.items()):
             if passed.asker is conn:
                 self._end(number)

@@ -247,12 +247,12 @@ class ClientProcessor:
 
     @property
     def pulled(self) -> PulledOffsets:
-        """How far groups have pulled."""
+        """Pulled offsets of groups."""
         return self._puller.pulled
 
     @property
     def committed(self) -> ConsumerOffsets:
-        """How far groups have come."""
+        """Committed offsets of groups."""
         return self._view.store.committed
 
     @property
@@ -262,12 +262,12 @@ class ClientProcessor:
 
     @property
     def parked_pulls(self) -> int:
-        """How many pulls wait for a record."""
+        """The number of pulls that wait for a record."""
         return len(self._puller.parking)
 
     @property
     def waiting_room(self) -> WaitingRoom:
-        """What those pulls hold."""
+        """The records and bytes that those pulls hold."""
         return self._puller.parking.room
 
     def answered(self, conn: Connection, response: RemotingCommand) -> bool:

@@ -95,7 +95,7 @@ class Progress:
         return {group: self._places(group, rows[group], None) for group in sorted(rows)}
 
     def ask(self, places: list[Place], learned: Learned) -> None:
-        """What the store knows of some queues, in their order."""
+        """The store's offsets of some queues, in their order."""
         self._view.store.offsets(
             [
                 QueueQuestion(topic, queue_id, committed - 1 if committed else None)
@@ -110,7 +110,7 @@ class Progress:
         return MessageQueue(self._view.broker_name, queue_id, topic)
 
     def row(self, group: str, place: Place, queue: QueueOffsets) -> OffsetWrapper:
-        """How far a group has come in a queue.
+        """The progress of a group in a queue.
 
         One that has committed nothing would begin at the first message there is.
         """

@@ -112,7 +112,7 @@ class Meter:
         ledger.reads_s = _paid(ledger.reads_s, size_bytes, rate, now_s)
 
     def read_wait_s(self, tenant: str, now_s: float) -> float:
-        """How long its next pull has to wait."""
+        """The time for which its next pull has to wait."""
         return max(0.0, self._ledger(tenant, now_s).reads_s - BURST_S - now_s)
 
     def _ledger(self, tenant: str, now_s: float) -> _Ledger:

@@ -43,7 +43,7 @@ def key_of(record: MessageRecord) -> str | None:
 
 
 def place_of(record: MessageRecord | RecordPeek) -> StoredAt:
-    """Where a record that was read is."""
+    """The place of a record that was read."""
     return StoredAt(
         record.queue_id, record.queue_offset, Offset(record.physical_offset), record.size
     )

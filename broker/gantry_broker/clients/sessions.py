@@ -212,7 +212,7 @@ class Sessions:
         return sorted(self._producers)
 
     def silent_ms(self, member: Member) -> int:
-        """How long ago a member was heard of."""
+        """The time since a member was heard of."""
         return int((self._clock() - member.seen_at) * 1000)
 
     def producers(self, name: str) -> list[Member]:

@@ -56,7 +56,7 @@ def check_name(topic: str) -> Refusal | None:
 
 
 def system_topics() -> list[str]:
-    """What brokers have for themselves, in order."""
+    """The brokers' own topics, in order."""
     return sorted({*_NOT_FOR_CLIENTS, TRACE_TOPIC})
 
 

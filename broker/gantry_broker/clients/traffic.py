@@ -41,7 +41,7 @@ class _Window:
         self._closed: deque[tuple[float, Counter[str]]] = deque(maxlen=parts - 1)
 
     def add(self, counts: Counter[str], now_s: float) -> None:
-        """What moved until ``now_s``."""
+        """Add what moved until ``now_s``."""
         self._now_s = now_s
         for name, count in counts.items():
             if name in self._open or len(self._open) < NAMES_MAX:

@@ -150,7 +150,7 @@ class Transactions:
     # ---- requests
 
     def refuse_half(self) -> Refusal | None:
-        """Why no further transaction may begin now; None when one may."""
+        """The reason why no further transaction may begin now; None when one may."""
         if self.failure:
             return Refusal(ResponseCode.SYSTEM_ERROR, self.failure)
         if self.ledger.is_full:

@@ -34,7 +34,7 @@ class ConsumerBook(Protocol):
         """Members or subscriptions of ``group`` changed here."""
 
     def config(self, group: str) -> SubscriptionGroupConfig:
-        """How ``group`` may consume."""
+        """The settings of ``group``."""
 
     @property
     def configs(self) -> SubscriptionGroupTable:
@@ -64,7 +64,7 @@ class GroupView(Protocol):
 
     @property
     def store_host(self) -> tuple[str, int]:
-        """Where this broker can be asked for a record by its offset id."""
+        """The address at which this broker is asked for a record by its offset id."""
 
     @property
     def consumers(self) -> ConsumerBook:

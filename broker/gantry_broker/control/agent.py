@@ -196,7 +196,7 @@ class ControlAgent:
         self._line.beat(self)
 
     def heartbeat(self) -> BrokerHeartbeatRequestHeader | None:
-        """What we have to say; None while we are not registered."""
+        """Our heartbeat; None while we are not registered."""
         if self.broker_id is None or not self.registered:
             return None
         self.heartbeats += 1
@@ -205,7 +205,7 @@ class ControlAgent:
         )
 
     def look(self) -> LookRow | None:
-        """What we hold of the controllers' last word; None while we are not registered."""
+        """Our copy of the controllers' last word; None while we are not registered."""
         if self.broker_id is None or not self.registered:
             return None
         return LookRow(self._me.group, self.broker_id, self._me.incarnation, self._digest)

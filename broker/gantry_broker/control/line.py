@@ -44,10 +44,10 @@ class Member(Protocol):
         """The group's name."""
 
     def heartbeat(self) -> BrokerHeartbeatRequestHeader | None:
-        """What it has to say now; None while it is not registered."""
+        """Its heartbeat now; None while it is not registered."""
 
     def look(self) -> LookRow | None:
-        """What it holds of the controllers' last word; None while it is not registered."""
+        """Its copy of the controllers' last word; None while it is not registered."""
 
     def refresh(self) -> None:
         """Poll the controllers soon."""

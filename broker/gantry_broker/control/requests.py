@@ -95,7 +95,7 @@ class Known(msgspec.Struct, frozen=True):
 def heartbeat(
     me: Speaker, broker_id: BrokerId, report: Report, *, timeout_ms: int
 ) -> BrokerHeartbeatRequestHeader:
-    """What a heartbeat says."""
+    """The header of a heartbeat."""
     tier = report.tier
     return BrokerHeartbeatRequestHeader(
         cluster_name=me.cluster,
@@ -327,7 +327,7 @@ def read_next_id(response: RemotingCommand) -> BrokerId | None:
 
 
 def notice_group(notice: RemotingCommand) -> tuple[str | None, str | None]:
-    """Which group NotifyBrokerRoleChanged is about; None where it does not say.
+    """The group of NotifyBrokerRoleChanged; None where it does not say.
 
     Raises:
         WireError: it is malformed.

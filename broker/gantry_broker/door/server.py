@@ -187,7 +187,7 @@ class DoorServer:
 
     @property
     def address(self) -> str:
-        """Where clients reach this process."""
+        """The address of this process for clients."""
         return join_address(self.settings.bind, self.port)
 
     async def _status(self, request: web.Request) -> web.Response:

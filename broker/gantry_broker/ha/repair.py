@@ -90,7 +90,7 @@ class Repairs:
         self._found.set()
 
     def told(self) -> str:
-        """What is damaged and could not be repaired so far, in a line; empty while nothing is."""
+        """The damage that could not be repaired so far, in a line; empty while there is none."""
         damage = self._log.checks.damage
         start = min((at for at in self.reasons if at in damage), default=None)
         if start is None:

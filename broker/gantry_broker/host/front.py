@@ -119,7 +119,7 @@ class FrontServer:
 
     @property
     def address(self) -> str:
-        """Where clients reach this broker."""
+        """The address of this broker for clients."""
         return join_address(self.settings.advertised, self.remoting_port)
 
     def ready(self) -> tuple[bool, str]:

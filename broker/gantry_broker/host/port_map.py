@@ -55,7 +55,7 @@ def port_map(entries: Iterable[str], first_port: int, taken: Sequence[int] = ())
 
 
 def election_priority(group: str, broker: str) -> int:
-    """Which of several equals should lead ``group``: the broker for which this is lowest.
+    """The priority among equals that could lead ``group``: the lowest should.
 
     Each group ranks the processes in an order of its own (rendezvous hashing), so masters are
     spread over all of them, and those of a process that dies over all that are left. Only among

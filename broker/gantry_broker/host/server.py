@@ -228,7 +228,7 @@ async def serve(settings: BrokerSettings, stop: asyncio.Event) -> None:
 
 
 def limits_for(groups: int, heartbeat_timeout_ms: int) -> Limits:
-    """What a member of one of so many groups in a process waits for."""
+    """The waiting times of a member of one of so many groups in a process."""
     limits = msgspec.structs.replace(DEFAULT_LIMITS, cut_off_ms=heartbeat_timeout_ms)
     if groups < MANY_GROUPS:
         return limits
@@ -236,7 +236,7 @@ def limits_for(groups: int, heartbeat_timeout_ms: int) -> Limits:
 
 
 def file_bytes(settings: BrokerSettings, directory: Path) -> int:
-    """When a file of the log ends; on a small disk, or in a small log, before it is as set."""
+    """The size of a file of the log: as set, or less on a small disk or in a small log."""
     try:
         disk = os.statvfs(directory)
     except OSError:

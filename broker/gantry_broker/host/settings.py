@@ -171,7 +171,7 @@ class BrokerSettings(TierSettings, RetentionSettings, BrokerTuning):
 
     @property
     def kept(self) -> Kept:
-        """How much of the log is kept where there is no tier."""
+        """The bounds of the log where there is no tier."""
         return Kept(
             self.retention_hours or None,
             self.retention_bytes or None,
@@ -180,7 +180,7 @@ class BrokerSettings(TierSettings, RetentionSettings, BrokerTuning):
 
     @property
     def watermarks(self) -> Watermarks:
-        """When a disk is nearly full."""
+        """The marks at which a disk is nearly full."""
         return Watermarks(self.disk_refuse_percent, self.disk_take_percent, self.disk_spare_bytes)
 
     @model_validator(mode="after")
@@ -194,7 +194,7 @@ class BrokerSettings(TierSettings, RetentionSettings, BrokerTuning):
 
     @property
     def transaction_policy(self) -> Policy:
-        """When producers are asked how their transactions end."""
+        """The times at which producers are asked how their transactions end."""
         return Policy(
             timeout_ms=int(self.transaction_timeout_s * 1000),
             interval_ms=int(self.transaction_check_interval_s * 1000),

@@ -444,7 +444,7 @@ def _read(segment: Segment, start: int, size: int) -> bytes:
 
 
 def read_now(segment: Segment, start: int, size: int) -> bytes | None:
-    """What is in memory; None where not all of it is. Where the system cannot tell, it waits."""
+    """The bytes, if all are in memory, else None; where the system cannot tell, it waits."""
     assert NO_WAIT is not None
     if size > len(_buffer):
         _buffer.extend(bytes(size - len(_buffer)))

@@ -99,7 +99,7 @@ class CheckpointFile:
 
     @property
     def current(self) -> Checkpoint:
-        """What is on the disk."""
+        """The checkpoint on the disk."""
         return self._current
 
     def stage_floor(self, confirm_floor: Offset) -> Checkpoint:
@@ -111,7 +111,7 @@ class CheckpointFile:
         os.fdatasync(self._descriptor)
 
     def settle(self, staged: Checkpoint) -> None:
-        """What was staged is on the disk."""
+        """Note that what was staged is on the disk."""
         self._current = staged
 
     def write(self, log_start: Offset, confirm_floor: Offset) -> None:

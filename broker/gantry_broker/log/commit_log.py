@@ -129,7 +129,7 @@ class CommitLog:
 
     @property
     def directory(self) -> Path:
-        """Where the files are."""
+        """The directory of the files."""
         return self._segments.directory
 
     @property
@@ -163,11 +163,11 @@ class CommitLog:
         return self._tail.fits(size)
 
     def layout(self, sizes: Sequence[int]) -> list[Offset]:
-        """Where records of these sizes will stand when they are appended next, in this order."""
+        """The places of records of these sizes when they are appended next, in this order."""
         return self._tail.positions(sizes)
 
     def position_for(self, size: int) -> Offset:
-        """Where a record of ``size`` bytes will stand when it is appended next."""
+        """The place of a record of ``size`` bytes when it is appended next."""
         return self.layout((size,))[0]
 
     def append(self, encoded: bytes | Sequence[bytes]) -> Offset:
@@ -425,7 +425,7 @@ class CommitLog:
 
     @property
     def starts(self) -> list[Offset]:
-        """Where each file begins, oldest first; the log may be trimmed to one of them."""
+        """The beginning of each file, oldest first; the log may be trimmed to one of them."""
         return [segment.start for segment in self._segments]
 
     def trim(self, to: Offset) -> list[Segment]:

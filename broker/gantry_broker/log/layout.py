@@ -32,7 +32,7 @@ class Tail(NamedTuple):
         return self.end - self.start + size + BLANK_HEADER_BYTES <= self.size_bytes
 
     def positions(self, sizes: Sequence[int]) -> list[Offset]:
-        """Where records of these sizes stand when they are appended in this order."""
+        """The places of records of these sizes when they are appended in this order."""
         start, at, _ = self
         found: list[Offset] = []
         for size in sizes:

@@ -283,12 +283,12 @@ def _write_at(descriptor: int, data: bytes | memoryview, position: int) -> None:
 
 
 def segment_path(directory: Path, start: Offset) -> Path:
-    """Where the segment that begins at ``start`` stands."""
+    """The path of the segment that begins at ``start``."""
     return directory / f"{start:0{_NAME_DIGITS}d}"
 
 
 def segment_start(path: Path) -> Offset:
-    """Where the segment in this file begins; the inverse of ``segment_path``."""
+    """The beginning of the segment in this file; the inverse of ``segment_path``."""
     return Offset(int(path.name))
 
 
@@ -390,7 +390,7 @@ class Segments:
         return segment
 
     def stretches(self, start: int, end: int) -> list[Stretch]:
-        """Where the log's bytes [start, end) stand, in order."""
+        """The places of the log's bytes [start, end), in order."""
         found = []
         for segment in self._segments[max(0, bisect_right(self._starts, start) - 1) :]:
             first, last = max(start, segment.start), min(end, segment.end)

@@ -104,7 +104,7 @@ def parse_unit(data: bytes, pos: int, offset: int, *, check_body: bool = True) -
 
 
 def whole_units(data: bytes) -> int:
-    """How many leading bytes of ``data`` are whole units, by their sizes alone.
+    """The number of leading bytes of ``data`` that are whole units, by their sizes alone.
 
     Raises:
         RecordError: something in ``data`` is no unit at all.

@@ -154,7 +154,7 @@ class Writer:
 
     @property
     def ranges(self) -> list[FlushRange]:
-        """What the job under way covers."""
+        """The ranges of the job under way."""
         return [] if self._job is None else self._job.ranges
 
     @property

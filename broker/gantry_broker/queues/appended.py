@@ -98,7 +98,7 @@ class AppendedRuns:
         return None
 
     def next_start(self, offset: int, upto: int) -> Offset:
-        """How far to read the log from ``offset`` on, where ``take`` found none."""
+        """The end up to which to read the log from ``offset`` on, where ``take`` found none."""
         start = self._runs[0].positions[0] if self._runs else upto
         return Offset(start if offset < start < upto else upto)
 

@@ -157,7 +157,7 @@ class MessageStore:
 
     @property
     def whole_from(self) -> Offset | None:
-        """Where the newest whole state in the confirmed log begins; None without one."""
+        """The place of the newest whole state in the confirmed log; None without one."""
         return self._dispatcher.whole_from
 
     @property
@@ -395,14 +395,14 @@ class MessageStore:
         return reads.offset_at_time(self.log, queue, timestamp, upper=upper)
 
     def store_time(self, topic: str, queue_id: int, offset: int) -> int | None:
-        """When the record with this queue offset was stored, ms; None when there is none."""
+        """The store time of the record with this queue offset, ms; None when there is none."""
         queue = self._queues.get((topic, queue_id))
         if queue is None or not queue.min_offset <= offset < queue.max_offset:
             return None
         return reads.store_time(self.log, queue, offset)
 
     def bytes_behind(self, topic: str, queue_id: int, offset: int) -> int | None:
-        """How much of the log follows the record with this queue offset; None without such one."""
+        """The length of the log behind the record with this queue offset; None without such one."""
         queue = self._queues.get((topic, queue_id))
         if queue is None or not queue.min_offset <= offset < queue.max_offset:
             return None

@@ -159,7 +159,7 @@ def first_kept(queue: ConsumeQueue, log_start: Offset) -> int:
 
 
 def store_time(log: CommitLog, queue: ConsumeQueue, offset: int) -> int:
-    """When the record at ``offset`` was stored, ms."""
+    """The store time of the record at ``offset``, ms."""
     physical, size, _ = ENTRY.unpack(_entries(queue, offset, 1))
     head = _record(log, queue, offset, physical, size, max_bytes=_HEAD_BYTES)
     (sys_flag,) = _INT32.unpack_from(head, SYS_FLAG_OFFSET)
@@ -168,7 +168,7 @@ def store_time(log: CommitLog, queue: ConsumeQueue, offset: int) -> int:
 
 
 def physical_offset(queue: ConsumeQueue, offset: int) -> int:
-    """Where the record at ``offset`` stands in the log."""
+    """The place in the log of the record at ``offset``."""
     return int(ENTRY.unpack(_entries(queue, offset, 1))[0])
 
 

@@ -84,7 +84,7 @@ decode_topic = _topic_decoder.decode
 
 
 def decode_version(head: bytes) -> int:
-    """Who wrote a head and all other rows."""
+    """The version that wrote a head and all other rows."""
     return _version_decoder.decode(head).version
 
 
@@ -126,7 +126,7 @@ def decode_queue_key(key: bytes) -> QueueKey:
 
 
 def run_prefix(key: QueueKey) -> bytes:
-    """What the keys of a queue's entries begin with."""
+    """The prefix of the keys of a queue's entries."""
     return b"e" + _queue(key)
 
 

@@ -138,5 +138,5 @@ class Scrubber:
 
 
 def pause_s(log_bytes: int, period_s: float) -> float:
-    """How long to rest after every ``PAUSE_BYTES``, so that a pass takes most of a period."""
+    """The time to rest after every ``PAUSE_BYTES``, so that a pass takes most of a period."""
     return max(VERIFY_PAUSE_S, PASS_SHARE * period_s * PAUSE_BYTES / max(log_bytes, PAUSE_BYTES))

@@ -231,7 +231,7 @@ def encode(message: FromBroker | FromStore) -> bytes:
 
 
 def from_broker(frame: Frame) -> FromBroker:
-    """What a broker said.
+    """Decode a broker's message.
 
     Raises:
         WireError: it is no message of a broker.
@@ -240,7 +240,7 @@ def from_broker(frame: Frame) -> FromBroker:
 
 
 def from_store(frame: Frame) -> FromStore:
-    """What a storage process said.
+    """Decode a storage process's message.
 
     Raises:
         WireError: it is no message of one.

@@ -50,7 +50,7 @@ class StoreHost(Protocol):
 
     @property
     def view(self) -> GroupView:
-        """What its own clients would see."""
+        """The group as its own clients would see it."""
 
     @property
     def claim(self) -> Claim:
@@ -58,7 +58,7 @@ class StoreHost(Protocol):
 
     @property
     def subscriptions_version(self) -> int:
-        """Which version of the subscription groups the controllers named last."""
+        """The version of the subscription groups that the controllers named last."""
 
     def ask(
         self, command: RemotingCommand, done: Callable[[Outcome], None], timeout_s: float

@@ -132,7 +132,7 @@ class RemoteStore:
             self._send(wire.Read(number, offset=wanted))
 
     def offsets(self, questions: Sequence[QueueQuestion], done: Learned) -> None:
-        """What is known of some queues; see ``Store``."""
+        """The offsets of some queues; see ``Store``."""
         refusal = self._refusal()
         if refusal is not None:
             done(refusal)
@@ -285,7 +285,7 @@ class _Gathered:
         self._pieces: list[list[QueueOffsets]] = []
 
     def piece(self) -> Learned:
-        """What takes the next piece."""
+        """The receiver of the next piece."""
         at = len(self._pieces)
         self._pieces.append([])
 

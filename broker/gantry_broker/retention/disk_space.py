@@ -59,7 +59,7 @@ class Watermarks(NamedTuple):
 
 
 def usage_of(directory: Path) -> Usage:
-    """How full the disk under ``directory`` is, as ``df`` counts it.
+    """The use of the disk under ``directory``, as ``df`` counts it.
 
     Raises:
         OSError: it does not say.

@@ -49,7 +49,7 @@ class SteadyClock:
         self._ahead_s = wall() - passed() + CLOCK_SLACK_S
 
     def now_ms(self) -> int:
-        """What the wall says, as far as so much time can have passed."""
+        """The wall clock's time, as far as so much time can have passed."""
         return int(1000 * min(self._wall(), self._passed() + self._ahead_s))
 
 
@@ -83,7 +83,7 @@ class LogRetention(RetentionLoop):
 
     @property
     def next_cut_ms(self) -> int | None:
-        """When the oldest file will be old enough, ms since 1970; None while that is not known."""
+        """The time of the next cut, ms since 1970; None while that is not known."""
         if self.kept.hours is None or self._second is None or self._second[1] is None:
             return None
         return self._second[1] + int(self.kept.hours * HOUR_MS)
@@ -152,7 +152,7 @@ class LogRetention(RetentionLoop):
 
 
 def first_time(directory: Path, start: Offset) -> int | None:
-    """When the first message of a file was stored, ms since 1970; None where that is not known."""
+    """The store time of a file's first message, ms since 1970; None where that is not known."""
     try:
         return store_time_at(_File(segment_path(directory, start), start), start)
     except OSError:

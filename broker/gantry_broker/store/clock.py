@@ -34,7 +34,7 @@ class StoreClock:
 
     @property
     def ahead_ms(self) -> int:
-        """How far it was ahead of the wall clock when it was last asked; negative behind."""
+        """The lead over the wall clock when it was last asked; negative behind."""
         return self._at_ms - self._wall_ms
 
     def now_ms(self, wall_ms: int, steady_ms: int) -> int:

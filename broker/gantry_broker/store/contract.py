@@ -238,7 +238,7 @@ class Store(Protocol):
         """
 
     def offsets(self, questions: Sequence[QueueQuestion], done: Learned) -> None:
-        """What is known of some queues; the answers stand in the order of the questions."""
+        """The offsets of some queues; the answers stand in the order of the questions."""
 
     def trim(self, below: Offset, done: Trimmed) -> None:
         """Nothing below a log offset is needed any more by anybody above.

@@ -28,7 +28,7 @@ class RetentionHost(LoopHost, Protocol):
         """The log as it is now."""
 
     def pins(self) -> Pins:
-        """Who needs the log, and from where on."""
+        """Those who need the log, and from where on."""
 
 
 class LocalRetention(RetentionLoop):

@@ -175,7 +175,7 @@ class TierReader:
 
     @property
     def readable(self) -> Readable:
-        """How much of the tier can be read here."""
+        """The part of the tier that can be read here."""
         lasts = self._unfollowed_s is not None and _now_s() >= self._unfollowed_s + SILENT_S
         return judged(self.index, self.reason if lasts else "")
 
@@ -314,7 +314,7 @@ class TierReader:
         return self.index.runs.since(queue, timestamp)
 
     def earliest(self, queue: Queue) -> int | None:
-        """When the first record that the tier has of the queue was stored, ms; None if unknown."""
+        """The store time of the tier's first record of the queue, ms; None if unknown."""
         return self.index.runs.earliest(queue)
 
     async def _from_run(self, place: RunPlace, wanted: Wanted) -> Answer:
@@ -363,7 +363,7 @@ class TierReader:
 
 
 def judged(index: TierIndex, reason: str) -> Readable:
-    """What of a tier cannot be read.
+    """The part of a tier that cannot be read.
 
     Args:
         index: what is known.

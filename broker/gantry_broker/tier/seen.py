@@ -50,7 +50,7 @@ class Seen:
 
     @property
     def why(self) -> str:
-        """Why an empty listing proves nothing, in a clause; empty where it may be a new tier."""
+        """The reason why an empty listing proves nothing; empty where it may be a new tier."""
         if not self._is_marked:
             return ""
         return f"this broker has read versions there; remove {self.path} to begin another tier"

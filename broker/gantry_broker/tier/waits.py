@@ -39,7 +39,7 @@ class TierReads(Protocol):
         ...
 
     def earliest(self, queue: Queue) -> int | None:
-        """When the first record of the queue was stored, ms; None if unknown."""
+        """The store time of the first record of the queue, ms; None if unknown."""
         ...
 
 

@@ -61,7 +61,7 @@ def outages(
     op: str = "enqueue",
     settle_ms: int = SETTLE_MS,
 ) -> list[Outage]:
-    """What each fault cost.
+    """The cost of each fault.
 
     Args:
         operations: the history, in the order of calls.

@@ -39,12 +39,12 @@ class _Message(msgspec.Struct):
 
     @property
     def copies(self) -> int:
-        """How often it is stored: different positions; deliveries without one count each."""
+        """The number of copies: different positions; deliveries without one count each."""
         return len(set(filter(None, self.found))) + sum(1 for one in self.found if not one)
 
     @property
     def excused_copies(self) -> int:
-        """How often it may be stored."""
+        """The number of copies that are explained."""
         return self.lost_answers + (1 if self.acknowledged else 0)
 
 

@@ -114,7 +114,7 @@ def _linearizable(points: list[_Point]) -> Iterator[str]:
 
 
 def check_roles(observations: Iterable[Observation]) -> Verdict:
-    """What brokers say of themselves: one master per epoch, and no broker's epoch falls."""
+    """Roles by the brokers' own word: one master per epoch, and no broker's epoch falls."""
     masters: dict[tuple[str, int], set[str]] = {}
     epochs: dict[tuple[str, str], int] = {}
     violations: list[str] = []

@@ -37,7 +37,7 @@ class _World(NamedTuple):
 
 
 def of_all(steps: Sequence[Step]) -> Iterator[str]:
-    """What is wrong with the indexes of `steps`, which may be of many groups."""
+    """The faults in the indexes of `steps`, which may be of many groups."""
     answered = [one for one in steps if not one.unknown]
     without = [one for one in answered if one.index is None]
     if without:
@@ -48,7 +48,7 @@ def of_all(steps: Sequence[Step]) -> Iterator[str]:
 
 
 def of_group(steps: Sequence[Step], first: GroupState) -> Iterator[str]:
-    """What cannot be in the order of the log; all is of one group, whose first state is `first`."""
+    """The steps that contradict the log's order; all of one group, whose first state is `first`."""
     lost = [one for one in steps if one.unknown]
     worlds = {_World(first, frozenset())}
     # At one index the entry itself comes before those who read what it left.

@@ -102,7 +102,7 @@ class PacketQueue:
 
     @property
     def next_s(self) -> float | None:
-        """When the next packet is due; None while none is held."""
+        """The time at which the next packet is due; None while none is held."""
         return self._held[0][0] if self._held else None
 
     def due(self, now_s: float) -> Iterator[Verdict]:

@@ -53,5 +53,5 @@ def pod(found: Mapping[str, Any]) -> Pod:
 
 
 def port(one: Pod) -> int | None:
-    """Where a pod of Gantry accepts connections; None for others."""
+    """The port of a pod of Gantry; None for others."""
     return PORTS.get(one.labels.get(COMPONENT, ""))

@@ -97,7 +97,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 def attempt(text: str) -> Attempt:
-    """What a command of `Connects` printed; anything unexpected is no success."""
+    """Read what a command of `Connects` printed; anything unexpected is no success."""
     word, _, rest = text.strip().partition(" ")
     try:
         return Attempt(float(rest) if word == "ok" else None)

@@ -75,7 +75,7 @@ class Shell:
             )
 
     def run(self, command: Command) -> str:
-        """What a command prints.
+        """The output of a command.
 
         Raises:
             InjectionError: it failed and may not.

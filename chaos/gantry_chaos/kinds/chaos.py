@@ -66,15 +66,15 @@ class Chaos(PodSelector):
         return None
 
     def what(self) -> str:
-        """What it does, in a few words."""
+        """The fault in a few words."""
         raise NotImplementedError
 
     def refused_on_processes(self) -> str:
-        """Why it cannot be played on a cluster of processes, and what to do; empty if it can."""
+        """The reason against a cluster of processes, and what to do; empty if there is none."""
         raise NotImplementedError
 
     def prepare(self, site: Site) -> Prepared:
-        """What is to be done there, and how it is proved.
+        """The actions there, and their proof.
 
         Raises:
             InjectionError: a pod cannot be struck.

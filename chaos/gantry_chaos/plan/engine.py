@@ -43,7 +43,7 @@ class Backend(Executor, Protocol):
         ...
 
     def prove(self, fault: Fault) -> str:
-        """Why the fault, which is on, does not bite; empty if it does. Asked before the heal."""
+        """The reason why the fault does not bite; empty if it does. Asked before the heal."""
         ...
 
     def ended(self, fault: Fault) -> str:

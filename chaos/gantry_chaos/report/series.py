@@ -104,7 +104,7 @@ def steps(operations: Iterable[Operation], op: str, start_ms: int, end_ms: int) 
 
 
 def bars(observations: Iterable[Observation], end_ms: int) -> list[Bar]:
-    """Who was what: a lane per broker, and one for the leader; the longest `BARS_MAX` bars."""
+    """Roles over time: a lane per broker, and one for the leader; the longest `BARS_MAX` bars."""
     open_bars: dict[str, Bar] = {}
     done: list[Bar] = []
     ordered = sorted(

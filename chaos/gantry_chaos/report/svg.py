@@ -42,7 +42,7 @@ class Axis:
         self.end_ms = max(end_ms, start_ms + 1)
 
     def x(self, at_ms: float) -> float:
-        """Where a moment is; what lies outside is drawn at the edge."""
+        """The place of a moment; what lies outside is drawn at the edge."""
         inside = min(max(at_ms, self.start_ms), self.end_ms)
         share = (inside - self.start_ms) / (self.end_ms - self.start_ms)
         return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)

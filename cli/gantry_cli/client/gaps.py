@@ -70,7 +70,7 @@ class AckTimes:
 
     @property
     def last_s(self) -> float | None:
-        """When the newest acknowledgement arrived; None before the first."""
+        """The time at which the newest acknowledgement arrived; None before the first."""
         return self._times[-1] if self._times else None
 
     def longest(self, since_s: float, until_s: float | None = None) -> Gap | None:

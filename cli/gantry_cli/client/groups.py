@@ -145,7 +145,7 @@ async def describe_group(client: Session, groups: Sequence[BrokerGroup], name: s
 
 
 async def setting(client: Session, group: BrokerGroup, name: str) -> SubscriptionGroupConfig | None:
-    """How ``name`` may consume on ``group``; None while nobody has set anything."""
+    """The settings of ``name`` on ``group``; None while nobody has set anything."""
     command = request(
         RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
         to_ext(QueryTopicsByConsumerRequestHeader(name)),

@@ -270,7 +270,7 @@ class Producer:
 
 
 def outcome_of(code: int) -> Outcome:
-    """What an answer with `code` says; a code that is not listed will not get better by waiting."""
+    """The outcome behind `code`; a code that is not listed will not get better by waiting."""
     try:
         return OUTCOMES.get(ResponseCode(code), Outcome.REJECTED)
     except ValueError:

@@ -118,7 +118,7 @@ async def plan_reset(
     queue: int | None = None,
     broker_group: str | None = None,
 ) -> list[Move]:
-    """What a reset to ``target`` would do, queue by queue; nothing is changed.
+    """The effect of a reset to ``target``, queue by queue; nothing is changed.
 
     Raises:
         NameServiceError: there is no such topic.

@@ -118,7 +118,7 @@ class Shape(msgspec.Struct, frozen=True, order=True):
 
 
 async def shapes(routes: Routes, topic: str) -> list[Shape]:
-    """How `topic` stands on each broker group; empty when there is none of that name.
+    """The shape of `topic` on each broker group; empty when there is none of that name.
 
     Raises:
         NameServiceError: refused, or nobody answers.

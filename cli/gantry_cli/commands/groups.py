@@ -30,7 +30,7 @@ broker_group_option = click.option(
 
 
 def setting_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What can be set of a consumer group; what is not given stays as it is."""
+    """Options for settings of a consumer group; what is not given stays as it is."""
     for option in (
         click.option(
             "--notify/--no-notify",

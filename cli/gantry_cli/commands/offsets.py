@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def target(ctx: click.Context, param: click.Parameter, value: str) -> api.Target:
-    """What `--to` means; refuses what is nothing, and times that have not come."""
+    """The target behind `--to`; refuses nonsense, and times that have not come."""
     if value in (api.EARLIEST, api.LATEST):
         return api.Target(end=value)
     if value.isdecimal():

@@ -42,7 +42,7 @@ def _memory(ctx: click.Context, parameter: click.Parameter, value: str | None) -
 
 
 def tier_options(command: CommandT) -> CommandT:
-    """Which tier, and what of it."""
+    """Options that choose a tier and a part of it."""
     for option in reversed(
         (
             click.option(
@@ -76,7 +76,7 @@ def tier_options(command: CommandT) -> CommandT:
 
 
 def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Where Spark runs, and with how much memory: the parameter ``where`` of the command."""
+    """Options for Spark's place and memory: the parameter ``where`` of the command."""
 
     @functools.wraps(command)
     def with_where(

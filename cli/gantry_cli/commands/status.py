@@ -87,7 +87,7 @@ def _print(
 def as_object(
     target: Admin, groups: Sequence[GroupView], members: Sequence[QuorumView]
 ) -> dict[str, Any]:
-    """What `--json` prints."""
+    """The object that `--json` prints."""
     return {
         "nameServers": list(target.name_servers),
         "controllers": [member.model_dump(by_alias=True) for member in members],
@@ -111,7 +111,7 @@ def headline(group: GroupView) -> str:
 
 
 def remarks(group: GroupView) -> list[str]:
-    """What a person should know of a group besides."""
+    """Remarks on a group for people."""
     said = []
     if group.no_master_reason:
         said.append(f"Nobody is elected: {group.no_master_reason}; see gantry elect {group.name}")

@@ -203,7 +203,7 @@ class TierWatch:
         return None
 
     def refused(self, pack: PackKey) -> str | None:
-        """Who took the place of the version that would have named ``pack``; None: nobody has."""
+        """The process that took the place of the version with ``pack``; None: nobody has."""
         assert self.judgement is not None
         named = {one.entry.key for one in self.judgement.packs}
         for claim in self.judgement.claims:
@@ -219,7 +219,7 @@ class TierWatch:
     async def account(
         self, confirm: Callable[[], Awaitable[int]], load_end: int, refused: list[PackKey]
     ) -> TierAccount:
-        """What `gantry tier verify` says, with who uploaded when."""
+        """The verdict of `gantry tier verify`, with who uploaded when."""
         assert self.judgement is not None
         confirmed = 0
 

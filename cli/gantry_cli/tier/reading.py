@@ -38,7 +38,7 @@ class Tiered(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """The name for people."""
         return self.group or self.place.uid
 
     def __str__(self) -> str:

@@ -52,6 +52,6 @@ class MasterHistory:
 
     @property
     def changes(self) -> int:
-        """How often the mastership moved to another broker."""
+        """The number of times that the mastership moved to another broker."""
         order = [mastership.broker_id for mastership in self.masterships]
         return sum(1 for before, after in pairwise(order) if before != after)

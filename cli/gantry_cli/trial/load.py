@@ -187,7 +187,7 @@ class Load:
 
     @property
     def illegal_offsets(self) -> int:
-        """How often a broker told the running consumer that its offset is not legal."""
+        """The number of times that a broker called the running consumer's offset illegal."""
         return self._consumer.illegal_offsets
 
     def raise_if_broken(self) -> None:

@@ -41,7 +41,7 @@ class LocalTrialCluster:
 
     @property
     def directory(self) -> Path:
-        """Where state and logs are; gone with the cluster."""
+        """The directory of state and logs; gone with the cluster."""
         return self._settings.local_dir
 
     @property

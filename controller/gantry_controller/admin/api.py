@@ -447,7 +447,7 @@ class AdminApi:
         return outcome
 
     async def asked(self, begin: Callable[[Callable[[object], None]], None]) -> object:
-        """What the callback that ``begin`` gets is called with, in time."""
+        """The argument of the callback that ``begin`` gets, in time."""
         done: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         begin(lambda outcome: _settle(done, outcome))
         return await self._within(done)

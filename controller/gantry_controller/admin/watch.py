@@ -54,7 +54,7 @@ class Watcher:
         self._news.set()
 
     async def next(self) -> tuple[list[BrokerGroup], int | None]:
-        """What is new: groups in order of change, then perhaps the index of a heartbeat."""
+        """News: groups in order of change, then perhaps the index of a heartbeat."""
         await self._news.wait()
         owed: list[BrokerGroup] = []
         if self._owed is not None:

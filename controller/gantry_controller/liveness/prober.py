@@ -12,7 +12,7 @@ KNOCK_TIMEOUT_S = 0.3  # a reset from anywhere in a cluster takes a few millisec
 
 
 async def knock(address: str) -> Knock:
-    """How a connection to ``address`` (``host:port``) is answered."""
+    """The answer to a connection to ``address`` (``host:port``)."""
     client = RemotingClient()
     try:
         await client.connect(address, KNOCK_TIMEOUT_S)

@@ -178,7 +178,7 @@ class Watchman:
         return self._claims.of(group.key, self._now_s())
 
     def floor(self, group: BrokerGroup) -> Floor | None:
-        """What is known here to be confirmed."""
+        """The end that is known here to be confirmed."""
         return self._overseer.floors.floor(group.key)
 
     def loss(self, group: BrokerGroup) -> Loss | None:
@@ -186,12 +186,12 @@ class Watchman:
         return self._machine.state.losses.get(group.key)
 
     def why_nobody(self, group: BrokerGroup) -> str:
-        """Why the group has no master although members live; empty where that is not so."""
+        """The reason why the group with living members has no master; else empty."""
         return self._overseer.why_nobody(group.key)
 
     @property
     def groups_held_back(self) -> int:
-        """How many groups wait since those that live lack what was confirmed, or may."""
+        """The number of groups that wait since those that live lack what was confirmed, or may."""
         return len(self._overseer.who_wait())
 
     @property
@@ -239,7 +239,7 @@ class Watchman:
         return self._overseer.first_wait_over(group, self._now_s())
 
     def heartbeat_age_s(self, group: BrokerGroup, member: Member) -> float | None:
-        """How long ago the member's registered process was heard."""
+        """The time since the member's registered process was heard."""
         row = rules.row_of(self.table, group, member)
         return None if row is None else self._now_s() - row.seen_s
 
@@ -249,7 +249,7 @@ class Watchman:
 
     @property
     def stalls(self) -> int:
-        """How often this process stood still."""
+        """The number of times that this process stood still."""
         return self._attention.stalls
 
     def liveness_changes(self) -> set[GroupKey]:

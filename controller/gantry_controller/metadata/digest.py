@@ -25,7 +25,7 @@ _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 def record_sum(table: str, key: object, value: object) -> int:
-    """What one record adds to the digest; nothing if there is none."""
+    """The addend of one record; nothing if there is none."""
     return 0 if value is None else zlib.crc32(_encode((table, key, value)))
 
 
@@ -137,7 +137,7 @@ def _difference(share: _Share) -> int:
 
 
 def value_sum(table: str, key: object, value: object, other: object) -> int:
-    """What ``value`` adds, apart from those of its parts that ``other`` shares."""
+    """The addend of ``value``, apart from those of its parts that ``other`` shares."""
     if not isinstance(value, Parted):
         return record_sum(table, key, value)
     shared = other.parts if isinstance(other, Parted) else {}

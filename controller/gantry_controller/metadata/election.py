@@ -131,7 +131,7 @@ def _at_floor(
 
 
 def below_floor(live: Iterable[LiveMember], floor: Floor, away: Iterable[BrokerId]) -> str:
-    """Why none of those that live is elected, for people; ``away``: who may hold the rest."""
+    """The reason why no living member is elected, for people; ``away``: who may hold the rest."""
     ends = ", ".join(
         f"broker {one.broker_id} ends at {one.max_offset} of epoch {one.epoch}"
         if one.max_offset >= 0

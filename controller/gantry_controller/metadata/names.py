@@ -130,7 +130,7 @@ def setting(state: MetadataState, name: str) -> bool:
 
 
 def ordered_queues(state: MetadataState, topic: str) -> str | None:
-    """What a route says of where the ordered queues of ``topic`` are."""
+    """The places of the ordered queues of ``topic``, as a route has them."""
     orders = state.kv.get(ORDER_NAMESPACE)
     if orders is None or not setting(state, ORDER_IN_ROUTES):
         return None

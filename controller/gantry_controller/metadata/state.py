@@ -359,17 +359,17 @@ class MetadataState:
 
     @property
     def living_count(self) -> int:
-        """How many groups are no tombstones."""
+        """The number of groups that are no tombstones."""
         return self._living
 
     @property
     def headless_count(self) -> int:
-        """How many of those have no master."""
+        """The number of those that have no master."""
         return self._headless
 
     @property
     def retired_count(self) -> int:
-        """How many of those are retired."""
+        """The number of those that are retired."""
         return self._retired
 
     def keys_after(self, key: GroupKey | None, keys_max: int) -> list[GroupKey]:

@@ -142,7 +142,7 @@ def _in_order(members: ConsumerGroup) -> ConsumerGroup:
 
 
 def name_problem(group: str) -> str | None:
-    """What is wrong with the name of a consumer group, or None (RocketMQ ``Validators``)."""
+    """The fault of a consumer group's name, or None (RocketMQ ``Validators``)."""
     if not group:
         return "The specified group is blank."
     if len(group) > NAME_LENGTH_MAX:

@@ -192,7 +192,7 @@ def forget_import(state: MetadataState, event: ForgetImport) -> Result:
 
 
 def topic_problem(topic: str, config: Topic) -> str | None:
-    """What is wrong with a topic, or None (RocketMQ ``TopicValidator``)."""
+    """The fault of a topic, or None (RocketMQ ``TopicValidator``)."""
     if not topic:
         return "The specified topic is blank."
     if not set(topic) <= NAME_CHARS:

@@ -54,7 +54,7 @@ class NameAdministration:
         self._listing = listing
 
     def handlers(self) -> dict[RequestCode, Serve]:
-        """What is served here."""
+        """The handlers of this module's requests."""
         return {
             RequestCode.PUT_KV_CONFIG: self._put_kv,
             RequestCode.GET_KV_CONFIG: self._get_kv,

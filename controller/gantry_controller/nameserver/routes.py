@@ -44,7 +44,7 @@ class Route(msgspec.Struct, frozen=True):
 
 
 def topic_route(state: MetadataState, topic: str) -> Work[Route | None]:
-    """Where ``topic`` is; None if no group with the topic can be reached."""
+    """The route of ``topic``; None if no group with the topic can be reached."""
     keys = yield from _keys_with(state, topic)
     names: dict[str, None] = {}
     twice: str | None = None

@@ -83,7 +83,7 @@ def decode_hello(body: bytes) -> Hello:
 
 
 def refusal_of(hello: Hello, node_id: NodeId, cluster_uid: str) -> str:
-    """Why ``hello`` cannot be accepted by ``node_id``; empty if it can.
+    """The reason why ``hello`` cannot be accepted by ``node_id``; empty if it can.
 
     A number that is not known as a member is no reason: it may have been taken in by a leader
     that this node has not heard yet.

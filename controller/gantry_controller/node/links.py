@@ -114,7 +114,7 @@ class PeerLinks:
         return [node for node, link in self._links.items() if link.dialler.connected]
 
     def address_of(self, node: NodeId) -> str | None:
-        """Where ``node`` is dialled; None if it is not."""
+        """The address at which ``node`` is dialled; None if it is not."""
         link = self._links.get(node)
         return None if link is None else link.dialler.address
 

@@ -144,7 +144,7 @@ class RaftNode:
 
     @property
     def leader_id(self) -> NodeId | None:
-        """Who leads, as far as this node knows."""
+        """The leader, as far as this node knows."""
         return self._status.leader
 
     @property
@@ -179,12 +179,12 @@ class RaftNode:
 
     @property
     def members(self) -> Membership:
-        """Who takes part, as far as this node's log says."""
+        """The members, as far as this node's log says."""
         return self._core.members if self._running else Membership(())
 
     @property
     def contacts(self) -> dict[NodeId, str]:
-        """Where the members are reached, as far as this node knows."""
+        """The addresses of the members, as far as this node knows."""
         return contacts(self.members, self._options.peers)
 
     @property
@@ -209,12 +209,12 @@ class RaftNode:
 
     @property
     def disk_silent_s(self) -> float:
-        """How long the disk has owed a confirmation without any; 0 if it owes none."""
+        """The time for which the disk has owed a confirmation without any; 0 if it owes none."""
         return self._core.disk_silent_ticks * TICK_S if self._running else 0.0
 
     @property
     def messages_held(self) -> AfterPersist:
-        """What waits for the disk before it may leave."""
+        """The messages that wait for the disk."""
         return self._after_persist
 
     @property

@@ -26,7 +26,7 @@ were due before the message it promised on (``ticker``)."""
 
 
 def lease_ms(election_timeout_ms: int) -> int:
-    """How long a quorum's promise is good for, from the moment it was asked for (ADR 0020).
+    """The life of a quorum's promise, from the moment it was asked for (ADR 0020).
 
     A tenth of the time-out and the slack pay for clocks that run at different rates: with the
     default of 400 ms a lease lasts 300 ms of a promise of at least 340 ms, so rates may differ by

@@ -37,7 +37,7 @@ class PutAside(msgspec.Struct, frozen=True):
 
 
 def aside(directory: Path) -> list[Path]:
-    """Where damaged files of the log in ``directory`` were put, the oldest first.
+    """The places of damaged files of the log in ``directory``, the oldest first.
 
     While there are any, this node is no founder: neither does it found a quorum, nor does it say
     that it is new to one that wants to.

@@ -125,7 +125,7 @@ class Snapshots:
 
     @property
     def index(self) -> Index:
-        """What the newest one covers; 0 before the first."""
+        """The index that the newest one covers; 0 before the first."""
         return Index(0) if self.info is None else self.info.meta.index
 
     # ---- life ------------------------------------------------------------------------------------

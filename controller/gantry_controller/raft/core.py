@@ -98,7 +98,7 @@ class RaftCore:
 
     @property
     def leader(self) -> NodeId | None:
-        """Who leads the present term, as far as is known."""
+        """The leader of the present term, as far as is known."""
         return self._state.leader
 
     @property
@@ -108,7 +108,7 @@ class RaftCore:
 
     @property
     def members(self) -> Membership:
-        """Who takes part now, committed or not."""
+        """The members now, committed or not."""
         return self._state.members
 
     @property
@@ -118,7 +118,7 @@ class RaftCore:
 
     @property
     def disk_silent_ticks(self) -> int:
-        """How long the own disk has owed a confirmation without any; 0 if it owes none."""
+        """The time for which the own disk has owed a confirmation; 0 if it owes none."""
         return self._state.disk_silent_ticks
 
     @property
@@ -310,7 +310,7 @@ class RaftCore:
     # ---- snapshots (thesis §5) -------------------------------------------------------------------
 
     def snapshot_meta(self) -> SnapshotMeta:
-        """What a snapshot of the state machine would cover now."""
+        """The entries that a snapshot of the state machine would cover now."""
         return snapshots.meta_now(self._state)
 
     def compact(self, snapshot: SnapshotMeta, margin_entries: int) -> list[Entry]:

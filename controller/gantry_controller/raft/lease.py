@@ -95,7 +95,7 @@ class Lease:
         self._rounds.append((number, now_ns))
 
     def began_at(self, acked_round: int) -> int | None:
-        """When the newest round up to ``acked_round`` began; None if that is too long ago."""
+        """The beginning of the newest round up to ``acked_round``; None if that is too long ago."""
         for number, at_ns in reversed(self._rounds):
             if number <= acked_round:
                 return at_ns

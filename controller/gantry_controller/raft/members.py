@@ -41,7 +41,7 @@ class Membership(msgspec.Struct, frozen=True):
 
     @property
     def quorum(self) -> int:
-        """How many voters are a majority."""
+        """The size of a majority of the voters."""
         return quorum_size(len(self.voters))
 
     def reached(self, values: Mapping[NodeId, int]) -> int:
@@ -60,7 +60,7 @@ class Membership(msgspec.Struct, frozen=True):
         return sum(node in self.voters for node in nodes) >= self.quorum
 
     def address_of(self, node: NodeId) -> str | None:
-        """Where ``node`` is reached; None if that was never stated."""
+        """The address of ``node``; None if that was never stated."""
         return dict(self.addresses).get(node)
 
     def with_learner(self, node: NodeId, address: str) -> "Membership":

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 
 def quorum_size(members: int) -> int:
-    """How many of ``members`` are a majority."""
+    """The size of a majority of ``members``."""
     return members // 2 + 1
 
 

@@ -97,7 +97,7 @@ def needs_snapshot(state: RaftState, progress: Progress) -> bool:
 
 
 def commit_vouched(state: RaftState, progress: Progress) -> Index:
-    """What a heartbeat may tell: no more than the peer is known to hold of this log."""
+    """The commit index for a heartbeat: no more than the peer is known to hold of this log."""
     return min(progress.match_index, state.log.commit_index)
 
 
@@ -275,7 +275,7 @@ def on_append(state: RaftState, message: Append) -> None:
 
 
 def commit_covered(leader_commit: Index, last: Index) -> Index:
-    """What the leader has committed, as far as this message vouches for it (§3.5)."""
+    """The leader's commit index, as far as this message vouches for it (§3.5)."""
     return min(leader_commit, last)
 
 

@@ -27,7 +27,7 @@ from gantry_controller.raft.state import RaftState, Role
 
 
 def meta_now(state: RaftState) -> SnapshotMeta:
-    """What a snapshot of the state machine would cover now."""
+    """The entries that a snapshot of the state machine would cover now."""
     index = state.log.applied_index
     term = state.log.term_at(index)
     assert term is not None

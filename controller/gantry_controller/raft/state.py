@@ -194,7 +194,7 @@ class RaftState:
 
     @property
     def members(self) -> Membership:
-        """Who takes part now."""
+        """The members now."""
         return self.history.current
 
     @property
@@ -236,14 +236,14 @@ class RaftState:
         }
 
     def reached(self, own: int, of_peer: Callable[[Progress], int]) -> int:
-        """What a majority of the voters has reached: this node ``own``, the others ``of_peer``."""
+        """The index that a majority has reached: this node ``own``, the others ``of_peer``."""
         values = {node: of_peer(progress) for node, progress in self.counted.items()}
         values[self.node_id] = own
         return self.members.reached(values)
 
     @property
     def hard_state(self) -> HardState:
-        """What must be durable before this pass's ``after_persist`` messages leave."""
+        """The state that must be durable before this pass's ``after_persist`` messages leave."""
         return HardState(self.term, self.vote, self.log.commit_index, self.voter_marked)
 
     @property

@@ -50,7 +50,7 @@ class ConsumerRequests:
         self._machine = machine
 
     def handlers(self) -> dict[RequestCode, Serve]:
-        """What is served here."""
+        """The handlers of this module's requests."""
         return {
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self._put,
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self._list,

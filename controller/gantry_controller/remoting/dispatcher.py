@@ -72,7 +72,7 @@ class Quorum(Protocol):
 
     @property
     def leader_id(self) -> NodeId | None:
-        """Who leads, as far as this node knows."""
+        """The leader, as far as this node knows."""
 
     @property
     def is_serving_leader(self) -> bool:

@@ -33,7 +33,7 @@ class TopicRequests:
         self._machine = machine
 
     def handlers(self) -> dict[RequestCode, Serve]:
-        """What is served here."""
+        """The handlers of this module's requests."""
         return {
             RequestCode.UPDATE_AND_CREATE_TOPIC: self._create_topic,
             RequestCode.GET_ALL_TOPIC_CONFIG: self._topics,

@@ -73,7 +73,7 @@ class Replay:
 
     @property
     def base(self) -> Base | None:
-        """Where the log begins; None if what is there does not reach back to it."""
+        """The beginning of the log; None if what is there does not reach back to it."""
         if self.marker is None:
             return Base() if self._begin == 0 else None
         return self.marker.base if self._begin == self.marker.base.index else None

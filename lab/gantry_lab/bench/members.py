@@ -87,7 +87,7 @@ class Members:
         return [self._controllers.address(CONTROLLER, "nameserver")]
 
     def controller(self, port: str) -> str:
-        """Where the controller listens: `remoting`, `nameserver`, `http` or `raft`."""
+        """An address of the controller: `remoting`, `nameserver`, `http` or `raft`."""
         return self._controllers.address(CONTROLLER, port)
 
     async def start(self, variables: Mapping[str, str] | None = None) -> GroupView:
@@ -132,7 +132,7 @@ class Members:
         )
 
     async def group(self) -> GroupView | None:
-        """What the controller says of the group; None if it says nothing."""
+        """The group by the controller's word; None if it says nothing."""
         assert self._admin is not None
         found = await self._admin.group(GROUP)
         return found if isinstance(found, GroupView) else None

@@ -142,7 +142,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"giv
         )
 
     def steps(self, wish: Wish) -> int:
-        """How often it says that it has come further."""
+        """The number of times that it says that it has come further."""
         if self.losses:
             return wish.kills or self.losses
         return 1 if self.once else wish.runs

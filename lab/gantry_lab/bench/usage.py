@@ -44,7 +44,7 @@ def peak_mb(pid: int) -> float:
 
 
 def bytes_read(pid: int) -> int:
-    """What a process has had read from disks so far; the kernel's own memory does not count.
+    """Bytes that a process has had read from disks; the kernel's own memory does not count.
 
     Raises:
         GantryError: the kernel does not say.

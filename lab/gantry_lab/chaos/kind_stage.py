@@ -241,7 +241,7 @@ def run_kubectl(
     stdin: str | None = None,
     codes: Sequence[int] = (0,),
 ) -> str:
-    """What kubectl prints.
+    """The output of kubectl.
 
     Raises:
         ClusterError: it ended with another code than `codes`, or not in time.

@@ -102,7 +102,7 @@ def load(manifest: Path, stage: Stage) -> Scenario:
 
 
 def expectation(experiments: Sequence[Experiment]) -> Expectation | None:
-    """What the annotation of a manifest says of the mastership; None: nothing.
+    """The mastership's course by the annotation of a manifest; None: nothing.
 
     Raises:
         ManifestError: it says something else.
@@ -270,7 +270,7 @@ async def _settle(client: Client, tell: Callable[[str], None]) -> None:
 
 
 def unsettled(state: State | None) -> str:
-    """Why the group cannot be struck yet; empty: it can."""
+    """The reason why the group cannot be struck yet; empty: it can."""
     if state is None:
         return "the load does not answer"
     if state.error:

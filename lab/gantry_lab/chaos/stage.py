@@ -74,7 +74,7 @@ class Stage(Protocol):
         ...
 
     async def tier(self, client: Client, seen: Sequence[Observation]) -> Verdict | None:
-        """What the group uploaded against what is known of it; None: it has no tier.
+        """The group's uploads against what is known of it; None: it has no tier.
 
         `seen` is what was observed during the run, the masters among it.
         """

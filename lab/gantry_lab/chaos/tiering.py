@@ -64,7 +64,7 @@ def question(
     addresses: Iterable[str],
     seen: Iterable[Observation],
 ) -> Question:
-    """What a group uploaded where, and who knows better.
+    """The uploads of a group, and those who know better.
 
     Args:
         wish: `spec.tier` of the group.

@@ -72,7 +72,7 @@ class Honest(Sends):
 
 
 async def window(work: Honest, load: Load, seconds: float) -> dict[str, object]:
-    """What the victim got done in so many seconds."""
+    """The work of the victim in so many seconds."""
     work.last_s, work.gap_s, received = time.perf_counter(), 0.0, work.received
     seen = await load.window(0.3, seconds)
     return {

@@ -48,14 +48,14 @@ class Range:
         self.seconds = seconds
 
     async def victims(self) -> dict[str, object]:
-        """What the victim gets done from now on."""
+        """The work of the victim from now on."""
         assert self.victim.stdin is not None
         assert self.victim.stdout is not None
         self.victim.stdin.write(b"%f\n" % self.seconds)
         return dict(json.loads(await self.victim.stdout.readline()))
 
     async def beside(self, *command: str) -> tuple[dict[str, object], bytes]:
-        """What it gets done while `command` runs, and what that says."""
+        """The victim's work while `command` runs, and that command's word."""
         other = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=PIPE)
         try:
             await asyncio.sleep(SETTLE_S)

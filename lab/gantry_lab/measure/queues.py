@@ -111,7 +111,7 @@ def state(store: MessageStore) -> None:
 
 
 def derived(directory: Path) -> None:
-    """What follows from the log, on the disk."""
+    """The derived rows on the disk."""
     files = [path for path in (directory / "kv").rglob("*") if path.is_file()]
     say("disk_mb", "MB", sum(path.stat().st_size for path in files) / 1e6)
     say("files", "1", len(files), 0)

@@ -75,7 +75,7 @@ class Soak:
 
     @property
     def error(self) -> str | None:
-        """What broke a lane, the consumer or the observer; None: nothing did."""
+        """The error that broke a lane, the consumer or the observer; None: nothing did."""
         try:
             starting = self._starting
             if starting is not None and starting.done() and not starting.cancelled():

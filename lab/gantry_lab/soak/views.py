@@ -186,7 +186,7 @@ def group_of(group: GroupView | None, stale_s: float) -> Group | None:
 
 
 def quorum_of(quorum: QuorumView | None) -> Quorum | None:
-    """Who leads, and whether everybody is heard."""
+    """The leader, and whether everybody is heard."""
     return None if quorum is None else Quorum(quorum.leader_name, whole(quorum))
 
 
@@ -229,7 +229,7 @@ def sentence(outcome: Outcome) -> str:
 
 
 def line(state: State, longest_gap_ms: float | None) -> str:
-    """What a terminal is shown every second."""
+    """The line of a terminal each second."""
     trouble = state.error or state.last_trouble or "no answer yet"
     if not state.started:
         return f"waiting for the topic: {trouble}"

@@ -32,7 +32,7 @@ def read(resource: ResourceType, obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def check(resource: ResourceType, obj: dict[str, Any]) -> list[Cause]:
-    """What the scale subresource demands of the fields it maps."""
+    """The scale subresource's demands on the fields it maps."""
     if resource.scale is None:
         return []
     causes: list[Cause] = []

@@ -63,7 +63,7 @@ def _row(record: Record, columns: list[Column], now: dt.datetime) -> Object:
 
 
 def age(text: str | None, now: dt.datetime) -> str:
-    """How long ago, in the short form of kubectl (``5s``, ``3m12s``, ``2d``)."""
+    """The age, in the short form of kubectl (``5s``, ``3m12s``, ``2d``)."""
     if not text:
         return "<unknown>"
     seconds = int((now - dt.datetime.fromisoformat(text)).total_seconds())

@@ -49,7 +49,7 @@ def plan_launch(
     mounts: Mapping[str, str],
     sources: Sources,
 ) -> Launch:
-    """What the container executes.
+    """The command of the container.
 
     Args:
         pod: The pod, with its ``status.podIP``.

@@ -35,7 +35,7 @@ DEFAULT_RESOURCES: Manifest = {
 
 
 def pipeline_objects(group: BrokerGroup, *, image: str) -> list[Manifest]:
-    """What `spec.pipeline` asks for; `image` is the operator's own."""
+    """The objects of `spec.pipeline`; `image` is the operator's own."""
     wish, tier = group.spec.pipeline, group.spec.tier
     if wish is None or wish.audit is None or tier is None:
         return []

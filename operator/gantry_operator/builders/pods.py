@@ -245,7 +245,7 @@ def container(
 
 
 def resources(wanted: Resources, requests: Mapping[str, str]) -> Manifest:
-    """What the owner wants, and requests where it says nothing.
+    """The owner's resources, and requests where it says nothing.
 
     A pod without requests gets the processor last and is evicted first. For what is limited, the
     API server derives the request from the limit; a default could exceed it.

@@ -103,7 +103,7 @@ class Directory:
 
     @property
     def streams(self) -> int:
-        """How many streams are followed."""
+        """The number of streams that are followed."""
         return len(self._watches)
 
     def _endpoints(self, namespace: str, name: str) -> list[Endpoint]:

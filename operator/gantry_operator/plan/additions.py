@@ -43,7 +43,7 @@ def kept(entries: Iterable[Body]) -> list[Body]:
 
 
 def additions(body: Body) -> list[tuple[str, str]]:
-    """What others wrote into the pod template that the operator did not: (what, who), sorted."""
+    """Additions of others to the pod template: (what, who), sorted."""
     entries = kept(body["metadata"].get("managedFields") or ())
     found: set[tuple[str, str]] = set()
     for path in _TEMPLATES:

@@ -44,7 +44,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def required_in_sync(min_in_sync: int, replicas: int) -> int:
-    """How many members must stay in sync while one is taken away.
+    """The number of members that must stay in sync while one is taken away.
 
     The minimum, so that sends stay acknowledged. Where the minimum equals the number of replicas
     that is impossible, and one less is asked: acknowledgements pause for the restart, which is what

@@ -82,7 +82,7 @@ def _replace_next(quorum: QuorumView, load: Workload, outdated: tuple[PodView, .
 
 
 def required_others(replicas: int) -> int:
-    """How many other voters must be caught up while one is away.
+    """The number of other voters that must be caught up while one is away.
 
     ⌊(n + 2) / 2⌋ of the others, as Strimzi asks of KRaft controllers: both others of three, three
     of the other four. A single controller has no others and is simply missed.

@@ -79,7 +79,7 @@ def last_words(message: str) -> str:
 
 
 def last_end(statuses: Iterable[dict[str, Any]]) -> Ended | None:
-    """How the last finished run of a container of ours ended; None if none ended in an error.
+    """The end of the last finished run of a container of ours; None if none ended in an error.
 
     Of several, the one that does not run or began its present run last: what another one ended
     with long ago is no news.
@@ -118,7 +118,7 @@ def _running_since(state: dict[str, Any]) -> dt.datetime | None:
 
 
 def crash_loop(pods: Iterable[PodView], now: dt.datetime) -> str:
-    """Which pods' processes end in errors, with the words of the first; empty if none do."""
+    """The pods whose processes end in errors, with the words of the first; empty if none do."""
     crashing = [(pod.name, pod.ended) for pod in pods if pod.ended and _crashes(pod, now)]
     if not crashing:
         return ""

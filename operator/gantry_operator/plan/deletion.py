@@ -69,7 +69,7 @@ def has_departed(
 
 
 def delete_broker_group(seen: BrokerObserved) -> list[Action]:
-    """What is to be done next for a resource with a deletion timestamp."""
+    """The next step for a resource with a deletion timestamp."""
     return [*_retire(seen), *_clean(seen)]
 
 
@@ -103,7 +103,7 @@ def _clean(seen: BrokerObserved) -> list[Action]:
 
 
 def deletion_waits_for(seen: BrokerObserved) -> str:
-    """What a deletion is about, for people; in the order in which it goes on."""
+    """The subject of a deletion, for people; in the order in which it goes on."""
     if names.FINALIZER not in seen.meta.finalizers:
         others = ", ".join(seen.meta.finalizers)
         return f"Waiting for finalizers of others: {others}." if others else "Being deleted."
@@ -141,7 +141,7 @@ def is_held(seen: ControllerObserved) -> bool:
 
 
 def held_by(seen: ControllerObserved) -> str:
-    """What the deletion waits for, for people."""
+    """The obstacle of the deletion, for people."""
     named = ", ".join(seen.dependents[:MAX_NAMED])
     more = len(seen.dependents) - MAX_NAMED
     others = f" and {more} more" if more > 0 else ""

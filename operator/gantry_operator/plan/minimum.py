@@ -36,7 +36,7 @@ def minimum_now(view: GroupView | NotDeclared, wished: int) -> int:
 
 
 def raising(group: Group, wished: int) -> str:
-    """What the minimum waits for, for people; empty if it is as wished."""
+    """The obstacle of a higher minimum, for people; empty if it is as wished."""
     now = minimum_now(group.view, wished)
     if now == wished:
         return ""

@@ -76,7 +76,7 @@ def _containers(statefulset: Body) -> list[Body]:
 
 
 def setting(statefulset: Body, name: str) -> str | None:
-    """What a StatefulSet tells our container in an environment variable; None if it does not."""
+    """The StatefulSet's environment variable for our container; None if it has none."""
     for one in _containers(statefulset):
         if one.get("name") not in OURS:
             continue

@@ -71,7 +71,7 @@ def report_tier(conditions: Conditions, seen: BrokerObserved, joined: Group | No
 
 
 def tier_health(seen: BrokerObserved, joined: Group | None) -> Health:
-    """What the master's report comes to."""
+    """The judgement on the master's report."""
     if isinstance(seen.view, Unreachable):
         return Health("Unknown", Reason.CONTROLLER_UNREACHABLE, seen.view.reason)
     master = joined.master() if joined is not None else None
@@ -120,7 +120,7 @@ def tier_status(
     conditions: Iterable[Condition],
     now: dt.datetime,
 ) -> TierStatus | None:
-    """Who uploads and how far it is; what it was before while nobody holds the tier."""
+    """The uploader and its progress; the former ones while nobody holds the tier."""
     old = seen.previous or BrokerGroupStatus(observed_generation=0)
     if seen.group is not None and seen.group.spec.tier is None:
         return None

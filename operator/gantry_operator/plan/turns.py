@@ -82,7 +82,7 @@ class Line(msgspec.Struct, frozen=True):
     turns: int
 
     def position(self, place: tuple[str, str, str]) -> int:
-        """How many are before a group; all of them if it does not stand in line."""
+        """The number of groups before this one; all of them if it does not stand in line."""
         return self.waiting.index(place) if place in self.waiting else len(self.waiting)
 
     def has_turn(self, place: tuple[str, str, str]) -> bool:
@@ -105,7 +105,7 @@ class ImageWait(msgspec.Struct, frozen=True):
 
     @property
     def check_after_s(self) -> float:
-        """When to look again; the sum over a long line grows with its logarithm only."""
+        """The time to look again; the sum over a long line grows with its logarithm only."""
         return min(FIRST_CHECK_S * (self.position + 1), LAST_CHECK_S)
 
     def describe(self, running: str) -> str:
@@ -118,7 +118,7 @@ class ImageWait(msgspec.Struct, frozen=True):
 
 
 def line_up(fleet: Iterable[Place], default_image: str, at_a_time: int) -> Line:
-    """Who is under way and who is next.
+    """The groups under way and those that are next.
 
     Args:
         fleet: groups whose spec names no image and that have a StatefulSet.

@@ -37,7 +37,7 @@ class Workload(msgspec.Struct, frozen=True):
         return tuple(pod for pod in self.pods if pod.revision == self.revision)
 
     def disturbance(self) -> str:
-        """Why this is no moment to take another pod away; empty if nothing is in the way.
+        """The reason why no other pod may be taken away now; empty if nothing is in the way.
 
         A restart under way is finished first: two at once could be one too many, and which of them
         caused a fault could not be told.

@@ -36,7 +36,7 @@ class Claims:
     async def of(
         self, group: ControllerGroup, pods: tuple[PodView, ...], *, running: bool
     ) -> tuple[ClaimView, ...]:
-        """What a plan needs to know of the claims.
+        """The claims, as far as a plan needs them.
 
         Before there is a StatefulSet (`running` is false) that is every claim that exists; later
         those of Ready pods on which no mark was seen yet.

@@ -77,7 +77,7 @@ class Observer:
         self.refusals: Refusals = {}
 
     async def observe(self, key: Key) -> BrokerObserved | ControllerObserved | None:
-        """What is known about a resource now; None if it does not exist."""
+        """The observation of a resource now; None if it does not exist."""
         kind = BROKER_GROUP if key.kind == BROKER_GROUP.kind else CONTROLLER_GROUP
         body = self._cache.get(kind, key.namespace, key.name)
         if body is None:

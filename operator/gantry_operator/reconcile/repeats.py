@@ -49,7 +49,7 @@ class Repeats:
         self._last: dict[tuple[Key, bool], _Last] = {}
 
     def note(self, key: Key, plan: Sequence[Action], now_s: float) -> int:
-        """How often in a row this very plan was carried out, this time included.
+        """The number of times in a row that this very plan was carried out, this time included.
 
         A plan with nothing to do counts as 0 and is no end of a row, nor is one that only tells:
         between two rounds of a fight over a field there is one.
@@ -66,7 +66,7 @@ class Repeats:
         return count
 
     def held_s(self, key: Key, plan: Sequence[Action], now_s: float) -> float:
-        """How long this very plan has to wait before it is carried out once more; 0 for not."""
+        """The time until this very plan may be carried out once more; 0 for now."""
         place, digest = _judged(key, plan)
         last = self._last.get(place)
         if last is None or last.plan != digest:

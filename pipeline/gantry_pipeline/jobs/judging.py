@@ -59,7 +59,7 @@ class JudgedSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What ``format(…)`` calls it."""
+        """The name for ``format(…)``."""
         return "gantry-judged"
 
     def schema(self) -> str:

@@ -51,7 +51,7 @@ _CODE = re.compile(r"<Code>(\w{1,64})</Code>")
 
 
 def place_in_environment() -> dict[str, str]:
-    """Where this process finds S3, as options: executors have an environment of their own.
+    """S3's place in this process, as options: executors have an environment of their own.
 
     Without it they would ask another service than the driver, and wait for an answer in vain.
     """

@@ -122,7 +122,7 @@ class TierSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What ``format(…)`` calls it."""
+        """The name for ``format(…)``."""
         return "tier"
 
     def schema(self) -> str:
@@ -178,12 +178,12 @@ class TierStream(DataSourceStreamReader, AvailableNow):
         return ReadMaxBytes(STREAM_BATCH_BYTES)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's
-        """What is there now is where the query ends."""
+        """End the query with what is there now."""
         self._refresh()
         self._target = {uid: known.state.v for uid, known in self._chains.items()}
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        """How far the next batch may go: whole versions, as many as the limit allows."""
+        """The end of the next batch: whole versions, as many as the limit allows."""
         if self._target is None or not self._chains:
             self._refresh()
         room = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None

@@ -41,7 +41,7 @@ class Admin:
         return f"{path}/{verb}" if verb else path
 
     async def group(self, name: str) -> GroupView | NotDeclared | Unreachable:
-        """What the controllers know about a group."""
+        """The controllers' knowledge of a group."""
         try:
             data = await self.quorum.ask_leader("GET", self._path(name))
             return GroupView.model_validate_json(data)

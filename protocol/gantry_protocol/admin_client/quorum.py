@@ -111,7 +111,7 @@ class Quorum:
         return data
 
     async def ask_anyone(self, path: str) -> list[tuple[Endpoint, bytes]]:
-        """What each pod says about itself, as far as they answer; all are asked at once."""
+        """Each answering pod's word about itself; all are asked at once."""
         endpoints = self._endpoints()
         answers = await asyncio.gather(*(self._try(e, "GET", path, None) for e in endpoints))
         return [

@@ -34,7 +34,7 @@ class Pace:
         self._until_s: dict[str, float] = {}  # when all that came will have been paid for
 
     def wait_s(self, address: str, now_s: float) -> float:
-        """How long one that comes from there now has to wait."""
+        """The time for which one that comes from there now has to wait."""
         until_s = max(self._until_s.pop(address, 0.0), now_s) + 1 / self._per_s
         self._until_s[address] = until_s
         if len(self._until_s) > STRANGERS_MAX:

@@ -93,7 +93,7 @@ def scan(
     check_crc: bool = True,
     max_size: int = MAX_RECORD_BYTES,
 ) -> Scan:
-    """What stands at ``position`` of ``buffer``.
+    """The kind and size of the bytes at ``position`` of ``buffer``.
 
     Args:
         buffer: bytes of one commit-log file, or of a transfer.

@@ -19,7 +19,7 @@ _TAGS = TAGS.encode() + b"\x01"
 
 
 def delay_of(properties: bytes) -> int:
-    """How long a parked record waits after its store time, ms; 0 for one that does not say."""
+    """The delay of a parked record after its store time, ms; 0 if it does not say."""
     found = find_property(properties, DELAY_MS)
     return int(found) if found is not None and found.isascii() and found.isdigit() else 0
 

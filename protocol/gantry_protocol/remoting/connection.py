@@ -236,7 +236,7 @@ class Connection(asyncio.Protocol):
         return data
 
     def take_unanswered(self) -> list[RemotingCommand]:
-        """What was asked here and is not answered; from now on an answer to it is dropped."""
+        """The requests without an answer; from now on an answer to them is dropped."""
         taken = list(self._unanswered.values())
         for request in taken:
             self._is_due(request)
@@ -349,7 +349,7 @@ class Connection(asyncio.Protocol):
         self._read_on()
 
     def take_turn(self) -> bool:
-        """What waits is served for a share of time; whether its requests are dear."""
+        """Serve waiting requests for a share of time; whether they are dear."""
         self._waits = False
         if self.closed or self._congested or self._held is not None or self._pipe is not None:
             return False

@@ -23,7 +23,7 @@ Kind = tuple[str, str]  # name of the request, reason
 
 
 def kind_of(request: RemotingCommand, remark: str | None) -> Kind:
-    """What an answer is counted as."""
+    """The kind that an answer is counted as."""
     try:
         name = RequestCode(request.code).name
     except ValueError:

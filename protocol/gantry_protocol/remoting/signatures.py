@@ -44,7 +44,7 @@ def is_signed(command: RemotingCommand, keys: Sequence[bytes]) -> bool:
 
 
 def signed_content(ext: dict[str, str], body: bytes) -> bytes:
-    """What upstream signs."""
+    """The bytes that upstream signs."""
     names = sorted(name for name in ext if name != _SIGNATURE_FIELD)
     return "".join(ext[name] for name in names).encode() + body
 

@@ -134,7 +134,7 @@ class Splice:
         self._table.claim(opaques)
 
     def take_unanswered(self) -> None:
-        """What was asked here before and is not answered is for the master that it will lead to."""
+        """The requests without an answer are for the master that it will lead to."""
         self._table.add_given(
             Glimpse(one.code, one.opaque, one.flag, encode(one))
             for one in self.connection.take_unanswered()

@@ -93,7 +93,7 @@ class Load:
         self._left_s = self._left_s * kept + max(passed_s - second_s, 0.0)
 
     def rest_s(self, second_s: float, dear_s: float) -> float:
-        """How long the second row rests after ``second_s``, of which dear requests took a part."""
+        """The second row's rest after ``second_s``, of which dear requests took a part."""
         if self._left_s <= 0:
             return 0.0
         used = self._used_s / self._left_s

@@ -149,7 +149,7 @@ class Unanswered:
             self._keep(glimpse)
 
     def claim(self, opaques: Iterable[int]) -> None:
-        """What waits, or will, with these numbers was given to a master before it came here."""
+        """Note that requests with these numbers were given to a master before they came here."""
         self._claimed = set(opaques)
         waiting, self._waiting = self._waiting, []
         for glimpse in waiting:

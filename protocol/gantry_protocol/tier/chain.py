@@ -62,7 +62,7 @@ class ChainState(msgspec.Struct, frozen=True):
 
     @property
     def first(self) -> int:
-        """Where the known packs begin: ``start``, or above it if older versions are gone."""
+        """The beginning of the known packs: ``start``, or above it if older versions are gone."""
         return max(self.start, self.base_end)
 
     def pack_at(self, offset: int) -> PackEntry | None:

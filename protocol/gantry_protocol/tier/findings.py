@@ -44,7 +44,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def of_object(error: TierObjectError, *, offset: int | None = None) -> Finding:
-    """What is wrong with one object: rule T4, but ``newer`` and ``foreign`` in their own words.
+    """The fault of one object: rule T4, but ``newer`` and ``foreign`` in their own words.
 
     Args:
         error: what its reader said.

@@ -122,7 +122,7 @@ def encode_footer(footer: Footer) -> bytes:
 
 
 def read_trailer(tail: bytes, size: int, name: str) -> Trailer:
-    """Where the footer is, from the last bytes of the object.
+    """The place of the footer, from the last bytes of the object.
 
     If ``start`` lies below ``size - len(tail)``, read from ``start`` on and call again.
 

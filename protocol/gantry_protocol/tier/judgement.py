@@ -92,7 +92,7 @@ class Judgement:
 
     @property
     def faults(self) -> list[Finding]:
-        """What must not be."""
+        """The findings that are faults."""
         return [finding for finding in self.findings if finding.grade == FAULT]
 
     def owner(self, data: bytes | None) -> None:

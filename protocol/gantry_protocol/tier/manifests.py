@@ -79,7 +79,7 @@ class _Version(
 
     @property
     def pair(self) -> Pair:
-        """Who commits."""
+        """The pair that commits."""
         return Pair(self.epoch, self.inc)
 
 

@@ -74,7 +74,7 @@ class Course:
         return not self.address or (self._doubted_s is not None and now_s < self._doubt_ends_s)
 
     def next_ask_s(self, asked_s: float, now_s: float) -> float:
-        """When to ask, if the last time was ``asked_s``."""
+        """The time to ask, if the last time was ``asked_s``."""
         if not self.is_in_doubt(now_s):
             return asked_s + CALM_S
         if self._doubted_s is None:

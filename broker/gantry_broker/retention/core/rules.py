@@ -122,7 +122,7 @@ class Facts(LogNow, frozen=True, kw_only=True):
 
 
 def decide(facts: Facts) -> Decision:
-    """What is to be done now."""
+    """The deletion that is due now."""
     due = facts.expired_to
     if facts.kept.bytes is not None:
         due = max(due, file_start(facts, Offset(max(0, facts.confirm - facts.kept.bytes))))
@@ -191,7 +191,7 @@ def file_start(log: LogNow, bound: Offset) -> Offset:
 
 
 def bounded_file_bytes(wanted: int, disk_bytes: int, log_bytes: int | None, least: int) -> int:
-    """When a file of the log ends: as wanted, unless so few would fit that none could go.
+    """The size of a file: as wanted, unless so few would fit that none could go.
 
     Args:
         wanted: what is set.

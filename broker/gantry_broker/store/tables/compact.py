@@ -36,7 +36,7 @@ class _Block:
         return len(self.offsets) + len(self.fresh)
 
     def find(self, name: bytes) -> int:
-        """Where ``name`` is packed, -1 for nowhere."""
+        """The index of ``name``, -1 for nowhere."""
         names, ends = self.names, self.ends
         low, high = 0, len(ends) - 1
         while low < high:
@@ -72,7 +72,7 @@ class CompactRows:
         return sum(len(block) for block in self._blocks)
 
     def get(self, name: str) -> Row | None:
-        """What is known of ``name``."""
+        """The numbers of ``name``."""
         key = name.encode()
         block = self._block(key)
         row = block.fresh.get(key)

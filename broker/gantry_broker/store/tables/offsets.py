@@ -96,7 +96,7 @@ class ConsumerOffsets:
 
     @property
     def hour(self) -> int:
-        """How many hours masters have served since somebody counts."""
+        """The number of hours that masters have served since somebody counts."""
         return self._hour
 
     @property
@@ -151,7 +151,7 @@ class ConsumerOffsets:
             self._dirty[key] = None
 
     def unused(self, hours: int) -> Iterator[tuple[OffsetKey, int]]:
-        """What was not used for so long, and for how long; the table may change meanwhile."""
+        """Offsets unused for so long, and for how long; the table may change meanwhile."""
         for (topic, queue_id), rows in list(self._applied.items()):
             for group, row in rows.items():
                 if self._hour - row[1] >= hours:
@@ -340,12 +340,12 @@ class ConsumerOffsets:
         self._dirty.clear()
 
     def take_changed(self) -> dict[OffsetKey, Row | None]:
-        """What was applied since the last call; None where there is no offset any more."""
+        """The offsets applied since the last call; None where there is no offset any more."""
         changed, self._changed = self._changed, {}
         return changed
 
     def applied_rows(self) -> list[OffsetRow]:
-        """What is confirmed."""
+        """The confirmed offsets."""
         return [
             (group, *place, offset)
             for place, rows in self._applied.items()

@@ -25,7 +25,7 @@ def owner_of(group: str) -> str:
 
 
 def due_reset(offsets: ConsumerOffsets, group: str, topic: str, queue_id: int) -> int | None:
-    """Where ``group`` must go on in a queue; None when it may go on where it is."""
+    """The offset at which ``group`` must go on in a queue; None when it may go on where it is."""
     return offsets.query(_MARK + group, topic, queue_id)
 
 

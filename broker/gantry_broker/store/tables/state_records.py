@@ -111,7 +111,7 @@ def decode_piece(body: bytes) -> StatePiece:
 
 
 def gather(before: Gathered | None, piece: StatePiece, offset: Offset) -> Gathered | None:
-    """What is together once ``piece``, which stands at ``offset``, has come.
+    """The pieces that are together once ``piece``, which stands at ``offset``, has come.
 
     Pieces of one state follow each other; a state whose master died in between is never whole.
     """

@@ -110,7 +110,7 @@ class TopicTable:
         self._put(topics)
 
     def take_changed(self) -> dict[str, TopicConfig | None]:
-        """What became of the topics that changed since the last call; None: it is gone."""
+        """The topics that changed since the last call; None: it is gone."""
         changed, self._changed = self._changed, {}
         return changed
 

@@ -145,7 +145,7 @@ class RunIndex:
         return None
 
     def locate(self, queue: Queue, offset: int) -> Found | Gone | Beyond | None:
-        """Where ``offset`` of ``queue`` is; None when the tier holds nothing of this queue."""
+        """The place of ``offset`` of ``queue``; None when the tier holds nothing of this queue."""
         runs = self._runs.get(queue)
         if not runs:
             return None

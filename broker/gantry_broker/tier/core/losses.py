@@ -101,7 +101,7 @@ class Losses:
         self.packs.pop(key, None)
 
     def due(self, now_s: float) -> list[Lost]:
-        """What is to be asked for again now; the oldest of the log first."""
+        """The objects to be asked for again now; the oldest of the log first."""
         found = [one for one in self.packs.values() if one.due_s <= now_s]
         found.sort(key=lambda one: one.entry.lo)
         return found[:AT_ONCE]

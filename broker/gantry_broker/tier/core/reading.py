@@ -121,7 +121,7 @@ class TierIndex:
 
     @property
     def covered(self) -> Offset:
-        """How far the packs were taken in, or skipped."""
+        """The end up to which the packs were taken in, or skipped."""
         packs = self.chain.packs
         return Offset(packs[self._taken].lo if self._taken < len(packs) else self.chain.end)
 
@@ -138,7 +138,7 @@ class TierIndex:
 
     @property
     def readable_from(self) -> Offset:
-        """Where the tier begins, by what is known: above its start once that was removed."""
+        """The known beginning of the tier: above its start once that was removed."""
         return Offset(max(self.chain.start, self.losses.removed_below))
 
     @property
@@ -215,7 +215,7 @@ class TierIndex:
         self.losses.drop(keys)
 
     def entry(self, key: str) -> PackEntry:
-        """What the chain says of a pack in the index."""
+        """The chain's entry of a pack in the index."""
         name = parse_name(key)
         assert isinstance(name, PackKey), "the chain checked it"
         found = self.chain.pack_at(name.lo)
@@ -223,7 +223,7 @@ class TierIndex:
         return found
 
     def find(self, queue: Queue, offset: int, local: Local) -> Found | Gone | Trouble:
-        """Where a record is that the local log does not have.
+        """The place of a record that the local log does not have.
 
         Args:
             queue: whose record.

@@ -14,7 +14,7 @@ from gantry_broker.tier.core.values import LocalLog
 
 
 def lineage_of(lineage: Lineage, start: Offset, end: Offset) -> tuple[EpochEntry, ...]:
-    """Who wrote [start, end): the entry that covers ``start``, and those that begin inside."""
+    """The lineage of [start, end): the entry that covers ``start``, and those that begin inside."""
     if start >= end:
         return ()
     covering = lineage.entry_at(start)
@@ -23,7 +23,7 @@ def lineage_of(lineage: Lineage, start: Offset, end: Offset) -> tuple[EpochEntry
 
 
 def mismatch(chain: ChainState, local: LocalLog) -> str | None:
-    """Why this log does not continue the chain, in one sentence; None when it may.
+    """The reason why this log does not continue the chain, in one sentence; None when it may.
 
     The last record below the tier's end is compared by the caller: that takes a read.
     """

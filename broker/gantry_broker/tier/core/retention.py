@@ -41,7 +41,7 @@ class Facts(LogNow, frozen=True, kw_only=True):
 
 
 def decide(facts: Facts) -> Decision:
-    """What is to be done now."""
+    """The trim that is due now."""
     if facts.local_bytes is None:
         return Keep()
     wanted = file_start(facts, max(Offset(0), Offset(facts.confirm - facts.local_bytes)))

@@ -130,7 +130,7 @@ class UploadSession:
 
     @property
     def state(self) -> State:
-        """How far it has come."""
+        """The progress of the session."""
         if not self.claimed:
             return State.CLAIMING
         return State.UPLOADING if self.checked else State.RECONCILING
@@ -141,7 +141,7 @@ class UploadSession:
         return self.state is not State.UPLOADING or self.local.limit > self.chain.end
 
     def deadline_ms(self) -> int | None:
-        """When an idle session has something to do by itself; None before it uploads."""
+        """The time of an idle session's next own step; None before it uploads."""
         if self.state is not State.UPLOADING:
             return None
         head_ms = self._read_ms + self._limits.head_ms
@@ -155,7 +155,7 @@ class UploadSession:
             self._stale = True
 
     def doubt(self) -> None:
-        """Whatever was known of the head is old."""
+        """Take whatever was known of the head for old."""
         self._stale = True
 
     # ---- what is missing

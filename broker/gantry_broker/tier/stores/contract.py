@@ -173,7 +173,7 @@ Resolution: TypeAlias = Mine | Other | Absent
 async def resolve(
     store: Store, place: Shard, v: int, nonce: str, *, timeout_s: float = MANIFEST_TIMEOUT_S
 ) -> Resolution:
-    """Who wrote manifest version ``v``: the end of every ambiguous create.
+    """The writer of manifest version ``v``: the end of every ambiguous create.
 
     Raises:
         StoreError: there is no answer; ask again.

@@ -46,7 +46,7 @@ class Attention:
         return clock_s - self._deaf_s
 
     def clock(self, listening_s: float) -> float:
-        """When the clock will show that listening time, unless the process stands still before."""
+        """The clock's reading at that listening time, unless the process stands still."""
         return listening_s + self._deaf_s + _ROUNDING_S
 
     def _notice(self, clock_s: float) -> None:

@@ -38,7 +38,7 @@ class Claims:
         self._claims.setdefault(key, {})[broker_id] = claim
 
     def of(self, key: GroupKey, now_s: float) -> dict[BrokerId, Claim]:
-        """Who claims to be a copy of this group, by id."""
+        """The claimants to a copy of this group, by id."""
         claims = self._claims.get(key)
         if claims is None:
             return {}

@@ -60,7 +60,7 @@ class HeardFloors:
         self._next_round_s = float("-inf")
 
     def restored(self, now_s: float) -> None:
-        """When members registered was in events that this node will not see."""
+        """Forget registrations: they were in events that this node will not see."""
         self._began_s = now_s
         self._beyond.clear()
         self._master_heard_s.clear()
@@ -116,7 +116,7 @@ class HeardFloors:
         return heard
 
     def row(self, group: BrokerGroup) -> FloorRow | None:
-        """What the quorum should know of ``group`` before it elects; None if it does."""
+        """News of ``group`` for the quorum before it elects; None if it knows them."""
         heard = self._beyond.get(group.key)
         if heard is None or not group.had_master:
             return None

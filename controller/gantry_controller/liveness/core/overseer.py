@@ -226,7 +226,7 @@ class Overseer:
     def evidence(
         self, group: BrokerGroup, now_s: float, asking: BrokerId | None = None
     ) -> tuple[LiveMember, ...]:
-        """What an election of ``group`` is to be judged by."""
+        """The evidence for an election of ``group``."""
         live = live_members(self._table, group, self.clock(now_s), asking=asking)
         marked = [
             replace(one, connected=False)
@@ -247,7 +247,7 @@ class Overseer:
         return row.closed or now_s > row.seen_s + stale_s
 
     def objection(self, group: BrokerGroup, event: ElectMaster, now_s: float) -> str:
-        """Why the election that somebody else asks for is not put into the log; mostly empty.
+        """The objection to an election that somebody else asks for; mostly empty.
 
         That is so while only members live that lack what was confirmed, or that have to wait.
         """
@@ -264,7 +264,7 @@ class Overseer:
         return why
 
     def why_nobody(self, key: GroupKey) -> str:
-        """Why a group has no master although members live; empty where that is not so."""
+        """The reason why a group with living members has no master; else empty."""
         return self._why.get(key, "")
 
     def who_wait(self) -> dict[GroupKey, str]:
@@ -308,7 +308,7 @@ class Overseer:
         )
 
     def next_due(self) -> float | None:
-        """When ``take`` has something to look at."""
+        """The time at which ``take`` has something to look at."""
         return self._watching_since_s if self._unseen else self._due.next_due()
 
     def take(self, now_s: float, limit: int) -> list[Trigger]:

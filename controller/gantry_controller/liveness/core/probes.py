@@ -59,7 +59,7 @@ class Probes:
         self._due.clear()
 
     def next_due(self) -> float | None:
-        """When the next knock is due."""
+        """The time at which the next knock is due."""
         return self._due[0][0] if self._due else None
 
     def take(self, now_s: float, limit: int) -> list[MemberKey]:

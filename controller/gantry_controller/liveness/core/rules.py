@@ -61,7 +61,7 @@ class Clock(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 def row_of(table: HeartbeatTable, group: BrokerGroup, member: Member) -> Row | None:
-    """What is known of the member's registered process."""
+    """The row of the member's registered process."""
     row = table.row(group.key, member.broker_id)
     return row if row is not None and member.is_incarnation(row.beat.incarnation) else None
 
@@ -69,7 +69,7 @@ def row_of(table: HeartbeatTable, group: BrokerGroup, member: Member) -> Row | N
 def suspicion(
     table: HeartbeatTable, group: BrokerGroup, member: Member, clock: Clock
 ) -> Suspicion | None:
-    """Why the member's registered process is held to be gone, if it is."""
+    """The reason why the member's registered process is held to be gone, if it is."""
     row = row_of(table, group, member)
     gone_s = table.gone_since(member.pod_uid)
     if gone_s is not None and (row is None or row.seen_s <= gone_s):
@@ -243,7 +243,7 @@ def _is_unsuspected_master(
 
 
 def master_suspicion(table: HeartbeatTable, group: BrokerGroup, clock: Clock) -> Suspicion | None:
-    """Why the group's elected process is held to be gone; None also if there is no master."""
+    """The reason to hold the group's elected process for gone; None also without a master."""
     master = group.master
     if master is None:
         return None

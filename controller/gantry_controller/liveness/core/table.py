@@ -49,7 +49,7 @@ class Tier(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def news(self) -> tuple[str, int | None, bool, bool]:
-        """What watchers are told at once; the rest they read when they look."""
+        """The changes that watchers are told at once; the rest they read when they look."""
         return (self.state, self.epoch, self.committed_offset is not None, bool(self.reason))
 
 
@@ -219,7 +219,7 @@ class HeartbeatTable:
             self._gone_pods.pop(next(iter(self._gone_pods)))
 
     def gone_since(self, pod_uid: str | None) -> float | None:
-        """When the operator said that the pod is gone."""
+        """The time at which the operator said that the pod is gone."""
         return None if pod_uid is None else self._gone_pods.get(pod_uid)
 
     def registered(self, key: GroupKey, broker_id: BrokerId, now_s: float) -> None:
@@ -230,7 +230,7 @@ class HeartbeatTable:
         times[broker_id] = now_s
 
     def registered_at(self, key: GroupKey, broker_id: BrokerId) -> float | None:
-        """When this node learnt of the member's last registration."""
+        """The time at which this node learnt of the member's last registration."""
         times = self._registered.get(key)
         return None if times is None else times.get(broker_id)
 

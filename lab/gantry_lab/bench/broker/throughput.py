@@ -68,7 +68,7 @@ async def pulls(stage: Stage) -> Runs:
 
 
 async def quotas(stage: Stage) -> Runs:
-    """What a tenant notices of another that sends as fast as it can, where quotas are set.
+    """Effects on a tenant of another that sends as fast as it can, where quotas are set.
 
     Its clients send by themselves, then beside those of the other, whose quota is far below what
     they try; one after the other in each run, so that a machine that slows down slows both.

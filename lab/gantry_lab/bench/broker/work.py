@@ -149,7 +149,7 @@ class Pulls(Work):
         self._spread = [False] * lanes
 
     def first(self, slot: int) -> bytearray | None:
-        """What stands where the lane has come to."""
+        """The offset that the lane has come to."""
         return None if self._ended[slot] else self._templates[slot].at_offset(self._offsets[slot])
 
     def following(self, slot: int, reply: Reply, body: memoryview) -> bytearray | None:

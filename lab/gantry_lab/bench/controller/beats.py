@@ -176,7 +176,7 @@ class Beats:
 
 
 def share_out(frames: Sequence[bytes], phases: Sequence[int], connections: int) -> list[Slice]:
-    """What leaves at each tick; a frame has its phase and keeps its connection.
+    """The frames of each tick; a frame has its phase and keeps its connection.
 
     On many connections, those who share one have phases of their own, as the brokers behind them
     would. On few, the beats of one tick share one, so that they cost the generator one write.

@@ -59,7 +59,7 @@ class Search:
         return middle if middle > best and (worst - best) * CLOSE_ENOUGH > worst else None
 
     def note(self, tried: int, *, carried: bool) -> None:
-        """What came of a try."""
+        """Note the result of a try."""
         if carried:
             self.best = max(self.best, tried)
         else:

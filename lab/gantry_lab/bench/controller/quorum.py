@@ -129,7 +129,7 @@ class Quorum:
         return [node for node in self._all if _name(node) in running]
 
     def address(self, node: int, purpose: str = "remoting") -> str:
-        """Where brokers reach it, or others for another `purpose` (`PORTS`)."""
+        """The address for brokers, or for another `purpose` (`PORTS`)."""
         return f"{HOST}:{self._ports[node][purpose]}"
 
     async def start(self, node: int) -> None:
@@ -189,7 +189,7 @@ class Quorum:
         )
 
     async def view(self, node: int) -> QuorumView | None:
-        """What `node` says of the quorum; None if it says nothing."""
+        """The quorum by `node`'s word; None if it says nothing."""
         try:
             async with self.session.get(self._url(node, "/v1/quorum")) as response:
                 return QuorumView.model_validate_json(await response.read())

@@ -90,7 +90,7 @@ def parse_members(ext: dict[str, str]) -> Members:
 
 
 async def ask_members(address: str) -> Members | None:
-    """What the controller at `address` says of its quorum; None if it says nothing."""
+    """The quorum by the word of the controller at `address`; None if it says nothing."""
     client = RemotingClient()
     try:
         await client.connect(address, CALL_PATIENCE_S)

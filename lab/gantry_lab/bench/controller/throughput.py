@@ -77,7 +77,7 @@ async def serial(stage: Stage, connections: int) -> Runs:
 
 
 async def over_serial(stage: Stage, connections: int) -> Runs:
-    """How many times as many writes our controllers commit as those of the old architecture."""
+    """Writes of our controllers over writes of the old architecture."""
     async with stage.quorum() as new, stage.quorum(program=SERIAL) as old:
         with (
             closing(await writers(new, connections)) as fast,

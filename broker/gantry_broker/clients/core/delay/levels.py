@@ -41,7 +41,7 @@ class DelayLevels(msgspec.Struct, frozen=True):
         return min(level, len(self.delays_ms))
 
     def delay_ms(self, level: int) -> int:
-        """How long a message of ``level`` (from 1) waits."""
+        """The time for which a message of ``level`` (from 1) waits."""
         return self.delays_ms[level - 1]
 
 

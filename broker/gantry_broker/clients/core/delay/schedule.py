@@ -79,7 +79,7 @@ class Level:
 
     @property
     def wake_ms(self) -> int | None:
-        """When to look at it; None while nothing but an event can change it."""
+        """The time to look at it; None while nothing but an event can change it."""
         if self.busy or self.position >= self.end:
             return None
         return max(self.not_before_ms, self.due_ms or 0)
@@ -98,7 +98,7 @@ class Level:
             self._marks.popleft()  # both are due: the later one tells as much
 
     def due_at(self, message: Parked, began_ms: int, began_wall_ms: int) -> int:
-        """When ``message`` is due, by the steady clock."""
+        """The time at which ``message`` is due, by the steady clock."""
         if message.offset < self.inherited:
             left_ms = message.stored_at_ms + message.delay_ms - began_wall_ms
             return began_ms + min(max(left_ms, 0), message.delay_ms)
@@ -150,11 +150,11 @@ class Schedule:
         return wanted
 
     def wake_ms(self) -> int | None:
-        """When to ask for ``wanted`` again, if nothing happens before; None for never."""
+        """The time to ask for ``wanted`` again, if nothing happens before; None for never."""
         return min((at for level in self.levels if (at := level.wake_ms) is not None), default=None)
 
     def judge(self, number: int, messages: Sequence[Parked], now_ms: int) -> int:
-        """How many of ``messages``, which begin at the level's position, are to be delivered now.
+        """The number of ``messages`` to be delivered now; they begin at the level's position.
 
         The level stays busy if there is any; otherwise it sleeps until the first is due.
         """
@@ -189,6 +189,6 @@ class Schedule:
         level.not_before_ms = now_ms + level.backoff_ms
 
     def overdue_ms(self, number: int, now_ms: int) -> int:
-        """How long the level's first message has been due; 0 while none is known to be."""
+        """The delay of the level's first message beyond its time; 0 while none is known."""
         due_ms = self.levels[number].due_ms
         return 0 if due_ms is None else max(0, now_ms - due_ms)

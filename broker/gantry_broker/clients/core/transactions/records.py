@@ -124,13 +124,13 @@ def half_record(message: MessageRecord, unique_key: str) -> MessageRecord:
 
 
 def immunity_ms(properties: bytes) -> int:
-    """How long the producer of a half message wants not to be asked; 0 when it did not say."""
+    """The time in which the producer of a half message must not be asked; 0 when it did not say."""
     text = find_property(properties, "CHECK_IMMUNITY_TIME_IN_SECONDS")
     return int(text) * 1000 if text is not None and text.isdecimal() and len(text) < 9 else 0
 
 
 def resolution(half: MessageRecord, outcome: Outcome, store_host: Host) -> list[MessageRecord]:
-    """What is appended, in one go, to end ``half``: the op record, then what follows from it.
+    """The records that end ``half`` in one append: the op record, then what follows from it.
 
     Raises:
         BodyError: the half message does not say where it belongs.
@@ -175,7 +175,7 @@ def target(half: MessageRecord, outcome: Outcome) -> tuple[str, int]:
 def refuse_end(
     half: MessageRecord, claim: EndTransactionRequestHeader, now_ms: int
 ) -> tuple[ResponseCode, str] | None:
-    """Why ``claim`` does not speak of ``half``, or comes too late; None when it may end it.
+    """The reason why ``claim`` may not end ``half``, or comes too late; None when it may.
 
     Upstream: ``EndTransactionProcessor.checkPrepareMessage`` and ``rejectCommitOrRollback``.
     """
@@ -243,7 +243,7 @@ def table_records(
 
 
 def parse_op(properties: bytes, body: bytes) -> Ended | Piece:
-    """What a record of the op topic says.
+    """Decode a record of the op topic.
 
     Raises:
         BodyError: it is none of ours and none of upstream's.
