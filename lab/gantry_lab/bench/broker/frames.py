@@ -89,26 +89,26 @@ class Template:
 
 
 def send(lane: int, topic: str, queue: Queue, body: bytes) -> Template:
-    """310: one message."""
+    """SendMessageV2 (310): one message."""
     properties = _properties(lane)
     ext = _send_ext(topic, queue, properties, False)
     return Template(lane, request(RequestCode.SEND_MESSAGE_V2, ext, body))
 
 
 def anywhere(lane: int, topic: str, queue: Queue, body: bytes) -> Template:
-    """310 whose topic and queue are chosen later (`Template.to`)."""
+    """SendMessageV2 (310) whose topic and queue are chosen later (`Template.to`)."""
     return send(lane, topic, msgspec.structs.replace(queue, queue_id=int(_QUEUE)), body)
 
 
 def batch(lane: int, topic: str, queue: Queue, body: bytes, count: int) -> Template:
-    """320: `count` messages with keys of their own."""
+    """SendBatchMessage (320): `count` messages with keys of their own."""
     messages = encode_batch(BatchMessage(body, _properties(lane)) for _ in range(count))
     ext = _send_ext(topic, queue, _properties(lane), True)
     return Template(lane, request(RequestCode.SEND_BATCH_MESSAGE, ext, messages))
 
 
 def pull(lane: int, topic: str, queue: Queue) -> Template:
-    """11, as a consumer sends it that brings its subscription: 32 messages, any tag."""
+    """PullMessage (11) of a consumer that brings its subscription: 32 messages, any tag."""
     header = PullMessageRequestHeader(
         consumer_group=CONSUMER_GROUP,
         topic=topic,

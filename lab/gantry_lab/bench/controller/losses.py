@@ -79,7 +79,7 @@ class Survivors:
         return committed.result() - begun
 
     def _write(self) -> RemotingCommand:
-        """1003 at another address each time, so that every one of them changes the group."""
+        """RegisterBroker (1003) at another address each time, so that each changes the group."""
         self._tries += 1
         ext = {
             "clusterName": work.CLUSTER,

@@ -2,8 +2,9 @@
 
 Each master has a connection to every controller and an address of its own. They die together: the
 connections are cut, the addresses refuse. The survivors of a group share a listener, and count as
-told when 1008 names a newer epoch there; those that were not told are asked about with 1004. So the
-figure ends when the last group's survivors know, or could know, their new master.
+told when NotifyBrokerRoleChanged names a newer epoch there; those that were not told are asked
+about with GetReplicaInfo. So the figure ends when the last group's survivors know, or could know,
+their new master.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ async def failovers(stage: Stage, groups: int) -> Runs:
 
 
 class Listener(asyncio.Protocol):
-    """One broker's port: takes 1008, oneway, and answers what wants an answer."""
+    """One broker's port: takes role changes, oneway, and answers what wants an answer."""
 
     def __init__(self, told: Callable[[int], None]) -> None:
         self._told = told
@@ -207,7 +208,7 @@ class Disaster:
                 self._all.set()
 
     async def _ask(self) -> None:
-        """1004 about groups whose survivors were not told."""
+        """GetReplicaInfo about groups whose survivors were not told."""
         while True:
             await asyncio.sleep(ASK_S)
             client = RemotingClient()

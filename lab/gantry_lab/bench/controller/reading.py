@@ -29,7 +29,7 @@ WRITERS, WRITES_PER_S = 64, 1000.0
 
 
 async def at_leader(stage: Stage, connections: int, outstanding: int) -> Runs:
-    """1004 at the leader, over as many groups as there are clients."""
+    """GetReplicaInfo (1004) at the leader, over as many groups as there are clients."""
     async with stage.controllers() as target:
         return await _reads(stage, target, connections, outstanding)
 
@@ -59,7 +59,7 @@ async def by_lease(stage: Stage, connections: int, outstanding: int) -> Runs:
 
 
 async def at_followers(stage: Stage, connections: int, outstanding: int) -> Runs:
-    """1004 at the followers; beside it, at the leader, and writes at a steady rate under a storm.
+    """GetReplicaInfo (1004) at the followers; beside it, at the leader, and writes under a storm.
 
     Raises:
         GantryError: followers passed reads on instead of answering them.

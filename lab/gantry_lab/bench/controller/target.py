@@ -1,7 +1,7 @@
 """Whom the load goes to: the leader, and everybody who wants to hear heartbeats.
 
-Asked with 1005, which our controllers and Java's both answer; so a target is any quorum that speaks
-the protocol. Whose processors are measured is known for processes on this machine only.
+Asked with GetMetadataInfo, which our controllers and Java's both answer; so a target is any quorum
+that speaks the protocol. Whose processors are measured is known for processes on this machine only.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class AgainstControllers:
 
 
 def parse_members(ext: dict[str, str]) -> Members:
-    """The answer to 1005; `peers` is `n0:host:port;…` or, by JRaft, `host:port;…`."""
+    """The answer to GetMetadataInfo; `peers` is `n0:host:port;…` or, by JRaft, `host:port;…`."""
     members = []
     for part in filter(None, ext.get("peers", "").split(";")):
         host, _, port = part.rpartition(":")

@@ -45,7 +45,7 @@ async def prepare(
 async def writers(
     target: Controllers, connections: int, outstanding: int = 1, *, first: int = 0
 ) -> Load:
-    """A load of 1001 on a group per slot, from `first` on, which it lets be born.
+    """A load of AlterSyncStateSet on a group per slot, from `first` on, which it lets be born.
 
     The groups' brokers are alive by the connections that the load uses: they stay open as long.
 
@@ -65,7 +65,7 @@ async def writers(
 
 
 async def writes(stage: Stage, connections: int, outstanding: int = 1) -> Runs:
-    """1001 at the leader."""
+    """AlterSyncStateSet (1001) at the leader."""
     async with stage.controllers() as target:
         return await _writes(stage, target, connections, outstanding)
 

@@ -1,10 +1,11 @@
 """Work of a load's slots at controllers: the honest write, the consistent read, preparation.
 
-The write is 1001, AlterSyncStateSet: the one that a running master sends. Each is a compare-and-set
-on the epoch that the last one returned, so none is a repetition, none can be answered without the
-log, and each slot works on a group of its own. Where many writes must meet on few groups it is 1003
-of a broker that comes back at another address, which every controller must log, too. The read is
-1004, which every broker polls with, and which our controllers answer linearizably.
+The write is AlterSyncStateSet (1001): the one that a running master sends. Each is a
+compare-and-set on the epoch that the last one returned, so none is a repetition, none can be
+answered without the log, and each slot works on a group of its own. Where many writes must meet on
+few groups it is RegisterBroker of a broker that comes back at another address, which every
+controller must log, too. The read is GetReplicaInfo, which every broker polls with, and which our
+controllers answer linearizably.
 
 The generator shares its processors with what it measures, so nothing is encoded per request: what
 must differ from one to the next is a number of fixed width (JSON allows blanks before one).
@@ -64,7 +65,7 @@ def heartbeat(
     timeout_ms: int = FOREVER_MS,
     oneway: bool = True,
 ) -> bytes:
-    """904; real brokers send it oneway."""
+    """BrokerHeartbeat (904); real brokers send it oneway."""
     return frame(
         RequestCode.BROKER_HEARTBEAT,
         opaque,
@@ -81,13 +82,13 @@ def heartbeat(
 
 
 def register(opaque: int, group: int, broker_id: int, address: str) -> bytes:
-    """1003: a started process says where it listens."""
+    """RegisterBroker (1003): a started process says where it listens."""
     code = RequestCode.CONTROLLER_REGISTER_BROKER
     return frame(code, opaque, group, brokerId=broker_id, brokerAddress=address, invokeTime=0)
 
 
 def set_change(opaque: int, group: int, members: bytes) -> bytes:
-    """1001 by broker 1, but for the epoch of the set and what closes the body."""
+    """AlterSyncStateSet by broker 1, but for the set's epoch and what closes the body."""
     body = b'{"syncStateSet":[%b],"syncStateSetEpoch":%*d}' % (members, _NUMBER_WIDTH, 0)
     code = RequestCode.CONTROLLER_ALTER_SYNC_STATE_SET
     whole = frame(
@@ -102,7 +103,7 @@ def at_epoch(change: bytes, epoch: int) -> bytes:
 
 
 class SetChanges(Work):
-    """1001: slot `n` is the master of group `first + n`; its set is {1,2}, {1}, {1,2} in turn."""
+    """AlterSyncStateSet by slot `n`, the master of group `first + n`: {1,2}, {1}, {1,2} …"""
 
     def __init__(self, slots: int, first: int = 0) -> None:
         self._heads = [
@@ -123,7 +124,7 @@ class SetChanges(Work):
 
 
 class Widenings(Work):
-    """1001 once per group: all three replicas become members of the set."""
+    """AlterSyncStateSet (1001) once per group: all three replicas become members of the set."""
 
     def __init__(self, slots: int, groups: Sequence[int]) -> None:
         self._frames = [self._each(slot, groups[slot::slots]) for slot in range(slots)]
@@ -139,7 +140,7 @@ class Widenings(Work):
 
 
 class Reads(Work):
-    """1004, of group `n` modulo `groups` by slot `n`."""
+    """GetReplicaInfo (1004), of group `n` modulo `groups` by slot `n`."""
 
     def __init__(self, slots: int, groups: int) -> None:
         code = RequestCode.CONTROLLER_GET_REPLICA_INFO
@@ -151,7 +152,7 @@ class Reads(Work):
 
 
 class Registrations(Work):
-    """1003: broker 2 comes back at another address each time; slots meet on `groups` groups."""
+    """RegisterBroker (1003): broker 2 at another address each time; slots meet on `groups` groups."""
 
     def __init__(self, slots: int, groups: int) -> None:
         self._slots = slots
