@@ -28,6 +28,7 @@ TEST_FOLDERS = ("tests", "e2e")
 MODULE_LINES_MAX = 600
 README_LINES_MAX = 150
 HEADLESS = re.compile(r"(What|How|Whether|Who|Where|When|Why|Which)(ever)?\b")
+"""Questions. Of functions, one that answers yes or no may begin with `Whether`."""
 
 
 def modules() -> list[Path]:
@@ -72,6 +73,20 @@ def test_module_fits_in_one_head_and_says_what_it_is_for(path: Path) -> None:
         head = ast.get_docstring(ast.parse(text))
         assert head, "the module docstring is missing"
         assert not HEADLESS.match(head), "begin with the thing itself, not with a question word"
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
+def test_public_docstrings_begin_with_the_thing_itself(package: Path) -> None:
+    headless = []
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            head = ast.get_docstring(node) or ""
+            asks = HEADLESS.match(head) and not node.name.startswith("_")
+            if asks and (isinstance(node, ast.ClassDef) or not head.startswith("Whether")):
+                headless.append(f"{relative(path)}:{node.lineno}: {head.splitlines()[0]}")
+    assert headless == []
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)

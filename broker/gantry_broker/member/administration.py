@@ -1,4 +1,4 @@
-"""Answers about replication itself: 1007, 907, the status document, the metrics.
+"""Answers about replication itself: GetBrokerEpochCache, 907, the status document, the metrics.
 
 Answered by every member about itself, master or not, and never handed on: people and tools want to
 know what *this* broker thinks.
@@ -35,7 +35,7 @@ MASTER_ID = BrokerId(0)  # upstream's role id of a master
 
 
 def epoch_cache(group: ReplicationGroup, request: RemotingCommand) -> RemotingCommand:
-    """1007: the lineage of this member's log."""
+    """GetBrokerEpochCache (1007): the lineage of this member's log."""
     core = group.core
     entries = () if core is None else core.log.lineage.entries
     ends = [entry.start_offset for entry in entries[1:]] + [OPEN_END]
@@ -55,7 +55,7 @@ def epoch_cache(group: ReplicationGroup, request: RemotingCommand) -> RemotingCo
 
 
 def ha_status(group: ReplicationGroup, request: RemotingCommand) -> RemotingCommand:
-    """907: the links of a master, or a replica's own."""
+    """GetBrokerHaStatus (907): the links of a master, or a replica's own."""
     core, end = group.core, group.store.log.end
     master = None if core is None else core.serving
     connections: list[HaConnectionInfo] = []

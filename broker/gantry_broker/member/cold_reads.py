@@ -105,7 +105,7 @@ class ColdReads:
         self._pool.submit(self._work, asyncio.get_running_loop(), number, stretches)
 
     def release(self) -> None:
-        """Whoever waits is told at once that nothing comes; what is read meanwhile is dropped."""
+        """Tell whoever waits that nothing comes; what is read meanwhile is dropped."""
         waiting, self._waiting = self._waiting, {}
         for done in waiting.values():
             done(None)

@@ -276,7 +276,7 @@ class ReplicationGroup:
 
     @property
     def alone(self) -> str:
-        """Why this master takes no requests; empty when it does, or is none."""
+        """The reason why this master takes no requests; empty when it does, or is none."""
         master = self.mastership
         if master is None or not master.cut_off:
             return ""
@@ -304,7 +304,7 @@ class ReplicationGroup:
 
     @property
     def disk_reason(self) -> str:
-        """What is wrong with this member's disk, and what is done about it; empty for nothing."""
+        """The fault of this member's disk, and what is done about it; empty for none."""
         core = self.core
         if core is not None and core.disk_says:
             return f"its disk does not answer: {core.disk_says}"
@@ -343,7 +343,7 @@ class ReplicationGroup:
 
     @property
     def subscriptions_version(self) -> int:
-        """Which version of the subscription groups the controllers named last."""
+        """The version of the subscription groups that the controllers named last."""
         return 0 if self._agent is None else self._agent.known.subscriptions_version
 
     def ask(
@@ -372,7 +372,7 @@ class ReplicationGroup:
 
     @property
     def store_host(self) -> tuple[str, int]:
-        """Where this broker can be asked for a record by its offset id."""
+        """The address at which this broker is asked for a record by its offset id."""
         return self.options.advertise, self.options.remoting_port
 
     @property

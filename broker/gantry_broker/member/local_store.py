@@ -186,7 +186,7 @@ class LocalStore:
         return GetResult(GetStatus.FOUND, 0, 0, 0, found, 1)
 
     def offsets(self, questions: Sequence[QueueQuestion], done: Learned) -> None:
-        """What is known of some queues; see ``Store``."""
+        """The offsets of some queues; see ``Store``."""
         try:
             answers = [self._offsets(question) for question in questions]
         except GantryError as error:

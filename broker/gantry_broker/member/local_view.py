@@ -46,7 +46,7 @@ class LocalView:
 
     @property
     def store_host(self) -> tuple[str, int]:
-        """Where this broker can be asked for a record by its offset id."""
+        """The address at which this broker is asked for a record by its offset id."""
         return self._group.store_host
 
     @property

@@ -11,7 +11,7 @@ from gantry_broker.tier.options import TierOptions
 
 
 class GroupOptions(NamedTuple):
-    """What one member of a group is told.
+    """The settings of one member of a group.
 
     Attributes:
         directory: of the group's data, inside the locked data directory.
@@ -41,7 +41,7 @@ class GroupOptions(NamedTuple):
 
 
 class Watcher:
-    """Whoever wants to know of role changes; the server's router does."""
+    """An observer of role changes, such as the server's router."""
 
     def role_changed(self) -> None:
         """The role, the epoch or the master's address may be another."""

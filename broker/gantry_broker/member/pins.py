@@ -15,7 +15,7 @@ from gantry_broker.queues import MessageStore
 
 
 def oldest_parked(store: MessageStore) -> Offset | None:
-    """Where in the log the oldest parked message stands; None while nothing is parked here."""
+    """The place in the log of the oldest parked message; None while nothing is parked here."""
     found = [at for level in range(MAX_LEVELS) if (at := _first(store, level)) is not None]
     return min(found, default=None)
 

@@ -11,7 +11,7 @@ BETWEEN_MASTERS_S = 10.0  # an election takes 3 s where the master merely went s
 
 
 class Standing(NamedTuple):
-    """What is known of a member when somebody asks.
+    """The state of a member at the moment of a question.
 
     Attributes:
         leaving: it was asked to leave.

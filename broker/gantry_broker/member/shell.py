@@ -48,7 +48,7 @@ _log = log.get("replica")
 
 
 class RoleObserver(Protocol):
-    """Who is told what the core has become; all calls come between two events."""
+    """An observer of the core's roles; all calls come between two events."""
 
     def promoted(self, epoch: Epoch, start: Offset) -> None:
         """This broker serves from now on."""

@@ -18,7 +18,7 @@ Tick = Callable[[], None]
 
 
 class LoopLag:
-    """How late the loop was for what was due: the longest of the last 30 to 60 s; pure."""
+    """The longest delay of due work in the event loop in the last 30 to 60 s; pure."""
 
     def __init__(self) -> None:
         self._longest_s = 0.0  # since ``_since_s``
@@ -31,7 +31,7 @@ class LoopLag:
         return max(self._longest_s, self._before_s)
 
     def note(self, late_s: float, now_s: float) -> None:
-        """What was due ``late_s`` ago has its turn now."""
+        """Note that work that was due ``late_s`` ago has its turn now."""
         if now_s - self._since_s >= LAG_KEPT_S:
             self._before_s, self._longest_s, self._since_s = self._longest_s, 0.0, now_s
         self._longest_s = max(self._longest_s, late_s)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class TieredMember(Protocol):
-    """What the tier's parts need of their group's member."""
+    """The part of a group's member that the tier needs."""
 
     @property
     def core(self) -> ReplicaCore | None:
@@ -59,7 +59,7 @@ class TieredMember(Protocol):
 
     @property
     def writes(self) -> "GroupWrites":
-        """What is written through it."""
+        """The writes through the member."""
 
     def step(self, event: ev.Event) -> None:
         """Feed its core."""
@@ -142,12 +142,12 @@ class GroupTier:
 
     @property
     def disk_stuck(self) -> str:
-        """Why a disk that is nearly full takes nothing more; empty while it does."""
+        """The reason why a disk that is nearly full takes nothing more; empty while it does."""
         retention = self.retention
         return retention.reason if retention is not None and retention.is_stuck else ""
 
     def report(self) -> TierReport | None:
-        """What there is to say of the tier; None without one."""
+        """The report on the tier; None without one."""
         core, store = self._member.core, self._member.store
         if self.service is None or core is None:
             return None
@@ -162,7 +162,7 @@ class GroupTier:
     # ---- UploadObserver
 
     def tier_committed(self, head: Head) -> None:
-        """Whoever follows the chain need not wait for its next look."""
+        """Let followers of the chain look at once."""
         if self.service is not None:
             self.service.reader.poke()
 
@@ -196,7 +196,7 @@ class GroupTier:
         self._member.writes.append(records, done)
 
     def pins(self) -> Pins:
-        """Who needs the log, and from where on."""
+        """Those who need the log, and from where on."""
         core, store = self._member.core, self._member.store
         master = None if core is None else core.master  # a promoted one has replicas already
         return pins(

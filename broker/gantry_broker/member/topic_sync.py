@@ -45,11 +45,11 @@ _log = log.get("topics")
 
 
 class TopicHost(Protocol):
-    """What the synchronisation needs of its group."""
+    """The part of a group that the synchronisation needs."""
 
     @property
     def store(self) -> Store:
-        """Where the confirmed table is, and changes go."""
+        """The store of the confirmed table, through which changes go."""
 
     @property
     def cluster(self) -> str:

@@ -15,7 +15,7 @@ from gantry_broker.replica.pending import Fate
 
 
 class StoredState(msgspec.Struct, frozen=True):
-    """What a replica must remember across a power cut, beside its log.
+    """The state that a replica must remember across a power cut, beside its log.
 
     Attributes:
         epoch: the newest epoch it has acted in; it never acts in an older one again.

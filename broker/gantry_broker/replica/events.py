@@ -48,7 +48,7 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class LinkRefused(msgspec.Struct, frozen=True):
-    """What was said on a replica's link, or would have to be answered, does not fit the log."""
+    """A message on a replica's link, or the answer that it needs, does not fit the log."""
 
     link: int
     reason: str
@@ -132,7 +132,7 @@ class HandOverFinished(msgspec.Struct, frozen=True):
 
 
 class RoomChanged(msgspec.Struct, frozen=True):
-    """How much room our disk has is another matter now.
+    """The room on this disk has changed.
 
     Attributes:
         is_full: no message finds room, or is to.

@@ -12,7 +12,7 @@ from gantry_broker.replica.lineage import Lineage
 
 
 class LogFacts:
-    """What is in the log, and how much of it is safe.
+    """The contents of the log, and how much of it is safe.
 
     Attributes:
         log_start: the oldest byte.
@@ -46,7 +46,7 @@ class LogFacts:
         assert self.confirm <= flushed <= end, f"confirm {self.confirm} > flushed {flushed}"
 
     def stored(self) -> StoredState:
-        """What has to survive a power cut."""
+        """The state that has to survive a power cut."""
         return StoredState(epoch=self.epoch, lineage=self.lineage, confirm=self.confirm)
 
     def appended(self, end: Offset) -> None:

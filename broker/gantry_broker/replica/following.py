@@ -49,7 +49,7 @@ REOPEN_LAST_MS = 200
 
 
 class Stage(Enum):
-    """How far the attachment has come."""
+    """The progress of the attachment."""
 
     CONNECTING = auto()
     GREETING = auto()

@@ -55,7 +55,7 @@ def _common_end(hello: Hello, theirs: Lineage, mine: LogFacts) -> tuple[Offset, 
 
 
 def refuse_truncate(message: Truncate, mine: LogFacts) -> str | None:
-    """Why the replica must not cut its log as told; None when it may."""
+    """The reason why the replica must not cut its log as told; None when it may."""
     if message.point < mine.confirm:
         return (
             f"the master of epoch {message.epoch} asks to cut the log at {message.point}, "

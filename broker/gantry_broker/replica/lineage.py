@@ -93,12 +93,12 @@ class Lineage:
         return self.entries[index] if index >= 0 else None
 
     def boundary_after(self, offset: Offset) -> Offset | None:
-        """Where the epoch of ``offset`` ends; None in the newest, which is open."""
+        """The end of the epoch of ``offset``; None in the newest, which is open."""
         index = bisect_right(self._starts, offset)
         return self.entries[index].start_offset if index < len(self.entries) else None
 
     def end_of(self, index: int, log_end: Offset) -> Offset:
-        """Where the records of the entry at ``index`` end in a log that ends at ``log_end``."""
+        """The end of the records of the entry at ``index`` in a log that ends at ``log_end``."""
         if index + 1 < len(self.entries):
             return self.entries[index + 1].start_offset
         return log_end

@@ -118,7 +118,7 @@ class Mastership:
 
     @property
     def no_writes(self) -> NoWrites | None:
-        """Why no write may be accepted now; None when one may (H11)."""
+        """The reason why no write may be accepted now; None when one may (H11)."""
         if self.drain is not None:
             return NoWrites.LEAVING
         if self.cut_off:
@@ -153,7 +153,7 @@ class Mastership:
         return tuple(one for one in others if self.members[one].is_silent(now_ms, self._limits))
 
     def heirs(self) -> list[BrokerId]:
-        """Who could go on at once while our own disk does not answer, the best first.
+        """Members that could go on at once while our own disk does not answer, the best first.
 
         Members that stay and have made durable what we have not; all of what we appended, if any
         of them has it all.
@@ -162,7 +162,7 @@ class Mastership:
         return _best([member for member in self._staying() if member.acked > flushed])
 
     def heirs_with_room(self) -> list[BrokerId]:
-        """Who could go on while our own disk is full, the best first: members that stay."""
+        """Members that stay and could go on while our own disk is full, the best first."""
         return _best([member for member in self._staying() if member.has_room])
 
     def _staying(self) -> list[Member]:
@@ -174,7 +174,7 @@ class Mastership:
         ]
 
     def holders(self) -> list[BrokerId]:
-        """Who could go on at once with all that was acknowledged, the furthest first."""
+        """Members that could go on at once with all that was acknowledged, the furthest first."""
         staying = self.set.members - self._view.draining - {self.me}
         able = [
             member

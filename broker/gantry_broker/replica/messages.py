@@ -94,7 +94,7 @@ class Ack(msgspec.Struct, frozen=True):
 
 
 class Farewell(msgspec.Struct, frozen=True):
-    """Why the sender ends the link, for the other side's log.
+    """The reason why the sender ends the link, for the other side's log.
 
     Attributes:
         epoch: the newest epoch the sender knows; a peer with an older one asks the controller.

@@ -137,6 +137,6 @@ class Pace:
 
 
 def held_by(minimum: int, ends: Iterable[Offset]) -> Offset:
-    """What so many members have on their disks, of ``ends``: one for each; 0 if there are fewer."""
+    """The end that so many members have on their disks, of ``ends``; 0 if there are fewer."""
     ranked = sorted(ends, reverse=True)
     return ranked[minimum - 1] if minimum <= len(ranked) else Offset(0)

@@ -20,7 +20,7 @@ REPLICATION_TIMEOUT_MS = 3_000  # upstream's syncFlushTimeout for replication
 
 
 class Fate(Enum):
-    """How a write ends."""
+    """The end of a write."""
 
     CONFIRMED = auto()  # by a set that has the minimum of members: it is acknowledged
     TOO_FEW = auto()  # by a set that has fewer

@@ -33,14 +33,14 @@ PATIENCE_MAX = 8  # times ``disk_wait_ms``, for the disk of one who is being pro
 
 
 class Room(NamedTuple):
-    """What is known of the room on this replica's disk; see ``RoomChanged``."""
+    """Knowledge of the room on this replica's disk; see ``RoomChanged``."""
 
     is_full: bool
     has_room: bool
 
 
 class DiskWatch:
-    """How long the disk of this replica has made nothing durable that waits for it.
+    """The time for which the disk has made nothing durable of what waits for it.
 
     Attributes:
         waited_ms: without any progress, at the last look; 0 while nothing waits.
@@ -61,7 +61,7 @@ class DiskWatch:
         return self.waited_ms >= self._limits.disk_wait_ms
 
     def look(self, log: LogFacts, saver: Saver, now_ms: int) -> None:
-        """What is durable at ``now_ms``: bytes of the log, and states beside it."""
+        """Note what is durable at ``now_ms``: bytes of the log, and states beside it."""
         self.waited_ms = max(
             self._log.look((log.flushed, log.cuts), now_ms, waits=log.flushed < log.end),
             self._state.look((saver.saved, 0), now_ms, waits=saver.is_waiting),
@@ -93,7 +93,7 @@ class _Wait:
 
 
 class Relief:
-    """How one mastership is given away; thrown away with its epoch.
+    """The giving away of one mastership; thrown away with its epoch.
 
     Attributes:
         has_asked: somebody was asked for.

@@ -7,7 +7,7 @@ from gantry_protocol.types import BrokerId, Epoch
 
 
 class Role(Enum):
-    """What this replica is doing."""
+    """The role of this replica."""
 
     IDLE = "idle"
     FOLLOWING = "following"
@@ -17,7 +17,7 @@ class Role(Enum):
 
 
 class NoWrites(Enum):
-    """Why a master accepts no write."""
+    """The reason why a master accepts no write."""
 
     LEAVING = auto()  # it hands its mastership over
     CUT_OFF = auto()  # another one may have been elected
@@ -61,7 +61,7 @@ class ControllerView(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How long to wait before acting. All in milliseconds unless said.
+    """Waiting times before an action. All in milliseconds unless said.
 
     Attributes:
         lag_ms: a member that has not been at the end of the log for this long leaves the set.

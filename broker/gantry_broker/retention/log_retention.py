@@ -33,7 +33,7 @@ class RetentionHost(LoopHost, Protocol):
     """The part of a group that the retention needs."""
 
     def pins(self) -> Pins:
-        """Who needs the log, and from where on."""
+        """Those who need the log, and from where on."""
 
 
 class SteadyClock:

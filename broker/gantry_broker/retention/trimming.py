@@ -35,7 +35,7 @@ class TrimHost(Protocol):
     """The part of a group that a trim needs."""
 
     def pins(self) -> Pins:
-        """Who needs the log, and from where on."""
+        """Those who need the log, and from where on."""
 
     def log_trimmed(self, start: Offset) -> None:
         """The log begins at ``start`` now."""

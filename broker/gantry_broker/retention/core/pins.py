@@ -18,7 +18,7 @@ from gantry_broker.retention.core.rules import Need
 
 
 class Pins(msgspec.Struct, frozen=True):
-    """Who needs a log, and from where on.
+    """Those who need a log, and from where on.
 
     Attributes:
         needed: by transactions, delayed messages and members of the set.

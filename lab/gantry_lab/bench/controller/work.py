@@ -103,7 +103,7 @@ def at_epoch(change: bytes, epoch: int) -> bytes:
 
 
 class SetChanges(Work):
-    """AlterSyncStateSet by slot `n`, the master of group `first + n`: {1,2}, {1}, {1,2} …"""
+    """AlterSyncStateSet by slot `n`, the master of group `first + n`: {1,2} and {1} in turn."""
 
     def __init__(self, slots: int, first: int = 0) -> None:
         self._heads = [
@@ -152,7 +152,7 @@ class Reads(Work):
 
 
 class Registrations(Work):
-    """RegisterBroker (1003): broker 2 at another address each time; slots meet on `groups` groups."""
+    """RegisterBroker (1003): broker 2 at a new address each time; slots meet on `groups` groups."""
 
     def __init__(self, slots: int, groups: int) -> None:
         self._slots = slots
