@@ -264,15 +264,23 @@ class ReplicaCore:
 
     def _learn(self, view: ControllerView) -> list[fx.Effect]:
         if self._cutting is not None:
+            # The next role begins at the log's end, which is about to become another one: it waits
+            # for the cut. Only the newest view is kept, since the others would change nothing then.
             if self._deferred is None or self._deferred.is_older_than(view):
                 self._deferred = view
             return []
         if view.master_epoch < self.epoch:
+            # Of the views of one process an older one is merely late. The first one cannot be late:
+            # what this volume has acted in, the controllers no longer know.
             return self._behind(view) if self.view is None else []
         known = self.view
+        # The same epoch must not begin twice: a second Mastership of it would start elsewhere.
         if known is not None and known.same_mastership(view):
             return self._learn_more(known, view)
         self.view = view
+        # First the old role ends, its writes with it: from here on nobody can be acknowledged under
+        # the old epoch. Then the epoch rises, before anything is sent or saved in the new role, for
+        # Hello and StoredState carry it; a Hello of the old epoch is refused from here on.
         effects = self._end_role("a newer epoch began")
         self.log.epoch = view.master_epoch
         if view.master_id is None:
@@ -281,9 +289,10 @@ class ReplicaCore:
             return effects + self._follow(view)
         if view.master_incarnation == self.incarnation:
             return effects + self._promote(view)
-        return (
-            effects  # an earlier start of this broker won; it is gone, so nobody serves this epoch
-        )
+        # An earlier start of this broker won, and is gone. What it appended and did not flush may
+        # be gone with it while replicas have it, under this epoch: nobody serves that again (H1).
+        # IDLE asks for an election.
+        return effects
 
     def _learn_more(self, known: ControllerView, view: ControllerView) -> list[fx.Effect]:
         """Another view of the same epoch: the set may have changed, the master may not."""
@@ -366,10 +375,16 @@ class ReplicaCore:
     def _promote(self, view: ControllerView) -> list[fx.Effect]:
         """Make (epoch, end) durable first; until then nothing is written and nobody is answered."""
         self.role = Role.PROMOTING
+        # The epoch begins at the end of the log, not at what is flushed or confirmed: bytes behind
+        # those were written under an older epoch, and must be found under that one in the lineage
+        # (H3). They are confirmed with the first acknowledgements of this epoch.
         self.log.begin_epoch(EpochEntry(view.master_epoch, self.log.end))
+        # It starts at the same end as its line: PROMOTING takes no write in between.
         self.master = Mastership(
             self.me, self.incarnation, view, self.log, self._limits, self._now_ms
         )
+        # Saved last, when the state holds both the epoch and its line. Only this very save makes it
+        # the master (``_saved``): an earlier one that ends now says nothing of this epoch (H4).
         save = self._saver.save(self.log.stored())
         self._promotion_token = save.token
         return [save]
@@ -386,6 +401,8 @@ class ReplicaCore:
         self._promotion_patience_ms = self._limits.disk_wait_ms
         self.role = Role.MASTER
         master = self.master
+        # First of all: the store learns which numbers come next before a Hello, a drain or a review
+        # can confirm anything.
         effects: list[fx.Effect] = [fx.Promoted(master.epoch, master.start)]
         waiting, self._waiting = self._waiting, {}
         for link, hello in waiting.items():
@@ -408,7 +425,12 @@ class ReplicaCore:
         cut, self._cutting = self._cutting, None
         if cut is None:
             return []
+        # The facts follow the disk, never the other way round: until now they told of bytes that
+        # may still have been there after a power cut. ``cut`` counts, so flushes that were asked
+        # for before it are not believed.
         self.log.cut(cut.point, reset=cut.reset)
+        # The handshake goes on before the deferred view: if that ends this role, what it has begun
+        # (a save of the lineage that fits the cut log) is as valid for the next one.
         effects = [] if self.following is None else self.following.cut_done()
         deferred, self._deferred = self._deferred, None
         return effects if deferred is None else effects + self._learn(deferred)

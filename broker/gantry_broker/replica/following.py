@@ -157,11 +157,16 @@ class Following:
         expected = (self.view.master_epoch, self.view.master_incarnation)
         if self.stage is not Stage.GREETING or (message.epoch, message.incarnation) != expected:
             return self.leave(f"a truncation of epoch {message.epoch} out of turn", now_ms)
+        # Judged by our own confirm offset, whatever the master believes (H8): what is below it may
+        # have been acknowledged. Leaving and calling again would only end here again, so it sticks.
         wrong = refuse_truncate(message, self._log)
         if wrong is not None:
             if message.point < self._log.confirm:
                 return [*self.leave(wrong, now_ms), Stuck("DivergedBelowConfirm", wrong)]
             return self.leave(wrong, now_ms)
+        # The lineage that fits the cut log is made before anything is cut: a contradiction must
+        # leave the log as it is. It replaces ours once the cut is durable (``cut_done``): until
+        # then ours describes what a restart would find.
         try:
             self._next_lineage = lineage_after(message, self._log)
         except LineageError as error:
@@ -189,6 +194,9 @@ class Following:
             return []
         self._saving_token = 0
         if self.stage is Stage.SAVING:
+            # The first acknowledgement vouches for our log as a prefix of the master's. It leaves
+            # once cut and lineage are both durable, in this order: a start in between finds the cut
+            # log under a lineage that is cut to its end (``Lineage.recovered``).
             self.stage = Stage.STREAMING
             self._reopen_ms = REOPEN_FIRST_MS
             return self._acknowledge()

@@ -338,12 +338,19 @@ class Mastership:
 
     def advance(self) -> list[Effect]:
         """Raise confirm to what every counted member has on its disk."""
+        # Our own disk is one of them: what we have only in memory dies with this process, and an
+        # election may choose us again.
         lowest = self._log.flushed
+        # Old and proposed set together (H5): the controllers may have adopted a proposal whose
+        # answer is on its way, and may elect out of either. Who has said nothing in this epoch
+        # counts as nothing, for what it said in an older one may have been cut since.
         for broker_id in self.counted - {self.me}:
             member = self.members.get(broker_id)
             lowest = min(lowest, Offset(0) if member is None else member.acked)
         if not self._log.confirm_up_to(lowest):
             return []
+        # Whether enough are in sync is asked here, at the very rise that ends these writes (H11). A
+        # set that shrinks lets confirm rise, too, and later the set may have grown again.
         confirm = self._log.confirm
         fate = Fate.CONFIRMED if self.has_enough else Fate.TOO_FEW
         return [ConfirmMoved(confirm, fate, self.pending.confirmed(confirm))]
