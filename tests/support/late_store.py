@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from gantry_broker.store.contract import (
@@ -46,8 +46,10 @@ class LateStore:
     def offsets(self, questions: Sequence[QueueQuestion], done: Learned) -> None:
         self._store.offsets(questions, _later(done))
 
-    def subscribe(self, confirmed: Confirmed) -> Callable[[], None]:
-        return self._store.subscribe(confirmed)
+    def subscribe(
+        self, confirmed: Confirmed, topics: Collection[str] | None = None
+    ) -> Callable[[], None]:
+        return self._store.subscribe(confirmed, topics)
 
     def snapshot(self, done: Taken) -> None:
         self._store.snapshot(_later(done))

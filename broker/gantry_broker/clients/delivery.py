@@ -85,7 +85,7 @@ class Delivery:
         self._unknown = set(range(MAX_LEVELS))  # levels that may reach further than is known
         self._is_asking = False
         self._ask_ms = self._now_ms()
-        self._unsubscribe = view.store.subscribe(self._arrived)
+        self._unsubscribe = view.store.subscribe(self._arrived, {SCHEDULE_TOPIC})
         self._look()
 
     def close(self) -> None:
@@ -124,11 +124,9 @@ class Delivery:
         )
 
     def _arrived(self, confirm: Offset, queues: Collection[QueueKey]) -> None:
-        """Some queues have new records."""
-        numbers = [number for topic, number in queues if topic == SCHEDULE_TOPIC]
-        if numbers:
-            self._unknown.update(numbers)
-            self._arm()
+        """Messages were parked."""
+        self._unknown.update(number for topic, number in queues if topic == SCHEDULE_TOPIC)
+        self._arm()
 
     def _ask(self) -> None:
         """Ask the store how far levels reach; one question at a time, for all that are unknown."""

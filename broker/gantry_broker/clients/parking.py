@@ -13,6 +13,7 @@ import msgspec
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.deadlines import Deadlines
+from gantry_protocol.types import Offset
 
 from gantry_broker.clients.waiting_room import RoomLimits, WaitingRoom, held_bytes
 from gantry_broker.store.contract import GetResult, QueueKey, QueueRead
@@ -97,7 +98,7 @@ class Parking:
         self._deadlines.add(number, min(wait_s, MAX_WAIT_S))
         return True
 
-    def arrived(self, keys: Collection[QueueKey]) -> None:
+    def arrived(self, confirm: Offset, keys: Collection[QueueKey]) -> None:
         """Records were confirmed in these queues; who waited longest is served first."""
         if not self._pulls:
             return

@@ -102,9 +102,7 @@ class Puller:
         self._traffic = traffic
         self.pulled = PulledOffsets()
         self.parking = Parking(self._read_again, _give_up)
-        self._unsubscribe = self._store.subscribe(
-            lambda confirm, queues: self.parking.arrived(queues)
-        )
+        self._unsubscribe = self._store.subscribe(self.parking.arrived)
 
     def close(self) -> None:
         """Send parked pulls back to ask again, and listen no more."""

@@ -129,7 +129,7 @@ class Transactions:
         self._retry_s = RETRY_FIRST_S
         self._retry: asyncio.TimerHandle | None = None
         self._has_news = False  # something was confirmed meanwhile
-        self._unsubscribe = view.store.subscribe(self._arrived)
+        self._unsubscribe = view.store.subscribe(self._arrived, {HALF_TOPIC, OP_TOPIC})
         self._begin(self._read_log())
 
     def close(self) -> None:
@@ -267,9 +267,7 @@ class Transactions:
     # ---- the log
 
     def _arrived(self, confirm: Offset, queues: Collection[QueueKey]) -> None:
-        """Something was confirmed."""
-        if not any(key in queues for key in _QUEUES):
-            return
+        """Transactions have begun or ended."""
         if self._run is not None:
             self._has_news = True
         elif self.ready:

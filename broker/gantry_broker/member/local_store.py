@@ -232,14 +232,16 @@ class LocalStore:
         else:
             self._trims.trim(below, done)
 
-    def subscribe(self, confirmed: Confirmed) -> Callable[[], None]:
+    def subscribe(
+        self, confirmed: Confirmed, topics: Collection[str] | None = None
+    ) -> Callable[[], None]:
         """Tell of each rise of confirm; see ``Store``."""
         store = self.messages
 
         def dispatched(queues: Collection[QueueKey]) -> None:
             confirmed(store.dispatched, queues)
 
-        store.add_listener(dispatched)
+        store.add_listener(dispatched, topics)
         return lambda: store.remove_listener(dispatched)
 
     def snapshot(self, done: Taken) -> None:

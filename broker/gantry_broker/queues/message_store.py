@@ -36,8 +36,7 @@ from gantry_broker.queues.queue_table import QueueTable
 from gantry_broker.queues.rows import Head
 from gantry_broker.queues.saving import Saver, Scrubber
 from gantry_broker.store.contract import GetResult, KeyRead, Limits, QueueKey, StoredAt
-from gantry_broker.store.encoding import encode
-from gantry_broker.store.stored import StoredRun
+from gantry_broker.store.stored import StoredRun, encode
 from gantry_broker.store.tables.names import OFFSETS_TOPIC, STATE_TOPIC, TOPICS_TOPIC
 from gantry_broker.store.tables.offsets import ConsumerOffsets, decode_rows
 from gantry_broker.store.tables.state_records import decode_piece, state_records
@@ -72,7 +71,7 @@ class MessageStore:
         self._directory = directory
         self._next: dict[QueueKey, int] | None = None  # of what is not dispatched; None: no master
         self._put_timestamp = 0
-        self._listeners: list[OnArrival] = []
+        self._listeners: list[tuple[OnArrival, Collection[str] | None]] = []
         self.scrubber: Scrubber | None = None
         self._derive_from(kv, head)
 
@@ -165,14 +164,18 @@ class MessageStore:
         """Whether topics, offsets and queues are all known, though the log may begin later."""
         return self.log.log_start == 0 or self.whole_from is not None
 
-    def add_listener(self, on_arrival: OnArrival) -> None:
-        """Call ``on_arrival(queues)`` at the end of every dispatch that gave them records."""
-        self._listeners.append(on_arrival)
+    def add_listener(self, on_arrival: OnArrival, topics: Collection[str] | None = None) -> None:
+        """Call ``on_arrival(queues)`` at the end of every dispatch that gave them records.
+
+        Args:
+            on_arrival: is called.
+            topics: only where one of these got any; None for all.
+        """
+        self._listeners.append((on_arrival, topics))
 
     def remove_listener(self, on_arrival: OnArrival) -> None:
         """The reverse of ``add_listener``; twice is harmless."""
-        if on_arrival in self._listeners:
-            self._listeners.remove(on_arrival)
+        self._listeners = [one for one in self._listeners if one[0] != on_arrival]
 
     # Writing
 
@@ -269,8 +272,9 @@ class MessageStore:
             raise self._failed(error) from error
         if self._next is not None:
             self._forget_dispatched(touched)
-        for listener in list(self._listeners):
-            listener(touched)
+        for listener, topics in list(self._listeners):
+            if topics is None or any(topic in topics for topic, _ in touched):
+                listener(touched)
 
     def state_records(self) -> list[MessageRecord] | None:
         """The whole state, to be put next; None while something about it is not confirmed.

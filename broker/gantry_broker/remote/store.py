@@ -11,7 +11,7 @@ that makes clients try again (14). What is under way is bounded in bytes and in 
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar, assert_never
 
 from gantry_protocol.bodies import TopicConfig
@@ -28,6 +28,7 @@ from gantry_broker.store.contract import (
     Confirmed,
     KeyRead,
     Learned,
+    QueueKey,
     QueueOffsets,
     QueueQuestion,
     QueueRead,
@@ -40,7 +41,7 @@ from gantry_broker.store.contract import (
     Trimmed,
     WasRead,
 )
-from gantry_broker.store.encoding import encode
+from gantry_broker.store.stored import encode
 from gantry_broker.store.tables.changes import apply_change
 from gantry_broker.store.tables.offsets import ConsumerOffsets
 from gantry_broker.store.tables.topics import TopicTable
@@ -153,13 +154,20 @@ class RemoteStore:
         self._changes[number] = done
         self._send(wire.Trim(number, below))
 
-    def subscribe(self, confirmed: Confirmed) -> Callable[[], None]:
+    def subscribe(
+        self, confirmed: Confirmed, topics: Collection[str] | None = None
+    ) -> Callable[[], None]:
         """Tell of each rise of confirm; see ``Store``."""
-        self._listeners.append(confirmed)
+
+        def told(offset: Offset, queues: Collection[QueueKey]) -> None:
+            if topics is None or any(topic in topics for topic, _ in queues):
+                confirmed(offset, queues)
+
+        self._listeners.append(told)
 
         def unsubscribe() -> None:
-            if confirmed in self._listeners:
-                self._listeners.remove(confirmed)
+            if told in self._listeners:
+                self._listeners.remove(told)
 
         return unsubscribe
 

@@ -247,10 +247,16 @@ class Store(Protocol):
         is written into it first. ``done(None)`` also when there was nothing to let go.
         """
 
-    def subscribe(self, confirmed: Confirmed) -> Callable[[], None]:
+    def subscribe(
+        self, confirmed: Confirmed, topics: Collection[str] | None = None
+    ) -> Callable[[], None]:
         """Tell of each rise of confirm, with the queues that got records; returns how to end it.
 
         The tables are those of that offset already, and what is read then is there.
+
+        Args:
+            confirmed: is told.
+            topics: only of rises that brought records of one of these; None for all rises.
         """
 
     def snapshot(self, done: Taken) -> None:

@@ -1,4 +1,4 @@
-"""Places of the records of one append, where they follow from a few numbers.
+"""The bytes and the places that a store gives to the records of one append.
 
 A batch is stored in one queue and without a gap: first queue offset and log offsets say everything,
 so nobody makes an object for each record only to take the log offset out of it again.
@@ -7,6 +7,8 @@ so nobody makes an object for each record only to take the log offset out of it 
 from collections.abc import Sequence
 from typing import overload
 
+from gantry_protocol.errors import RecordError
+from gantry_protocol.records import MAX_RECORD_BYTES, MessageRecord, encode_record
 from gantry_protocol.types import Offset
 
 from gantry_broker.store.contract import StoredAt
@@ -53,3 +55,17 @@ def offsets_of(stored: Sequence[StoredAt]) -> list[int]:
     if isinstance(stored, StoredRun):
         return stored.positions[:-1]
     return [at.offset for at in stored]
+
+
+def encode(record: MessageRecord) -> bytes:
+    """The bytes of ``record`` in a log.
+
+    Raises:
+        RecordError: it cannot be stored.
+    """
+    if "\0" in record.properties or "\0" in record.topic:
+        raise RecordError("A topic or property holds a zero byte, which the log does not allow.")
+    data = encode_record(record)
+    if len(data) > MAX_RECORD_BYTES:
+        raise RecordError(f"The record takes {len(data)} bytes; {MAX_RECORD_BYTES} are allowed.")
+    return data

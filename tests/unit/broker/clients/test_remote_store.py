@@ -189,6 +189,17 @@ def test_many_queues_are_told_of_in_pieces(behind: RemoteGroup) -> None:
     assert told == [2000, 2000, 1000]
 
 
+def test_who_waits_for_a_topic_hears_of_no_other(behind: RemoteGroup) -> None:
+    told: list[Offset] = []
+    leave = behind.store.subscribe(lambda confirm, queues: told.append(confirm), {"U"})
+    behind.session._confirmed(Offset(1 << 40), [("T", 0)])
+    behind.session._confirmed(Offset(1 << 41), [("T", 0), ("U", 0)])
+    assert told == [1 << 41]
+    leave()
+    behind.session._confirmed(Offset(1 << 42), [("U", 0)])
+    assert told == [1 << 41]
+
+
 def test_the_tables_of_a_second_broker_are_those_of_the_first(behind: RemoteGroup) -> None:
     behind.store.committed.commit("g", "TopicTest", 0, 5)
     records, _ = behind.store.committed.take_records()

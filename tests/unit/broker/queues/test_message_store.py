@@ -140,6 +140,25 @@ def test_nothing_is_visible_before_it_is_confirmed(store: MessageStore) -> None:
     assert store.log.confirm_floor == second.end
 
 
+def test_who_waits_for_a_topic_hears_of_no_other(store: MessageStore) -> None:
+    heard: list[set[tuple[str, int]]] = []
+
+    def listen(keys: object) -> None:
+        heard.append(set(keys))  # type: ignore[call-overload]  # keys of queues
+
+    store.add_listener(listen, {"U"})
+    stores.put(store, stores.message())
+    stores.confirm(store)
+    assert heard == []
+    stores.put(store, stores.message(), stores.message(topic="U"))
+    stores.confirm(store)
+    assert heard == [{("T", 0), ("U", 0)}]
+    store.remove_listener(listen)
+    stores.put(store, stores.message(topic="U"))
+    stores.confirm(store)
+    assert len(heard) == 1
+
+
 @pytest.mark.parametrize(
     ("offset", "status", "next_offset"),
     [
