@@ -413,6 +413,7 @@ class Cluster:
 
     def flip(self, node: Node, offset: int) -> None:
         """Flip a bit of the log, on the medium."""
+        self.look()  # while it still reads as it was confirmed
         folder = node.machine.directory / "data" / "store" / "commitlog"
         begins = sorted(int(file.name) for file in folder.iterdir() if file.name.isdigit())
         begin = max(begin for begin in begins if begin <= offset)

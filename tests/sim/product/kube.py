@@ -335,6 +335,7 @@ class ContainerProcess(LocalProcess):
             exited=self._by_itself,
             drift=rng.uniform(-cluster.drift, cluster.drift),
         )
+        self._process.last_look = cluster.look
         self._node = node
         self.pid = self._process.pid
 
