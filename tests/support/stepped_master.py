@@ -140,6 +140,7 @@ class SteppedMaster:
             serving=lambda: True,
             leaving=lambda: False,
             master_address=lambda: "",
+            epoch=lambda: 0,
             ask=lambda: None,
         )
         self._router.processor = self._processor

@@ -1,10 +1,10 @@
 """Sends that an earlier master may have stored: answered by the record that is there.
 
 Whoever passes a client on to this master says which sends the last one left unanswered
-(``GANTRY_RESENT``). Such a send is not stored again if the log has a record of its topic with its
-unique key and its own time of birth, stored at most ``WINDOW_MS`` ago: the client named both, and a
-client that sends the same message again of its own accord gives it a new time. Without a unique key
-all that the client said must be the same, and the record answers one send only
+(``GANTRY_PASSED_ON``). Such a send is not stored again if the log has a record of its topic with
+its unique key and its own time of birth, stored at most ``WINDOW_MS`` ago: the client named both,
+and a client that sends the same message again of its own accord gives it a new time. Without a
+unique key all that the client said must be the same, and the record answers one send only
 (``sent_records``). A client that says so itself can only spare itself a copy, so anybody may.
 
 What the last master wrote, and this one has not confirmed yet, counts: a send waits until

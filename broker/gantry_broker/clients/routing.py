@@ -17,7 +17,8 @@ Rules protected:
   heartbeat. One that was too long to be kept is cut, so that the client introduces itself.
 * No loops, and one way for a request: a connection that was handed over once (it has a PROXY
   preamble) is not handed on; it waits for this broker to become the master, or ends. Whoever handed
-  it over keeps what is unanswered, and gives it to the next master with a mark.
+  it over keeps what is unanswered, and gives it to the next master with a mark. So a master serves
+  nothing that was handed over for an earlier epoch: the next one may have it already.
 * Only a process that ends, or a master that is cut off, cuts connections: each with an answer, or
   when its client is idle. A client whose request meets the cut would wait for its time-out.
 
@@ -47,6 +48,7 @@ RETRY_S = 0.05  # before a known master that could not be reached is tried again
 MOVE_WITHIN_S = 0.1  # for the answers of a master that is none any more
 CUT_WITHIN_S = 1.0
 IDLE_S = 0.25  # a client that waits for nothing, and has said nothing for so long, may be cut
+EPOCH_DIGITS = 10  # of 31 bits
 _SWEEP_S = 0.02
 
 WRITING_CODES = frozenset(
@@ -61,7 +63,8 @@ WRITING_CODES = frozenset(
     }
 )
 _HEART_BEAT = RequestCode.HEART_BEAT  # to look a member up costs a tenth of a microsecond
-_RESENT = RequestCode.GANTRY_RESENT
+_PASSED_ON = RequestCode.GANTRY_PASSED_ON
+EPOCH = "epoch"  # in a connection's attrs: it was handed over for the master of this one
 HEARTBEATS = "heartbeats"  # in a connection's attrs: the client's last one, None if it is too long
 _NO_MASTER = "service not available now. the group has no master at the moment"
 
@@ -106,6 +109,7 @@ class ClientRouter:
         serving: whether this broker is the serving master.
         leaving: whether it is about to hand over.
         master_address: the other broker that is the master; empty while none is known.
+        epoch: the one that is served here or there; 0 while none is known.
         ask: something suggests that there is a newer master; find out.
 
     Attributes:
@@ -120,6 +124,7 @@ class ClientRouter:
         serving: Callable[[], bool],
         leaving: Callable[[], bool],
         master_address: Callable[[], str],
+        epoch: Callable[[], int],
         ask: Callable[[], None],
     ) -> None:
         """Nothing is held or piped."""
@@ -132,6 +137,7 @@ class ClientRouter:
         self._serving = serving
         self._leaving = leaving
         self._master_address = master_address
+        self._epoch = epoch
         self._ask = ask
         self._pipes: dict[int, Pipe] = {}
         self._was_master = False  # served when it last stayed: once it leaves, it left as master
@@ -168,11 +174,14 @@ class ClientRouter:
         if request.code == _HEART_BEAT:
             is_short = len(request.body) < MAX_HEARTBEAT_BYTES // 2  # its header is short, too
             conn.attrs[HEARTBEATS] = request if is_short else None
-        elif request.code == _RESENT:
-            _note_resent(conn, request)
+        elif request.code == _PASSED_ON:
+            _note_passed_on(conn, request)
             return None if request.is_oneway else reply(request)
         processor = self.processor
         if processor is not None and self._serving():
+            if EPOCH in conn.attrs and self._is_former(conn):
+                conn.close()
+                return None
             if self._leaving() and request.code in WRITING_CODES:
                 return self._pass_on(conn, request, HOLD_S)
             return processor(conn, request)
@@ -191,6 +200,10 @@ class ClientRouter:
         if asked.code in PULLS:
             return _pull_again(asked)
         return reply(asked, ResponseCode.SERVICE_NOT_AVAILABLE, _NO_MASTER)
+
+    def _is_former(self, conn: Connection) -> bool:
+        """Whether it was handed over for an earlier epoch than the one that is served here."""
+        return bool(0 < conn.attrs.pop(EPOCH, 0) < self._epoch())
 
     def _pass_on(
         self, conn: Connection, request: RemotingCommand, hold_s: float
@@ -349,12 +362,15 @@ class ClientRouter:
         self.spliced_total += 1
         self.moved_total += pipe.has_led
         pipe.has_led = True
-        pipe.lead_to(target)
+        pipe.lead_to(target, self._epoch())
 
     def _serve_here(self, pipe: Pipe) -> None:
         if pipe.ended or pipe.address or self.processor is None or self._leaving():
             return
         conn = pipe.connection
+        if self._is_former(conn):
+            pipe.close()
+            return
         marked, data = pipe.serve_here()
         if marked:
             conn.attrs[RESENT] = Marks(marked)
@@ -401,10 +417,14 @@ class ClientRouter:
         return asyncio.get_running_loop().time()
 
 
-def _note_resent(conn: Connection, request: RemotingCommand) -> None:
-    """What follows was given to another master before; harmless if a client says it of its own."""
+def _note_passed_on(conn: Connection, request: RemotingCommand) -> None:
+    """For whom it is, and what another master was given; harmless if a client says it itself."""
+    epoch = (request.ext or {}).get("epoch", "")
+    if len(epoch) <= EPOCH_DIGITS and epoch.isascii() and epoch.isdigit():
+        conn.attrs[EPOCH] = int(epoch)
     body = request.body[: len(request.body) // 4 * 4]
-    conn.attrs[RESENT] = Marks(one for (one,) in struct.iter_unpack(">i", body))
+    if body:
+        conn.attrs[RESENT] = Marks(one for (one,) in struct.iter_unpack(">i", body))
 
 
 def _pull_again(asked: RemotingCommand) -> RemotingCommand:

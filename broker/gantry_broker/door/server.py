@@ -66,6 +66,7 @@ class DoorServer:
             serving=lambda: False,
             leaving=lambda: False,
             master_address=lambda: self.course.address,
+            epoch=lambda: self.course.epoch or 0,
             ask=self._doubt,
         )
         self.remoting = RemotingServer(

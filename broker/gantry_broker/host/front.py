@@ -62,6 +62,7 @@ class FrontServer:
             serving=lambda: self.processor is not None,
             leaving=lambda: False,
             master_address=lambda: "",
+            epoch=self._epoch,
             ask=lambda: None,
         )
         self.remoting = RemotingServer(
@@ -128,6 +129,10 @@ class FrontServer:
         if connection.store is None or connection.claim is None:
             return False, f"no store: {connection.reason}"
         return True, f"served by {connection.address} in epoch {connection.claim.epoch}"
+
+    def _epoch(self) -> int:
+        claim = self.connection.claim
+        return 0 if claim is None else claim.epoch
 
     # ---- Served
 

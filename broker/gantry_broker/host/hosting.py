@@ -102,6 +102,7 @@ class HostedGroup(Watcher):
             ),
             leaving=lambda: self.group is not None and self.group.leaving,
             master_address=self._where_clients_are_served,
+            epoch=lambda: 0 if self.group is None else self.group.epoch,
             ask=self._ask,
         )
         self.remoting = RemotingServer(

@@ -6,10 +6,12 @@ unanswered one on; its frames go back unchanged. A frame is given whole or not a
 direction, so that a connection can be moved or ended between any two.
 
 When the master goes, or another one is known, the client notices nothing but time: the next master
-is given what is unanswered (``unanswered``). Ahead of it goes the client's last heartbeat, as a
-request that nobody answers, so that its consumers stay members; and, if some of the requests are
-sends that an earlier master may have stored, ``GANTRY_RESENT`` with their opaques. The client's own
-bytes are never touched.
+is given what is unanswered (``unanswered``). Ahead of it go the client's last heartbeat, as a
+request that nobody answers, so that its consumers stay members; and ``GANTRY_PASSED_ON`` with the
+epoch whose master this is for, and with the opaques of those sends that an earlier master may have
+stored. A master of a later epoch ends the connection instead of serving it: whoever passed it on
+may have given the same requests to another master meanwhile. The client's own bytes are never
+touched.
 
 Neither side is read faster than the other can take it, and no more is kept for a client than
 ``unanswered`` allows and ``Budget`` has left. While there is no master the client is not read from.
@@ -97,6 +99,7 @@ class Splice:
     ) -> None:
         """Take over a connection that is held; nothing is read from it before ``lead_to``."""
         self.address = ""
+        self._epoch = 0
         self.established = False
         self.heard = False
         self.ended = False
@@ -145,10 +148,16 @@ class Splice:
         """The client's last heartbeat, said before its connection was taken over."""
         self._table.heartbeat = self._table.heartbeat or heartbeat
 
-    def lead_to(self, address: str) -> None:
-        """Connect, and give the process there all that is unanswered."""
+    def lead_to(self, address: str, epoch: int = 0) -> None:
+        """Connect, and give the process there all that is unanswered.
+
+        Args:
+            address: of the master.
+            epoch: that it is the master of; 0 if nobody knows.
+        """
         assert not self.address, "it leads somewhere else"
         self.address = address
+        self._epoch = epoch
         self.established = self.heard = False
         self.error = None
         self._moving = False
@@ -205,6 +214,7 @@ class Splice:
         handover = self._table.hand_over()
         self._answer(handover.refused)
         self._note(len(handover.marked), len(handover.refused))
+        self._epoch = 0  # what is served here is passed on to nobody
         data = b"".join([*self._introduction([]), *handover.frames, self._said.take_rest()])
         self._table.give_up()
         self._count()
@@ -268,9 +278,10 @@ class Splice:
                 said.append(encode(replace(command, flag=command.flag | FLAG_ONEWAY)))
             except FrameError:
                 self._table.heartbeat = None
-        if marked:
+        if marked or self._epoch:
+            ext = {"epoch": str(self._epoch)}
             body = struct.pack(f">{len(marked)}i", *marked)
-            said.append(encode(request(RequestCode.GANTRY_RESENT, None, body, oneway=True)))
+            said.append(encode(request(RequestCode.GANTRY_PASSED_ON, ext, body, oneway=True)))
         return said
 
     def _note(self, again: int, refused: int) -> None:

@@ -3,7 +3,7 @@
 When a master is gone, the next one is given what the last one left unanswered, in the order in
 which the client said it, each request once. A request that an earlier master may have carried out
 is *marked* if carrying it out again would store something again; the next master looks whether it
-is in its log (``GANTRY_RESENT``). What may be carried out twice without harm goes as it is.
+is in its log (``GANTRY_PASSED_ON``). What may be carried out twice without harm goes as it is.
 Everything else is refused, so that the client asks again knowingly.
 
 A request without an answer (oneway) is given to one master, and nobody knows whether it arrived.

@@ -88,7 +88,7 @@ OPEN_ON_BROKERS = {
     "UPDATE_AND_GET_GROUP_FORBIDDEN": "changes are refused",
     "EXPORT_ROCKSDB_CONFIG_TO_JSON": "refused whatever it says",
     # What a client says of its own requests; it can only spare itself a copy.
-    "GANTRY_RESENT": "of the same connection alone",
+    "GANTRY_PASSED_ON": "of the same connection alone",
     # A hint: the broker asks the controllers and believes them.
     "NOTIFY_BROKER_ROLE_CHANGED": "believed of nobody",
 }

@@ -547,4 +547,26 @@ MUTANTS = (
             "unit/broker/log/test_kernel_syncs.py::test_an_error_of_the_kernel_poisons_the_log_and_no_other"
         ),
     ),
+    _mutant(
+        "serves-what-an-earlier-epoch-was-given",
+        "routing",
+        "a send that waited here for a former master is stored a second time",
+        "clients.routing:ClientRouter._is_former",
+        "return bool(0 < conn.attrs.pop(EPOCH, 0) < self._epoch())",
+        "return False",
+        UnitTests(
+            "unit/broker/clients/test_routing.py::test_what_was_handed_over_for_an_earlier_epoch_is_not_served"
+        ),
+    ),
+    _mutant(
+        "epoch-untold",
+        "routing",
+        "nobody says for which master a client is handed over",
+        "clients.routing:ClientRouter._try",
+        "pipe.lead_to(target, self._epoch())",
+        "pipe.lead_to(target)",
+        UnitTests(
+            "unit/broker/clients/test_routing.py::test_what_was_handed_over_for_an_earlier_epoch_is_not_served"
+        ),
+    ),
 )

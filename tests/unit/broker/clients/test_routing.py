@@ -35,12 +35,14 @@ class Member:
         self.name = name
         self.serving = self.leaving = False
         self.master = ""
+        self.epoch = 0
         self.asked = 0
         self.peers: list[tuple[str, bool]] = []
         self.router = ClientRouter(
             serving=lambda: self.serving,
             leaving=lambda: self.leaving,
             master_address=lambda: self.master,
+            epoch=lambda: self.epoch,
             ask=self._ask,
         )
         self.server = RemotingServer(self.router.handle, on_close=self.router.connection_closed)
@@ -287,6 +289,41 @@ async def test_a_handed_on_connection_waits_for_the_new_master_to_learn_of_its_e
     await until(lambda: other.router.held == 1)
     other.become_master()
     assert await asking == "other"
+
+
+@pytest.mark.parametrize("epoch", [4, 5])
+async def test_what_was_handed_over_for_an_earlier_epoch_is_not_served(
+    members: tuple[Member, Member], epoch: int
+) -> None:
+    """Whoever handed it over may have given it to the master of the epoch in between."""
+    one, other = members
+    one.follow(other.address)
+    one.epoch = epoch
+    other.epoch = 3
+    asking = asyncio.create_task(ask(await one.client()))
+    await until(lambda: other.router.held == 1)
+    other.epoch = 5
+    other.become_master()
+    if epoch == 5:
+        assert await asking == "other"
+        assert one.router.moved_total == 0
+        return
+    await until(lambda: other.router.held == 0)
+    assert (other.peers, asking.done()) == ([], False)
+    one.epoch = 5
+    assert await asking == "other", "it is handed over anew, for the master that there is"
+    assert one.router.moved_total >= 1
+
+
+async def test_an_epoch_that_is_none_is_not_believed(members: tuple[Member, Member]) -> None:
+    one, _ = members
+    one.epoch = 5
+    one.become_master()
+    client = await one.client()
+    for text in ("", "-1", "x", "9" * 5_000):
+        answer = await client.call(request(RequestCode.GANTRY_PASSED_ON, {"epoch": text}), 5)
+        assert answer.code == 0
+        assert await ask(client) == "one"
 
 
 async def test_a_leaving_master_holds_writes_and_serves_reads(
