@@ -246,9 +246,8 @@ class Cluster:
             **hosted,
             **self._key,
             log_segment_bytes=SEGMENT_BYTES,
-            disk_spare_bytes=0,
             store_port=STORE_PORT if self.fronts else None,
-            **self._broker_settings,
+            **{"disk_spare_bytes": 0, **self._broker_settings},
         )
         await supervised(partial(gantry_broker.host.server.serve, settings))
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from sim.kernel.disk import DiskOptions
 from sim.kernel.network import NetworkOptions
-from sim.kernel.world import MS, Violation, World
+from sim.kernel.world import MS, SECOND, Violation, World
 from sim.product import faults, parked
 from sim.product.bucket import BucketOptions
-from sim.product.cluster import CLUSTER, Cluster, Simulation, show_logs
+from sim.product.cluster import CLUSTER, SEGMENT_BYTES, Cluster, Simulation, show_logs
 from sim.product.commits import Commits
 from sim.product.lives import Lives
 from sim.product.operated import OperatedCluster
@@ -28,7 +28,11 @@ from sim.product.operated_watch import IDLE_S, OperatorWatch
 from sim.product.orderly import Orderly
 from sim.product.questions import Questions
 from sim.product.registers import Registers
+from sim.product.rereader import Rereader
+from sim.product.retain_watch import RetainWatch
 from sim.product.scraper import Scraper
+from sim.product.seats import Seats, SeatsCluster
+from sim.product.strangers import Strangers
 from sim.product.tier_watch import SHARD, TierWatch
 from sim.product.watch import Watch, Watches
 from sim.product.wishes import Wishes
@@ -36,7 +40,7 @@ from sim.product.workers import WORKERS, Workers
 from sim.product.workload import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from random import Random
 
     from sim.product.faults import Fault
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
 BEGIN_S = 15  # until the group stands
 FAULTS_S = 12
 PEACE_S = 90  # until everything stands again
+ROT = ("flipped-bit", "flipped-bit", "slow-disk", "freeze", "one-way", "slow-network", "isolate")
 SETTLE_S = 30  # until clients have got everything
 
 
@@ -91,9 +96,11 @@ class ProductRun:
 
     Attributes:
         kinds: of faults that runs like this draw from; None for all.
+        onlookers: who comes by all the time.
     """
 
     kinds: Sequence[str] | None = None
+    onlookers: Sequence[Callable[[Cluster], Scraper | Strangers]] = ()
     cluster_class: type[Cluster] = Cluster
 
     def __init__(
@@ -146,6 +153,8 @@ class ProductRun:
         cluster, watch = self._cluster, self._watch
         loads = self.loads()
         cluster.boot()
+        for onlooker in self.onlookers:
+            onlooker(cluster).start()
         for load in loads:
             load.start()
         if not cluster.run(BEGIN_S, until=lambda: cluster.is_whole and watch.acks > 3):
@@ -176,6 +185,8 @@ class PowerRun(ProductRun):
 class TierRun(ProductRun):
     """A group that uploads to an unkind store, and keeps little of its log itself."""
 
+    onlookers = (Scraper, Strangers)
+
     def settings(self, rng: Random) -> dict[str, Any]:
         """A small tier that is used a lot."""
         return {
@@ -188,6 +199,11 @@ class TierRun(ProductRun):
                 "tier_local_bytes": rng.choice([128, 512]) * 1024,
             },
         }
+
+    def loads(self) -> Sequence[Load]:
+        """The clients, and one that reads what only the tier has."""
+        workload = Workload(self._cluster, self._watch)
+        return [workload, Rereader(self._cluster, workload)]
 
     def act(self) -> None:
         """Raises Violation."""
@@ -219,6 +235,7 @@ class QuorumRun(ProductRun):
         cluster.boot()
         wishes = Wishes(cluster, watch)
         wishes.start()
+        Strangers(cluster).start()
         more = self.administrators()
         for one in more:
             one.start()
@@ -260,8 +277,72 @@ class AdminRun(QuorumRun):
         return [Registers(self._cluster, keyed=self._keyed)]
 
 
+class MembersRun(QuorumRun):
+    """An administrator replaces controllers, and moves leadership and leases, while they fail."""
+
+    cluster_class = SeatsCluster
+    _cluster: SeatsCluster
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """Three, and spare ones, that may need a snapshot to begin with."""
+        small = {"snapshot_log_bytes": 64 * 1024, "snapshot_margin_entries": rng.choice([0, 500])}
+        return {**super().settings(rng), "controllers": 3, "controller_settings": small}
+
+    def administrators(self) -> Sequence[Load]:
+        """One."""
+        return [Seats(self._cluster)]
+
+
+def _some(rng: Random, kinds: Iterable[str]) -> list[str]:
+    """About half of these kinds of faults."""
+    return [kind for kind in sorted(kinds) if rng.random() < 0.5] or ["kill"]
+
+
+class RetainRun(ProductRun):
+    """Brokers that keep little of their log, and let rot be found; some are tight on their disk."""
+
+    onlookers = (Strangers,)
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """By size, by age, or both."""
+        self._bytes = rng.choice([None, 4 * SEGMENT_BYTES, 8 * SEGMENT_BYTES])
+        self._seconds = rng.choice([3, 6]) if self._bytes is None or rng.random() < 0.3 else None
+        self._gives_way = rng.random() < 0.3
+        # Rot that is found by a start, with nobody else in the set, is a failure of its own.
+        self.kinds = (
+            ROT if rng.random() < 0.4 else _some(rng, faults.KINDS.keys() - {"flipped-bit"})
+        )
+        return {
+            "broker_settings": {
+                "retention_bytes": self._bytes or 0,
+                "retention_hours": (self._seconds or 0) / 3600,
+                "retention_when_full": "delete" if self._gives_way else "refuse",
+                "disk_spare_bytes": 8 * 1024**3 if self._gives_way else 0,
+                "log_scrub_hours": rng.choice([1, 5]) / 3600,
+            }
+        }
+
+    def loads(self) -> Sequence[Load]:
+        """The clients, and one that comes late."""
+        workload = Workload(self._cluster, self._watch)
+        return [workload, Rereader(self._cluster, workload, expires=True)]
+
+    def act(self) -> None:
+        """Raises Violation."""
+        kept_us = None if self._seconds is None else self._seconds * SECOND
+        self._retained = RetainWatch(self._watch, self._bytes, kept_us, gives_way=self._gives_way)
+        super().act()
+
+    def settle(self, loads: Sequence[Load]) -> None:
+        retained = self._retained
+        if not self._cluster.run(PEACE_S, until=lambda: retained.is_bounded and retained.is_sound):
+            raise Violation(f"kept: bounded {retained.is_bounded}, without rot {retained.is_sound}")
+
+
 class DoorRun(ProductRun):
     """Clients come through doors, which are killed and frozen like everybody else."""
+
+    onlookers = (Scraper,)
 
     def settings(self, rng: Random) -> dict[str, Any]:
         """A door beside each broker."""
@@ -270,6 +351,8 @@ class DoorRun(ProductRun):
 
 class StoreRun(ProductRun):
     """Brokers without a disk serve clients from the store of the others."""
+
+    onlookers = (Scraper, Strangers)
 
     def settings(self, rng: Random) -> dict[str, Any]:
         """One, or one and others that stand ready."""
@@ -295,6 +378,8 @@ class RichRun(ProductRun):
 class ConsumersRun(ProductRun):
     """Consumer groups with members that fail and leave, and administrators who move them."""
 
+    onlookers = (Scraper, Strangers)
+
     def settings(self, rng: Random) -> dict[str, Any]:
         """Served from a broker's own disk, or through a door, or from a store elsewhere."""
         place = rng.choice([{}, {}, {"doors": True}, {"fronts": 1}])
@@ -310,6 +395,8 @@ class ConsumersRun(ProductRun):
 
 class ManyRun(ProductRun):
     """Brokers that are in several groups, and show the quorum's key."""
+
+    onlookers = (Scraper, Strangers)
 
     def settings(self, rng: Random) -> dict[str, Any]:
         """Two or more groups in each process."""
@@ -373,6 +460,8 @@ RUNS = {
     "tier": TierRun,
     "quorum": QuorumRun,
     "admin": AdminRun,
+    "members": MembersRun,
+    "retain": RetainRun,
     "doors": DoorRun,
     "stores": StoreRun,
     "rich": RichRun,

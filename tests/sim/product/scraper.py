@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from gantry_broker.door.settings import HTTP_PORT as DOOR_HTTP
 from sim.kernel.world import Violation
 from sim.product.cluster import BROKER_HTTP, CLUSTER, CONTROLLER_HTTP, GROUP, http
 
@@ -49,9 +50,12 @@ class Scraper:
         while True:
             await asyncio.sleep(rng.random() * EVERY_S)
             asked = rng.choice(self._cluster.nodes)
-            is_broker = asked in self._cluster.brokers
-            path = rng.choice(BROKER_PAGES if is_broker else CONTROLLER_PAGES)
-            port = BROKER_HTTP if is_broker else CONTROLLER_HTTP
+            port, pages = BROKER_HTTP, BROKER_PAGES
+            if asked in self._cluster.controllers:
+                port, pages = CONTROLLER_HTTP, CONTROLLER_PAGES
+            elif asked in self._cluster.doors:
+                port = DOOR_HTTP
+            path = rng.choice(pages)
             try:
                 async with asyncio.timeout(PATIENCE_S):
                     status, text = await http(asked.machine.address, "GET", path, port=port)

@@ -1,0 +1,86 @@
+"""Strangers who connect to any port and send what is no request, or half of one, or none at all.
+
+They are answered with a refusal or cut off, and harm nobody: a fault of the product's own that they
+meet ends the run (``bindings``), and so does an answer that calls their nonsense done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from gantry_protocol.codes import ResponseCode
+from gantry_protocol.command import request
+from gantry_protocol.errors import GantryError
+from gantry_protocol.frame import FrameDecoder, encode
+from sim.kernel.world import Violation
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from sim.product.cluster import Cluster, Node
+
+CONTROLLER_PORTS = (9876, 9878, 9879, 9880)
+BROKER_PORTS = (10911, 10912, 10913)
+PATIENCE_S = 1.0
+CODES = (10, 11, 34, 36, 37, 41, 105, 200, 310, 320, 1003, 1012, 31001, 31002, 31005, 9_999)
+
+
+class Strangers:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def start(self) -> None:
+        """Begin, and never end."""
+        self._cluster.client("stranger", self._come).boot()
+
+    async def _come(self, node: Node) -> None:
+        rng = self._cluster.world.stream("stranger")
+        while True:
+            await asyncio.sleep(rng.random() * 0.4)
+            asked = rng.choice([*self._cluster.controllers, *self._cluster.brokers])
+            is_controller = asked in self._cluster.controllers
+            port = rng.choice(CONTROLLER_PORTS if is_controller else BROKER_PORTS)
+            with suppress(OSError, EOFError):  # TimeoutError is one
+                async with asyncio.timeout(PATIENCE_S):
+                    await self._say(asked.machine.address, port, rng)
+
+    async def _say(self, address: str, port: int, rng: Random) -> None:
+        reader, writer = await asyncio.open_connection(address, port)
+        try:
+            writer.write(_nonsense(rng))
+            self._cluster.world.count("stranger")
+            data = await reader.read(64 * 1024)
+        finally:
+            writer.transport.abort()
+        with suppress(GantryError):
+            for answer in FrameDecoder(expect_preamble=False).feed(data):
+                if answer.is_response and answer.code == ResponseCode.SUCCESS:
+                    raise Violation(f"{address}:{port} takes nonsense: {answer}")
+
+
+def _nonsense(rng: Random) -> bytes:
+    """What somebody might send."""
+    body = rng.randbytes(rng.choice([0, 1, 40]))
+    command = encode(request(rng.choice(CODES), {"queueId": "x", "topic": ""}, body))
+    header = json.dumps({"code": "ten", "flag": [], "opaque": 2**70}).encode()
+    return rng.choice(
+        [
+            b"",
+            rng.randbytes(rng.choice([1, 8, 500])),
+            command,
+            command[: rng.randrange(len(command))],
+            len(header + body).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header + body,
+            (2**31 - 1).to_bytes(4, "big") + b"x",
+            b"\xff" * 8,
+            b"GET /" + b"x" * 9_000 + b" HTTP/1.1\r\n\r\n",
+            b"POST /v1/groups/c/g/elect HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}",
+            b"PUT /v1/groups/c/g HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n{",
+            b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n" + command,
+            b"PROXY nonsense\r\n",
+        ]
+    )
