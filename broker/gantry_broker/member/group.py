@@ -109,7 +109,7 @@ class ReplicationGroup:
         loop = asyncio.get_running_loop()
         store.on_lost = lambda reason: self._derived_lost(loop, reason)
         self.writes = GroupWrites(store, shared.disk_space.met_full)
-        self.tier = GroupTier(self)
+        self.tier = GroupTier(store, self.writes, self.store_host)
         self.view = LocalView(self, shared.readers)
 
     @classmethod
@@ -179,7 +179,14 @@ class ReplicationGroup:
             shared,
             self._fail,
         )
-        self.tier.start(options, shared.disk_space, self._fail)
+        self.tier.start(
+            options,
+            shell_log,
+            shared.disk_space,
+            trimmed=lambda start: self.step(ev.LogTrimmed(start)),
+            look_for_master=agent.refresh,
+            failed=self._fail,
+        )
         self.shell.start(self.links)
         agent.start()
         self._store.log.checks.on_damage = self._damaged
@@ -444,17 +451,10 @@ class ReplicationGroup:
         if self.writes.topics_due:
             self._catch_up_topics()
 
-    # ---- what the tier needs
-
     def step(self, event: ev.Event) -> None:
         """Feed the core, if there is one yet."""
         if self.shell is not None:
             self.shell.step(event)
-
-    def look_for_master(self) -> None:
-        """Ask the controllers who the master is."""
-        if self._agent is not None:
-            self._agent.refresh()
 
     # ---- damage in the log
 

@@ -11,7 +11,7 @@ do.
 
 from collections.abc import Callable
 from time import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from gantry_protocol.records import MessageRecord
 from gantry_protocol.tier.keys import Pair
@@ -20,9 +20,9 @@ from gantry_protocol.types import Epoch, Offset
 from gantry_broker.log.store_time import store_time_at
 from gantry_broker.member.options import GroupOptions
 from gantry_broker.member.pins import oldest_parked, transaction_pins
+from gantry_broker.member.writes import GroupWrites
 from gantry_broker.queues import MessageStore
-from gantry_broker.replica import ReplicaCore
-from gantry_broker.replica import events as ev
+from gantry_broker.replica import LogFacts
 from gantry_broker.retention.core.pins import Pins, pins
 from gantry_broker.retention.disk_space import DiskSpace
 from gantry_broker.retention.log_retention import LogRetention
@@ -34,38 +34,7 @@ from gantry_broker.tier.seen import Seen
 from gantry_broker.tier.service import TierService
 
 if TYPE_CHECKING:
-    from gantry_broker.member.writes import GroupWrites
     from gantry_broker.tier.reader import TierReader
-
-
-class TieredMember(Protocol):
-    """The part of a group's member that the tier needs."""
-
-    @property
-    def core(self) -> ReplicaCore | None:
-        """Its replica core; None before the volume has a name."""
-
-    @property
-    def serving(self) -> bool:
-        """Whether this is the serving master."""
-
-    @property
-    def store(self) -> MessageStore:
-        """Its store."""
-
-    @property
-    def store_host(self) -> tuple[str, int]:
-        """For records of our own."""
-
-    @property
-    def writes(self) -> "GroupWrites":
-        """The writes through the member."""
-
-    def step(self, event: ev.Event) -> None:
-        """Feed its core."""
-
-    def look_for_master(self) -> None:
-        """Ask the controllers who the master is."""
 
 
 class GroupTier:
@@ -74,24 +43,52 @@ class GroupTier:
     Implements ``UploadObserver``, both kinds of ``RetentionHost`` and ``TrimHost``.
 
     Args:
-        member: whose tier this is.
+        store: the member's store.
+        writes: what is written through it, and under which mastership.
+        store_host: for records of our own.
 
     Attributes:
+        store: the member's store.
+        store_host: for records of our own.
         service: everything that is done with the tier; None without one, and before ``start``.
         retention: of the log of a group without a tier; None with one, and before ``start``.
     """
 
-    def __init__(self, member: TieredMember) -> None:
+    def __init__(
+        self, store: MessageStore, writes: GroupWrites, store_host: tuple[str, int]
+    ) -> None:
         """Nothing is uploaded or read before ``start``."""
         self.service: TierService | None = None
         self.retention: LogRetention | None = None
-        self._member = member
+        self.store = store
+        self.store_host = store_host
+        self._writes = writes
         self._boots = 0
+        self._facts: LogFacts | None = None
+        self._trimmed: Callable[[Offset], None] = lambda start: None
+        self._look_for_master: Callable[[], None] = lambda: None
 
     def start(
-        self, options: GroupOptions, disk: DiskSpace, failed: Callable[[BaseException], None]
+        self,
+        options: GroupOptions,
+        facts: LogFacts,
+        disk: DiskSpace,
+        *,
+        trimmed: Callable[[Offset], None],
+        look_for_master: Callable[[], None],
+        failed: Callable[[BaseException], None],
     ) -> None:
-        """Begin to follow the tier, or to keep the log within its bounds without one."""
+        """Begin to follow the tier, or to keep the log within its bounds without one.
+
+        Args:
+            options: of the group.
+            facts: of its log, as its core knows it.
+            disk: where the log is.
+            trimmed: told where the log begins from now on.
+            look_for_master: asks the controllers who the master is.
+            failed: called with an error that ends the process.
+        """
+        self._facts, self._trimmed, self._look_for_master = facts, trimmed, look_for_master
         if options.tier is None:
             self.retention = LogRetention(self, options.kept, disk, failed)
             self.retention.start()
@@ -112,7 +109,7 @@ class GroupTier:
     def follow(self, service: TierService) -> None:
         """Tell ``service`` of each rise of confirm, once what is confirmed can be read."""
         self.service = service
-        self._member.store.add_listener(lambda touched: self._advanced())
+        self.store.add_listener(lambda touched: self._advanced())
 
     async def stop(self) -> None:
         """End everything; what is under way at the store may be applied all the same."""
@@ -132,7 +129,7 @@ class GroupTier:
             self.service.uploader.demoted()
 
     def _advanced(self) -> None:
-        if self.service is not None and self._member.serving:
+        if self.service is not None and self.serving:
             self.service.uploader.advanced()
 
     @property
@@ -148,12 +145,12 @@ class GroupTier:
 
     def report(self) -> TierReport | None:
         """The report on the tier; None without one."""
-        core, store = self._member.core, self._member.store
-        if self.service is None or core is None:
+        facts, store = self._facts, self.store
+        if self.service is None or facts is None:
             return None
         return tier_report(
             self.service.uploader.role,
-            core.log.confirm,
+            facts.confirm,
             lambda offset: store_time_at(store.log, offset),
             int(time() * 1000),
             self.service.reader.readable,
@@ -168,53 +165,41 @@ class GroupTier:
 
     def tier_fenced(self, own: Pair, by: Pair | None) -> None:
         """A later master has been at the tier: the controllers know who it is."""
-        self._member.look_for_master()
+        self._look_for_master()
 
     # ---- RetentionHost, TrimHost
 
     @property
-    def store(self) -> MessageStore:
-        """The group's store."""
-        return self._member.store
-
-    @property
-    def store_host(self) -> tuple[str, int]:
-        """For records of our own."""
-        return self._member.store_host
-
-    @property
     def serving(self) -> bool:
         """Whether this is the serving master."""
-        return self._member.serving
+        return self._writes.mastership is not None
 
     def accepting_writes(self) -> Refusal | None:
         """None when a record may be appended."""
-        return self._member.writes.accepting()
+        return self._writes.accepting()
 
     def append(self, records: list[MessageRecord], done: Appended) -> None:
         """Store and replicate."""
-        self._member.writes.append(records, done)
+        self._writes.append(records, done)
 
     def pins(self) -> Pins:
         """Those who need the log, and from where on."""
-        core, store = self._member.core, self._member.store
-        master = None if core is None else core.master  # a promoted one has replicas already
+        master = self._writes.mastership
         return pins(
-            transactions=transaction_pins(store),
-            parked=oldest_parked(store),
+            transactions=transaction_pins(self.store),
+            parked=oldest_parked(self.store),
             members=() if master is None else master.copying_from(counted=True),
             others=() if master is None else master.copying_from(counted=False),
         )
 
     def log_trimmed(self, start: Offset) -> None:
         """The log begins at ``start`` now."""
-        self._member.step(ev.LogTrimmed(start))
+        self._trimmed(start)
 
     def local_log(self) -> LocalLog:
         """The log as it is now."""
-        core = self._member.core
-        assert core is not None, "nobody is master before the volume has a name"
-        facts = core.log
+        facts = self._facts
+        assert facts is not None, "nobody is master before the volume has a name"
         return LocalLog(
             log_start=facts.log_start,
             end=facts.end,

@@ -26,13 +26,14 @@ class Member:
             confirm=Offset(70),
             lineage=lineage((3, 0)),
         )
-        self.core = SimpleNamespace(log=self.facts)
-        self.serving = True
+        self.mastership: object | None = object()
         self.confirmed: list[Any] = []
         self.store = SimpleNamespace(
             log=SimpleNamespace(log_start=0, end=0), add_listener=self.confirmed.append
         )
-        self.tier = GroupTier(cast("Any", self))
+        self.tier = GroupTier(cast("Any", self.store), cast("Any", self), ("127.0.0.1", 1))
+        self.tier._facts = cast("Any", self.facts)
+        self.tier._look_for_master = lambda: self.told.append("look for the master")
         self.harness = Harness()
         self.reader = SimpleNamespace(
             poke=lambda: self.told.append("poke"), index=TierIndex(PLACE), readable=Readable()
@@ -52,9 +53,6 @@ class Member:
             )
         )
 
-    def look_for_master(self) -> None:
-        self.told.append("look for the master")
-
 
 def test_the_uploads_hear_of_every_change_of_role_and_of_confirm() -> None:
     member = Member()
@@ -62,7 +60,7 @@ def test_the_uploads_hear_of_every_change_of_role_and_of_confirm() -> None:
     member.tier.promoted(Epoch(9))
     member.confirmed[0]([])
     member.tier.demoted()
-    member.serving = False
+    member.mastership = None
     member.confirmed[0]([])  # as a replica
     assert member.told == [Pair(9, 4), "advanced", "demoted"]
 
