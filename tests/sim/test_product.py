@@ -12,6 +12,7 @@ from sim.product.run import RUNS, ProductRun, run
 SEEDS = {
     "product": 10,
     "power": 4,
+    "restored": 2,
     "tier": 5,
     "quorum": 6,
     "admin": 2,

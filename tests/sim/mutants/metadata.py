@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.mutants.mutant import Mutant, UnitTests
+from sim.mutants.mutant import Mutant, Seeds, UnitTests
 from sim.mutants.planting import Edit
 
 METADATA = "gantry_controller.metadata"
@@ -149,9 +149,7 @@ MUTANTS = (
                 "not one.draining",
             ),
         ),
-        UnitTests(
-            "unit/controller/metadata/test_floors.py::test_nobody_below_the_floor_is_elected"
-        ),
+        Seeds("product-restored", 4),
     ),
     Mutant(
         "nobody-is-waited-for",
@@ -190,9 +188,7 @@ MUTANTS = (
                 "return True",
             ),
         ),
-        UnitTests(
-            "unit/controller/liveness/test_floors.py::test_a_replica_put_back_from_a_copy_meanwhile_is_not"
-        ),
+        Seeds("product-restored", 4),
     ),
     Mutant(
         "corpses-are-elected",

@@ -154,6 +154,7 @@ class Cluster:
         self.looks: list[Callable[[], None]] = []  # of watches, besides those by the clock
         self.is_set_up = False  # groups and topics are made
         self.flipped: dict[str, set[int]] = {}  # bytes of logs that rotted, by node
+        self.put_back: dict[str, tuple[int, int]] = {}  # node: epochs when its volume became older
         self.topics = ["orders"]
         self.replicas = brokers
         self.min_in_sync = min_in_sync

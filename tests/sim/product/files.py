@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from sim.kernel.disk import SECTOR, DiskOptions
 from sim.kernel.world import MS
+from sim.product.kv import Stored
 from sim.product.machines import current, running
 
 if TYPE_CHECKING:
@@ -64,6 +65,14 @@ class _File:
         self.kept = kept  # a hard link that outlives a removal which is not durable
 
 
+@dataclass
+class VolumeCopy:
+    """A volume as it was: bytes of its files, rows of its stores."""
+
+    files: dict[Path, bytes]
+    rows: dict[str, dict[bytes, bytes]]
+
+
 class Volume:
     """See the module.
 
@@ -74,6 +83,7 @@ class Volume:
         failing_syncs: so many of the next syncs end in EIO.
         hangs_until_us: who syncs or writes before waits until then.
         syncs, writes: so far.
+        lives: how often it was wiped, or put back from a copy.
     """
 
     machine: Machine
@@ -88,6 +98,7 @@ class Volume:
         self.hangs_until_us = 0
         self.syncs = 0
         self.writes = 0
+        self.lives = 0
         self.rng: Random = world.stream(f"volume/{name}")
         self.stores: dict[str, Any] = {}  # of ``sim.product.kv``, by directory
         self.locks: dict[int, Process] = {}  # inodes that are held (flock)
@@ -181,6 +192,12 @@ class Volume:
         return file is None or not any(
             one.offset < end and start < one.offset + len(one.new) for one in file.unsynced
         )
+
+    def holds(self, path: Path) -> bool:
+        """Whether a file would be there with its name and content after a power cut."""
+        found = path.stat()
+        named = self._names.get(str(path.parent), {}).get(path.name)
+        return named == found.st_ino and self.is_durable(found.st_ino, 0, found.st_size)
 
     def sync_all(self) -> None:
         """``syncfs``: every file and every name."""
@@ -283,6 +300,7 @@ class Volume:
 
     def wipe(self) -> None:
         """An empty volume; no process runs."""
+        self.lives += 1
         for entry in list(self.directory.iterdir()):
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
         shutil.rmtree(self._kept)
@@ -291,6 +309,25 @@ class Volume:
         self._names.clear()
         self.stores.clear()
         self._remember(str(self.directory))
+
+    def copied(self) -> VolumeCopy:
+        """All that is on it; no process runs."""
+        files = [entry for entry in self.directory.rglob("*") if entry.is_file()]
+        return VolumeCopy(
+            {entry.relative_to(self.directory): entry.read_bytes() for entry in files},
+            {path: dict(store.durable) for path, store in self.stores.items()},
+        )
+
+    def put_back(self, copy: VolumeCopy) -> None:
+        """Make it what it was, all of it durable; no process runs."""
+        self.wipe()
+        for name, content in copy.files.items():
+            path = self.directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        for path, rows in copy.rows.items():
+            self.stores[path] = Stored(dict(rows))
+        self._remember_below(self.directory)
 
     def lose_power(self) -> None:
         """See the module."""

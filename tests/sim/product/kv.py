@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 Rows = dict[bytes, bytes]
 
 
-class _Stored:
+class Stored:
     """What one directory holds."""
 
-    def __init__(self) -> None:
-        self.durable: Rows = {}
+    def __init__(self, rows: Rows | None = None) -> None:
+        self.durable: Rows = {} if rows is None else rows
         self.batches: list[list[tuple[Any, ...]]] = []  # since then
         self.opened_by: Process | None = None
 
@@ -88,7 +88,7 @@ class Rdict:
         mark = Path(path) / "CURRENT"
         if path in stores and not mark.exists():
             del stores[path]  # the directory was thrown away
-        self._stored: _Stored = stores.setdefault(path, _Stored())
+        self._stored: Stored = stores.setdefault(path, Stored())
         if self._stored.opened_by is not None:
             raise Exception("IO error: lock hold by current process")
         self._stored.opened_by = process

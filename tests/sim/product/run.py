@@ -15,6 +15,7 @@ import traceback
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gantry_controller.liveness.core.floors import RAISE_EVERY_S
 from sim.kernel.disk import DiskOptions
 from sim.kernel.network import NetworkOptions
 from sim.kernel.world import MS, SECOND, Violation, World
@@ -51,6 +52,10 @@ FAULTS_S = 12
 PEACE_S = 90  # until everything stands again
 ROT = ("flipped-bit", "flipped-bit", "slow-disk", "freeze", "one-way", "slow-network", "isolate")
 SETTLE_S = 30  # until clients have got everything
+RESTORES = 2
+ALONE_MAX_MS, APART_MAX_MS = 8_000, 2_000
+HEARTBEAT_SURELY_S = 1.5
+RAISED_SURELY_S = RAISE_EVERY_S + 2.0
 
 
 @dataclass
@@ -159,18 +164,28 @@ class ProductRun:
             load.start()
         if not cluster.run(BEGIN_S, until=lambda: cluster.is_whole and watch.acks > 3):
             raise Violation(f"the group does not come to stand: {_state(cluster)}")
-        faults.plan(cluster, self.schedule)
-        cluster.run(FAULTS_S)
+        self.disturb()
         cluster.make_peace()
-        acks = watch.acks
-        if not cluster.run(PEACE_S, until=lambda: cluster.is_whole and watch.acks > acks + 3):
-            raise Violation(f"no progress after the faults: {_state(cluster)}")
+        self.recover()
         self.settle(loads)
         for load in loads:
             load.stop_sending()
         cluster.run(SETTLE_S, until=lambda: all(load.is_settled for load in loads))
         for load in loads:
             load.judge()
+        watch.logs.judge()
+
+    def disturb(self) -> None:
+        """Let the faults happen."""
+        faults.plan(self._cluster, self.schedule)
+        self._cluster.run(FAULTS_S)
+
+    def recover(self) -> None:
+        """Until everybody is there and clients are answered. Raises Violation."""
+        cluster, watch = self._cluster, self._watch
+        acks = watch.acks
+        if not cluster.run(PEACE_S, until=lambda: cluster.is_whole and watch.acks > acks + 3):
+            raise Violation(f"no progress after the faults: {_state(cluster)}")
 
     def settle(self, loads: Sequence[Load]) -> None:
         """What this kind of run is owed beside progress, while clients still send."""
@@ -180,6 +195,51 @@ class PowerRun(ProductRun):
     """The same, and machines lose their power again and again, most of all at once."""
 
     kinds = ("power-cut", "power-cut-all", "power-cut-all", "kill", "slow-disk")
+
+
+class RestoredRun(ProductRun):
+    """After an outage of all brokers one comes back with an older volume.
+
+    A copy of one volume is taken while clients send, and put back once all brokers are without
+    power, in some rounds the controllers as well. It is started first, alone for a while, or among
+    the others. It is as old as the promise says (``liveness.core.floors``): taken before the last
+    time that a floor was raised for certain.
+    """
+
+    def __init__(self, seed: int, schedule: Sequence[Fault] | None = None, **named: Any) -> None:
+        super().__init__(seed, schedule or (), **named)
+
+    def disturb(self) -> None:
+        """Rounds, each to the end. Raises Violation."""
+        rng = self.world.stream("restored")
+        for _ in range(RESTORES):
+            self._restore(rng)
+            self.recover()
+
+    def _restore(self, rng: Random) -> None:
+        cluster, watch = self._cluster, self._watch
+        victim = rng.choice(cluster.brokers)
+        victim.kill()
+        copy = victim.machine.volume.copied()
+        victim.boot()
+        self.recover()
+        controllers_too = rng.random() < 0.5
+        acks = watch.acks
+        cluster.run(PEACE_S, until=lambda: watch.acks > acks + 3)
+        cluster.run(RAISED_SURELY_S if controllers_too else HEARTBEAT_SURELY_S)
+        down = [*cluster.brokers, *(cluster.controllers if controllers_too else ())]
+        for node in down:
+            node.machine.cut_power()
+            node.machine.restore_power()
+        victim.machine.volume.put_back(copy)
+        cluster.put_back[victim.name] = watch.logs.epochs
+        alone_ms = rng.choice([0, rng.randint(0, ALONE_MAX_MS)])
+        for node in down:
+            late_ms = rng.randint(0, APART_MAX_MS) + alone_ms
+            if node in cluster.controllers:
+                late_ms = rng.randint(1, 300)
+            cluster.world.after((0 if node is victim else late_ms) * MS, node.boot)
+        cluster.world.count("restored")
 
 
 class TierRun(ProductRun):
@@ -213,6 +273,7 @@ class TierRun(ProductRun):
         end = len(watch.confirmed)
         if not cluster.run(60, until=lambda: tier.reaches(end)):
             raise Violation(f"T16: the tier ends at {tier.chain.end}, confirmed is {end}")
+        tier.judge()
 
 
 class QuorumRun(ProductRun):
@@ -457,6 +518,7 @@ class OperatorRun(ProductRun):
 RUNS = {
     "product": ProductRun,
     "power": PowerRun,
+    "restored": RestoredRun,
     "tier": TierRun,
     "quorum": QuorumRun,
     "admin": AdminRun,

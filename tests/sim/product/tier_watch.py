@@ -1,29 +1,36 @@
 """What must never be so in the bucket; judged at each write, by the format's own rules.
 
-====  ============================================================================================
-T1    an object is written once
-T2-3  the chain of versions folds (``gantry_protocol.tier.chain``)
-T4    what a version names is there, with the size and the sum that it says
-T5    the bytes of every pack are the confirmed log
-T6    nothing beyond what some process has confirmed
-T10   nobody deletes of its own log what the tier does not hold
-T16   after the faults the tier reaches everything confirmed
-====  ============================================================================================
+=====  ===========================================================================================
+T1-3   the chain of versions folds (``gantry_protocol.tier.chain``), by which T9 and T11 hold, too:
+       one claim for a pair, nothing appended under another one, no key twice
+T4     what a version names is there, with the size and the sum that it says, and stays there
+T5     the bytes of every pack are the confirmed log; at the end the bucket alone tells all of it
+T6     nothing beyond what some process has confirmed
+T7     who serves the newest epoch holds the log around the end of the tier, and no upload halts
+T8     what a process takes for the chain is the chain
+T10    nobody deletes of its own log what the tier does not hold
+T12    every object is a version or a pack of this place
+T16    after the faults the tier reaches everything confirmed
+=====  ===========================================================================================
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import google_crc32c
+from gantry_broker.tier.core.values import State
 from gantry_broker.tier.options import tier_place
 from gantry_protocol.tier.chain import advance, empty
-from gantry_protocol.tier.damage import ChainError
+from gantry_protocol.tier.damage import ChainError, ForeignObject
 from gantry_protocol.tier.keys import ManKey, PackKey, parse_key
 from gantry_protocol.tier.manifests import Append, decode_version
 from gantry_protocol.tier.packs import rebuild_log
 from sim.kernel.world import Violation
 
 if TYPE_CHECKING:
+    from gantry_broker.tier.core.role import UploadRole
+    from gantry_protocol.tier.manifests import PackEntry
     from sim.product.bucket import Bucket
     from sim.product.watch import Watch
 
@@ -42,23 +49,46 @@ class TierWatch:
         self.chain = empty(self.place)
         self._bucket = bucket
         self._watch = watch
+        self._sums = {0: self.chain.crc}  # of versions
         bucket.put = self._written
+        bucket.deleted = self._deleted
         watch.more.append(self._look)
 
     def _look(self) -> None:
-        """T10: nobody deletes of its log what the tier does not hold."""
         cluster = self._watch.cluster
         for node in cluster.brokers:
             group = cluster.group_of(node)
-            if group is not None and group._store.log.log_start > max(self.chain.end, 0):
-                start = group._store.log.log_start
+            if group is None:
+                continue
+            start = group._store.log.log_start
+            if start > max(self.chain.end, 0):
                 raise Violation(
                     f"T10: the log of {node.name} begins at {start}, the tier ends at "
                     f"{self.chain.end}"
                 )
+            if group.tier.service is not None and node.name not in cluster.flipped:
+                self._look_at(node.name, group.tier.service.uploader.role)
+        master = cluster.master()
+        log = None if master is None else cluster.group_of(master)._store.log
+        if log is not None and log.end < self.chain.end:
+            raise Violation(f"T7: {master} serves up to {log.end}, the tier has {self.chain.end}")
+
+    def _look_at(self, name: str, role: UploadRole) -> None:
+        if role.state is State.HALTED:
+            raise Violation(f"T7: the upload of {name} halted: {role.status.reason}")
+        chain = role.chain
+        if chain.crc != self._sums.get(chain.v):
+            raise Violation(f"T8: {name} takes another version {chain.v} for the head")
+
+    def _deleted(self, key: str) -> None:
+        if any(self.place.key(entry.key) == key for entry in self.chain.packs):
+            raise Violation(f"T4: {key} is deleted, and a version names it")
 
     def _written(self, key: str, data: bytes) -> None:
-        name = parse_key(self.place, key)
+        try:
+            name = parse_key(self.place, key)
+        except ForeignObject as error:
+            raise Violation(f"T12: {error}") from error
         if not isinstance(name, ManKey):
             return
         version = decode_version(data, self.place, name.v)
@@ -66,17 +96,13 @@ class TierWatch:
             self.chain = advance(self.chain, (version,))
         except ChainError as error:
             raise Violation(f"T2: {error}") from error
+        self._sums[version.v] = version.crc32c
         self._watch.cluster.world.note("version", version.v, type(version).__name__, version.end)
         if not isinstance(version, Append):
             return
         self._watch.check()  # what was confirmed a moment ago counts
         for entry in version.add:
-            pack = self._bucket.objects.get(self.place.key(entry.key))
-            if pack is None or len(pack) != entry.size:
-                raise Violation(f"T4: {entry.key} is not there as version {version.v} says")
-            packed = parse_key(self.place, self.place.key(entry.key))
-            assert isinstance(packed, PackKey)
-            log = rebuild_log(pack, self.place, packed)
+            log = self._rebuilt(entry)
             confirmed = bytes(self._watch.confirmed[entry.lo : entry.hi])
             if log[: len(confirmed)] != confirmed:
                 raise Violation(f"T5: {entry.key} holds other bytes than the confirmed log")
@@ -86,3 +112,19 @@ class TierWatch:
     def reaches(self, end: int) -> bool:
         """Whether everything below ``end`` is in the tier."""
         return self.chain.end >= end
+
+    def _rebuilt(self, entry: PackEntry) -> bytes:
+        """The part of the log that a pack holds. Raises Violation."""
+        pack = self._bucket.objects.get(self.place.key(entry.key), b"")
+        if (len(pack), f"{google_crc32c.value(pack):08x}") != (entry.size, entry.crc):
+            raise Violation(f"T4: {entry.key} is not there as the manifest says")
+        packed = parse_key(self.place, self.place.key(entry.key))
+        assert isinstance(packed, PackKey)
+        return bytes(rebuild_log(pack, self.place, packed))
+
+    def judge(self) -> None:
+        """The bucket alone tells the whole log. Raises Violation."""
+        told = b"".join(map(self._rebuilt, self.chain.packs))
+        confirmed = bytes(self._watch.confirmed[self.chain.start : self.chain.end])
+        if told != confirmed:
+            raise Violation("T5: the packs of the bucket are not the confirmed log")

@@ -9,6 +9,8 @@ ack    a record that was answered with 0 is durable on at least ``min_in_sync`` 
 raft   one leader in a term; the same index holds the same state on every controller
 =====  ===========================================================================================
 
+What concerns logs, lineages and sets in the rest of H1 to H13 is in ``log_watch``.
+
 At the end the ledger of the clients is judged as well: nothing acknowledged is lost, nothing is
 delivered twice without a lost answer that explains it, nothing changes its place.
 """
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from gantry_protocol.records.ids import decode_offset_msg_id
 from sim.kernel.world import MS, Violation
 from sim.product.cluster import CLUSTER, MANY_PORT
+from sim.product.log_watch import LogWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +53,7 @@ class Watch:
         self.confirmed = bytearray()
         self.acks = 0
         self.more: list[Callable[[], None]] = []
+        self.logs = LogWatch(cluster, self.group, self.confirmed, read_log)
         self._served: dict[int, str] = {}  # epoch: incarnation
         self._confirms: dict[str, int] = {}  # by incarnation
         self._compared: dict[str, int] = {}  # by incarnation: how far its log was compared
@@ -80,6 +84,7 @@ class Watch:
             controller = self.cluster.controller_of(node)
             if controller is not None:
                 self._check_controller(node, controller)
+        self.logs.check_numbers()
         self._check_set()
         for check in self.more:
             check()
@@ -98,7 +103,11 @@ class Watch:
         agreed = newest.groups.get((CLUSTER, self.group))
         if agreed is None:
             return
+        self.logs.check_set(agreed, int(newest.index))
+        epochs = (int(agreed.master_epoch), agreed.sync_state_set_epoch)
         for node in self.cluster.brokers:
+            if epochs <= self.cluster.put_back.get(node.name, (0, 0)):
+                continue  # nobody has decided anything since
             group = self.cluster.group_of(node, self.group)
             if group is None or group.core is None or group.core.me not in agreed.sync_state_set:
                 continue
@@ -138,6 +147,7 @@ class Watch:
             raise Violation(f"H5: confirm of {node.name} falls from {before} to {confirm}")
         self._confirms[group.incarnation] = confirm
         self._compare(node, group, confirm)
+        self.logs.check_member(node, group)
 
     def _compare(self, node: Node, group: Any, confirm: int) -> None:
         """Everything confirmed is the same bytes everywhere."""
