@@ -14,18 +14,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
-from sim.controller_world import ControllerWorld
 from sim.kernel.world import SECOND, Violation, World
-from sim.power_world import PowerWorld
 from sim.product.run import RUNS
 from sim.raft import places
 from sim.raft.world import RaftWorld
-from sim.replica_world import ReplicaWorld
-from sim.restored_world import RestoredWorld
-from sim.tier.world import TierWorld, WholeTierWorld
-from sim.whole_world import WholeWorld
-
-BROKER_SECONDS = 12
 
 
 class Playable(Protocol):
@@ -103,22 +95,6 @@ def _crash(world: World, error: Exception) -> str:
     )
 
 
-def _broker_world(run: ReplicaWorld) -> None:
-    run.boot()
-    run.nemesis.start()
-    run.run(BROKER_SECONDS)
-    run.nemesis.stop()
-    run.require_progress()
-
-
-def _tier_world(run: Any) -> None:
-    run.boot()
-    run.nemesis.start()
-    run.run(BROKER_SECONDS)
-    run.nemesis.stop()
-    run.require_tier_progress()
-
-
 def raft_kind(name: str, about: str, make: Callable[[int], RaftWorld]) -> Kind:
     """A kind of Raft world; they differ in what is drawn."""
     return Kind(name, about, make, RaftWorld.run)
@@ -129,32 +105,6 @@ KINDS = {
     for kind in (
         raft_kind("raft", "one quorum, everything drawn: members, knobs, faults", RaftWorld.swarm),
         *(raft_kind(name, make.__doc__ or "", make) for name, make in places.PLACES.items()),
-        Kind(
-            "controllers",
-            "a quorum with metadata and liveness, and brokers without a log",
-            ControllerWorld,
-            ControllerWorld.run_seed,
-        ),
-        Kind("replicas", "a broker group under one controller", ReplicaWorld, _broker_world),
-        Kind(
-            "replicas-cut",
-            "the same, and logs lose their beginning",
-            lambda seed: ReplicaWorld(seed, cuts=True),
-            _broker_world,
-        ),
-        Kind("whole", "a broker group under a quorum of controllers", WholeWorld, _broker_world),
-        Kind(
-            "power",
-            "the same, and every node loses its power at once, again and again",
-            PowerWorld,
-            PowerWorld.run_seed,
-        ),
-        Kind(
-            "restored",
-            "the same, and after an outage of all brokers one comes back with an older volume",
-            RestoredWorld,
-            RestoredWorld.run_seed,
-        ),
         *(
             Kind(
                 name if name == "product" else f"product-{name}",
@@ -164,7 +114,5 @@ KINDS = {
             )
             for name, kind in RUNS.items()
         ),
-        Kind("tier", "a broker group that uploads to an unkind store", TierWorld, _tier_world),
-        Kind("whole-tier", "the same under a quorum of controllers", WholeTierWorld, _tier_world),
     )
 }

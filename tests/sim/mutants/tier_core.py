@@ -1,4 +1,4 @@
-"""Bugs in the pure core of the upload to the tier; several are what other systems did."""
+"""Bugs in the pure cores of the tier and of its format; several are what other systems did."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from sim.mutants.mutant import UnitTests, one_edit
 CORE = "unit/broker/tier/core"
 
 _mutant = one_edit("gantry_broker.tier.core")
+_of_the_format = one_edit("gantry_protocol.tier")
 
 MUTANTS = (
     _mutant(
@@ -82,5 +83,41 @@ MUTANTS = (
         "min(committed_end, retained_from, *pins)",
         "min(retained_from, *pins, retained_from)",
         UnitTests(f"{CORE}/test_trim.py::test_the_bound_is_the_least_of_all"),
+    ),
+    _mutant(
+        "another-history-goes-on",
+        "T8",
+        "a master whose log differs from the tier goes on uploading",
+        "session:UploadSession._compared",
+        "if crc != tail.crc:",
+        "if False:",
+        UnitTests(f"{CORE}/test_upload_role.py::test_a_different_last_record_halts"),
+    ),
+    _mutant(
+        "found-one-record-later",
+        "T13",
+        "a reader of the tier is given the record after the one that it asked for",
+        "locate:RunIndex.locate",
+        "position=offset - runs[index].first",
+        "position=min(offset + 1, runs[index].after - 1) - runs[index].first",
+        UnitTests(f"{CORE}/test_locate.py"),
+    ),
+    _of_the_format(
+        "end-of-the-packs-unchecked",
+        "T2",
+        "a version may say that the tier ends elsewhere than its packs do",
+        "chain:_check_append",
+        "version.end == end",
+        "True",
+        UnitTests("unit/protocol/tier/test_chain.py"),
+    ),
+    _of_the_format(
+        "hole-between-packs-unnoticed",
+        "T3",
+        "a version may leave a part of the log out",
+        "chain:_check_append",
+        "entry.lo == end",
+        "entry.lo >= end",
+        UnitTests("unit/protocol/tier/test_chain.py"),
     ),
 )

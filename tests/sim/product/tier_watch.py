@@ -9,9 +9,10 @@ T6     nothing beyond what some process has confirmed
 T7     who serves the newest epoch holds the log around the end of the tier, and no upload halts
 T8     what a process takes for the chain is the chain
 T10    nobody deletes of its own log what the tier does not hold
-T12    every object is a version or a pack of this place
 T16    after the faults the tier reaches everything confirmed
 =====  ===========================================================================================
+
+Every object is a version or a pack of this place.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class TierWatch:
         try:
             name = parse_key(self.place, key)
         except ForeignObject as error:
-            raise Violation(f"T12: {error}") from error
+            raise Violation(f"foreign: {error}") from error
         if not isinstance(name, ManKey):
             return
         version = decode_version(data, self.place, name.v)

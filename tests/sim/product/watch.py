@@ -187,6 +187,7 @@ class Watch:
             Violation: too few members have the record on their disks.
         """
         self.acks += 1
+        self.cluster.world.count("acknowledged")
         offset = int(decode_offset_msg_id(offset_id)[1])
         holders = [
             node.name

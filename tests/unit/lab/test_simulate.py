@@ -62,7 +62,7 @@ def test_what_cannot_be_done_is_said(arguments: list[str], words: str) -> None:
 
 def test_worlds_are_listed() -> None:
     result = CliRunner().invoke(simulate, ["--worlds"])
-    assert {"raft", "controllers", "whole-tier"} <= {
+    assert {"raft", "product", "product-tier"} <= {
         line.split()[0] for line in result.stdout.splitlines()
     }
 
