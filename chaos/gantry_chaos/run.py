@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gantry_chaos.core.timeline import Timeline
     from gantry_chaos.manifests.selection import Pod
     from gantry_chaos.plan.engine import Backend, Band, Clock, Executor
-    from gantry_chaos.report.page import Page
+    from gantry_chaos.report.page import ReportPage
 
 SUFFIX = ".journal"
 JOURNAL = f"faults{SUFFIX}"
@@ -103,7 +103,7 @@ def marks(faults: Sequence[Band]) -> list[FaultMark]:
     return sorted(both, key=lambda mark: mark.at_ms)
 
 
-def store(page: Page, folder: Path) -> Path:
+def store(page: ReportPage, folder: Path) -> Path:
     """Write a run's page, its verdict and OpenChaos's results; where the page is."""
     make_directory(folder)
     atomic_write(folder / REPORT, render(page).encode())

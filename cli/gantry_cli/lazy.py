@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     """One command: where it is (`module:attribute`), its help line, the heading it stands under."""
 
     name: str
@@ -48,7 +48,9 @@ def require_local(instead: str = "") -> None:
 class LazyGroup(click.Group):
     """A group whose commands are imported when one of them is asked for."""
 
-    def __init__(self, *args: object, entries: Sequence[Entry] = (), **kwargs: object) -> None:
+    def __init__(
+        self, *args: object, entries: Sequence[CommandEntry] = (), **kwargs: object
+    ) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # click's own arguments, unchanged
         self.entries = {entry.name: entry for entry in entries}
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import click
 
-from gantry_cli.lazy import Entry, LazyGroup
+from gantry_cli.lazy import CommandEntry, LazyGroup
 
 TRY = "Try it"
 LOCAL = "A cluster on this machine"
@@ -20,107 +20,107 @@ TIER = "Stored messages"
 PROCESSES = "Processes (what the containers run)"
 
 COMMANDS = (
-    Entry(
+    CommandEntry(
         "demo",
         "gantry_cli.commands.demo:demo",
         "Start a cluster, take its master away three times under load, show what a client saw.",
         TRY,
         local=True,
     ),
-    Entry(
+    CommandEntry(
         "local",
         "gantry_cli.commands.local:local",
         "Run a cluster without Docker: pods are processes.",
         LOCAL,
         local=True,
     ),
-    Entry(
+    CommandEntry(
         "status",
         "gantry_cli.commands.status:status",
         "Show who leads, epochs, in-sync sets and offsets.",
         LOCAL,
     ),
-    Entry(
+    CommandEntry(
         "controllers",
         "gantry_cli.commands.controllers:controllers",
         "Show and change who takes part in the controller quorum, and who leads it.",
         LOCAL,
     ),
-    Entry(
+    CommandEntry(
         "forget",
         "gantry_cli.commands.forget:forget",
         "Take a member that is gone, or a retired group, off the record.",
         LOCAL,
     ),
-    Entry(
+    CommandEntry(
         "elect",
         "gantry_cli.commands.elect:elect",
         "Show why GROUP has no master; with --accept-loss end the wait.",
         LOCAL,
     ),
-    Entry(
+    CommandEntry(
         "adopt",
         "gantry_cli.commands.adopt:adopt",
         "Take over the copies of GROUP from a quorum that is gone.",
         LOCAL,
     ),
-    Entry("produce", "gantry_cli.commands.produce:produce", "Send messages.", MESSAGES),
-    Entry("consume", "gantry_cli.commands.consume:consume", "Receive messages.", MESSAGES),
-    Entry(
+    CommandEntry("produce", "gantry_cli.commands.produce:produce", "Send messages.", MESSAGES),
+    CommandEntry("consume", "gantry_cli.commands.consume:consume", "Receive messages.", MESSAGES),
+    CommandEntry(
         "topics",
         "gantry_cli.commands.topics:topics",
         "List, show, create, update and delete topics.",
         MESSAGES,
     ),
-    Entry(
+    CommandEntry(
         "groups",
         "gantry_cli.commands.groups:groups",
         "List, show, create, update and delete consumer groups.",
         MESSAGES,
     ),
-    Entry(
+    CommandEntry(
         "offsets",
         "gantry_cli.commands.offsets:offsets",
         "Show how far consumer groups have come, and move them.",
         MESSAGES,
     ),
-    Entry(
+    CommandEntry(
         "log",
         "gantry_cli.commands.log:log",
         "Show and verify the commit log of a broker on this machine.",
         TIER,
     ),
-    Entry(
+    CommandEntry(
         "tier",
         "gantry_cli.commands.tier:tier",
         "List, show, verify and search what broker groups uploaded.",
         TIER,
     ),
-    Entry(
+    CommandEntry(
         "pipeline",
         "gantry_cli.commands.pipeline:pipeline",
         "Judge, ingest and report what broker groups uploaded, with Spark.",
         TIER,
     ),
-    Entry(
+    CommandEntry(
         "controller",
         "gantry_cli.commands.controller:controller",
         "Run one member of a controller quorum.",
         PROCESSES,
     ),
-    Entry(
+    CommandEntry(
         "broker",
         "gantry_cli.commands.broker:broker",
         "Run one member of a broker group.",
         PROCESSES,
     ),
-    Entry(
+    CommandEntry(
         "door",
         "gantry_cli.commands.door:door",
         "Run a door: take clients' connections and pass them on to the group's master.",
         PROCESSES,
     ),
-    Entry(
+    CommandEntry(
         "operator",
         "gantry_cli.commands.operator:operator",
         "Run the Kubernetes operator.",

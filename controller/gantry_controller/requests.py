@@ -65,7 +65,7 @@ class Answerer(Enum):
     ANY = "any"
 
 
-class Row(NamedTuple):
+class RequestClass(NamedTuple):
     """One class of requests.
 
     Attributes:
@@ -102,23 +102,25 @@ _C = ResponseCode
 _NONE = frozenset({_C.SUCCESS})
 
 
-def _write(name: str, event: type, *refusals: ResponseCode) -> Row:
+def _write(name: str, event: type, *refusals: ResponseCode) -> RequestClass:
     codes = _NONE | frozenset(refusals)
-    return Row(name, Consistency.WRITE, Answerer.LEADER, codes, needs_key=True, event=event)
+    return RequestClass(
+        name, Consistency.WRITE, Answerer.LEADER, codes, needs_key=True, event=event
+    )
 
 
-def _read(name: str, *refusals: ResponseCode) -> Row:
+def _read(name: str, *refusals: ResponseCode) -> RequestClass:
     codes = _NONE | frozenset(refusals)
     consistency = Consistency.CONSISTENT_READ
-    return Row(name, consistency, Answerer.ANY_AT_READ_INDEX, codes, needs_key=False)
+    return RequestClass(name, consistency, Answerer.ANY_AT_READ_INDEX, codes, needs_key=False)
 
 
-def _local(name: str, *refusals: ResponseCode, needs_key: bool) -> Row:
+def _local(name: str, *refusals: ResponseCode, needs_key: bool) -> RequestClass:
     codes = _NONE | frozenset(refusals)
-    return Row(name, Consistency.LOCAL, Answerer.ANY, codes, needs_key=needs_key)
+    return RequestClass(name, Consistency.LOCAL, Answerer.ANY, codes, needs_key=needs_key)
 
 
-def _named(row: Row) -> Row:
+def _named(row: RequestClass) -> RequestClass:
     """Of the name service, whose clients take 1 as a reason to keep the route they have."""
     return row._replace(named=True, without_leader=_C.SYSTEM_ERROR)
 
@@ -126,7 +128,7 @@ def _named(row: Row) -> Row:
 _AMBIGUOUS = _C.CONTROLLER_INVALID_REQUEST
 """The request names no cluster, and groups of that name are in several."""
 
-REMOTING: dict[RequestCode, Row] = {
+REMOTING: dict[RequestCode, RequestClass] = {
     # The controller.
     RequestCode.GANTRY_SHOW_KEY: _named(_local("ShowKey", _C.NO_PERMISSION, needs_key=False)),
     # Whom the quorum believes to live may become master. Brokers of the old kind tell name servers
@@ -172,7 +174,7 @@ REMOTING: dict[RequestCode, Row] = {
         _AMBIGUOUS,
     ),
     RequestCode.CONTROLLER_GET_METADATA_INFO: _local("GetMetadataInfo", needs_key=False),
-    RequestCode.CONTROLLER_GET_SYNC_STATE_DATA: Row(
+    RequestCode.CONTROLLER_GET_SYNC_STATE_DATA: RequestClass(
         "GetSyncStateSet",
         Consistency.UNSAFE_READ,
         Answerer.LEADER,
@@ -258,13 +260,13 @@ REMOTING: dict[RequestCode, Row] = {
 """Every remoting request that a controller answers."""
 
 # Liveness, which is half of each view, is judged by the leader alone.
-_ADMIN_READ = Row("", Consistency.CONSISTENT_READ, Answerer.LEADER, _NONE, needs_key=False)
+_ADMIN_READ = RequestClass("", Consistency.CONSISTENT_READ, Answerer.LEADER, _NONE, needs_key=False)
 # Who asks for ``?anywhere`` wants what is replicated, and takes a follower's word for who lives.
 _ADMIN_READ_ANYWHERE = _ADMIN_READ._replace(answerer=Answerer.ANY_AT_READ_INDEX)
 # What concerns the quorum itself goes through Raft's own entries, not through the state machine.
-_QUORUM = Row("", Consistency.LOCAL, Answerer.LEADER, _NONE, needs_key=False)
+_QUORUM = RequestClass("", Consistency.LOCAL, Answerer.LEADER, _NONE, needs_key=False)
 
-ADMIN: dict[tuple[str, str], Row] = {
+ADMIN: dict[tuple[str, str], RequestClass] = {
     ("GET", "/v1/quorum"): _local("describe the quorum", needs_key=False),
     ("POST", "/v1/quorum/transfer"): _QUORUM._replace(name="hand the leadership over"),
     ("POST", "/v1/quorum/members"): _QUORUM._replace(name="take a learner in"),

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import click
-from gantry_cli.lazy import Entry, LazyGroup
+from gantry_cli.lazy import CommandEntry, LazyGroup
 from gantry_cli.main import run
 
 NAME = "python -m gantry_lab"
 
 COMMANDS = (
-    Entry("bench", "gantry_lab.commands.bench:bench", "Measure Gantry on this machine."),
-    Entry(
+    CommandEntry("bench", "gantry_lab.commands.bench:bench", "Measure Gantry on this machine."),
+    CommandEntry(
         "soak",
         "gantry_lab.commands.soak:soak",
         "Send and consume for as long as you like, then say what was kept.",
     ),
-    Entry(
+    CommandEntry(
         "chaos",
         "gantry_lab.commands.chaos:chaos",
         "Strike a cluster with faults from manifests, and judge what clients saw.",
     ),
-    Entry(
+    CommandEntry(
         "simulate",
         "gantry_lab.commands.simulate:simulate",
         "Run simulated clusters under faults, by seed.",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CATALOGUE = "sim.catalogue"
 
 
-class Outcome(Protocol):
+class SeedOutcome(Protocol):
     """One seed's outcome; equal seeds have equal ones (see `tests/sim/catalogue.py`)."""
 
     world: str
@@ -64,12 +64,12 @@ class Simulator:
         """Name and one line about each kind of world."""
         return {name: kind.about for name, kind in self._catalogue.KINDS.items()}
 
-    def trace(self, world: str, seed: int, line: Callable[[str], None]) -> Outcome:
+    def trace(self, world: str, seed: int, line: Callable[[str], None]) -> SeedOutcome:
         """Run one seed here; `line` gets the whole trace."""
-        outcome: Outcome = self._catalogue.play(self._catalogue.KINDS[world], seed, line)
+        outcome: SeedOutcome = self._catalogue.play(self._catalogue.KINDS[world], seed, line)
         return outcome
 
-    def run(self, world: str, seeds: Sequence[int], jobs: int) -> Iterator[Outcome]:
+    def run(self, world: str, seeds: Sequence[int], jobs: int) -> Iterator[SeedOutcome]:
         """Run seeds in ``jobs`` processes; the outcomes come in the order of the seeds."""
         if jobs == 1 or len(seeds) == 1:
             yield from (self._catalogue.play(self._catalogue.KINDS[world], seed) for seed in seeds)
@@ -98,8 +98,8 @@ def _begin(tests: Path) -> None:
     _load(tests)
 
 
-def _play(work: tuple[str, int]) -> Outcome:
+def _play(work: tuple[str, int]) -> SeedOutcome:
     catalogue = importlib.import_module(CATALOGUE)
     world, seed = work
-    outcome: Outcome = catalogue.play(catalogue.KINDS[world], seed)
+    outcome: SeedOutcome = catalogue.play(catalogue.KINDS[world], seed)
     return outcome

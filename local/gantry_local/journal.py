@@ -36,7 +36,7 @@ _REWRITE_AFTER_LINES: Final = 20_000
 """Lines beyond the live objects before the file is rewritten."""
 
 
-class Line(msgspec.Struct, array_like=True):
+class JournalLine(msgspec.Struct, array_like=True):
     """One change: revision, resource, key and the object (None: deleted)."""
 
     revision: int
@@ -74,9 +74,9 @@ class Journal:
                 records[line.resource, line.key] = record
         store.restore(records.values(), revision)
 
-    def _lines(self) -> list[Line]:
+    def _lines(self) -> list[JournalLine]:
         content = self._path.read_bytes()
-        found: list[Line] = []
+        found: list[JournalLine] = []
         position = 0
         while position < len(content):
             end = content.find(b"\n", position)
@@ -90,7 +90,7 @@ class Journal:
             if position == 0:
                 self._check_header(payload)
             else:
-                found.append(msgspec.json.decode(payload, type=Line))
+                found.append(msgspec.json.decode(payload, type=JournalLine))
             position = end + 1
         return found
 
@@ -119,7 +119,7 @@ class Journal:
         if self._file is None or record.resource in _TRANSIENT:
             return
         obj = None if event.type == "DELETED" else record.obj
-        line = Line(record.revision, record.resource, record.key, obj)
+        line = JournalLine(record.revision, record.resource, record.key, obj)
         self._file.write(_line(msgspec.json.encode(line)))
         self._file.flush()
         self._surplus += 1
@@ -133,10 +133,10 @@ class Journal:
         for resource in self._store.resources():
             if resource not in _TRANSIENT:
                 for record in self._store.records(resource):
-                    line = Line(record.revision, resource, record.key, record.obj)
+                    line = JournalLine(record.revision, resource, record.key, record.obj)
                     lines.append(_line(msgspec.json.encode(line)))
         # The revision counter itself, which no surviving object may carry any more.
-        marker = Line(self._store.revision, ("", "revision"), ("", ""), None)
+        marker = JournalLine(self._store.revision, ("", "revision"), ("", ""), None)
         lines.append(_line(msgspec.json.encode(marker)))
         atomic_write(self._path, b"".join(lines), mode=0o600)
         descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND)

@@ -57,7 +57,7 @@ class Key(NamedTuple):
     name: str
 
 
-class Entry(NamedTuple):
+class CachedObject(NamedTuple):
     """One object: what the cache itself asks for, and the rest as text."""
 
     uid: str | None
@@ -91,8 +91,8 @@ class Cache:
     """Objects by kind, namespace and name, and owned ones by their resource."""
 
     def __init__(self) -> None:
-        self._entries: dict[Kind, dict[Name, Entry]] = {}
-        self._owned: dict[Key, dict[tuple[Kind, str], Entry]] = {}
+        self._entries: dict[Kind, dict[Name, CachedObject]] = {}
+        self._owned: dict[Key, dict[tuple[Kind, str], CachedObject]] = {}
         self._heard: dict[tuple[Kind, Name], int] = {}
         self._turn = 0
 
@@ -138,7 +138,7 @@ class Cache:
             self._drop(kind, name, old)
         owner = key_of(kind, body)
         text = _ENCODER.encode(_trimmed(kind, body))
-        entry = Entry(meta.get("uid"), meta.get("resourceVersion"), owner, text)
+        entry = CachedObject(meta.get("uid"), meta.get("resourceVersion"), owner, text)
         self._entries.setdefault(kind, {})[name] = entry
         if owner is not None and kind not in CUSTOM:
             self._owned.setdefault(owner, {})[kind, name[1]] = entry
@@ -197,7 +197,7 @@ class Cache:
         self._turn += 1
         self._heard[kind, name] = self._turn
 
-    def _drop(self, kind: Kind, name: Name, old: Entry) -> None:
+    def _drop(self, kind: Kind, name: Name, old: CachedObject) -> None:
         del self._entries[kind][name]
         if old.owner is not None and old.owner in self._owned:
             self._owned[old.owner].pop((kind, name[1]), None)
@@ -262,7 +262,7 @@ def _one(key: Key | None) -> set[Key]:
     return set() if key is None else {key}
 
 
-def _is_not_newer(meta: Body, old: Entry) -> bool:
+def _is_not_newer(meta: Body, old: CachedObject) -> bool:
     if meta.get("uid") != old.uid:
         return False
     version = meta.get("resourceVersion")

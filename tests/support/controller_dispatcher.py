@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gantry_controller.liveness.core.probes import Knock
-from gantry_controller.liveness.core.table import Row
+from gantry_controller.liveness.core.table import BrokerSigns
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.events import Event, encode_event
 from gantry_controller.metadata.machine import MetadataStateMachine
@@ -170,7 +170,7 @@ class Harness:
         self.knocks.append(address)
         return self.knock
 
-    def row(self, broker_id: int) -> Row:
+    def row(self, broker_id: int) -> BrokerSigns:
         """What the node has heard of the broker, which must be something."""
         row = self.watchman.table.row((CLUSTER, NAME), BrokerId(broker_id))
         assert row is not None

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import aiohttp
-from gantry_lab.bench.controller.quorum import Quorum
+from gantry_lab.bench.controller.quorum import ProcessQuorum
 from gantry_protocol.admin import GroupDeclaration, GroupList, GroupView
 from gantry_protocol.errors import GantryError
 from support.loopback_controller import CLUSTER
@@ -24,7 +24,7 @@ class RealQuorum:
     """
 
     def __init__(self, directory: Path) -> None:
-        self.quorum = Quorum(directory)
+        self.quorum = ProcessQuorum(directory)
         self._groups: dict[str, GroupView] = {}
         self._watch: asyncio.Task[None] | None = None
         self._open = asyncio.Event()

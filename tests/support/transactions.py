@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gantry_broker.queues import MessageStore
-from gantry_broker.store.contract import GetStatus, Limits
+from gantry_broker.store.contract import GetStatus, ReadLimits
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.records import MessageRecord, decode_offset_msg_id, decode_records
 
@@ -69,7 +69,7 @@ def read_queue(store: MessageStore, topic: str, queue_id: int = 0) -> list[Messa
     found: list[MessageRecord] = []
     at = store.local_min_offset(topic, queue_id)
     while True:
-        result = store.get(topic, queue_id, at + len(found), Limits(32, 1 << 20))
+        result = store.get(topic, queue_id, at + len(found), ReadLimits(32, 1 << 20))
         if result.status is not GetStatus.FOUND:
             return found
         found += decode_records(result.body)

@@ -9,7 +9,7 @@ from gantry_broker.replica import Lineage
 from gantry_broker.tier.core import effects as fx
 from gantry_broker.tier.core import events as ev
 from gantry_broker.tier.core.role import UploadRole
-from gantry_broker.tier.core.values import Limits, LocalLog
+from gantry_broker.tier.core.values import LocalLog, TierLimits
 from gantry_protocol.tier import chain
 from gantry_protocol.tier.keys import CLASS_FOR_EVER, PackKey, Pair, shard
 from gantry_protocol.tier.manifests import PackEntry, Tail, Version, decode_version, encode
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PLACE = shard("c", "u")
 RECORD = 10
-LIMITS = Limits(
+LIMITS = TierLimits(
     pack_bytes=100,
     linger_ms=1_000,
     retry_min_ms=100,

@@ -27,6 +27,13 @@ PACKAGES = [ROOT / folder / f"gantry_{folder}" for folder in COMPONENTS]
 TEST_FOLDERS = ("tests", "e2e")
 MODULE_LINES_MAX = 600
 README_LINES_MAX = 150
+SAME_NAME_MAX = 2
+SAME_NAMES = {
+    "Append": "the one step of three logs: Raft's, a broker group's, a tier's",
+    "Store": "of a broker group, of objects in a bucket, of the stand-in API server",
+    "Hello": "the first message of each protocol that begins with one",
+}
+"""Public classes that more modules may call the same, and why."""
 HEADLESS = re.compile(r"(What|How|Whether|Who|Where|When|Why|Which)(ever)?\b")
 """Questions. Of functions, one that answers yes or no may begin with `Whether`."""
 
@@ -73,6 +80,17 @@ def test_module_fits_in_one_head_and_says_what_it_is_for(path: Path) -> None:
         head = ast.get_docstring(ast.parse(text))
         assert head, "the module docstring is missing"
         assert not HEADLESS.match(head), "begin with the thing itself, not with a question word"
+
+
+def test_a_class_name_means_one_thing() -> None:
+    """Two modules may share a name where their fields do; the third looks for a better one."""
+    homes: dict[str, list[str]] = {}
+    for path in modules():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(relative(path))
+    crowded = {name: places for name, places in homes.items() if len(places) > SAME_NAME_MAX}
+    assert crowded.keys() == SAME_NAMES.keys(), crowded
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)

@@ -37,17 +37,17 @@ from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import (
     GetResult,
     GetStatus,
-    Limits,
     QueueKey,
     QueueOffsets,
     QueueQuestion,
     QueueRead,
+    ReadLimits,
     Refusal,
     SendOutcome,
 )
 from gantry_broker.store.tables.offsets import OffsetRow, rows_record
 
-BATCH = Limits(max_count=128, max_bytes=256 * 1024)  # of one level in one append
+BATCH = ReadLimits(max_count=128, max_bytes=256 * 1024)  # of one level in one append
 ASK_AGAIN_MS = 500  # after a store that could not say how far the levels reach
 
 _log = log.get("delay")

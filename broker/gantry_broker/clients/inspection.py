@@ -38,7 +38,7 @@ from gantry_protocol.records import decode_records, entry_code
 from gantry_protocol.remoting.connection import Connection
 
 from gantry_broker.clients import topic_rules
-from gantry_broker.clients.progress import Place, Progress
+from gantry_broker.clients.progress import GroupProgress, Place
 from gantry_broker.clients.sessions import Sessions
 from gantry_broker.clients.traffic import Traffic
 from gantry_broker.clients.view import GroupView
@@ -46,10 +46,10 @@ from gantry_broker.store.contract import (
     FIRST,
     LAST,
     GetResult,
-    Limits,
     QueueOffsets,
     QueueQuestion,
     QueueRead,
+    ReadLimits,
     Refusal,
 )
 
@@ -75,7 +75,7 @@ class Inspection:
         self,
         view: GroupView,
         sessions: Sessions,
-        progress: Progress,
+        progress: GroupProgress,
         traffic: Traffic,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -207,7 +207,7 @@ class Inspection:
             body = QueueEntries(entries, result.max_offset, result.min_offset, subscription, why)
             conn.reply(request, reply(request, body=encode_body(body)))
 
-        limits = Limits(header.count, _ENTRIES_MAX_BYTES)
+        limits = ReadLimits(header.count, _ENTRIES_MAX_BYTES)
         self._view.store.read(
             QueueRead(header.topic, header.queue_id, header.index, limits), was_read
         )

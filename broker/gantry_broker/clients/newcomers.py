@@ -14,7 +14,7 @@ from gantry_protocol.remoting.connection import Connection
 from gantry_broker.store.contract import Refusal
 
 
-class Budget(NamedTuple):
+class NewcomerBudget(NamedTuple):
     """A number at once, and a number per second."""
 
     at_once: int
@@ -33,7 +33,7 @@ class Newcomers:
         refused: names that were not taken, ever.
     """
 
-    def __init__(self, kind: str, own: Budget, everybody: Budget) -> None:
+    def __init__(self, kind: str, own: NewcomerBudget, everybody: NewcomerBudget) -> None:
         self.refused = 0
         self._key = f"new {kind}"
         self._own = own
@@ -56,12 +56,15 @@ class Newcomers:
         return None
 
 
-def _granted(until_s: float, budget: Budget, now_s: float) -> float | None:
+def _granted(until_s: float, budget: NewcomerBudget, now_s: float) -> float | None:
     """When one more is paid for, too; None if that takes longer than all that may come at once."""
     after_s = max(until_s, now_s) + 1 / budget.per_s
     return None if after_s - now_s > budget.at_once / budget.per_s else after_s
 
 
 # A script may make a thousand topics through one connection, or a fleet connect at once.
-TOPICS = Budget(1_000, 20.0), Budget(2_000, 50.0)
-GROUPS = Budget(1_000, 50.0), Budget(5_000, 200.0)  # that nobody knows: by a heartbeat or a commit
+TOPICS = NewcomerBudget(1_000, 20.0), NewcomerBudget(2_000, 50.0)
+GROUPS = (
+    NewcomerBudget(1_000, 50.0),
+    NewcomerBudget(5_000, 200.0),
+)  # that nobody knows: by a heartbeat or a commit

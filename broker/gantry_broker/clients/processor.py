@@ -33,7 +33,7 @@ from gantry_broker.clients.newcomers import GROUPS, TOPICS, Newcomers
 from gantry_broker.clients.offset_age import KEPT_HOURS, OffsetAge
 from gantry_broker.clients.offsets import OffsetWriter, Positions
 from gantry_broker.clients.passing import Passing
-from gantry_broker.clients.progress import Progress
+from gantry_broker.clients.progress import GroupProgress
 from gantry_broker.clients.pull import Puller
 from gantry_broker.clients.pulled import PulledOffsets
 from gantry_broker.clients.queries import Queries
@@ -146,7 +146,7 @@ class ClientProcessor:
         members = Membership(view, self._sessions, locks, self.new_groups)
         statistics = Statistics(view, self._sessions, self._creation, self._traffic)
         settings = SubscriptionGroups(view, self._writer)
-        progress = Progress(view, self._sessions, self._puller.pulled, self._traffic)
+        progress = GroupProgress(view, self._sessions, self._puller.pulled, self._traffic)
         self.resets = OffsetResets(view, self._sessions, self._writer, self._puller)
         listings = Listings(view, self._sessions)
         info = BrokerInfo(view, self._traffic, clock)

@@ -42,7 +42,7 @@ from gantry_broker.store.tables.resets import is_mark
 Place = tuple[str, int, int | None]  # topic, queue id, committed offset
 
 
-class Progress:
+class GroupProgress:
     """Serves questions about positions of groups.
 
     Args:

@@ -35,10 +35,10 @@ from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import (
     GetResult,
     GetStatus,
-    Limits,
     QueueOffsets,
     QueueQuestion,
     QueueRead,
+    ReadLimits,
     Refusal,
 )
 from gantry_broker.store.tables.resets import due_reset
@@ -143,7 +143,7 @@ class Puller:
                 header.topic,
                 header.queue_id,
                 header.queue_offset,
-                Limits(min(max(header.max_msg_nums, 1), _MAX_COUNT), _MAX_BYTES),
+                ReadLimits(min(max(header.max_msg_nums, 1), _MAX_COUNT), _MAX_BYTES),
                 subscriptions.wanted_codes(found),
             ),
             asked_offset=header.queue_offset,

@@ -7,11 +7,11 @@ say, is never too old.
 
 from gantry_protocol.codes import RequestCode
 from gantry_protocol.records.layout import MAX_RECORD_BYTES
-from gantry_protocol.remoting.rules import RequestRules, Rule
+from gantry_protocol.remoting.rules import RequestRule, RequestRules
 
-OTHERS = Rule(1024 * 1024, 5.0)  # bodies are lists of names; clients give at least so long
-_SEND = Rule(MAX_RECORD_BYTES, 2.0)  # Java gives one 3 s; a batch is one message by its size
-_NEVER_LATE = Rule(1024 * 1024)  # a heartbeat of thousands of subscriptions
+OTHERS = RequestRule(1024 * 1024, 5.0)  # bodies are lists of names; clients give at least so long
+_SEND = RequestRule(MAX_RECORD_BYTES, 2.0)  # Java gives one 3 s; a batch is one message by its size
+_NEVER_LATE = RequestRule(1024 * 1024)  # a heartbeat of thousands of subscriptions
 
 CLIENT_RULES = RequestRules(
     {

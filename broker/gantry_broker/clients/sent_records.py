@@ -23,13 +23,20 @@ from gantry_protocol.records import (
 from gantry_protocol.records.properties import REAL_QUEUE_ID, TRANSACTION_ID, UNIQ_KEY
 from gantry_protocol.types import Offset
 
-from gantry_broker.store.contract import GetResult, KeyRead, Limits, QueueKey, QueueRead, StoredAt
+from gantry_broker.store.contract import (
+    GetResult,
+    KeyRead,
+    QueueKey,
+    QueueRead,
+    ReadLimits,
+    StoredAt,
+)
 from gantry_broker.store.steps import Steps
 
 CLOCKS_MS = 5_000  # a client's clock may be this much ahead of the broker's
 RECORDS_MAX = 4_096  # records that are looked at for one send: some 10 ms, in pieces
 BYTES_MAX = 16 * 1024 * 1024
-_BLOCK = Limits(max_count=32, max_bytes=256 * 1024)  # one read
+_BLOCK = ReadLimits(max_count=32, max_bytes=256 * 1024)  # one read
 _SAME_KEY_MAX = 8  # records with one key: a message that its client has sent several times
 _TURN = 64  # lookups by key in one turn of the event loop
 _PAUSE = 0.0  # others are served meanwhile

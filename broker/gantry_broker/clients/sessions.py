@@ -30,7 +30,7 @@ MAX_GROUPS_PER_CLIENT = 1024
 MAX_SUBSCRIPTIONS_PER_GROUP = 4096
 
 
-class Member(msgspec.Struct):
+class ConsumerMember(msgspec.Struct):
     """One client in one group."""
 
     connection: Connection
@@ -47,7 +47,7 @@ class ConsumerGroup:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.members: dict[int, Member] = {}  # by connection id
+        self.members: dict[int, ConsumerMember] = {}  # by connection id
         self.topics: dict[str, SubscriptionData] = {}
         self.message_model = CLUSTERING
         self.consume_type = CONSUME_PASSIVELY
@@ -97,7 +97,7 @@ class Sessions:
         self._book = book
         self._clock = clock
         self._consumers: dict[str, ConsumerGroup] = {}
-        self._producers: dict[str, dict[int, Member]] = {}
+        self._producers: dict[str, dict[int, ConsumerMember]] = {}
         # By connection id: (whether it is a consumer group, its name).
         self._groups_of: dict[int, set[tuple[bool, str]]] = {}
 
@@ -120,7 +120,7 @@ class Sessions:
                 f"A client may be in {MAX_GROUPS_PER_CLIENT} groups, each with"
                 f" {MAX_SUBSCRIPTIONS_PER_GROUP} topics."
             )
-        member = Member(conn, data.client_id, language, version, self._clock())
+        member = ConsumerMember(conn, data.client_id, language, version, self._clock())
         self._groups_of[conn.id] = groups
         for producer in data.producer_data_set:
             self._producers.setdefault(producer.group_name, {})[conn.id] = member
@@ -211,21 +211,23 @@ class Sessions:
         """The producer groups with members here, in order."""
         return sorted(self._producers)
 
-    def silent_ms(self, member: Member) -> int:
+    def silent_ms(self, member: ConsumerMember) -> int:
         """The time since a member was heard of."""
         return int((self._clock() - member.seen_at) * 1000)
 
-    def producers(self, name: str) -> list[Member]:
+    def producers(self, name: str) -> list[ConsumerMember]:
         """The members of a producer group."""
         return list(self._producers.get(name, {}).values())
 
-    def _all_members(self) -> Iterator[Member]:
+    def _all_members(self) -> Iterator[ConsumerMember]:
         for members in self._producers.values():
             yield from members.values()
         for group in self._consumers.values():
             yield from group.members.values()
 
-    def _join(self, member: Member, data: ConsumerData, *, without_subscriptions: bool) -> None:
+    def _join(
+        self, member: ConsumerMember, data: ConsumerData, *, without_subscriptions: bool
+    ) -> None:
         group = self._consumers.get(data.group_name)
         if group is None:
             group = self._consumers[data.group_name] = ConsumerGroup(data.group_name)

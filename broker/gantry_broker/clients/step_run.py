@@ -10,7 +10,7 @@ from typing import Any, Generic
 from gantry_protocol.errors import GantryError
 
 from gantry_broker.store.contract import KeyRead, QueueRead, Refusal, Store
-from gantry_broker.store.steps import Append, ResultT, Steps, StoreRefusedError, Wish
+from gantry_broker.store.steps import AppendRequest, ResultT, Steps, StoreRefusedError, Wish
 
 _PENDING: Any = object()
 
@@ -75,7 +75,7 @@ class Run(Generic[ResultT]):
         self._answer, self._asking = _PENDING, True
         if isinstance(wish, QueueRead | KeyRead):
             self._store.read(wish, self._answered)
-        elif isinstance(wish, Append):
+        elif isinstance(wish, AppendRequest):
             self._store.append(wish.records, self._answered)
         else:
             self._store.offsets(wish, self._answered)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gantry_broker.clients.core.transactions.records import Outcome
+from gantry_broker.clients.core.transactions.records import TransactionOutcome
 from gantry_broker.clients.transactions import Counters, Transactions
 
 
@@ -39,7 +39,7 @@ class TransactionCollector(Collector):
             "Transactions that ended, by outcome, in this mastership.",
             labels=["outcome"],
         )
-        for outcome in Outcome:
+        for outcome in TransactionOutcome:
             ended.add_metric([outcome.value], counters.ended[outcome])
         yield ended
         for name, text, value in (

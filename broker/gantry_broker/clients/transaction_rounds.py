@@ -28,13 +28,13 @@ from gantry_broker.clients.core.transactions.records import (
     GROUP,
     HALF_TOPIC,
     OP_TOPIC,
-    Outcome,
-    Row,
+    OpenTransaction,
+    TransactionOutcome,
     check_request,
     table_records,
 )
 from gantry_broker.clients.creation import TopicCreation
-from gantry_broker.clients.sessions import Member
+from gantry_broker.clients.sessions import ConsumerMember
 from gantry_broker.clients.step_run import Run
 from gantry_broker.clients.transactions import Transactions
 from gantry_broker.store.contract import SendOutcome
@@ -63,7 +63,7 @@ class Rounds:
         transactions: Transactions,
         policy: Policy,
         *,
-        producers: Callable[[str], list[Member]],
+        producers: Callable[[str], list[ConsumerMember]],
         commit: Callable[[str, str, int, int], bool],
         creation: TopicCreation,
     ) -> None:
@@ -142,7 +142,7 @@ class Rounds:
             return 0
         return 0 if half is None else half.size
 
-    def _ask(self, half: MessageRecord, row: Row) -> None:
+    def _ask(self, half: MessageRecord, row: OpenTransaction) -> None:
         served = self._transactions
         group = find_property(half.properties.encode(), "PGROUP") or ""
         members = [one for one in self._producers(group) if not one.connection.closed]
@@ -164,7 +164,7 @@ class Rounds:
             self._creation.ensure(topic, lambda refusal: None)  # the next round looks again
             return
         _log.warning("a transaction nobody ends is given up", offset=half.physical_offset)
-        served.append_end(half, Outcome.GIVEN_UP, lambda result: None)
+        served.append_end(half, TransactionOutcome.GIVEN_UP, lambda result: None)
 
     def _write_table(self) -> None:
         """Let the next master begin here, with the counts of this round."""

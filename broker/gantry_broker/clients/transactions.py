@@ -45,9 +45,9 @@ from gantry_broker.clients.core.transactions.records import (
     HALF_TOPIC,
     OP_TOPIC,
     Ended,
-    Outcome,
-    Row,
+    OpenTransaction,
     TableReader,
+    TransactionOutcome,
     immunity_ms,
     parse_op,
     refuse_end,
@@ -57,7 +57,7 @@ from gantry_broker.clients.core.transactions.records import (
 from gantry_broker.clients.step_run import Run
 from gantry_broker.clients.view import GroupView
 from gantry_broker.store.contract import QueueKey, QueueQuestion, Refusal, SendOutcome
-from gantry_broker.store.steps import Append, Steps
+from gantry_broker.store.steps import AppendRequest, Steps
 
 HELD_MAX = 1024  # 37 that come before the log has been read
 RETRY_FIRST_S = 0.5  # between a read that failed and the next; twice as long after each
@@ -69,7 +69,10 @@ _MAY_BE_STORED = (
     ResponseCode.SLAVE_NOT_AVAILABLE,
     ResponseCode.FLUSH_SLAVE_TIMEOUT,
 )
-_OUTCOMES = {TRANSACTION_COMMIT: Outcome.COMMIT, TRANSACTION_ROLLBACK: Outcome.ROLLBACK}
+_OUTCOMES = {
+    TRANSACTION_COMMIT: TransactionOutcome.COMMIT,
+    TRANSACTION_ROLLBACK: TransactionOutcome.ROLLBACK,
+}
 _QUEUES = ((HALF_TOPIC, 0), (OP_TOPIC, 0))
 _QUESTIONS = [QueueQuestion(*key) for key in _QUEUES]
 
@@ -90,7 +93,9 @@ class Counters(msgspec.Struct):
         failures: how often the log did not read; it is read again.
     """
 
-    ended: dict[Outcome, int] = msgspec.field(default_factory=lambda: dict.fromkeys(Outcome, 0))
+    ended: dict[TransactionOutcome, int] = msgspec.field(
+        default_factory=lambda: dict.fromkeys(TransactionOutcome, 0)
+    )
     repeated: int = 0
     refused_ends: int = 0
     refused_halves: int = 0
@@ -198,7 +203,7 @@ class Transactions:
         conn: Connection,
         request: RemotingCommand,
         claim: EndTransactionRequestHeader,
-        outcome: Outcome,
+        outcome: TransactionOutcome,
     ) -> Steps[RemotingCommand | None]:
         offset = claim.tran_state_table_offset
         if offset >= self.ledger.half_next and self._run is not None:
@@ -239,7 +244,7 @@ class Transactions:
         return reply(request, code, remark)
 
     def append_end(
-        self, half: MessageRecord, outcome: Outcome, done: Callable[[SendOutcome], None]
+        self, half: MessageRecord, outcome: TransactionOutcome, done: Callable[[SendOutcome], None]
     ) -> None:
         """End the open transaction of ``half``; ``done`` comes once, when that is confirmed or not.
 
@@ -350,7 +355,7 @@ class Transactions:
             for entry in (yield from read_slice(HALF_TOPIC, self.ledger.half_next)):
                 found = entry.peek
                 self.ledger.take_half(
-                    Row(
+                    OpenTransaction(
                         found.queue_offset,
                         found.physical_offset,
                         found.store_timestamp,
@@ -375,7 +380,7 @@ class Transactions:
         if self._last_ended is None:
             return
         physical, ended = self._last_ended
-        if ended.outcome is None or ended.outcome is Outcome.ROLLBACK:
+        if ended.outcome is None or ended.outcome is TransactionOutcome.ROLLBACK:
             return
         for offset in ended.offsets:
             half = yield from read_record(HALF_TOPIC, 0, offset)
@@ -384,6 +389,6 @@ class Transactions:
             follows = yield from first_behind(*target(half, ended.outcome), physical)
             if follows is None or follows.prepared_transaction_offset != half.physical_offset:
                 _log.info("outcome appended again", offset=half.physical_offset)
-                again = Append(resolution(half, ended.outcome, self.view.store_host))
+                again = AppendRequest(resolution(half, ended.outcome, self.view.store_host))
                 while (yield again).code == ResponseCode.SERVICE_NOT_AVAILABLE:
                     yield _WAIT_S

@@ -28,7 +28,7 @@ from gantry_protocol.types import BrokerId
 from gantry_broker.control import requests
 from gantry_broker.control.joining import RETRY_FIRST_S, RETRY_LAST_S, Joining, jittered
 from gantry_broker.control.line import CALL_TIMEOUT_S, ControllerLine
-from gantry_broker.control.requests import Answer, Known, Report, Speaker
+from gantry_broker.control.requests import Known, Report, Speaker, ViewAnswer
 from gantry_broker.replica import ControllerView
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
@@ -271,7 +271,7 @@ class ControlAgent:
         self._refresh_after(NOTICE_GAP_S)
         return True
 
-    def _take(self, answer: Answer) -> None:
+    def _take(self, answer: ViewAnswer) -> None:
         if self._stopped:
             return  # the line goes on for others, and so do answers that are on their way
         self.known = answer.known

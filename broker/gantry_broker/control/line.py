@@ -36,7 +36,7 @@ CALL_TIMEOUT_S = 1.0
 LOOK_EVERY_S = 1.0
 
 
-class Member(Protocol):
+class GroupAgent(Protocol):
     """One group's agent, as the line sees it."""
 
     @property
@@ -88,8 +88,8 @@ class ControllerLine:
         self._cluster = cluster
         self._pod_uid = pod_uid
         self._interval_s = heartbeat_interval_ms / 1000
-        self._members: dict[str, Member] = {}
-        self._urgent: dict[str, Member] = {}
+        self._members: dict[str, GroupAgent] = {}
+        self._urgent: dict[str, GroupAgent] = {}
         self._looks = 0  # not answered yet
         self._looked_s = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -107,17 +107,17 @@ class ControllerLine:
                 await self._task
         await self.peers.stop()
 
-    def join(self, member: Member) -> None:
+    def join(self, member: GroupAgent) -> None:
         """Speak for ``member`` too."""
         assert member.group not in self._members, member.group
         self._members[member.group] = member
 
-    def leave(self, member: Member) -> None:
+    def leave(self, member: GroupAgent) -> None:
         """Speak for it no more; twice is harmless."""
         self._members.pop(member.group, None)
         self._urgent.pop(member.group, None)
 
-    def beat(self, member: Member) -> None:
+    def beat(self, member: GroupAgent) -> None:
         """A heartbeat of ``member`` to every controller, in this turn of the loop."""
         if not self._urgent:
             asyncio.get_running_loop().call_soon(self._say_urgent)
@@ -142,7 +142,7 @@ class ControllerLine:
         urgent, self._urgent = self._urgent, {}
         self._say(list(urgent.values()))
 
-    def _say(self, members: list[Member]) -> None:
+    def _say(self, members: list[GroupAgent]) -> None:
         headers = [header for one in members if (header := one.heartbeat()) is not None]
         if len(headers) == 1:
             self.messages += 1

@@ -236,14 +236,14 @@ def hand_over(me: Speaker, effect: HandOver) -> RemotingCommand:
 # ---- answers
 
 
-class Answer(NamedTuple):
+class ViewAnswer(NamedTuple):
     """The contents of an answer or notification: a view, if it had one, and what is known since."""
 
     view: ControllerView | None
     known: Known
 
 
-def read_registration(response: RemotingCommand, known: Known) -> Answer:
+def read_registration(response: RemotingCommand, known: Known) -> ViewAnswer:
     """The answer to RegisterBroker.
 
     Raises:
@@ -255,12 +255,12 @@ def read_registration(response: RemotingCommand, known: Known) -> Answer:
     )
     known = _learn_settings(known, header.subscriptions_version)
     if header.master_epoch is None:
-        return Answer(None, known)
+        return ViewAnswer(None, known)
     body = decode_body(SyncStateSetBody, response.body)
-    return Answer(_view(header, known, body, header.master_epoch), known)
+    return ViewAnswer(_view(header, known, body, header.master_epoch), known)
 
 
-def read_replica_info(response: RemotingCommand, known: Known) -> Answer:
+def read_replica_info(response: RemotingCommand, known: Known) -> ViewAnswer:
     """The answer to GetReplicaInfo.
 
     Raises:
@@ -273,10 +273,10 @@ def read_replica_info(response: RemotingCommand, known: Known) -> Answer:
     known = _learn_settings(known, header.subscriptions_version)
     body = decode_body(SyncStateSetBody, response.body)
     view = _view(header, known, body, header.master_epoch)
-    return Answer(msgspec.structs.replace(view, draining=parse_ids(header.draining_ids)), known)
+    return ViewAnswer(msgspec.structs.replace(view, draining=parse_ids(header.draining_ids)), known)
 
 
-def read_election(response: RemotingCommand, known: Known) -> Answer:
+def read_election(response: RemotingCommand, known: Known) -> ViewAnswer:
     """The answer to ElectMaster; only 0 and 2011 tell anything.
 
     Raises:
@@ -286,17 +286,17 @@ def read_election(response: RemotingCommand, known: Known) -> Answer:
         ResponseCode.SUCCESS,
         ResponseCode.CONTROLLER_MASTER_STILL_EXIST,
     ):
-        return Answer(None, known)
+        return ViewAnswer(None, known)
     header = from_ext(ElectMasterResponseHeader, response.ext)
     known = _learn(known, header.replicas, header.min_in_sync_replicas, None, None)
     if header.master_epoch is None:
-        return Answer(None, known)
+        return ViewAnswer(None, known)
     members = decode_body(ElectMasterBody, response.body).sync_state_set
     body = SyncStateSetBody(members, header.sync_state_set_epoch or Epoch(0))
-    return Answer(_view(header, known, body, header.master_epoch), known)
+    return ViewAnswer(_view(header, known, body, header.master_epoch), known)
 
 
-def read_notice(notice: RemotingCommand, known: Known) -> Answer:
+def read_notice(notice: RemotingCommand, known: Known) -> ViewAnswer:
     """NotifyBrokerRoleChanged (1008).
 
     Raises:
@@ -305,7 +305,7 @@ def read_notice(notice: RemotingCommand, known: Known) -> Answer:
     header = from_ext(NotifyBrokerRoleChangedRequestHeader, notice.ext)
     known = _learn(known, header.replicas, header.min_in_sync_replicas, None, None)
     body = decode_body(SyncStateSetBody, notice.body)
-    return Answer(_view(header, known, body, header.master_epoch), known)
+    return ViewAnswer(_view(header, known, body, header.master_epoch), known)
 
 
 def read_alteration(response: RemotingCommand) -> Adopted:

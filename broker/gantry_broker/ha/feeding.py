@@ -29,7 +29,7 @@ BURST_BYTES = 2 * 1024 * 1024  # what the pace earns, and a log may grow, in a t
 _SHORTEST_WAIT_S = 0.001  # what the event loop can wait
 
 
-class Pace:
+class FeedRate:
     """A budget of bytes with which the other side gains at most so many in a second.
 
     Args:
@@ -82,7 +82,7 @@ class Feeder:
         self._again = again
         self._loop = asyncio.get_running_loop()
         self._behind: list[int] = []
-        self._pace: Pace | None = None
+        self._pace: FeedRate | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def stop(self) -> None:
@@ -109,7 +109,7 @@ class Feeder:
             return
         now_s, end = self._loop.time(), self._store.log.end
         if self._pace is None:
-            self._pace = Pace(CATCH_UP_BYTES_PER_S, BURST_BYTES, now_s, end)
+            self._pace = FeedRate(CATCH_UP_BYTES_PER_S, BURST_BYTES, now_s, end)
         room = self._pace.room(now_s, end)
         if room <= 0:
             self._wait(self._pace.wait_s)

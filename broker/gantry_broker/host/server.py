@@ -42,7 +42,7 @@ from gantry_broker.member.shared_resources import SharedResources
 from gantry_broker.replica import DEFAULT_LIMITS, Limits
 from gantry_broker.retention.core.rules import bounded_file_bytes
 from gantry_broker.retention.disk_space import DiskSpace
-from gantry_broker.tier.core.values import Limits as TierLimits
+from gantry_broker.tier.core.values import TierLimits
 from gantry_broker.tier.options import TierOptions, tier_place
 from gantry_broker.tier.stores.credentials import CredentialFiles, Credentials
 

@@ -18,7 +18,7 @@ from gantry_broker.clients.core.transactions import Policy
 from gantry_broker.clients.quotas import Quotas, parse_quotas
 from gantry_broker.control.addresses import checked_ip, controller_addresses
 from gantry_broker.host.port_map import GroupPort, port_map
-from gantry_broker.retention.core.rules import Kept
+from gantry_broker.retention.core.rules import RetentionBounds
 from gantry_broker.retention.disk_space import Watermarks
 
 REMOTING_PORT = 10911
@@ -170,9 +170,9 @@ class BrokerSettings(TierSettings, RetentionSettings, BrokerTuning):
         return None if self.quotas is None else parse_quotas(self.quotas)
 
     @property
-    def kept(self) -> Kept:
+    def kept(self) -> RetentionBounds:
         """The bounds of the log where there is no tier."""
-        return Kept(
+        return RetentionBounds(
             self.retention_hours or None,
             self.retention_bytes or None,
             gives_way=self.retention_when_full == "delete",

@@ -47,7 +47,7 @@ class Finding(msgspec.Struct, frozen=True):
         return f"{self.file}: byte {self.position} (log offset {self.offset}): {self.text}."
 
 
-class Verdict(msgspec.Struct):
+class LogVerdict(msgspec.Struct):
     """The findings in a log.
 
     Attributes:
@@ -125,13 +125,13 @@ class LogFiles:
         starts = [one.start for one in self.sums[segment.start].chain if one.start <= offset]
         return starts[-1] if starts else segment.start
 
-    def verify(self, advance: Advance = lambda _: None) -> Verdict:
+    def verify(self, advance: Advance = lambda _: None) -> LogVerdict:
         """Compare every byte with its checksum, and every record with itself.
 
         Args:
             advance: told now and then how many more bytes of the files were looked at.
         """
-        found = Verdict(self.saved.log_start, self.saved.log_start, self.saved.confirm_floor, 0)
+        found = LogVerdict(self.saved.log_start, self.saved.log_start, self.saved.confirm_floor, 0)
         for one in self.trimmed:
             found.notes.append(_finding(one, one.start, "lies below the log's start"))
         self._note_unfinished(found)
@@ -155,21 +155,21 @@ class LogFiles:
             self._judge_end(found, durable, "the log ends here")
         return found
 
-    def _note_unfinished(self, found: Verdict) -> None:
+    def _note_unfinished(self, found: LogVerdict) -> None:
         cut = cutting.read_marker(self.directory)
         if cut is not None:
             path = self.directory / cutting.MARKER_NAME
             text = f"a cut to {cut.target} was decided and is not finished"
             found.notes.append(Finding(str(path), 0, cut.target, text))
 
-    def _judge_end(self, found: Verdict, durable: int, what: str) -> None:
+    def _judge_end(self, found: LogVerdict, durable: int, what: str) -> None:
         if found.end < durable:
             path = next((str(s.path) for s in self.segments if s.end == found.end), self.directory)
             text = f"{what}, and it was flushed up to {durable}"
             found.damage.append(Finding(str(path), 0, found.end, text))
 
     def _verify_segment(
-        self, segment: Segment, durable: int, found: Verdict, *, is_part: bool
+        self, segment: Segment, durable: int, found: LogVerdict, *, is_part: bool
     ) -> None:
         known = self.sums[segment.start]
         covered = known.covered or segment.start
@@ -193,7 +193,7 @@ class LogFiles:
         found.covered = found.end = covered
         self._verify_tail(segment, durable, found)
 
-    def _verify_tail(self, segment: Segment, durable: int, found: Verdict) -> None:
+    def _verify_tail(self, segment: Segment, durable: int, found: LogVerdict) -> None:
         """What has no checksum yet, or none any more: the records have to speak for themselves."""
         try:
             for offset, unit, _ in _walk(segment, found.end):

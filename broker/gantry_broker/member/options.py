@@ -6,7 +6,7 @@ from typing import NamedTuple
 from gantry_protocol.headers.controller import LOWEST_ELECTION_PRIORITY
 
 from gantry_broker.replica import DEFAULT_LIMITS, Limits
-from gantry_broker.retention.core.rules import Kept
+from gantry_broker.retention.core.rules import RetentionBounds
 from gantry_broker.tier.options import TierOptions
 
 
@@ -36,7 +36,7 @@ class GroupOptions(NamedTuple):
     name: str = ""
     priority: int = LOWEST_ELECTION_PRIORITY
     tier: TierOptions | None = None
-    kept: Kept = Kept()
+    kept: RetentionBounds = RetentionBounds()
     clients_elsewhere: bool = False
 
 

@@ -29,7 +29,7 @@ from gantry_broker.retention.log_retention import LogRetention
 from gantry_broker.store.contract import Appended, Refusal
 from gantry_broker.tier.boots import next_boot
 from gantry_broker.tier.core.report import TierReport, tier_report
-from gantry_broker.tier.core.values import Head, LocalLog
+from gantry_broker.tier.core.values import ChainHead, LocalLog
 from gantry_broker.tier.seen import Seen
 from gantry_broker.tier.service import TierService
 
@@ -158,7 +158,7 @@ class GroupTier:
 
     # ---- UploadObserver
 
-    def tier_committed(self, head: Head) -> None:
+    def tier_committed(self, head: ChainHead) -> None:
         """Let followers of the chain look at once."""
         if self.service is not None:
             self.service.reader.poke()

@@ -11,7 +11,7 @@ is a handle that ``QueueTable`` makes when somebody asks and forgets again; nobo
 from pathlib import Path
 
 from gantry_broker.queues import rows
-from gantry_broker.queues.kv import Batch, KeyValue
+from gantry_broker.queues.kv import KeyValue, KvBatch
 from gantry_broker.queues.rows import ENTRY, ENTRY_BYTES, RUN_ENTRIES
 from gantry_broker.store.contract import QueueKey
 
@@ -88,7 +88,7 @@ class ConsumeQueue:
             self.min_offset = offset
             self._trimmed = True
 
-    def store(self, batch: Batch) -> None:
+    def store(self, batch: KvBatch) -> None:
         """Put what changed into ``batch``; the entries in memory are in rows then."""
         prefix = rows.run_prefix(self.key)
         if self._trimmed:
@@ -117,7 +117,7 @@ class ConsumeQueue:
             at += len(run) // ENTRY_BYTES
         return bytes(data[(start - skipped) * ENTRY_BYTES : (stop - skipped) * ENTRY_BYTES])
 
-    def _delete_trimmed(self, batch: Batch, prefix: bytes) -> None:
+    def _delete_trimmed(self, batch: KvBatch, prefix: bytes) -> None:
         """Delete the runs of which nothing is served any more."""
         self._trimmed = False
         begin, stop = rows.run_key(prefix, 0), rows.run_key(prefix, self.min_offset)

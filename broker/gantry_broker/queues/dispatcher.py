@@ -24,7 +24,7 @@ from gantry_broker.queues import rows
 from gantry_broker.queues.appended import AppendedRun, AppendedRuns
 from gantry_broker.queues.consume_queue import ConsumeQueue
 from gantry_broker.queues.key_index import KeyIndex
-from gantry_broker.queues.kv import Batch, KeyValue
+from gantry_broker.queues.kv import KeyValue, KvBatch
 from gantry_broker.queues.queue_table import QueueTable
 from gantry_broker.queues.reads import first_kept
 from gantry_broker.queues.rows import Head
@@ -84,7 +84,7 @@ class Dispatcher:
         """
         if self.offset > self._log.flushed:
             self._log.flush()  # a power cut must not leave rows of records that are gone
-        batch = Batch()
+        batch = KvBatch()
         self.queues.store(batch)
         self.keys.store(batch)
         for name, topic in self.topics.take_changed().items():

@@ -14,7 +14,7 @@ from itertools import islice
 
 import google_crc32c
 
-from gantry_broker.queues.kv import Batch, KeyValue
+from gantry_broker.queues.kv import KeyValue, KvBatch
 
 BLOCK_KEYS = 65_536
 BLOCKS = (b"s", b"t")  # the range of the rows that say what a full block covers
@@ -195,7 +195,7 @@ class KeyIndex:
         self._checksums.clear()
         self._offsets.clear()
 
-    def store(self, batch: Batch) -> None:
+    def store(self, batch: KvBatch) -> None:
         """Put what is new into ``batch``; a block that is full gets its rows."""
         if self._gone_below:
             batch.delete_range(b"b", b"b" + self._gone_below)

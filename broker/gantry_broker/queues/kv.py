@@ -49,7 +49,7 @@ _UNREADABLE = "Input/output error"  # of the block that holds it; another file s
 _FILE_IN_MESSAGE = re.compile(r"(/[^\s:]+/(?:\d+\.sst|MANIFEST-\d+|CURRENT|OPTIONS-\d+))")
 
 
-class Batch:
+class KvBatch:
     """Changes that take effect together; see ``KeyValue.write``.
 
     Attributes:
@@ -122,7 +122,7 @@ class KeyValue:
             raise self._translated(error) from error
         return found
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: KvBatch) -> None:
         """Carry a batch out, in memory for now: all of it is there after a crash, or none.
 
         Raises:

@@ -35,7 +35,7 @@ from gantry_broker.queues.kv import KeyValue
 from gantry_broker.queues.queue_table import QueueTable
 from gantry_broker.queues.rows import Head
 from gantry_broker.queues.saving import Saver, Scrubber
-from gantry_broker.store.contract import GetResult, KeyRead, Limits, QueueKey, StoredAt
+from gantry_broker.store.contract import GetResult, KeyRead, QueueKey, ReadLimits, StoredAt
 from gantry_broker.store.stored import StoredRun, encode
 from gantry_broker.store.tables.names import OFFSETS_TOPIC, STATE_TOPIC, TOPICS_TOPIC
 from gantry_broker.store.tables.offsets import ConsumerOffsets, decode_rows
@@ -356,7 +356,7 @@ class MessageStore:
         topic: str,
         queue_id: int,
         offset: int,
-        limits: Limits,
+        limits: ReadLimits,
         codes: frozenset[int] | None = None,
         fetch: reads.Fetch | None = None,
     ) -> GetResult:

@@ -10,7 +10,7 @@ from itertools import islice
 
 from gantry_broker.queues import rows
 from gantry_broker.queues.consume_queue import ConsumeQueue
-from gantry_broker.queues.kv import Batch, KeyValue
+from gantry_broker.queues.kv import KeyValue, KvBatch
 from gantry_broker.store.contract import QueueKey
 
 HOT_QUEUES = 16_384  # handles in one generation; there are two, about 400 bytes for each
@@ -92,7 +92,7 @@ class QueueTable:
         for key, first, minimum, maximum in self.stored():
             yield self._changed.get(key) or ConsumeQueue(self._kv, key, first, minimum, maximum)
 
-    def store(self, batch: Batch) -> None:
+    def store(self, batch: KvBatch) -> None:
         """Put everything that changed into ``batch``, which is written before anything is read."""
         for queue in self._changed.values():
             queue.store(batch)

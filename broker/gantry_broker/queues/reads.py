@@ -17,7 +17,7 @@ from gantry_broker.log import CommitLog
 from gantry_broker.log.checked import Damage, DamagedError
 from gantry_broker.queues.consume_queue import ConsumeQueue
 from gantry_broker.queues.rows import ENTRY, ENTRY_BYTES
-from gantry_broker.store.contract import GetResult, GetStatus, Limits
+from gantry_broker.store.contract import GetResult, GetStatus, ReadLimits
 
 # Upstream examines 16,000 bytes of consume queue per pull, or 20 entries per wanted message.
 _SCAN_ENTRIES = 800
@@ -47,7 +47,7 @@ def get(
     log: CommitLog,
     queue: ConsumeQueue | None,
     offset: int,
-    limits: Limits,
+    limits: ReadLimits,
     codes: frozenset[int] | None,
     *,
     tiered: bool = False,

@@ -34,7 +34,7 @@ from gantry_broker.store.tables.offsets import OffsetRow
 KIND = 16  # of the frame; replicas use the small ones
 ROWS_MAX = 500  # in one piece of the tables: about 40 KB
 QUEUES_MAX = 2_000  # in one question, or told of at once: 600 KB with the longest names
-PIECE_BYTES = 2 * 1024 * 1024  # of records in one ``Append``, beyond the first
+PIECE_BYTES = 2 * 1024 * 1024  # of records in one ``AppendRecords``, beyond the first
 
 
 class Hello(msgspec.Struct, tag=1, frozen=True):
@@ -105,7 +105,7 @@ class Confirmed(msgspec.Struct, tag=7, frozen=True):
     changes: list[tuple[str, bytes]] = []
 
 
-class Append(msgspec.Struct, tag=8, frozen=True):
+class AppendRecords(msgspec.Struct, tag=8, frozen=True):
     """Store and replicate; a large batch comes in pieces, one directly after the other.
 
     Attributes:
@@ -120,7 +120,7 @@ class Append(msgspec.Struct, tag=8, frozen=True):
 
 
 class Appended(msgspec.Struct, tag=9, frozen=True):
-    """The outcome of an ``Append``."""
+    """The outcome of an ``AppendRecords``."""
 
     number: int
     code: ResponseCode
@@ -206,7 +206,7 @@ class Reply(msgspec.Struct, tag=18, frozen=True):
     body: bytes = b""
 
 
-FromBroker = Hello | Ping | Append | Read | Ask | Trim | ChangeTopic | Question
+FromBroker = Hello | Ping | AppendRecords | Read | Ask | Trim | ChangeTopic | Question
 FromStore = (
     Welcome | Rows | State | Farewell | Confirmed | Appended | WasRead | Learned | Done | Reply
 )

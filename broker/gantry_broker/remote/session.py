@@ -26,11 +26,11 @@ from gantry_broker.remote.topic_ends import TopicEnds
 from gantry_broker.store.contract import (
     GetResult,
     GetStatus,
-    Limits,
     QueueKey,
     QueueOffsets,
     QueueQuestion,
     QueueRead,
+    ReadLimits,
     Refusal,
     SendOutcome,
     Snapshot,
@@ -41,7 +41,7 @@ from gantry_broker.store.tables.topics import decode_change
 
 UNANSWERED_MAX = 20_000  # a broker holds its clients back long before
 PIECES_MAX = 32  # of an append; a broker sends 64 MB at most at once
-_CHANGES = Limits(max_count=64, max_bytes=1024 * 1024)
+_CHANGES = ReadLimits(max_count=64, max_bytes=1024 * 1024)
 _STATE_TOPICS = (TOPICS_TOPIC, OFFSETS_TOPIC)  # whose records change the tables of a broker
 
 
@@ -92,7 +92,7 @@ class Session:
         self._send = send
         self.unanswered = 0
         self._said: wire.State | None = None
-        self._partial: list[wire.Append] = []  # pieces of one append that has not come whole
+        self._partial: list[wire.AppendRecords] = []  # pieces of one append that has not come whole
         self._ends = TopicEnds()
         self._next: dict[str, int] = {}  # first record of state that was not told, by topic
         self._unsubscribe: Callable[[], None] = lambda: None
@@ -139,7 +139,7 @@ class Session:
         if self.unanswered >= UNANSWERED_MAX:
             raise WireError(f"More than {UNANSWERED_MAX} requests wait for an answer.")
         match message:
-            case wire.Append():
+            case wire.AppendRecords():
                 self._append(message)
             case wire.Read():
                 self._read(message)
@@ -161,7 +161,7 @@ class Session:
 
     # ---- requests
 
-    def _append(self, message: wire.Append) -> None:
+    def _append(self, message: wire.AppendRecords) -> None:
         if message.more or self._partial:
             whole = self._gather(message)
             if whole is None:
@@ -190,7 +190,7 @@ class Session:
         except RecordError as error:
             done(SendOutcome(ResponseCode.MESSAGE_ILLEGAL, str(error)))
 
-    def _gather(self, message: wire.Append) -> wire.Append | None:
+    def _gather(self, message: wire.AppendRecords) -> wire.AppendRecords | None:
         """The whole append once its last piece is here; pieces of two are never mixed."""
         if self._partial and self._partial[0].number != message.number:
             raise WireError("Another append came between the pieces of one.")
@@ -201,7 +201,7 @@ class Session:
             return None
         pieces, self._partial = self._partial, []
         records = [one for piece in pieces for one in piece.records]
-        return wire.Append(message.number, records, topics_version=message.topics_version)
+        return wire.AppendRecords(message.number, records, topics_version=message.topics_version)
 
     def _foresee(self, records: list[MessageRecord]) -> list[OffsetRow]:
         """Know the offsets in ``records`` at once, as any master knows what is in its log.

@@ -113,9 +113,9 @@ class RemoteStore:
             self.appending_bytes += size
             pieces = _pieces(records, sizes)
             for piece in pieces[:-1]:
-                self._send(wire.Append(number, piece, more=True))
+                self._send(wire.AppendRecords(number, piece, more=True))
             version = self.topics.version
-            self._send(wire.Append(number, pieces[-1], topics_version=version))
+            self._send(wire.AppendRecords(number, pieces[-1], topics_version=version))
 
     def read(self, wanted: Read, done: WasRead) -> None:
         """Confirmed records; see ``Store``."""

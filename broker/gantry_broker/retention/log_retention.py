@@ -20,7 +20,7 @@ from gantry_protocol.types import Offset
 from gantry_broker.log.segments import segment_path
 from gantry_broker.log.store_time import store_time_at
 from gantry_broker.retention.core.pins import Pins
-from gantry_broker.retention.core.rules import HOUR_MS, Decision, Facts, Kept, decide
+from gantry_broker.retention.core.rules import HOUR_MS, Decision, Facts, RetentionBounds, decide
 from gantry_broker.retention.disk_space import DiskSpace
 from gantry_broker.retention.loop import LOOK_S, LoopHost, RetentionLoop
 
@@ -67,7 +67,7 @@ class LogRetention(RetentionLoop):
     def __init__(
         self,
         host: RetentionHost,
-        kept: Kept,
+        kept: RetentionBounds,
         disk: DiskSpace,
         failed: Callable[[BaseException], None],
         clock: SteadyClock | None = None,

@@ -81,7 +81,7 @@ class GetStatus(Enum):
     OFFSET_IN_TIER = auto()  # in the tier, which cannot be read now: ask again
 
 
-class Limits(msgspec.Struct, frozen=True):
+class ReadLimits(msgspec.Struct, frozen=True):
     """The bounds of one read; the first record always goes out."""
 
     max_count: int
@@ -100,7 +100,7 @@ class QueueRead(msgspec.Struct):
     topic: str
     queue_id: int
     offset: int
-    limits: Limits
+    limits: ReadLimits
     codes: frozenset[int] | None = None
 
 

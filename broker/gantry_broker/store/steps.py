@@ -13,7 +13,7 @@ from gantry_protocol.records import MessageRecord
 from gantry_broker.store.contract import KeyRead, QueueQuestion, QueueRead
 
 
-class Append(NamedTuple):
+class AppendRequest(NamedTuple):
     """A wish to append; the answer is its ``SendOutcome``."""
 
     records: list[MessageRecord]
@@ -24,5 +24,5 @@ class StoreRefusedError(GantryError):
 
 
 ResultT = TypeVar("ResultT")
-Wish: TypeAlias = QueueRead | KeyRead | Sequence[QueueQuestion] | Append | float
+Wish: TypeAlias = QueueRead | KeyRead | Sequence[QueueQuestion] | AppendRequest | float
 Steps = Generator[Wish, Any, ResultT]

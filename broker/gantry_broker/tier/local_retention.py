@@ -18,7 +18,7 @@ from gantry_broker.retention.loop import LoopHost, RetentionLoop
 from gantry_broker.tier.core.reconcile import mismatch
 from gantry_broker.tier.core.retention import Facts, decide
 from gantry_broker.tier.core.role import UploadRole
-from gantry_broker.tier.core.values import Head, LocalLog
+from gantry_broker.tier.core.values import ChainHead, LocalLog
 
 
 class RetentionHost(LoopHost, Protocol):
@@ -93,7 +93,7 @@ class LocalRetention(RetentionLoop):
         """Up to where the chain may be gone by, and what is in the way."""
         if chain.v == 0 or chain.tail is None:
             return None, "the tier holds nothing yet"
-        vouched = self._role.end_for_trim(Head(chain.v, chain.pair, Offset(chain.end)))
+        vouched = self._role.end_for_trim(ChainHead(chain.v, chain.pair, Offset(chain.end)))
         if vouched is None:
             return None, f"the upload role is {self._role.state.value}: {self._role.status.reason}"
         wrong = mismatch(chain, local)

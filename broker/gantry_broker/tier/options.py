@@ -10,7 +10,7 @@ from gantry_protocol.tier.keys import Shard, shard
 from gantry_broker.log.commit_log import CommitLog
 from gantry_broker.tier.calls import Calls
 from gantry_broker.tier.core.role import UploadRole
-from gantry_broker.tier.core.values import Limits, LocalLog
+from gantry_broker.tier.core.values import LocalLog, TierLimits
 from gantry_broker.tier.stores.calls import DeadlineCalls
 from gantry_broker.tier.stores.contract import Store
 from gantry_broker.tier.stores.credentials import CredentialFiles, Credentials
@@ -37,7 +37,7 @@ class TierOptions(NamedTuple):
     credentials: Credentials | CredentialFiles
     endpoint: str | None
     region: str | None
-    limits: Limits
+    limits: TierLimits
     local_bytes: int | None = None
 
 

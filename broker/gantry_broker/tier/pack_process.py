@@ -1,7 +1,7 @@
 """Makes one pack and ends: ``python -m gantry_broker.tier.pack_process MEMORY``.
 
 MEMORY is a descriptor that the broker opened: the pack is written to it. The ``Order`` comes on
-standard input, the ``Answer`` goes to standard output. Why this is a process, ``packing`` says.
+standard input, the ``PackAnswer`` goes to standard output. Why this is a process, ``packing`` says.
 """
 
 import os
@@ -10,7 +10,7 @@ import sys
 import msgspec
 from gantry_protocol.errors import CorruptionError, RecordError
 
-from gantry_broker.tier.packing import Answer, Order, make
+from gantry_broker.tier.packing import Order, PackAnswer, make
 
 
 def main() -> None:
@@ -20,11 +20,11 @@ def main() -> None:
     try:
         pack = make(order)
     except (CorruptionError, RecordError) as error:
-        answer = Answer(refused=str(error))
+        answer = PackAnswer(refused=str(error))
     else:
         with os.fdopen(memory, "wb") as file:
             file.write(pack.data)
-        answer = Answer(pack.key.hi, pack.entry, pack.tail)
+        answer = PackAnswer(pack.key.hi, pack.entry, pack.tail)
     sys.stdout.buffer.write(msgspec.msgpack.encode(answer))
 
 

@@ -54,7 +54,7 @@ class Order(msgspec.Struct, frozen=True):
     stretches: tuple[Stretch, ...]
 
 
-class Answer(msgspec.Struct, frozen=True):
+class PackAnswer(msgspec.Struct, frozen=True):
     """The process's report on the pack that it made, or the reason why the log makes none."""
 
     hi: int = 0
@@ -139,7 +139,7 @@ async def pack(order: Order) -> BuiltPack:
     return BuiltPack(key_of(order, answer.hi), data, answer.entry, answer.tail)
 
 
-async def _ask(order: Order, memory: int) -> Answer:
+async def _ask(order: Order, memory: int) -> PackAnswer:
     process = subprocess.Popen(  # noqa: ASYNC220, S603 -- our own module; the thread below waits
         [sys.executable, "-I", "-m", PROCESS, str(memory)],
         stdin=subprocess.PIPE,
@@ -157,7 +157,7 @@ async def _ask(order: Order, memory: int) -> Answer:
     if process.returncode != 0:
         last = complaint.decode("utf-8", "replace").strip().rpartition("\n")[2]
         raise OSError(f"the process that makes packs ended with {process.returncode}: {last}")
-    return msgspec.msgpack.decode(said, type=Answer)
+    return msgspec.msgpack.decode(said, type=PackAnswer)
 
 
 def free(data: bytes | mmap.mmap) -> None:

@@ -22,7 +22,7 @@ from gantry_broker.tier.calls import Calls
 from gantry_broker.tier.core import effects as fx
 from gantry_broker.tier.core import events as ev
 from gantry_broker.tier.core.role import UploadRole
-from gantry_broker.tier.core.values import Head, LocalLog, Status
+from gantry_broker.tier.core.values import ChainHead, LocalLog, Status
 
 ADVANCE_S = 0.05  # between two looks at a confirm offset that rises all the time
 
@@ -52,7 +52,7 @@ class SystemEntropy:
 class UploadObserver(Protocol):
     """An observer of the upload role."""
 
-    def tier_committed(self, head: Head) -> None:
+    def tier_committed(self, head: ChainHead) -> None:
         """The tier reaches ``head.end`` by our commit."""
         ...
 
@@ -82,7 +82,7 @@ class Uploader:
     ) -> None:
         """Nothing happens before a promotion."""
         self.role = role
-        self.head: Head | None = None
+        self.head: ChainHead | None = None
         self.commits = 0
         self._calls = calls
         self._local = local

@@ -58,7 +58,7 @@ class GroupState(NamedTuple):
         return f"{self.epoch}:{self.master}:{self.set_epoch}:{','.join(map(str, self.members))}"
 
 
-class Step(msgspec.Struct, frozen=True):
+class GroupOperation(msgspec.Struct, frozen=True):
     """One operation on one group, as both oracles take it.
 
     Attributes:
@@ -100,7 +100,7 @@ class Step(msgspec.Struct, frozen=True):
         return f"{self.client} {self.op}{wanted}: {answer}{place} ({when})"
 
 
-def outcomes(state: GroupState, step: Step) -> Iterator[GroupState]:
+def outcomes(state: GroupState, step: GroupOperation) -> Iterator[GroupState]:
     """The states in which `step` may leave `state`; none if it cannot have happened there."""
     if step.op == "get":
         if step.told == state:
@@ -114,7 +114,7 @@ def outcomes(state: GroupState, step: Step) -> Iterator[GroupState]:
         yield step.told
 
 
-def _refusal(state: GroupState, step: Step) -> int:
+def _refusal(state: GroupState, step: GroupOperation) -> int:
     """The code that `step` has to be refused with in `state`; 0: none of those that tell."""
     asked = step.asked
     assert asked is not None
@@ -133,7 +133,7 @@ def _refusal(state: GroupState, step: Step) -> int:
     return ALTER_FAILED if state.master not in asked.members else 0
 
 
-def _allowed(state: GroupState, step: Step, after: GroupState) -> bool:
+def _allowed(state: GroupState, step: GroupOperation, after: GroupState) -> bool:
     """Whether `step` may have been answered with `after`."""
     asked = step.asked
     assert asked is not None
@@ -151,7 +151,7 @@ def _allowed(state: GroupState, step: Step, after: GroupState) -> bool:
     )
 
 
-def _effects(state: GroupState, step: Step) -> Iterator[GroupState]:
+def _effects(state: GroupState, step: GroupOperation) -> Iterator[GroupState]:
     """What a request without an answer may have done; that it did nothing needs no state."""
     asked = step.asked
     assert asked is not None
@@ -169,7 +169,7 @@ def _effects(state: GroupState, step: Step) -> Iterator[GroupState]:
             yield GroupState(state.epoch + 1, asked.master, state.set_epoch + 1, members)
 
 
-def steps(operations: Iterable[Operation]) -> Iterator[tuple[str, Step]]:
+def steps(operations: Iterable[Operation]) -> Iterator[tuple[str, GroupOperation]]:
     """The operations on groups as (group, step); what says nothing is left out.
 
     Raises:
@@ -188,7 +188,7 @@ def steps(operations: Iterable[Operation]) -> Iterator[tuple[str, Step]]:
         assert called is not None
         yield (
             one.key or "",
-            Step(
+            GroupOperation(
                 client=one.client,
                 op=one.op,
                 asked=asked,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gantry_chaos.checkers import orders, witness
-from gantry_chaos.checkers.group import NO_MASTER, OPERATIONS, GroupState, Step, steps
+from gantry_chaos.checkers.group import NO_MASTER, OPERATIONS, GroupOperation, GroupState, steps
 from gantry_chaos.checkers.verdicts import Verdict, verdict
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def check(operations: Iterable[Operation], *, tries_max: int = orders.TRIES_MAX)
     Their key is the group; what they say is in `gantry_chaos.checkers.group`. A group's first state
     is that of its first answered `get`, which must come before everything else.
     """
-    groups: dict[str, list[Step]] = {}
+    groups: dict[str, list[GroupOperation]] = {}
     found: list[str] = []
     try:
         for key, step in steps(operations):
@@ -72,7 +72,7 @@ def check(operations: Iterable[Operation], *, tries_max: int = orders.TRIES_MAX)
     return verdict(NAME, dict(figures), found)
 
 
-def _first_state(taken: list[Step]) -> GroupState:
+def _first_state(taken: list[GroupOperation]) -> GroupState:
     first = taken[0]
     alone = first.returned is not None and all(one.called > first.returned for one in taken[1:])
     return first.told if first.op == "get" and first.told is not None and alone else NOTHING

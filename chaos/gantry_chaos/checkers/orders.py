@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gantry_chaos.checkers.group import GroupState, Step
+    from gantry_chaos.checkers.group import GroupOperation, GroupState
 
 from gantry_chaos.checkers.group import outcomes
 
@@ -39,7 +39,7 @@ class Search(NamedTuple):
 
     explained: bool | None
     tries: int
-    stuck: Step | None
+    stuck: GroupOperation | None
 
 
 class _Entry:
@@ -62,7 +62,9 @@ class _Frame(NamedTuple):
     choices: Iterator[GroupState]  # the others
 
 
-def search(steps: Sequence[Step], first: GroupState, *, tries_max: int = TRIES_MAX) -> Search:
+def search(
+    steps: Sequence[GroupOperation], first: GroupState, *, tries_max: int = TRIES_MAX
+) -> Search:
     """Look for an order of `steps`, of which the first happens in the state `first`."""
     head = _listed(steps)
     open_answers = sum(not one.unknown for one in steps)
@@ -108,7 +110,7 @@ def search(steps: Sequence[Step], first: GroupState, *, tries_max: int = TRIES_M
     return Search(True, tries, None)
 
 
-def _listed(steps: Sequence[Step]) -> _Entry:
+def _listed(steps: Sequence[GroupOperation]) -> _Entry:
     """All calls and returns in the order of time; at the same time calls come first."""
     moments: list[tuple[int, int, _Entry]] = []
     for number, step in enumerate(steps):

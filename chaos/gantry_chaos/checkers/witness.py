@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gantry_chaos.checkers.group import GroupState, Step
+    from gantry_chaos.checkers.group import GroupOperation, GroupState
 
 from gantry_chaos.checkers.group import outcomes
 
@@ -36,7 +36,7 @@ class _World(NamedTuple):
     used: frozenset[int]
 
 
-def of_all(steps: Sequence[Step]) -> Iterator[str]:
+def of_all(steps: Sequence[GroupOperation]) -> Iterator[str]:
     """The faults in the indexes of `steps`, which may be of many groups."""
     answered = [one for one in steps if not one.unknown]
     without = [one for one in answered if one.index is None]
@@ -47,7 +47,7 @@ def of_all(steps: Sequence[Step]) -> Iterator[str]:
     yield from _backwards(answered)
 
 
-def of_group(steps: Sequence[Step], first: GroupState) -> Iterator[str]:
+def of_group(steps: Sequence[GroupOperation], first: GroupState) -> Iterator[str]:
     """The steps that contradict the log's order; all of one group, whose first state is `first`."""
     lost = [one for one in steps if one.unknown]
     worlds = {_World(first, frozenset())}
@@ -64,8 +64,8 @@ def of_group(steps: Sequence[Step], first: GroupState) -> Iterator[str]:
         worlds = after
 
 
-def _twice(answered: list[Step]) -> Iterator[str]:
-    entries: dict[int | None, Step] = {}
+def _twice(answered: list[GroupOperation]) -> Iterator[str]:
+    entries: dict[int | None, GroupOperation] = {}
     for one in answered:
         if one.op == "get":
             continue
@@ -74,9 +74,9 @@ def _twice(answered: list[Step]) -> Iterator[str]:
         entries[one.index] = one
 
 
-def _backwards(answered: list[Step]) -> Iterator[str]:
+def _backwards(answered: list[GroupOperation]) -> Iterator[str]:
     by_return = sorted(answered, key=lambda one: one.returned or 0)
-    highest: Step | None = None
+    highest: GroupOperation | None = None
     returned = 0
     for one in sorted(answered, key=lambda one: one.called):
         while returned < len(by_return) and (by_return[returned].returned or 0) < one.called:
@@ -90,11 +90,13 @@ def _backwards(answered: list[Step]) -> Iterator[str]:
             yield f"An index goes back in time: {one}; before it had been answered: {highest}."
 
 
-def _through(worlds: set[_World], one: Step) -> set[_World]:
+def _through(worlds: set[_World], one: GroupOperation) -> set[_World]:
     return {_World(state, world.used) for world in worlds for state in outcomes(world.state, one)}
 
 
-def _with_lost(worlds: set[_World], lost: list[Step], before: Step) -> set[_World]:
+def _with_lost(
+    worlds: set[_World], lost: list[GroupOperation], before: GroupOperation
+) -> set[_World]:
     """`worlds`, and all that unanswered writes called before `before` returned make of them."""
     found, edge = set(worlds), set(worlds)
     while edge and len(found) < WORLDS_MAX:

@@ -33,7 +33,7 @@ class Endpoint(msgspec.Struct, frozen=True, order=True):
     netns: str = ""
 
 
-class Rule(msgspec.Struct, frozen=True):
+class PacketRule(msgspec.Struct, frozen=True):
     """One line of a fault's chain: what it matches and what happens then (nothing: it counts)."""
 
     match: tuple[str, ...]
@@ -47,7 +47,7 @@ class RuleSet(msgspec.Struct, frozen=True):
     tag: str
     table: str
     hooks: tuple[str, ...]
-    rules: tuple[Rule, ...]
+    rules: tuple[PacketRule, ...]
 
     def inject(self) -> tuple[Command, ...]:
         """Make the chain, fill it, switch it on."""
@@ -112,8 +112,11 @@ def partition(fault_tag: str, struck: Sequence[tuple[Endpoint, Endpoint]]) -> li
             "filter",
             (*(["INPUT"] if netns in received else []), *(["OUTPUT"] if netns in sent else [])),
             tuple(
-                [Rule(("-s", peer), ("-j", "DROP")) for peer in sorted(received.get(netns, ()))]
-                + [Rule(("-d", peer), ("-j", "DROP")) for peer in sorted(sent.get(netns, ()))]
+                [
+                    PacketRule(("-s", peer), ("-j", "DROP"))
+                    for peer in sorted(received.get(netns, ()))
+                ]
+                + [PacketRule(("-d", peer), ("-j", "DROP")) for peer in sorted(sent.get(netns, ()))]
             ),
         )
         for netns in sorted(sent.keys() | received.keys())
@@ -134,7 +137,10 @@ def loss(
             tuple(
                 rule
                 for peer in peers
-                for rule in (Rule(("-s", peer)), Rule(("-s", peer, *dice), ("-j", "DROP")))
+                for rule in (
+                    PacketRule(("-s", peer)),
+                    PacketRule(("-s", peer, *dice), ("-j", "DROP")),
+                )
             ),
         )
         for netns, peers in _arriving(struck)
@@ -155,7 +161,7 @@ def queued(
             fault_tag,
             "mangle",
             ("PREROUTING",),
-            tuple(Rule(("-s", peer), hand) for peer in peers),
+            tuple(PacketRule(("-s", peer), hand) for peer in peers),
         )
         for netns, peers in _arriving(struck)
     ]

@@ -53,7 +53,7 @@ class Fault(msgspec.Struct, frozen=True):
         return self.spec.STRIKES_ONCE
 
 
-class Step(msgspec.Struct, frozen=True):
+class FaultStep(msgspec.Struct, frozen=True):
     """One thing to do about a fault."""
 
     at_s: float
@@ -67,18 +67,18 @@ class Timeline(msgspec.Struct, frozen=True):
     faults: tuple[Fault, ...]
     end_s: float
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[FaultStep]:
         """Everything in order; at one moment faults are proved, then healed, then injected.
 
         A proof takes a while, so it begins before the heal is due: `PROOF_S`, or half of a short
         fault. That of a fault that strikes once is taken at its end, when all had time to go.
         """
-        found: list[Step] = []
+        found: list[FaultStep] = []
         for fault in self.faults:
             lead_s = 0.0 if fault.strikes_once else min(PROOF_S, (fault.end_s - fault.start_s) / 2)
-            found.append(Step(fault.start_s, "inject", fault))
-            found.append(Step(fault.end_s - lead_s, "prove", fault))
-            found.append(Step(fault.end_s, "heal", fault))
+            found.append(FaultStep(fault.start_s, "inject", fault))
+            found.append(FaultStep(fault.end_s - lead_s, "prove", fault))
+            found.append(FaultStep(fault.end_s, "heal", fault))
         return sorted(found, key=lambda step: (step.at_s, _ORDER.index(step.kind), step.fault.id))
 
 

@@ -29,7 +29,7 @@ class Treatment(msgspec.Struct, frozen=True):
     loss_correlation: float = 0.0
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class PacketVerdict(msgspec.Struct, frozen=True):
     """The word to the kernel about a packet."""
 
     packet: int
@@ -83,20 +83,20 @@ class PacketQueue:
     def __len__(self) -> int:
         return len(self._held)
 
-    def arrive(self, packet: int, now_s: float) -> Verdict | None:
+    def arrive(self, packet: int, now_s: float) -> PacketVerdict | None:
         """A packet arrived; its verdict if there is one at once, else it is held."""
         self.counts.seen += 1
         treatment = self._treatment
         if treatment.loss and self._loss.next() < treatment.loss:
             self.counts.dropped += 1
-            return Verdict(packet, accept=False)
+            return PacketVerdict(packet, accept=False)
         wait_s = treatment.latency_s + treatment.jitter_s * (2 * self._delay.next() - 1)
         if wait_s <= 0:
             self.counts.released += 1
-            return Verdict(packet, accept=True)
+            return PacketVerdict(packet, accept=True)
         if len(self._held) >= self._packets_max:
             self.counts.overflowed += 1
-            return Verdict(packet, accept=True)
+            return PacketVerdict(packet, accept=True)
         heapq.heappush(self._held, (now_s + wait_s, self.counts.seen, packet))
         return None
 
@@ -105,12 +105,12 @@ class PacketQueue:
         """The time at which the next packet is due; None while none is held."""
         return self._held[0][0] if self._held else None
 
-    def due(self, now_s: float) -> Iterator[Verdict]:
+    def due(self, now_s: float) -> Iterator[PacketVerdict]:
         """Verdicts for all packets whose time has come, in the order of their deadlines."""
         while self._held and self._held[0][0] <= now_s:
             self.counts.released += 1
-            yield Verdict(heapq.heappop(self._held)[2], accept=True)
+            yield PacketVerdict(heapq.heappop(self._held)[2], accept=True)
 
-    def drain(self) -> Iterator[Verdict]:
+    def drain(self) -> Iterator[PacketVerdict]:
         """Let everything go, in the order of deadlines."""
         yield from self.due(float("inf"))

@@ -42,7 +42,7 @@ class Packet(msgspec.Struct, frozen=True):
     id: int
 
 
-class Answer(msgspec.Struct, frozen=True):
+class NetlinkAck(msgspec.Struct, frozen=True):
     """The kernel's answer to a request; 0 is success, otherwise an errno."""
 
     sequence: int
@@ -74,7 +74,7 @@ def verdict(queue: int, packet: int, *, accept: bool) -> bytes:
     return _message(MESSAGE_VERDICT, REQUEST, 0, queue, (VERDICT_HEADER, body))
 
 
-def messages(data: bytes) -> Iterator[Packet | Answer]:
+def messages(data: bytes) -> Iterator[Packet | NetlinkAck]:
     """Packets and answers in one datagram from the kernel; other messages are left out.
 
     Raises:
@@ -87,7 +87,7 @@ def messages(data: bytes) -> Iterator[Packet | Answer]:
             raise ValueError(f"a netlink message of {length} bytes at {at} of {len(data)}")
         body = data[at + _HEADER.size : at + length]
         if kind == MESSAGE_ERROR:
-            yield Answer(sequence, -struct.unpack_from("=i", body)[0])
+            yield NetlinkAck(sequence, -struct.unpack_from("=i", body)[0])
         elif kind == MESSAGE_PACKET:
             for name, content in _attributes(body[_GENERIC.size :]):
                 if name == PACKET_HEADER:

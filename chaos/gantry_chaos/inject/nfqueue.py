@@ -54,7 +54,7 @@ def open_queue(queue: int) -> socket.socket:
 def _expect(link: socket.socket, sequence: int, queue: int) -> None:
     while True:
         for message in netlink.messages(link.recv(RECEIVE_BYTES)):
-            if isinstance(message, netlink.Answer) and message.sequence == sequence:
+            if isinstance(message, netlink.NetlinkAck) and message.sequence == sequence:
                 if message.code:
                     why = os.strerror(message.code)
                     raise InjectionError(f"Queue {queue} cannot be taken: {why}.")

@@ -46,14 +46,14 @@ class Begin(msgspec.Struct, frozen=True, tag="begin"):
     undo: tuple[Undo, ...]
 
 
-class Progress(msgspec.Struct, frozen=True, tag="progress"):
+class FaultProgress(msgspec.Struct, frozen=True, tag="progress"):
     """The course of a fault since it began."""
 
     fault: str
     state: Literal["injected", "healed"]
 
 
-Record = Header | Begin | Progress
+Record = Header | Begin | FaultProgress
 
 
 class Journal:
@@ -116,12 +116,12 @@ class Journal:
 
     def injected(self, fault: str) -> None:
         """All of `fault` was brought about."""
-        self._append(Progress(fault, "injected"))
+        self._append(FaultProgress(fault, "injected"))
 
     def healed(self, fault: str) -> None:
         """The undo of `fault` worked."""
         assert fault in self._open, "only what has begun is healed"
-        self._append(Progress(fault, "healed"))
+        self._append(FaultProgress(fault, "healed"))
 
     def _append(self, record: Record) -> None:
         self._write(record)
@@ -139,9 +139,9 @@ class Journal:
                 self.run = run
             case Begin(fault=fault):
                 self._open[fault] = record
-            case Progress(fault=fault, state="healed"):
+            case FaultProgress(fault=fault, state="healed"):
                 self._open.pop(fault, None)
-            case Progress():
+            case FaultProgress():
                 pass
 
 

@@ -12,7 +12,7 @@ import yaml
 
 from gantry_chaos.checkers import availability, mastership, queue, register
 from gantry_chaos.history.operations import Window, history
-from gantry_chaos.report.page import Page
+from gantry_chaos.report.page import ReportPage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -50,7 +50,7 @@ def judge(
     metadata: bool = True,
     expected: Expectation | None = None,
     more: Sequence[Verdict] = (),
-) -> Page:
+) -> ReportPage:
     """Check a run and put its page together.
 
     Args:
@@ -87,7 +87,7 @@ def judge(
         *([mastership.check(observations, windows, expected)] if expected else []),
         *more,
     ]
-    return Page(
+    return ReportPage(
         title=title,
         facts=facts,
         history=found,
@@ -99,7 +99,7 @@ def judge(
     )
 
 
-def told(page: Page) -> list[str]:
+def told(page: ReportPage) -> list[str]:
     """The outcome for a terminal: one line, then one per verdict, fault and violation."""
     lines = [f"CHAOS {page.title} {_word(page.passed)}"]
     for one in page.verdicts:
@@ -120,7 +120,7 @@ def told(page: Page) -> list[str]:
     return lines
 
 
-def openchaos_results(page: Page) -> dict[str, str]:
+def openchaos_results(page: ReportPage) -> dict[str, str]:
     """OpenChaos's result files: the middle of each name, and its YAML."""
     results: dict[str, str] = {}
     for one in page.verdicts:

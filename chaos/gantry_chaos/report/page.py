@@ -59,7 +59,7 @@ LEGEND = (
 )
 
 
-class Page(msgspec.Struct, frozen=True):
+class ReportPage(msgspec.Struct, frozen=True):
     """The subject of a page.
 
     Attributes:
@@ -98,13 +98,13 @@ class Page(msgspec.Struct, frozen=True):
         return bool(self.trouble) or not self.faults or any(fault.invalid for fault in self.faults)
 
 
-def render(page: Page) -> str:
+def render(page: ReportPage) -> str:
     """The page of one run."""
     summary = _result(page.passed, "passed", "failed")
     return _document(page.title, f"<h1>{escape(page.title)}: {summary}</h1>{_section(page)}")
 
 
-def render_all(title: str, facts: Mapping[str, str], pages: Sequence[Page]) -> str:
+def render_all(title: str, facts: Mapping[str, str], pages: Sequence[ReportPage]) -> str:
     """The page of several runs: a table of all, then each of them."""
     passed = bool(pages) and all(page.passed for page in pages)
     rows = [
@@ -140,7 +140,7 @@ def _document(title: str, body: str) -> str:
     )
 
 
-def _section(page: Page) -> str:
+def _section(page: ReportPage) -> str:
     axis = _axis(page)
     trouble = f'<p class="fail">{escape(page.trouble)}</p>' if page.trouble else ""
     return (
@@ -156,7 +156,7 @@ def _facts(facts: Mapping[str, str]) -> str:
     return escape(" · ".join(f"{name} {text}" for name, text in facts.items()))
 
 
-def _complaints(page: Page) -> str:
+def _complaints(page: ReportPage) -> str:
     """Which checkers failed, and which faults are not proved."""
     found = [one.checker for one in page.verdicts if not one.passed]
     found += [f"{fault.fault} is not proved" for fault in page.faults if fault.invalid]
@@ -170,7 +170,7 @@ def _worst(outages: Sequence[Outage]) -> str:
     return _ms(max(known)) if len(known) == len(outages) else "never resumed"
 
 
-def _axis(page: Page) -> Axis:
+def _axis(page: ReportPage) -> Axis:
     times = [one.called_ms for one in page.history.operations]
     times += [one.returned_ms for one in page.history.operations if one.returned_ms is not None]
     times += [one.at_ms for one in page.observations]
@@ -178,7 +178,7 @@ def _axis(page: Page) -> Axis:
     return Axis(min(times, default=0), max(times, default=1))
 
 
-def _picture(page: Page, axis: Axis) -> str:
+def _picture(page: ReportPage, axis: Axis) -> str:
     bands = [
         Band(
             fault.fault,
@@ -222,7 +222,7 @@ def _violations(one: Verdict) -> str:
     return f"<ul>{''.join(f'<li>{escape(sentence)}</li>' for sentence in told)}</ul>"
 
 
-def _faults(page: Page, axis: Axis) -> str:
+def _faults(page: ReportPage, axis: Axis) -> str:
     costs = {one.fault: one for one in page.outages}
     commits = {one.fault: one for one in page.commits}
     rows = []

@@ -35,7 +35,7 @@ class Point(msgspec.Struct, frozen=True):
     told: str
 
 
-class Step(msgspec.Struct, frozen=True):
+class TimeBucket(msgspec.Struct, frozen=True):
     """Requests that were sent within one step of time."""
 
     at_ms: int
@@ -83,7 +83,7 @@ def points(operations: Iterable[Operation], op: str, *, most: int = POINTS_MAX) 
     return sorted(bad + good, key=lambda point: point.at_ms)
 
 
-def steps(operations: Iterable[Operation], op: str, start_ms: int, end_ms: int) -> list[Step]:
+def steps(operations: Iterable[Operation], op: str, start_ms: int, end_ms: int) -> list[TimeBucket]:
     """Quantiles and rates of acknowledged requests in equal steps; empty steps have rate 0."""
     width_ms = max(100, -(-(end_ms - start_ms) // STEPS_MAX))
     took: dict[int, list[float]] = {}
@@ -93,7 +93,7 @@ def steps(operations: Iterable[Operation], op: str, start_ms: int, end_ms: int) 
             took.setdefault(number, []).append(one.returned_ms - one.called_ms)
     last = (end_ms - start_ms) // width_ms
     return [
-        Step(
+        TimeBucket(
             start_ms + number * width_ms,
             quantile(took[number], 0.5) if number in took else 0.0,
             quantile(took[number], 0.99) if number in took else 0.0,

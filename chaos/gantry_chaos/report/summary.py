@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gantry_chaos.checkers.availability import Outage
-    from gantry_chaos.report.page import Page
+    from gantry_chaos.report.page import ReportPage
 
 EXIT_BROKEN = 1
 HEADINGS = (
@@ -29,14 +29,14 @@ HEADINGS = (
 )
 
 
-def exit_code(pages: Sequence[Page]) -> int:
+def exit_code(pages: Sequence[ReportPage]) -> int:
     """0: all passed; 1: a checker found something; 75: something was not played or not proved."""
     if any(page.broken for page in pages):
         return EXIT_BROKEN
     return EXIT_OK if pages and all(page.passed for page in pages) else EXIT_TEMPORARY
 
 
-def markdown(title: str, facts: Mapping[str, str], pages: Sequence[Page]) -> str:
+def markdown(title: str, facts: Mapping[str, str], pages: Sequence[ReportPage]) -> str:
     """A table with a row per fault, and below it what each run was told as."""
     rows = [HEADINGS, ("---",) * len(HEADINGS)]
     for page in pages:
@@ -63,7 +63,7 @@ def markdown(title: str, facts: Mapping[str, str], pages: Sequence[Page]) -> str
     return f"# {title}\n\n{about}\n\n{table}\n```text\n{said}```\n"
 
 
-def document(facts: Mapping[str, str], pages: Sequence[Page]) -> dict[str, object]:
+def document(facts: Mapping[str, str], pages: Sequence[ReportPage]) -> dict[str, object]:
     """Everything that is told, as JSON has it."""
     return {
         "exitCode": exit_code(pages),

@@ -15,7 +15,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from gantry_chaos.report.series import Bar, Curve, Point, Step
+    from gantry_chaos.report.series import Bar, Curve, Point, TimeBucket
 
 WIDTH, LEFT, RIGHT = 1120, 150, 16
 SCATTER_HEIGHT, RATE_HEIGHT, OFFSET_HEIGHT = 240, 70, 130
@@ -85,7 +85,7 @@ class Picture:
             f"{''.join(bands)}{''.join(ticks)}{''.join(self._parts)}</svg>"
         )
 
-    def scatter(self, points: Sequence[Point], steps: Sequence[Step]) -> None:
+    def scatter(self, points: Sequence[Point], steps: Sequence[TimeBucket]) -> None:
         """Latency on a logarithmic scale, with the median and the 99th percentile."""
         most_ms = max((point.took_ms for point in points), default=0)
         low, high = math.log10(LATENCY_MIN_MS), math.log10(max(most_ms, 10)) + 0.05
@@ -109,7 +109,7 @@ class Picture:
                 self._line("p50", ((step.at_ms, y(step.median_ms)) for step in stretch))
                 self._line("p99", ((step.at_ms, y(step.p99_ms)) for step in stretch))
 
-    def rate(self, steps: Sequence[Step]) -> None:
+    def rate(self, steps: Sequence[TimeBucket]) -> None:
         """Acknowledgements per second."""
         most = nice(max((step.per_s for step in steps), default=1.0) or 1.0)
         top = self._lane("acknowledged / s", RATE_HEIGHT)

@@ -40,7 +40,7 @@ class BrokerError(GantryError):
     """A broker group did not answer, or said no."""
 
 
-class BrokerGroup(msgspec.Struct, frozen=True, order=True):
+class GroupAddress(msgspec.Struct, frozen=True, order=True):
     """One group and the address its master is reached at."""
 
     name: str
@@ -48,7 +48,7 @@ class BrokerGroup(msgspec.Struct, frozen=True, order=True):
     address: str
 
 
-async def broker_groups(routes: Routes, *, only: str | None = None) -> list[BrokerGroup]:
+async def broker_groups(routes: Routes, *, only: str | None = None) -> list[GroupAddress]:
     """Every group that can be reached, by name; or the one called ``only``.
 
     Raises:
@@ -62,7 +62,7 @@ async def broker_groups(routes: Routes, *, only: str | None = None) -> list[Brok
     if answer.code != ResponseCode.SUCCESS:
         raise refusal(answer, "The broker groups are not known")
     found = sorted(
-        BrokerGroup(broker.broker_name, broker.cluster, broker.broker_addrs[MASTER_ID])
+        GroupAddress(broker.broker_name, broker.cluster, broker.broker_addrs[MASTER_ID])
         for broker in decode_body(TopicRouteData, answer.body).broker_datas
         if MASTER_ID in broker.broker_addrs
     )
@@ -76,15 +76,15 @@ async def broker_groups(routes: Routes, *, only: str | None = None) -> list[Brok
 
 
 async def answering(
-    client: Session, groups: Sequence[BrokerGroup]
-) -> tuple[list[BrokerGroup], list[BrokerGroup]]:
+    client: Session, groups: Sequence[GroupAddress]
+) -> tuple[list[GroupAddress], list[GroupAddress]]:
     """The groups whose master answers, and those where nobody does.
 
     Raises:
         BrokerError: nobody answers anywhere.
     """
 
-    async def answers(group: BrokerGroup) -> bool:
+    async def answers(group: GroupAddress) -> bool:
         command = request(RequestCode.GET_BROKER_RUNTIME_INFO)
         try:
             await client.calls.call(group.address, command, TIMEOUT_S)
@@ -103,7 +103,7 @@ async def answering(
 
 async def ask(
     client: Session,
-    group: BrokerGroup,
+    group: GroupAddress,
     command: RemotingCommand,
     what: str,
     *,

@@ -60,7 +60,7 @@ class Start(Enum):
     COMMITTED = "committed"
 
 
-class Received(msgspec.Struct, frozen=True):
+class ReceivedRecord(msgspec.Struct, frozen=True):
     """One record, as it was handed out."""
 
     key: str
@@ -101,7 +101,7 @@ class Consumer:
         routes: Routes,
         calls: Caller,
         topic: str,
-        on_received: Callable[[Received], Awaitable[None]],
+        on_received: Callable[[ReceivedRecord], Awaitable[None]],
         *,
         group: str = "gantry",
         start: Start = Start.COMMITTED,
@@ -272,6 +272,6 @@ def _offset(answer: RemotingCommand | None) -> int | None:
         return None
 
 
-def _received(broker_name: str, record: MessageRecord) -> Received:
+def _received(broker_name: str, record: MessageRecord) -> ReceivedRecord:
     key = decode_properties(record.properties).get(UNIQ_KEY, "")
-    return Received(key, Position(broker_name, record.queue_id, record.queue_offset), record)
+    return ReceivedRecord(key, Position(broker_name, record.queue_id, record.queue_offset), record)

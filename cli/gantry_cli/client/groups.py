@@ -31,19 +31,19 @@ from gantry_protocol.headers.consumers import SubscriptionGroupRequestHeader
 
 from gantry_cli.client import topics
 from gantry_cli.client.brokers import ask, together
-from gantry_cli.client.progress import Row, progress
+from gantry_cli.client.progress import QueueProgress, progress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gantry_cli.client.brokers import BrokerGroup
+    from gantry_cli.client.brokers import GroupAddress
     from gantry_cli.client.session import Session
 
 RETRY_PREFIX, DEAD_LETTER_PREFIX = "%RETRY%", "%DLQ%"
 _NO_SETTING = (ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,)
 
 
-class Member(msgspec.Struct, frozen=True, order=True):
+class GroupClient(msgspec.Struct, frozen=True, order=True):
     """One client of a consumer group, as it is connected to some broker groups."""
 
     client_id: str
@@ -68,10 +68,10 @@ class Consumers(msgspec.Struct, frozen=True):
 
     group: str
     message_model: str
-    members: list[Member]
+    members: list[GroupClient]
     subscriptions: list[Subscription]
     settings: dict[str, SubscriptionGroupConfig]
-    queues: list[Row]
+    queues: list[QueueProgress]
 
     @property
     def is_known(self) -> bool:
@@ -84,7 +84,7 @@ class Consumers(msgspec.Struct, frozen=True):
         return sum(row.lag for row in self.queues)
 
 
-async def list_groups(client: Session, groups: Sequence[BrokerGroup]) -> list[str]:
+async def list_groups(client: Session, groups: Sequence[GroupAddress]) -> list[str]:
     """The names of all consumer groups.
 
     Raises:
@@ -96,7 +96,7 @@ async def list_groups(client: Session, groups: Sequence[BrokerGroup]) -> list[st
         if name.startswith(RETRY_PREFIX)
     }
 
-    async def of_group(group: BrokerGroup) -> set[str]:
+    async def of_group(group: GroupAddress) -> set[str]:
         what = "The consumer groups are not known"
         listed = await ask(client, group, request(RequestCode.GET_ALL_CONSUMER_OFFSET), what)
         code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
@@ -108,7 +108,7 @@ async def list_groups(client: Session, groups: Sequence[BrokerGroup]) -> list[st
     return sorted(names.union(*await together(groups, of_group)))
 
 
-async def describe_group(client: Session, groups: Sequence[BrokerGroup], name: str) -> Consumers:
+async def describe_group(client: Session, groups: Sequence[GroupAddress], name: str) -> Consumers:
     """Everything about the consumer group ``name``, which need not exist.
 
     Raises:
@@ -123,7 +123,7 @@ async def describe_group(client: Session, groups: Sequence[BrokerGroup], name: s
         message_model=connections[0].message_model if connections else "",
         members=sorted(
             {
-                Member(one.client_id, one.client_addr, one.language)
+                GroupClient(one.client_id, one.client_addr, one.language)
                 for found in connections
                 for one in found.connection_set
             }
@@ -144,7 +144,9 @@ async def describe_group(client: Session, groups: Sequence[BrokerGroup], name: s
     )
 
 
-async def setting(client: Session, group: BrokerGroup, name: str) -> SubscriptionGroupConfig | None:
+async def setting(
+    client: Session, group: GroupAddress, name: str
+) -> SubscriptionGroupConfig | None:
     """The settings of ``name`` on ``group``; None while nobody has set anything."""
     command = request(
         RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
@@ -157,7 +159,9 @@ async def setting(client: Session, group: BrokerGroup, name: str) -> Subscriptio
     return decode_body(SubscriptionGroupConfig, answer.body)
 
 
-async def put_setting(client: Session, group: BrokerGroup, config: SubscriptionGroupConfig) -> None:
+async def put_setting(
+    client: Session, group: GroupAddress, config: SubscriptionGroupConfig
+) -> None:
     """Create or change a consumer group on ``group``.
 
     Raises:
@@ -170,7 +174,7 @@ async def put_setting(client: Session, group: BrokerGroup, config: SubscriptionG
 
 
 async def delete_group(
-    client: Session, groups: Sequence[BrokerGroup], name: str, *, dead_letters: bool
+    client: Session, groups: Sequence[GroupAddress], name: str, *, dead_letters: bool
 ) -> None:
     """Delete settings, offsets and the retry topic of ``name``; its dead letters only on request.
 
@@ -190,7 +194,7 @@ async def delete_group(
 
 
 async def _connections(
-    client: Session, group: BrokerGroup, name: str
+    client: Session, group: GroupAddress, name: str
 ) -> ConsumerConnections | None:
     command = request(
         RequestCode.GET_CONSUMER_CONNECTION_LIST, to_ext(ConsumerGroupRequestHeader(name))

@@ -28,7 +28,7 @@ class Position(msgspec.Struct, frozen=True):
     queue_offset: int
 
 
-class Verdict(msgspec.Struct, frozen=True, rename="camel"):
+class DeliveryAccount(msgspec.Struct, frozen=True, rename="camel"):
     """The account at one moment; all members count messages, not deliveries.
 
     Attributes:
@@ -169,12 +169,12 @@ class Ledger:
         """Acknowledged messages that no consumer has received yet."""
         return self._outstanding
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> DeliveryAccount:
         """Recount everything from the single messages."""
         messages = self._messages.values()
         acknowledged = [m for m in messages if m.acknowledged_at is not None]
         repeated = [m for m in messages if len(m.consumed_at) > 1]
-        return Verdict(
+        return DeliveryAccount(
             sent=len(self._messages) + self._forgotten,
             acknowledged=len(acknowledged) + self._forgotten,
             unknown=sum(

@@ -47,7 +47,7 @@ FIRST_AVOIDANCE_S = 1.0
 MAX_AVOIDANCE_S = 30.0
 
 
-class Outcome(Enum):
+class AttemptOutcome(Enum):
     """The outcome of one attempt for the message."""
 
     ACKNOWLEDGED = "acknowledged"
@@ -57,15 +57,15 @@ class Outcome(Enum):
 
 
 OUTCOMES = {
-    ResponseCode.SUCCESS: Outcome.ACKNOWLEDGED,
-    ResponseCode.SYSTEM_ERROR: Outcome.REFUSED,  # e.g. in-sync replicas not enough
-    ResponseCode.SYSTEM_BUSY: Outcome.REFUSED,
-    ResponseCode.SERVICE_NOT_AVAILABLE: Outcome.REFUSED,  # not the master, or shutting down
-    ResponseCode.NO_PERMISSION: Outcome.REFUSED,
-    ResponseCode.TOPIC_NOT_EXIST: Outcome.REFUSED,  # a new topic reaches brokers a little later
-    ResponseCode.FLUSH_DISK_TIMEOUT: Outcome.UNKNOWN,  # the next three are stored on the master,
-    ResponseCode.SLAVE_NOT_AVAILABLE: Outcome.UNKNOWN,  # and may go with it
-    ResponseCode.FLUSH_SLAVE_TIMEOUT: Outcome.UNKNOWN,
+    ResponseCode.SUCCESS: AttemptOutcome.ACKNOWLEDGED,
+    ResponseCode.SYSTEM_ERROR: AttemptOutcome.REFUSED,  # e.g. in-sync replicas not enough
+    ResponseCode.SYSTEM_BUSY: AttemptOutcome.REFUSED,
+    ResponseCode.SERVICE_NOT_AVAILABLE: AttemptOutcome.REFUSED,  # not the master, or shutting down
+    ResponseCode.NO_PERMISSION: AttemptOutcome.REFUSED,
+    ResponseCode.TOPIC_NOT_EXIST: AttemptOutcome.REFUSED,  # new topics reach brokers a little later
+    ResponseCode.FLUSH_DISK_TIMEOUT: AttemptOutcome.UNKNOWN,  # these three are on the master,
+    ResponseCode.SLAVE_NOT_AVAILABLE: AttemptOutcome.UNKNOWN,  # and may go with it
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: AttemptOutcome.UNKNOWN,
 }
 
 
@@ -200,16 +200,16 @@ class Producer:
         while True:
             attempts += 1
             queue, outcome, answer, reason = await self._attempt(message, avoid)
-            if outcome is Outcome.ACKNOWLEDGED:
+            if outcome is AttemptOutcome.ACKNOWLEDGED:
                 assert queue is not None
                 assert answer is not None
                 self._avoidance.served(queue.broker_name)
                 return _result(message.key, queue, answer, attempts, lost_answers)
-            if outcome is Outcome.UNKNOWN:
+            if outcome is AttemptOutcome.UNKNOWN:
                 lost_answers += 1
                 if self._on_answer_lost is not None:
                     self._on_answer_lost(message.key)
-            if outcome is Outcome.REJECTED or loop.time() + backoff_s >= deadline:
+            if outcome is AttemptOutcome.REJECTED or loop.time() + backoff_s >= deadline:
                 raise SendFailedError(
                     f"The message {message.key} for topic {message.topic!r} was not acknowledged "
                     f"in {attempts} attempts: {reason}",
@@ -224,24 +224,29 @@ class Producer:
 
     async def _attempt(
         self, message: Message, avoid: str | None
-    ) -> tuple[Queue | None, Outcome, RemotingCommand | None, str]:
+    ) -> tuple[Queue | None, AttemptOutcome, RemotingCommand | None, str]:
         """One attempt: the queue, what it says about the message, the answer, and why."""
         queue: Queue | None = None
         try:
             route = await self._routes.find(message.topic)
             queue = self._next_queue(route.writable, avoid)
             if queue is None:
-                return None, Outcome.REFUSED, None, "the topic has no queue that takes writes."
+                return (
+                    None,
+                    AttemptOutcome.REFUSED,
+                    None,
+                    "the topic has no queue that takes writes.",
+                )
             answer = await self._calls.call(
                 queue.address, self._request(message, queue), self._send_timeout_s
             )
         except (RequestTimeout, ConnectionClosed) as error:
-            return queue, Outcome.UNKNOWN, None, str(error)
+            return queue, AttemptOutcome.UNKNOWN, None, str(error)
         except (RemotingError, ResolveError, NameServiceError) as error:
-            return queue, Outcome.REFUSED, None, str(error)
+            return queue, AttemptOutcome.REFUSED, None, str(error)
         outcome = outcome_of(answer.code)
         if MAY_BE_STORED in (answer.ext or {}):
-            outcome = Outcome.UNKNOWN
+            outcome = AttemptOutcome.UNKNOWN
         return queue, outcome, answer, f"{answer.remark or 'no reason given'} (code {answer.code})."
 
     def _next_queue(self, queues: tuple[Queue, ...], avoid: str | None) -> Queue | None:
@@ -269,12 +274,12 @@ class Producer:
         return request(RequestCode.SEND_MESSAGE_V2, to_ext(header), message.body)
 
 
-def outcome_of(code: int) -> Outcome:
+def outcome_of(code: int) -> AttemptOutcome:
     """The outcome behind `code`; a code that is not listed will not get better by waiting."""
     try:
-        return OUTCOMES.get(ResponseCode(code), Outcome.REJECTED)
+        return OUTCOMES.get(ResponseCode(code), AttemptOutcome.REJECTED)
     except ValueError:
-        return Outcome.REJECTED
+        return AttemptOutcome.REJECTED
 
 
 def _result(

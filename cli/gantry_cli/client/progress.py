@@ -24,7 +24,7 @@ from gantry_protocol.headers.client import (
 )
 from gantry_protocol.headers.codec import from_ext, to_ext
 
-from gantry_cli.client.brokers import BrokerError, BrokerGroup, ask, broker_groups, together
+from gantry_cli.client.brokers import BrokerError, GroupAddress, ask, broker_groups, together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 EARLIEST, LATEST = "earliest", "latest"
 
 
-class Row(msgspec.Struct, frozen=True, order=True):
+class QueueProgress(msgspec.Struct, frozen=True, order=True):
     """One queue as one consumer group sees it.
 
     Attributes:
@@ -80,8 +80,8 @@ class Target(msgspec.Struct, frozen=True):
 
 
 async def progress(
-    client: Session, groups: Sequence[BrokerGroup], consumer_group: str, topic: str | None = None
-) -> list[Row]:
+    client: Session, groups: Sequence[GroupAddress], consumer_group: str, topic: str | None = None
+) -> list[QueueProgress]:
     """All queues that ``consumer_group`` consumes, or has consumed.
 
     Raises:
@@ -89,12 +89,12 @@ async def progress(
     """
     header = GetConsumeStatsRequestHeader(consumer_group, topic)
 
-    async def of_group(group: BrokerGroup) -> list[Row]:
+    async def of_group(group: GroupAddress) -> list[QueueProgress]:
         command = request(RequestCode.GET_CONSUME_STATS, to_ext(header))
         answer = await ask(client, group, command, f"The progress of {consumer_group!r}")
         table = decode_queue_table(answer.body, OffsetWrapper)
         return [
-            Row(
+            QueueProgress(
                 topic=queue.topic,
                 broker_group=queue.broker_name,
                 queue=queue.queue_id,
@@ -198,7 +198,7 @@ async def _bound(client: Session, queue: Queue, topic: str, code: RequestCode) -
 
 
 async def _answered(client: Session, queue: Queue, command: RemotingCommand) -> int:
-    group = BrokerGroup(queue.broker_name, "", queue.address)
+    group = GroupAddress(queue.broker_name, "", queue.address)
     what = f"The offsets of queue {queue.queue_id} are not known"
     answer = await ask(client, group, command, what)
     return from_ext(OffsetResponseHeader, answer.ext).offset

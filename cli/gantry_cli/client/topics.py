@@ -70,7 +70,7 @@ async def create_topic(
     if not groups:
         raise brokers.BrokerError(f"{what}: there is no broker group of cluster {cluster!r}.")
 
-    async def change(group: brokers.BrokerGroup) -> RemotingCommand:
+    async def change(group: brokers.GroupAddress) -> RemotingCommand:
         command = request(RequestCode.UPDATE_AND_CREATE_TOPIC, to_ext(header))
         return await brokers.ask(client, group, command, what)
 
@@ -93,13 +93,13 @@ async def delete_topic(client: Session, topic: str) -> None:
         await brokers.ask(client, group, command, what)
 
 
-async def _groups_with(client: Session, topic: str) -> list[brokers.BrokerGroup]:
+async def _groups_with(client: Session, topic: str) -> list[brokers.GroupAddress]:
     try:
         route = await client.routes.fetch(topic)
     except TopicNotFoundError:
         return []
     addresses = {queue.broker_name: queue.address for queue in (*route.readable, *route.writable)}
-    return [brokers.BrokerGroup(name, "", address) for name, address in sorted(addresses.items())]
+    return [brokers.GroupAddress(name, "", address) for name, address in sorted(addresses.items())]
 
 
 class Shape(msgspec.Struct, frozen=True, order=True):

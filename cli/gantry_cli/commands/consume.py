@@ -9,7 +9,7 @@ import click
 from gantry_protocol.errors import GantryError
 from gantry_protocol.records import decode_properties
 
-from gantry_cli.client.consumer import Consumer, Received, Start
+from gantry_cli.client.consumer import Consumer, ReceivedRecord, Start
 from gantry_cli.client.session import session
 from gantry_cli.options import asynchronous, json_option, nameserver_option
 from gantry_cli.output import print_json
@@ -65,7 +65,7 @@ async def consume(
     Messages appear once the in-sync replicas have them. With --count, fewer messages within the
     time of --idle are an error.
     """
-    received: asyncio.Queue[Received] = asyncio.Queue(maxsize=QUEUED_MAX)
+    received: asyncio.Queue[ReceivedRecord] = asyncio.Queue(maxsize=QUEUED_MAX)
     async with session(await name_servers(nameservers)) as client:
         await client.routes.fetch(topic)  # a topic that is not there is an error, not a long wait
         consumer = Consumer(
@@ -98,8 +98,8 @@ async def consume(
 
 
 async def _arriving(
-    received: asyncio.Queue[Received], reading: asyncio.Task[None], idle_s: float | None
-) -> AsyncIterator[Received]:
+    received: asyncio.Queue[ReceivedRecord], reading: asyncio.Task[None], idle_s: float | None
+) -> AsyncIterator[ReceivedRecord]:
     """What arrives, until nothing does for `idle_s` (None: for ever)."""
     while True:
         following = asyncio.ensure_future(received.get())
@@ -114,7 +114,7 @@ async def _arriving(
         yield following.result()
 
 
-def _print_one(item: Received, *, as_json: bool) -> None:
+def _print_one(item: ReceivedRecord, *, as_json: bool) -> None:
     text = item.record.body.decode("utf-8", "replace")
     if not as_json:
         click.echo(text)

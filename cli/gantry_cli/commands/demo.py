@@ -12,13 +12,13 @@ from gantry_local import manifests
 from gantry_protocol.errors import GantryError
 
 from gantry_cli.demo.script import Play
-from gantry_cli.demo.stage import Stage
+from gantry_cli.demo.stage import DemoStage
 from gantry_cli.demo.view import LiveScreen, print_event
 from gantry_cli.options import asynchronous
 from gantry_cli.trial.local import scratch_cluster
 
 if TYPE_CHECKING:
-    from gantry_cli.demo.report import Account
+    from gantry_cli.demo.report import DemoAccount
 
 FRAMES_PER_S = 5
 
@@ -48,14 +48,14 @@ async def demo(plain: bool, manifest: Path | None, keep: bool) -> None:
     was lost, every gap was measured, and the tier is sound.
     """
     live = sys.stdout.isatty() and not plain
-    stage = Stage(None if live else print_event)
+    stage = DemoStage(None if live else print_event)
     account = await (_live if live else _perform)(stage, manifest or manifests.example(), keep)
     click.echo(account.line())
     if failures := account.failures():
         raise GantryError(f"The demonstration failed: {'; '.join(failures)}.")
 
 
-async def _perform(stage: Stage, manifest: Path, keep: bool) -> Account:
+async def _perform(stage: DemoStage, manifest: Path, keep: bool) -> DemoAccount:
     """Play on a cluster of its own."""
     async with scratch_cluster(stage.did, keep=keep) as cluster:
         account = await Play(cluster, stage, cluster.directory).perform(manifest)
@@ -63,7 +63,7 @@ async def _perform(stage: Stage, manifest: Path, keep: bool) -> Account:
         return account
 
 
-async def _live(stage: Stage, manifest: Path, keep: bool) -> Account:
+async def _live(stage: DemoStage, manifest: Path, keep: bool) -> DemoAccount:
     """Play while the screen is drawn anew several times a second."""
     from rich.live import Live
 

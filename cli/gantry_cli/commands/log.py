@@ -16,7 +16,7 @@ from gantry_cli.output import print_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gantry_broker.log.inspection import LogFiles, Verdict
+    from gantry_broker.log.inspection import LogFiles, LogVerdict
     from gantry_broker.replica import StoredState
     from gantry_protocol.records import MessageRecord
 
@@ -165,7 +165,7 @@ def _stored(files: LogFiles) -> StoredState | None:
     return lineage_file.load(volume) if (volume / lineage_file.FILE).is_file() else None
 
 
-def _check_lineage(files: LogFiles, verdict: Verdict) -> None:
+def _check_lineage(files: LogFiles, verdict: LogVerdict) -> None:
     """Add what the lineage file says and the log does not."""
     from gantry_broker.log.inspection import Finding
     from gantry_broker.member import lineage_file
@@ -240,7 +240,7 @@ def _as_line(
     ).rstrip()
 
 
-def _tell(files: LogFiles, verdict: Verdict) -> None:
+def _tell(files: LogFiles, verdict: LogVerdict) -> None:
     for finding in verdict.damage:
         click.echo(f"damage: {finding}")
     for finding in verdict.notes:

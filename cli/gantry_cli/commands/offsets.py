@@ -19,7 +19,7 @@ from gantry_cli.target import name_servers
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gantry_cli.client.brokers import BrokerGroup
+    from gantry_cli.client.brokers import GroupAddress
     from gantry_cli.client.session import Session
 
 
@@ -138,7 +138,7 @@ async def reset(
         click.echo(f"Group {group} goes on there in {len(moves)} queues.")
 
 
-async def places_to_show(client: Session) -> list[BrokerGroup]:
+async def places_to_show(client: Session) -> list[GroupAddress]:
     """The broker groups that answer; those that do not are named on standard error."""
     living, silent = await answering(client, await broker_groups(client.routes))
     for group in silent:
@@ -146,7 +146,7 @@ async def places_to_show(client: Session) -> list[BrokerGroup]:
     return living
 
 
-def print_rows(rows: Sequence[api.Row]) -> None:
+def print_rows(rows: Sequence[api.QueueProgress]) -> None:
     """One line for each queue, and their sum."""
     print_table(
         ("TOPIC", "BROKER GROUP", "QUEUE", "NEXT", "END", "LAG", "LAST CONSUMED WAS STORED"),

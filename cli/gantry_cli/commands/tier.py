@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gantry_protocol.tier.judgement import Judgement
 
     from gantry_cli.tier.reading import Contents, Tiered
-    from gantry_cli.tier.verifying import Progress, Verdict
+    from gantry_cli.tier.verifying import TierVerdict, VerifyProgress
 
 DAMAGED = 1
 TELL_EVERY_S = 10.0  # of a verification that nobody watches on a terminal
@@ -351,12 +351,12 @@ def _choose(store: Store, found: Contents, group: str | None) -> Tiered:
     )
 
 
-def _progress(group: str) -> Callable[[Progress], None]:
+def _progress(group: str) -> Callable[[VerifyProgress], None]:
     """On a terminal one line that changes; else a line now and then, if it takes long."""
     live = sys.stderr.isatty()
     told_s = time.monotonic()
 
-    def tell(now: Progress) -> None:
+    def tell(now: VerifyProgress) -> None:
         nonlocal told_s
         line = (
             f"{group}: {now.packs} of {now.packs_all} packs, {now.bytes / 1e6:.0f} of "
@@ -371,7 +371,7 @@ def _progress(group: str) -> Callable[[Progress], None]:
     return tell
 
 
-def _tell(found: Tiered, verdict: Verdict) -> None:
+def _tell(found: Tiered, verdict: TierVerdict) -> None:
     for finding in (*verdict.findings, *verdict.notes):
         click.echo(str(finding))
     word = "damaged" if verdict.findings else "sound"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from gantry_cli.client.ledger import Verdict
+    from gantry_cli.client.ledger import DeliveryAccount
     from gantry_cli.trial.history import Mastership
 
 CHANGES = 3  # killed, handed over, frozen
@@ -66,7 +66,7 @@ class TierAccount(msgspec.Struct, frozen=True, rename="camel"):
         }
 
 
-class Account(msgspec.Struct, frozen=True):
+class DemoAccount(msgspec.Struct, frozen=True):
     """The account printed after `DEMO`; gaps are None when writes did not resume."""
 
     ready_s: float | None
@@ -117,7 +117,7 @@ class Account(msgspec.Struct, frozen=True):
 
 
 def account(
-    verdict: Verdict,
+    verdict: DeliveryAccount,
     *,
     ready_s: float | None,
     write_gap_ms: float | None,
@@ -129,13 +129,13 @@ def account(
     conflicts: list[int],
     tier: TierAccount,
     duration_s: float,
-) -> Account:
+) -> DemoAccount:
     """Put the figures of a run together, rounded to what a reader can use."""
 
     def rounded(value: float | None, digits: int) -> float | None:
         return None if value is None else round(value, digits)
 
-    return Account(
+    return DemoAccount(
         ready_s=rounded(ready_s, 2),
         write_gap_ms=rounded(write_gap_ms, 1),
         handover_gap_ms=rounded(handover_gap_ms, 1),

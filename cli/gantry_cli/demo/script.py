@@ -18,9 +18,9 @@ from gantry_local import manifests
 from gantry_protocol.errors import GantryError
 
 from gantry_cli.admin import AdminClient
-from gantry_cli.demo.report import Account, account
+from gantry_cli.demo.report import DemoAccount, account
 from gantry_cli.demo.tier import TierWatch, with_tier
-from gantry_cli.trial.load import Load, Pace
+from gantry_cli.trial.load import Load, LoadPace
 from gantry_cli.trial.observer import Observer
 from gantry_cli.trial.resume import resumed
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from gantry_protocol.tier.keys import PackKey
 
     from gantry_cli.client.gaps import Gap
-    from gantry_cli.demo.stage import Stage
+    from gantry_cli.demo.stage import DemoStage
     from gantry_cli.trial.cluster import Cluster
 
 GROUP = "orders"
 TOPIC = "demo"
-PACE = Pace(lanes=4, interval_s=0.01)
+PACE = LoadPace(lanes=4, interval_s=0.01)
 FIRST_ACK_PATIENCE_S = 40.0
 RESUME_PATIENCE_S = 15.0
 SETTLE_PATIENCE_S = 15.0
@@ -48,12 +48,12 @@ FRESH_S = 1.0  # a heartbeat tells the confirm offset every 500 ms, and is read 
 class Play:
     """One performance on one cluster."""
 
-    def __init__(self, cluster: Cluster, stage: Stage, directory: Path) -> None:
+    def __init__(self, cluster: Cluster, stage: DemoStage, directory: Path) -> None:
         self._cluster = cluster
         self._stage = stage
         self._directory = directory
 
-    async def perform(self, manifest: Path) -> Account:
+    async def perform(self, manifest: Path) -> DemoAccount:
         """Play all acts on a cluster that is up; returns the account."""
         stage, cluster = self._stage, self._cluster
         stage.phase = "a broker group comes up"

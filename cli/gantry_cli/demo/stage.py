@@ -30,7 +30,7 @@ class Event(msgspec.Struct, frozen=True):
     kind: str  # "did": we caused it, "saw": the controllers or the client told it, "gap": measured
 
 
-class Stage:
+class DemoStage:
     """The show so far.
 
     Args:

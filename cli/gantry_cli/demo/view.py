@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gantry_protocol.admin import GroupView, MemberView
     from rich.console import RenderableType
 
-    from gantry_cli.demo.stage import Event, Stage
+    from gantry_cli.demo.stage import DemoStage, Event
 
 BARS = "▁▂▃▄▅▆▇█"
 SPARK_STEP_S = 0.25
@@ -41,7 +41,7 @@ def print_event(event: Event) -> None:
 class LiveScreen:
     """Draws a stage whenever rich asks for it."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: DemoStage) -> None:
         self._stage = stage
 
     def __rich__(self) -> RenderableType:

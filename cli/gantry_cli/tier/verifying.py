@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gantry_protocol.tier.manifests import Claim
 
 
-class Progress(msgspec.Struct, frozen=True):
+class VerifyProgress(msgspec.Struct, frozen=True):
     """The progress of a verification."""
 
     packs: int
@@ -36,7 +36,7 @@ class Progress(msgspec.Struct, frozen=True):
     bytes_all: int
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class TierVerdict(msgspec.Struct, frozen=True):
     """The findings in one group's tier.
 
     Attributes:
@@ -62,10 +62,10 @@ class Verdict(msgspec.Struct, frozen=True):
 async def verify(
     store: Store,
     place: Shard,
-    progress: Callable[[Progress], None],
+    progress: Callable[[VerifyProgress], None],
     *,
     confirm: Callable[[], Awaitable[int]] | None = None,
-) -> Verdict:
+) -> TierVerdict:
     """Read everything of a group; ``progress`` is told after every pack.
 
     Args:
@@ -85,7 +85,7 @@ async def verify(
     records, size = await _judge_packs(store, judgement, progress)
     found = sorted(judgement.findings, key=sort_key)
     state = judgement.state
-    return Verdict(
+    return TierVerdict(
         v=state.v,
         start=state.first,
         end=state.end,
@@ -99,7 +99,7 @@ async def verify(
 
 
 async def _judge_packs(
-    store: Store, judgement: Judgement, progress: Callable[[Progress], None]
+    store: Store, judgement: Judgement, progress: Callable[[VerifyProgress], None]
 ) -> tuple[int, int]:
     """Read and judge pack by pack; records and bytes of those that are sound."""
     queues = Queues(judgement.place)
@@ -117,7 +117,7 @@ async def _judge_packs(
             judgement.findings.extend(queues.take(pack, judged))
             records, size = records + pack.entry.count, size + pack.entry.size
         looked_at += pack.entry.size
-        progress(Progress(number + 1, len(judgement.packs), looked_at, bytes_all))
+        progress(VerifyProgress(number + 1, len(judgement.packs), looked_at, bytes_all))
     return records, size
 
 

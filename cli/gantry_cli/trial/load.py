@@ -17,7 +17,7 @@ from gantry_protocol.errors import WireError
 
 from gantry_cli.client.brokers import BrokerError
 from gantry_cli.client.calls import Connections
-from gantry_cli.client.consumer import Consumer, Received, Start
+from gantry_cli.client.consumer import Consumer, ReceivedRecord, Start
 from gantry_cli.client.gaps import AckTimes
 from gantry_cli.client.ledger import Ledger
 from gantry_cli.client.producer import Producer, SendFailedError
@@ -39,7 +39,7 @@ END_RETRY_S = 0.1
 FAILED_PAUSE_S = 1.0  # a broker that refuses for good would be asked as fast as it answers
 
 
-class Pace(msgspec.Struct, frozen=True):
+class LoadPace(msgspec.Struct, frozen=True):
     """The pace of sending: `lanes` at once, each pausing `interval_s` after an acknowledgement."""
 
     lanes: int = 4
@@ -85,7 +85,7 @@ class Load:
         name_servers: Sequence[str],
         topic: str,
         *,
-        pace: Pace,
+        pace: LoadPace,
         queues: int = 4,
         keep_messages: int | None = None,
         keep_times: int | None = None,
@@ -251,7 +251,7 @@ class Load:
         if self._history is not None:
             self._history.given_up(key)
 
-    async def _on_received(self, received: Received) -> None:
+    async def _on_received(self, received: ReceivedRecord) -> None:
         ours = self._producer.made(received.key)
         self.ledger.consume(received.key, received.position, ours=ours)
         if self._history is not None:

@@ -56,7 +56,7 @@ from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import BrokerGroup
 from gantry_controller.raft.errors import NotLeader, Overloaded
-from gantry_controller.requests import ADMIN, Answerer, Consistency, Row
+from gantry_controller.requests import ADMIN, Answerer, Consistency, RequestClass
 from gantry_controller.turns import WAITING_MAX
 
 ANSWER_WITHIN_S = 2.5
@@ -84,7 +84,7 @@ class Quorum(Protocol):
         """Calls ``done`` with None once the setting is committed, or with an exception."""
 
 
-class Refusal(Exception):  # noqa: N818 - an outcome of a request, not a fault
+class ApiRefusal(Exception):  # noqa: N818 - an outcome of a request, not a fault
     """An answer that is not the asked one."""
 
     def __init__(
@@ -162,7 +162,7 @@ class AdminApi:
         for method, path, handler in routes:
             server.add_route(method, path, self.guarded(handler, ADMIN[method, path]))
 
-    def guarded(self, handler: Handler, row: Row) -> Handler:
+    def guarded(self, handler: Handler, row: RequestClass) -> Handler:
         """``handler``, once the state is as new as its row in the table demands.
 
         A write waits as well: what it looks at decides whether and which event it makes.
@@ -174,7 +174,7 @@ class AdminApi:
                     any_will_do = row.answerer is Answerer.ANY_AT_READ_INDEX
                     await self._catch_up(anywhere=any_will_do and "anywhere" in request.query)
                 return await handler(request)
-            except Refusal as refusal:
+            except ApiRefusal as refusal:
                 return web.json_response(text=refusal.view.to_json(), status=refusal.status)
 
         return guarded
@@ -204,12 +204,12 @@ class AdminApi:
     def _page(self, request: web.Request) -> pages.Page:
         limit, token = request.query.get("limit", ""), request.query.get("continue")
         if limit and not (limit.isascii() and limit.isdigit() and int(limit[:9]) > 0):
-            raise Refusal(400, "INVALID_REQUEST", f"limit={limit!r} is no number from 1 on.")
+            raise ApiRefusal(400, "INVALID_REQUEST", f"limit={limit!r} is no number from 1 on.")
         groups_max = min(int(limit[:9] or pages.LIMIT_MAX), pages.LIMIT_MAX)
         try:
             after = None if token is None else pages.key_of(token)
         except ValueError as error:
-            raise Refusal(400, "INVALID_REQUEST", str(error)) from error
+            raise ApiRefusal(400, "INVALID_REQUEST", str(error)) from error
         return pages.page_after(self._machine.state, after, groups_max)
 
     def _views(self, groups: list[BrokerGroup]) -> list[GroupView]:
@@ -221,7 +221,7 @@ class AdminApi:
         if self.lists >= WAITING_MAX:
             self.lists_refused += 1
             message = f"{WAITING_MAX} lists are being made already; try again in a moment."
-            raise Refusal(429, "OVERLOADED", message)
+            raise ApiRefusal(429, "OVERLOADED", message)
         self.lists += 1
         try:
             yield
@@ -239,7 +239,7 @@ class AdminApi:
                 message = (
                     f"{part!r} is no name: 1 to 128 letters, digits, dots, dashes, underlines."
                 )
-                raise Refusal(400, "INVALID_REQUEST", message)
+                raise ApiRefusal(400, "INVALID_REQUEST", message)
         event = DeclareGroup(
             cluster=cluster,
             name=name,
@@ -258,7 +258,7 @@ class AdminApi:
         uid = request.query.get("uid", "")
         if not uid:
             message = "Say whose group to remove: DELETE …?uid=UID."
-            raise Refusal(400, "INVALID_REQUEST", message)
+            raise ApiRefusal(400, "INVALID_REQUEST", message)
         cluster, name = _key(request)
         await self._write(RemoveGroup(cluster=cluster, name=name, uid=uid))
         return web.Response(status=204)
@@ -300,7 +300,7 @@ class AdminApi:
         )
         objection = self._watchman.before_election(group, event)
         if objection:
-            raise Refusal(409, "ELECT_MASTER_FAILED", objection)
+            raise ApiRefusal(409, "ELECT_MASTER_FAILED", objection)
         result = await self._write(event, ResponseCode.CONTROLLER_MASTER_STILL_EXIST)
         assert result.group is not None
         return _json(self._view(result.group))
@@ -336,15 +336,15 @@ class AdminApi:
         claims = self._watchman.claims(group)
         if group.declaration is None:
             message = f"Nobody has declared {group.name} here: create its BrokerGroup first."
-            raise Refusal(409, "INVALID_REQUEST", message)
+            raise ApiRefusal(409, "INVALID_REQUEST", message)
         if not claims or set(wish.broker_ids) != set(claims):
             there = ", ".join(map(str, sorted(claims))) or "none"
             message = f"The copies that knock now are {there}: look again."
-            raise Refusal(409, "INVALID_REQUEST", message)
+            raise ApiRefusal(409, "INVALID_REQUEST", message)
         expected = group.declaration.replicas
         if len(claims) < expected and not wish.accept_missing:
             message = f"Only {len(claims)} of {expected} copies are there."
-            raise Refusal(409, "INVALID_REQUEST", message)
+            raise ApiRefusal(409, "INVALID_REQUEST", message)
         epoch = max(claim.epoch for claim in claims.values())
         event = AdoptGroup(
             cluster=group.cluster,
@@ -365,7 +365,7 @@ class AdminApi:
         """A controller of an older version would stop at them."""
         if not self._watchman.may_raise():
             message = "Not all controllers are of this version yet: finish their roll-out first."
-            raise Refusal(409, "INVALID_REQUEST", message)
+            raise ApiRefusal(409, "INVALID_REQUEST", message)
 
     async def _evidence(self, request: web.Request) -> web.Response:
         evidence = await read_body(request, EvidenceRequest)
@@ -376,10 +376,12 @@ class AdminApi:
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         since = request.query.get("since", "0")
         if not (since.isascii() and since.isdigit() and len(since) <= 18):
-            raise Refusal(400, "INVALID_REQUEST", f"since={since!r} is no index.")
+            raise ApiRefusal(400, "INVALID_REQUEST", f"since={since!r} is no index.")
         if self._hub.full:
             self._hub.refused += 1
-            raise Refusal(429, "TOO_MANY_WATCHERS", "There are as many watchers as there may be.")
+            raise ApiRefusal(
+                429, "TOO_MANY_WATCHERS", "There are as many watchers as there may be."
+            )
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         watcher = self._hub.open(int(since))
         try:
@@ -421,7 +423,7 @@ class AdminApi:
         cluster, name = _key(request)
         group = self._machine.state.find(cluster, name)
         if group is None:
-            raise Refusal(404, "NOT_FOUND", f"There is no broker group {cluster}/{name}.")
+            raise ApiRefusal(404, "NOT_FOUND", f"There is no broker group {cluster}/{name}.")
         return group
 
     async def _catch_up(self, *, anywhere: bool) -> None:
@@ -443,7 +445,7 @@ class AdminApi:
             raise self.refusal(outcome)
         if not outcome.ok and outcome.code not in also_fine:
             name = outcome.code.name.removeprefix("CONTROLLER_")
-            raise Refusal(409, name, outcome.remark or name)
+            raise ApiRefusal(409, name, outcome.remark or name)
         return outcome
 
     async def asked(self, begin: Callable[[Callable[[object], None]], None]) -> object:
@@ -465,15 +467,17 @@ class AdminApi:
             message = (
                 "The quorum did not answer in time; whether the request took effect is unknown."
             )
-            raise Refusal(503, "NO_QUORUM", message, self._leader_http()) from None
+            raise ApiRefusal(503, "NO_QUORUM", message, self._leader_http()) from None
 
-    def refusal(self, error: object) -> Refusal:
+    def refusal(self, error: object) -> ApiRefusal:
         """The answer for what went wrong with a request."""
         if isinstance(error, NotLeader):
-            return Refusal(421, "NOT_LEADER", str(error), self._leader_http(), self._peers_http())
+            return ApiRefusal(
+                421, "NOT_LEADER", str(error), self._leader_http(), self._peers_http()
+            )
         if isinstance(error, Overloaded):
-            return Refusal(429, "OVERLOADED", str(error), self._leader_http())
-        return Refusal(503, "NO_QUORUM", str(error), self._leader_http())
+            return ApiRefusal(429, "OVERLOADED", str(error), self._leader_http())
+        return ApiRefusal(503, "NO_QUORUM", str(error), self._leader_http())
 
 
 def _json(view: GroupView | GroupList | QuorumView) -> web.Response:
@@ -514,7 +518,7 @@ async def read_body(request: web.Request, model: type[ModelT]) -> ModelT:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the body"
         message = f"{where}: {first['msg']}."
-        raise Refusal(400, "INVALID_REQUEST", message) from error
+        raise ApiRefusal(400, "INVALID_REQUEST", message) from error
 
 
 def _settle(done: asyncio.Future[ResultT], outcome: ResultT) -> None:

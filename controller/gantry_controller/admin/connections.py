@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from gantry_protocol.process.strangers import Pace
+from gantry_protocol.process.strangers import AddressRate
 from gantry_protocol.remoting.limits import ConnectionLimits
 from gantry_protocol.remoting.stats import ServerStats
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -23,7 +23,7 @@ class Http(Protocol):
     """The HTTP server, as far as it is asked."""
 
     refused: int
-    pace: Pace
+    pace: AddressRate
 
     @property
     def connections(self) -> int:

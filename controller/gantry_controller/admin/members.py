@@ -13,7 +13,7 @@ from gantry_protocol.admin import MemberRequest, TransferRequest
 from gantry_protocol.process.probes import HttpServer
 from gantry_protocol.types import Index, NodeId
 
-from gantry_controller.admin.api import AdminApi, Handler, Refusal, read_body
+from gantry_controller.admin.api import AdminApi, ApiRefusal, Handler, read_body
 from gantry_controller.node.handover import TransferDone
 from gantry_controller.node.pending import Done
 from gantry_controller.raft.core import RaftCore
@@ -68,9 +68,11 @@ class MembersApi:
         try:
             peers = parse_peers(f"{wish.node}={wish.address}")
         except ValueError as error:
-            raise Refusal(400, "INVALID_REQUEST", f"address: {error}.") from error
+            raise ApiRefusal(400, "INVALID_REQUEST", f"address: {error}.") from error
         if len(peers) != 1:
-            raise Refusal(400, "INVALID_REQUEST", f"address: {wish.address!r} is not one address.")
+            raise ApiRefusal(
+                400, "INVALID_REQUEST", f"address: {wish.address!r} is not one address."
+            )
         node, contact = peers[0].node_id, peers[0].contact
         return await self._change(lambda core: core.add_learner(node, contact))
 
@@ -88,7 +90,7 @@ class MembersApi:
 
     def _answer(self, outcome: object, expected: type) -> web.Response:
         if isinstance(outcome, ChangeRefused):
-            raise Refusal(409, "REFUSED", str(outcome))
+            raise ApiRefusal(409, "REFUSED", str(outcome))
         if not isinstance(outcome, expected):
             raise self._api.refusal(outcome)
         return self._api.quorum()
@@ -97,5 +99,5 @@ class MembersApi:
 def _node(request: web.Request) -> NodeId:
     text = request.match_info["id"]
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
-        raise Refusal(400, "INVALID_REQUEST", f"{text!r} is no number of a member.")
+        raise ApiRefusal(400, "INVALID_REQUEST", f"{text!r} is no number of a member.")
     return NodeId(int(text))

@@ -3,7 +3,7 @@
 from gantry_protocol.admin import GroupView, LossView, MemberView, TierView, WatchEvent
 
 from gantry_controller.liveness.core import rules
-from gantry_controller.liveness.core.claims import Claim
+from gantry_controller.liveness.core.claims import RefusedClaim
 from gantry_controller.liveness.core.table import Tier
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.state import BrokerGroup, Loss, Member
@@ -18,7 +18,7 @@ def _member_views(group: BrokerGroup, watchman: Watchman) -> list[MemberView]:
 
 
 def member_view(
-    group: BrokerGroup, member: Member, watchman: Watchman, claim: Claim | None
+    group: BrokerGroup, member: Member, watchman: Watchman, claim: RefusedClaim | None
 ) -> MemberView:
     """One member; what its last heartbeat said is -1 when none came from the registered process."""
     row = rules.row_of(watchman.table, group, member)

@@ -19,7 +19,7 @@ from gantry_protocol.types import BrokerId, Epoch, Offset
 
 from gantry_controller.liveness.core import rules
 from gantry_controller.liveness.core.attention import PULSE_S, Attention
-from gantry_controller.liveness.core.claims import Claim, Claims
+from gantry_controller.liveness.core.claims import Claims, RefusedClaim
 from gantry_controller.liveness.core.overseer import Overseer, Trigger
 from gantry_controller.liveness.core.probes import Knock, Probes
 from gantry_controller.liveness.core.table import Heartbeat, HeartbeatTable, MemberKey
@@ -171,9 +171,9 @@ class Watchman:
         self, group: BrokerGroup, broker_id: BrokerId, epoch: Epoch, max_offset: Offset
     ) -> None:
         """A copy of ``group`` knows of epochs that this quorum never decided."""
-        self._claims.note(group.key, broker_id, Claim(epoch, max_offset, self._now_s()))
+        self._claims.note(group.key, broker_id, RefusedClaim(epoch, max_offset, self._now_s()))
 
-    def claims(self, group: BrokerGroup) -> dict[BrokerId, Claim]:
+    def claims(self, group: BrokerGroup) -> dict[BrokerId, RefusedClaim]:
         """Those who were refused lately, by id."""
         return self._claims.of(group.key, self._now_s())
 

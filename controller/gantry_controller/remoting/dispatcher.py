@@ -40,7 +40,7 @@ from gantry_controller.metadata.results import Result
 from gantry_controller.raft.errors import NotLeader, Overloaded, ReadRedirect
 from gantry_controller.remoting.forwarder import FORWARDED, Forwarder
 from gantry_controller.remoting.guard import Guard
-from gantry_controller.requests import REMOTING, Answerer, Consistency, Row
+from gantry_controller.requests import REMOTING, Answerer, Consistency, RequestClass
 from gantry_controller.turns import WAITING_MAX, TurnQueue, Work, step
 
 ANSWER_WITHIN_S = 2.5
@@ -63,7 +63,7 @@ _BROKER_HEARTBEAT = RequestCode.BROKER_HEARTBEAT
 _log = log.get("dispatcher")
 
 
-class Quorum(Protocol):
+class ProposingNode(Protocol):
     """The part of the Raft node that the dispatcher needs."""
 
     @property
@@ -107,7 +107,7 @@ class Exchange:
         self,
         connection: Connection,
         request: RemotingCommand,
-        row: Row,
+        row: RequestClass,
         serve: "Serve",
         number: int,
     ) -> None:
@@ -150,7 +150,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        quorum: Quorum,
+        quorum: ProposingNode,
         forwarder: Forwarder,
         applied_index: Callable[[], int],
         describe: Callable[[], GetMetadataResponseHeader],
@@ -163,7 +163,7 @@ class Dispatcher:
         self._applied_index = applied_index
         self._describe = describe
         self.guard = guard
-        self._serves: dict[int, tuple[Row, Serve]] = {}
+        self._serves: dict[int, tuple[RequestClass, Serve]] = {}
         self.long_answers = TurnQueue()
         self._open: dict[int, Exchange] = {}  # the oldest first
         self._timer: asyncio.TimerHandle | None = None  # for the oldest, or one that was it

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from gantry_cli.admin import AdminClient
 from gantry_cli.client.session import session
-from gantry_cli.trial.load import Load, Pace
+from gantry_cli.trial.load import Load, LoadPace
 from gantry_cli.trial.local import scratch_cluster
 from gantry_cli.trial.narrate import settled, whole
 from gantry_cli.trial.observer import Observer
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from gantry_cli.trial.cluster import Cluster
 
     from gantry_lab.bench.results import Runs
-    from gantry_lab.bench.stage import Stage
+    from gantry_lab.bench.stage import BenchStage
 
 GROUP = "orders"
-PACE = Pace(lanes=4, interval_s=0.01)
+PACE = LoadPace(lanes=4, interval_s=0.01)
 READY_PATIENCE_S = 60.0
 HEAL_PATIENCE_S = 60.0
 RESUME_PATIENCE_S = 30.0
 
 
-async def gaps(stage: Stage, failure: str) -> Runs:
+async def gaps(stage: BenchStage, failure: str) -> Runs:
     """The gap of each failure of one kind, in ms, and the account of all of them.
 
     Args:

@@ -62,7 +62,7 @@ class Reply(msgspec.Struct, gc=False):
 decode_reply = msgspec.json.Decoder(Reply).decode
 
 
-class Work:
+class SlotWork:
     """The requests of a load's slots; the `opaque` of every frame is its slot's number.
 
     Attributes:
@@ -139,7 +139,7 @@ class Lane:
         self.view[: len(rest)] = rest
 
 
-class Load:
+class FrameLoad:
     """`connections` to `addresses` in turn, each with its slots; ``close`` them in the end.
 
     Its methods run in a thread of their own, one at a time.
@@ -156,7 +156,7 @@ class Load:
     """
 
     def __init__(
-        self, work: Work, addresses: Sequence[str], connections: int, outstanding: int = 1
+        self, work: SlotWork, addresses: Sequence[str], connections: int, outstanding: int = 1
     ) -> None:
         """Connect.
 

@@ -21,7 +21,7 @@ from gantry_protocol.admin_client.quorum import Endpoint
 from gantry_protocol.errors import GantryError
 from gantry_protocol.hosts import split_address
 
-from gantry_lab.bench.controller.quorum import Quorum
+from gantry_lab.bench.controller.quorum import ProcessQuorum
 from gantry_lab.bench.processes import Processes
 from gantry_lab.bench.usage import cpu_of
 
@@ -49,7 +49,7 @@ class Members:
 
     def __init__(self, directory: Path, *, replicas: int = REPLICAS) -> None:
         self._replicas = replicas
-        self._controllers = Quorum(directory, nodes=1)
+        self._controllers = ProcessQuorum(directory, nodes=1)
         self._brokers = Processes(directory)
         self._master: str | None = None  # as of the last time the group was settled
         self._open = AsyncExitStack()

@@ -16,7 +16,7 @@ import msgspec
 from gantry_protocol.errors import GantryError
 
 from gantry_lab.bench import suite
-from gantry_lab.bench.results import Line, Machine
+from gantry_lab.bench.results import FigureLine, Machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ SHEETS = tuple(map(suite.bench, ("controller", "broker", "groups", "queues")))
 PROFILE = suite.bench("profile")
 """Without rows of its own: parts of a process down, cases across."""
 
-Figures = dict[tuple[str, str, str], Line]
+Figures = dict[tuple[str, str, str], FigureLine]
 """By benchmark, case and metric."""
 
 
@@ -67,7 +67,7 @@ def read(lines: Iterable[bytes]) -> tuple[Figures, dict[str, Machine]]:
                 name = msgspec.convert(fields["bench"], str)
                 machines[name] = msgspec.convert(fields["machine"], Machine)
             else:
-                one = msgspec.convert(fields, Line)
+                one = msgspec.convert(fields, FigureLine)
                 figures[one.bench, one.case, one.metric] = one
         except (msgspec.MsgspecError, KeyError) as error:
             raise GantryError(f"This is no line of a benchmark: {line[:80]!r}.") from error
@@ -144,7 +144,7 @@ def _wanted(goal: Goal) -> str:
     return ", ".join(parts)
 
 
-def _verdict(goal: Goal, found: Line) -> str:
+def _verdict(goal: Goal, found: FigureLine) -> str:
     if not _wanted(goal):
         return ""
     enough = goal.least is None or found.median >= goal.least
@@ -153,7 +153,9 @@ def _verdict(goal: Goal, found: Line) -> str:
     return "yes" if enough and little and never else "**no**"
 
 
-def _times(wanted: Mapping[str, float], ours: Line, others: Mapping[str, Line | None]) -> list[str]:
+def _times(
+    wanted: Mapping[str, float], ours: FigureLine, others: Mapping[str, FigureLine | None]
+) -> list[str]:
     """How many times each of the others' figures ours is; theirs may be none at all."""
     asked = {name: times for name, times in wanted.items() if others.get(name) is not None}
     enough = all(
@@ -169,7 +171,7 @@ def _times(wanted: Mapping[str, float], ours: Line, others: Mapping[str, Line | 
     return ["… times theirs", bounds, "", "yes" if enough else "**no**", *shown]
 
 
-def _value(found: Line | None) -> str:
+def _value(found: FigureLine | None) -> str:
     if found is None:
         return ""
     if found.min == found.max:

@@ -68,7 +68,7 @@ UNITS = {
 that leads, of all others together, of the load generator."""
 
 
-class Line(msgspec.Struct, frozen=True):
+class FigureLine(msgspec.Struct, frozen=True):
     """One figure over all runs of one case."""
 
     bench: str
@@ -84,10 +84,10 @@ class Line(msgspec.Struct, frozen=True):
 
 def line(
     bench: str, case: str, metric: str, unit: str, values: Sequence[float], *, digits: int = 1
-) -> Line:
+) -> FigureLine:
     """Sum `values` up, to so many decimal places; there is at least one."""
     assert values, "a case without a run has no figures"
-    return Line(
+    return FigureLine(
         bench=bench,
         case=case,
         metric=metric,
@@ -100,7 +100,7 @@ def line(
     )
 
 
-def lines(case: str, runs: Sequence[Mapping[str, float]], *, bench: str) -> list[Line]:
+def lines(case: str, runs: Sequence[Mapping[str, float]], *, bench: str) -> list[FigureLine]:
     """One line per metric over all runs; every run has the same metrics."""
     return [
         line(bench, case, metric, unit, [run[metric] for run in runs], digits=digits)
@@ -156,9 +156,9 @@ def machine() -> Machine:
     )
 
 
-def show(lines: Sequence[Line], on: Machine) -> None:
+def show(lines: Sequence[FigureLine], on: Machine) -> None:
     """The figures as a table, and what they were measured on."""
-    headings = tuple(name.upper() for name in Line.__struct_fields__[:-1])
+    headings = tuple(name.upper() for name in FigureLine.__struct_fields__[:-1])
     print_table(headings, [msgspec.structs.astuple(one)[:-1] for one in lines])
     click.echo(
         f"{on.cpus} processors ({on.processor}), {on.memory_mib} MiB, Linux {on.kernel}, "

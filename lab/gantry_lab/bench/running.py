@@ -17,7 +17,7 @@ from gantry_cli.progress import estimated
 from gantry_protocol.errors import GantryError
 
 from gantry_lab.bench.results import lines, show
-from gantry_lab.bench.stage import CannotRun, Stage
+from gantry_lab.bench.stage import BenchStage, CannotRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
     from gantry_cli.progress import Estimate
 
-    from gantry_lab.bench.results import Line, Machine
+    from gantry_lab.bench.results import FigureLine, Machine
     from gantry_lab.bench.suite import Case, Wish
 
 LIMIT_TIMES, LIMIT_S = 4.0, 120.0
 """A case is ended after so many times its estimate, and this: a busy machine is slow, too."""
 
 
-class Run:
+class BenchRun:
     """All cases that were asked for.
 
     Args:
@@ -45,7 +45,7 @@ class Run:
     def __init__(
         self, cases: Sequence[Case], wish: Wish, directory: Path, *, as_json: bool
     ) -> None:
-        self.found: list[Line] = []
+        self.found: list[FigureLine] = []
         self.failed: list[str] = []  # whose logs are worth a look
         self.refused: list[str] = []
         self._cases = cases
@@ -74,7 +74,7 @@ class Run:
     async def _one(self, case: Case, shown: Estimate) -> None:
         wish, seconds = self._wish, case.seconds(self._wish)
         part = shown.part(case.name, case.steps(wish), seconds)
-        stage = Stage(wish, case, self._directory, part, partial(shown.say, case.name))
+        stage = BenchStage(wish, case, self._directory, part, partial(shown.say, case.name))
         limit_s = LIMIT_TIMES * seconds + LIMIT_S
         try:
             async with asyncio.timeout(limit_s) as limit:
@@ -90,7 +90,7 @@ class Run:
         else:
             self._note(lines(case.name, runs, bench=wish.label))
 
-    def _note(self, found: Sequence[Line]) -> None:
+    def _note(self, found: Sequence[FigureLine]) -> None:
         self.found += found
         if self._as_json:
             for line in found:

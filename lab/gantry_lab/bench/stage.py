@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from gantry_cli.client.session import Session, session
 from gantry_protocol.errors import GantryError
 
-from gantry_lab.bench.broker.target import AgainstBrokers, Group
-from gantry_lab.bench.controller.quorum import OURS, Quorum
+from gantry_lab.bench.broker.target import AgainstBrokers, ProcessGroup
+from gantry_lab.bench.controller.quorum import OURS, ProcessQuorum
 from gantry_lab.bench.controller.target import AgainstControllers
 from gantry_lab.bench.members import Members
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from gantry_lab.bench.broker.target import Brokers
     from gantry_lab.bench.controller.target import Controllers
-    from gantry_lab.bench.load import Load, Window
+    from gantry_lab.bench.load import FrameLoad, Window
     from gantry_lab.bench.results import Runs
     from gantry_lab.bench.suite import Case, Wish
 
@@ -32,7 +32,7 @@ class CannotRun(GantryError):  # noqa: N818 - a plain word reads better where it
     """This case has nothing to measure here; says why."""
 
 
-class Stage:
+class BenchStage:
     """See the module. Servers are fresh, so that no case inherits another's log or groups.
 
     Args:
@@ -65,7 +65,7 @@ class Stage:
             self.advance()
         return found
 
-    async def window(self, target: Controllers | Brokers, load: Load) -> dict[str, float]:
+    async def window(self, target: Controllers | Brokers, load: FrameLoad) -> dict[str, float]:
         """The figures of one run of `load`, by metric; `target` is whose CPU counts."""
         used: list[tuple[float, float] | None] = []
         seen = await load.window(
@@ -103,9 +103,9 @@ class Stage:
     @asynccontextmanager
     async def quorum(
         self, settings: Mapping[str, str] | None = None, program: Sequence[str] = OURS
-    ) -> AsyncIterator[Quorum]:
+    ) -> AsyncIterator[ProcessQuorum]:
         """Three controllers of our own, with these environment variables besides their own."""
-        async with Quorum(self.directory(), settings, program=program) as quorum:
+        async with ProcessQuorum(self.directory(), settings, program=program) as quorum:
             yield quorum
 
     @asynccontextmanager
@@ -116,7 +116,7 @@ class Stage:
                 yield AgainstBrokers(self.wish.against, client), client
             return
         async with self.group(replicas) as (members, client):
-            yield Group(members, client), client
+            yield ProcessGroup(members, client), client
 
     @asynccontextmanager
     async def group(

@@ -1,8 +1,9 @@
 """A benchmark as data: its cases, what each runs, how long that takes, what it is to reach.
 
 `cases/NAME.toml` holds one. A case names a function of this package (`module:function`), which gets
-the `Stage` it runs on and the parameters that stand `with` it, and returns the figures of each run.
-Tables of a page whose figures are measured elsewhere are such files, too; their cases run nothing.
+the `BenchStage` it runs on and the parameters that stand `with` it, and returns the figures of each
+run. Tables of a page whose figures are measured elsewhere are such files, too; their cases run
+nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from gantry_lab.bench.results import Runs
-    from gantry_lab.bench.stage import Stage
+    from gantry_lab.bench.stage import BenchStage
 
 CASES = Path(__file__).parent / "cases"
 BIRTHS_PER_S = 20_000.0  # of what prepares groups: five requests each
@@ -122,7 +123,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"giv
     once: bool = False
     named_only: bool = False
 
-    async def measure(self, stage: Stage) -> Runs:
+    async def measure(self, stage: BenchStage) -> Runs:
         """Run it."""
         module, _, name = self.run.partition(":")
         function = getattr(importlib.import_module(f"gantry_lab.bench.{module}"), name)

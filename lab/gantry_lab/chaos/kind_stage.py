@@ -35,7 +35,7 @@ from gantry_lab.chaos.client_pod import client_pod
 from gantry_lab.chaos.local_stage import choose
 from gantry_lab.chaos.tiering import question
 from gantry_lab.soak.pod import HTTP_PORT
-from gantry_lab.soak.views import Count, State
+from gantry_lab.soak.views import Count, SoakState
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from gantry_chaos.history.observations import Observation
     from gantry_chaos.manifests.selection import Pod
 
-    from gantry_lab.chaos.stage import Client
+    from gantry_lab.chaos.stage import LoadClient
 
 KUBECTL_TIMEOUT_S = 60.0
 ASK_TIMEOUT_S = 10.0
@@ -109,7 +109,7 @@ class KindStage:
         return KindBackend(self.pods, objects.port, run, self._shell)
 
     @asynccontextmanager
-    async def client(self, topic: str) -> AsyncIterator[Client]:
+    async def client(self, topic: str) -> AsyncIterator[LoadClient]:
         """See `Stage`."""
         name = f"chaos-{secrets.token_hex(4)}"
         remove = (
@@ -127,7 +127,7 @@ class KindStage:
                 self._client = None
                 await asyncio.shield(asyncio.to_thread(engine.heal, journal, self._shell))
 
-    async def tier(self, client: Client, seen: Sequence[Observation]) -> Verdict | None:
+    async def tier(self, client: LoadClient, seen: Sequence[Observation]) -> Verdict | None:
         """See `Stage`; the store is asked from the load's pod, which can reach it."""
         wish = self._object["spec"].get("tier")
         if not wish:
@@ -192,32 +192,32 @@ class KindStage:
 
 
 class PodClient:
-    """A soak in a pod as a `Client`."""
+    """A soak in a pod as a `LoadClient`."""
 
     def __init__(self, name: str, netns: str, shell: Shell) -> None:
         self.name = name
         self._netns = netns
         self._shell = shell
 
-    async def state(self) -> State:
-        """See `Client`."""
+    async def state(self) -> SoakState:
+        """See `LoadClient`."""
         return await asyncio.to_thread(self.state_now)
 
     async def pause(self, patience_s: float) -> Count:
-        """See `Client`."""
+        """See `LoadClient`."""
         path = f"/v1/pause?patienceS={patience_s}"
         timeout_s = patience_s + ASK_TIMEOUT_S
         said = await asyncio.to_thread(self._ask, "POST", path, timeout_s)
         return msgspec.json.decode(said, type=Count)
 
     async def batch(self, after: int) -> Batch:
-        """See `Client`."""
+        """See `LoadClient`."""
         said = await asyncio.to_thread(self._ask, "GET", f"/v1/history?after={after}")
         return msgspec.json.decode(said, type=Batch)
 
-    def state_now(self) -> State:
+    def state_now(self) -> SoakState:
         """`state`, for callers in a thread."""
-        return msgspec.json.decode(self._ask("GET", "/v1/state"), type=State)
+        return msgspec.json.decode(self._ask("GET", "/v1/state"), type=SoakState)
 
     def _ask(self, method: str, path: str, timeout_s: float = ASK_TIMEOUT_S) -> str:
         url = f"http://127.0.0.1:{HTTP_PORT}{path}"

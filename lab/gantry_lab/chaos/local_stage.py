@@ -13,7 +13,7 @@ from gantry_chaos.inject import objects
 from gantry_chaos.manifests.selection import with_quorum_labels
 from gantry_cli.admin import AdminClient
 from gantry_cli.target import NAMESPACE, local_admin
-from gantry_cli.trial.load import Pace
+from gantry_cli.trial.load import LoadPace
 from gantry_local import cluster
 from gantry_operator import names
 from gantry_protocol.errors import ConfigError
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from gantry_cli.target import Admin
     from gantry_local.settings import LocalSettings
 
-    from gantry_lab.chaos.stage import Client
+    from gantry_lab.chaos.stage import LoadClient
     from gantry_lab.soak.soak import Soak
-    from gantry_lab.soak.views import Count, State
+    from gantry_lab.soak.views import Count, SoakState
 
 ASK_TIMEOUT_S = 30.0
 LANES, INTERVAL_S, QUEUES = 4, 0.02, 4
@@ -84,12 +84,12 @@ class LocalStage:
         self._run(self._delete(pod))
 
     @asynccontextmanager
-    async def client(self, topic: str) -> AsyncIterator[Client]:
+    async def client(self, topic: str) -> AsyncIterator[LoadClient]:
         """See `Stage`."""
         plan = Plan(
             name_servers=self._admin.name_servers,
             topic=topic,
-            pace=Pace(LANES, INTERVAL_S),
+            pace=LoadPace(LANES, INTERVAL_S),
             queues=QUEUES,
             duration_s=None,
             patience_s=0.0,
@@ -103,7 +103,7 @@ class LocalStage:
             soak = await open_soak(plan, stack)
             yield InProcess(await stack.enter_async_context(soak))
 
-    async def tier(self, client: Client, seen: Sequence[Observation]) -> Verdict | None:
+    async def tier(self, client: LoadClient, seen: Sequence[Observation]) -> Verdict | None:
         """See `Stage`."""
         wish = self._object["spec"].get("tier")
         if not wish:
@@ -143,21 +143,21 @@ class LocalStage:
 
 
 class InProcess:
-    """A soak in this process as a `Client`."""
+    """A soak in this process as a `LoadClient`."""
 
     def __init__(self, soak: Soak) -> None:
         self._soak = soak
 
-    async def state(self) -> State:
-        """See `Client`."""
+    async def state(self) -> SoakState:
+        """See `LoadClient`."""
         return self._soak.state()
 
     async def pause(self, patience_s: float) -> Count:
-        """See `Client`."""
+        """See `LoadClient`."""
         return await self._soak.pause(patience_s)
 
     async def batch(self, after: int) -> Batch:
-        """See `Client`."""
+        """See `LoadClient`."""
         assert self._soak.recording is not None, "it was started with one"
         return self._soak.recording.records.batch(after)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 HEADINGS = ("AT", "FOR", "FAULT", "WHAT", "WHOM", "TOWARDS")
 
 
-class Step(msgspec.Struct, frozen=True, rename="camel"):
+class PlannedFault(msgspec.Struct, frozen=True, rename="camel"):
     """One fault.
 
     Attributes:
@@ -48,7 +48,7 @@ class Step(msgspec.Struct, frozen=True, rename="camel"):
         )
 
 
-def steps(timeline: Timeline, pods: Sequence[Pod], seed: int | None) -> list[Step]:
+def steps(timeline: Timeline, pods: Sequence[Pod], seed: int | None) -> list[PlannedFault]:
     """All faults in the order of their beginnings.
 
     Args:
@@ -63,7 +63,7 @@ def steps(timeline: Timeline, pods: Sequence[Pod], seed: int | None) -> list[Ste
     return [_step(fault, pods, seed) for fault in timeline.faults]
 
 
-def _step(fault: Fault, pods: Sequence[Pod], seed: int | None) -> Step:
+def _step(fault: Fault, pods: Sequence[Pod], seed: int | None) -> PlannedFault:
     random = Random(f"{seed}/{fault.id}")  # noqa: S311 -- as the engine chooses
     possible = matching(fault.spec.selector, pods, fault.namespace)
     fewest, most = fault.spec.count(len(possible))
@@ -71,7 +71,7 @@ def _step(fault: Fault, pods: Sequence[Pod], seed: int | None) -> Step:
     if seed is None and fewest < len(possible):
         how_many = f"{fewest} of" if fewest == most else f"{fewest} to {most} of"
     chosen = possible if seed is None else sources(fault, pods, random)
-    return Step(
+    return PlannedFault(
         at_s=fault.start_s,
         for_s=fault.end_s - fault.start_s,
         fault=fault.id,

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from gantry_chaos.report.page import Page
+    from gantry_chaos.report.page import ReportPage
 
 TITLE = "Gantry chaos"
 
 
-def write(report: Path, facts: Mapping[str, str], pages: Sequence[Page]) -> None:
+def write(report: Path, facts: Mapping[str, str], pages: Sequence[ReportPage]) -> None:
     """Write `report` (HTML), its twins `.md` and `.json`, and the last scenario's own files."""
     make_directory(report.parent)
     if pages:

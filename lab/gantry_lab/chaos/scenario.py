@@ -26,7 +26,7 @@ from gantry_chaos.history.records import BATCH_MAX, split
 from gantry_chaos.manifests.reader import read
 from gantry_chaos.plan.clock import StoppableClock
 from gantry_chaos.report.outcome import judge
-from gantry_chaos.report.page import Page
+from gantry_chaos.report.page import ReportPage
 from gantry_protocol.errors import EXIT_BAD_INPUT, EXIT_TEMPORARY, GantryError
 from gantry_protocol.process.files import atomic_write, make_directory
 
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from gantry_chaos.manifests.workflow import Experiment
     from gantry_chaos.plan.engine import Band
 
-    from gantry_lab.chaos.stage import Client, Recorder, Stage
-    from gantry_lab.soak.views import State
+    from gantry_lab.chaos.stage import ChaosStage, HistoryRecorder, LoadClient
+    from gantry_lab.soak.views import SoakState
 
 ANNOTATION = "chaos.gantry.dev/mastership"
 """On a manifest: `moves` or `stays`, what the scenario is written to show."""
@@ -89,7 +89,7 @@ class Scenario(msgspec.Struct, frozen=True):
     expected: Expectation | None
 
 
-def load(manifest: Path, stage: Stage) -> Scenario:
+def load(manifest: Path, stage: ChaosStage) -> Scenario:
     """Read a manifest, and refuse what cannot be played.
 
     Raises:
@@ -122,8 +122,12 @@ def expectation(experiments: Sequence[Experiment]) -> Expectation | None:
 
 
 async def play(
-    scenario: Scenario, stage: Stage, folder: Path, options: Options, tell: Callable[[str], None]
-) -> Page:
+    scenario: Scenario,
+    stage: ChaosStage,
+    folder: Path,
+    options: Options,
+    tell: Callable[[str], None],
+) -> ReportPage:
     """Play a scenario and judge it; its files are in `folder`.
 
     Raises:
@@ -155,7 +159,7 @@ async def play(
             raise
         tell(str(error))
         nothing = History((), ())
-        return Page(scenario.name, facts, nothing, (), (), (), (), trouble=str(error))
+        return ReportPage(scenario.name, facts, nothing, (), (), (), (), trouble=str(error))
     history += run.marks(faults)
     keep(folder, history, seen)
     tell(f"judging {len(history)} lines and {len(seen)} observations")
@@ -174,7 +178,7 @@ async def play(
 
 
 async def fetch(
-    recorder: Recorder, *, full: int = BATCH_MAX
+    recorder: HistoryRecorder, *, full: int = BATCH_MAX
 ) -> tuple[list[Line], list[Observation]]:
     """The whole history of a load that is paused.
 
@@ -219,7 +223,11 @@ def named(seen: Iterable[Observation], names: Mapping[str, str]) -> list[Observa
 
 
 async def _strike(
-    scenario: Scenario, stage: Stage, folder: Path, options: Options, tell: Callable[[str], None]
+    scenario: Scenario,
+    stage: ChaosStage,
+    folder: Path,
+    options: Options,
+    tell: Callable[[str], None],
 ) -> list[Band]:
     """Play the time line in a thread; a run that is cancelled heals before it ends."""
     stop = threading.Event()
@@ -253,7 +261,7 @@ async def _strike(
         raise
 
 
-async def _settle(client: Client, tell: Callable[[str], None]) -> None:
+async def _settle(client: LoadClient, tell: Callable[[str], None]) -> None:
     deadline = time.monotonic() + SETTLE_PATIENCE_S
     told = False
     while True:
@@ -269,7 +277,7 @@ async def _settle(client: Client, tell: Callable[[str], None]) -> None:
         await asyncio.sleep(POLL_S)
 
 
-def unsettled(state: State | None) -> str:
+def unsettled(state: SoakState | None) -> str:
     """The reason why the group cannot be struck yet; empty: it can."""
     if state is None:
         return "the load does not answer"
@@ -286,7 +294,7 @@ def unsettled(state: State | None) -> str:
     return ""
 
 
-async def _resume(client: Client, tell: Callable[[str], None]) -> None:
+async def _resume(client: LoadClient, tell: Callable[[str], None]) -> None:
     """Wait until writes flow; when they do not, the checkers will say so."""
     deadline = time.monotonic() + RESUME_PATIENCE_S
     while time.monotonic() < deadline:
@@ -297,14 +305,16 @@ async def _resume(client: Client, tell: Callable[[str], None]) -> None:
     tell(f"writes do not flow {RESUME_PATIENCE_S:.0f} s after the last step")
 
 
-async def _state(client: Client) -> State | None:
+async def _state(client: LoadClient) -> SoakState | None:
     try:
         return await client.state()
     except GantryError:
         return None
 
 
-async def _tier(stage: Stage, client: Client, seen: Sequence[Observation]) -> Verdict | None:
+async def _tier(
+    stage: ChaosStage, client: LoadClient, seen: Sequence[Observation]
+) -> Verdict | None:
     """The tier's verdict; one that could not be reached is a verdict, too."""
     try:
         return await stage.tier(client, seen)

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from gantry_chaos.manifests.selection import Pod
     from gantry_chaos.plan.engine import Backend
 
-    from gantry_lab.soak.views import Count, State
+    from gantry_lab.soak.views import Count, SoakState
 
 TOPIC_PREFIX = "chaos"
 
 
-class Recorder(Protocol):
+class HistoryRecorder(Protocol):
     """The keeper of a history."""
 
     async def batch(self, after: int) -> Batch:
@@ -28,10 +28,10 @@ class Recorder(Protocol):
         ...
 
 
-class Client(Recorder, Protocol):
+class LoadClient(HistoryRecorder, Protocol):
     """A load that runs, and keeps a history."""
 
-    async def state(self) -> State:
+    async def state(self) -> SoakState:
         """Everything at this moment."""
         ...
 
@@ -40,7 +40,7 @@ class Client(Recorder, Protocol):
         ...
 
 
-class Stage(Protocol):
+class ChaosStage(Protocol):
     """A cluster with one broker group that is watched.
 
     Attributes:
@@ -69,11 +69,11 @@ class Stage(Protocol):
         """Injects; `run` makes its rules unlike those of others."""
         ...
 
-    def client(self, topic: str) -> AbstractAsyncContextManager[Client]:
+    def client(self, topic: str) -> AbstractAsyncContextManager[LoadClient]:
         """Start a load on a topic of its own; it ends with the context."""
         ...
 
-    async def tier(self, client: Client, seen: Sequence[Observation]) -> Verdict | None:
+    async def tier(self, client: LoadClient, seen: Sequence[Observation]) -> Verdict | None:
         """The group's uploads against what is known of it; None: it has no tier.
 
         `seen` is what was observed during the run, the masters among it.

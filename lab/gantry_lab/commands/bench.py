@@ -191,7 +191,7 @@ def run_cases(
     """
     import uvloop
 
-    from gantry_lab.bench.running import Run
+    from gantry_lab.bench.running import BenchRun
 
     if only_list:
         for case in of.case:
@@ -200,7 +200,7 @@ def run_cases(
     before = machine()
     try:
         with scratch() as directory:
-            run = Run(of.chosen(cases), wish, directory, as_json=as_json)
+            run = BenchRun(of.chosen(cases), wish, directory, as_json=as_json)
             uvloop.run(run.all())
             run.show(before)
             if run.failed:

@@ -20,10 +20,10 @@ from gantry_cli.output import print_json, print_table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gantry_chaos.report.page import Page
+    from gantry_chaos.report.page import ReportPage
 
     from gantry_lab.chaos.scenario import Options, Scenario
-    from gantry_lab.chaos.stage import Stage
+    from gantry_lab.chaos.stage import ChaosStage
 
 LAB_IMAGE = "gantry-test/lab:dev"
 REPORT = Path(".gantry") / "chaos" / "report.html"
@@ -348,7 +348,7 @@ async def _stage(
     group: str | None,
     image: str,
     folder: Path,
-) -> Stage:
+) -> ChaosStage:
     if where == "local":
         from gantry_cli.target import local_settings
 
@@ -361,12 +361,12 @@ async def _stage(
 
 
 async def _run(
-    stage: Stage,
+    stage: ChaosStage,
     scenarios: list[Scenario],
     options: Options,
     report: Path,
     facts: dict[str, str],
-) -> list[Page]:
+) -> list[ReportPage]:
     """Play all; the report is written after each, so that an interrupted run leaves one, too."""
     from gantry_chaos.report.outcome import told
     from gantry_chaos.watchdog import Watchdog
@@ -374,7 +374,7 @@ async def _run(
     from gantry_lab.chaos.reporting import write
     from gantry_lab.chaos.scenario import play
 
-    pages: list[Page] = []
+    pages: list[ReportPage] = []
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -400,7 +400,7 @@ def _teller() -> Callable[[str], None]:
     return tell
 
 
-def _facts(stage: Stage, seed: int) -> dict[str, Any]:
+def _facts(stage: ChaosStage, seed: int) -> dict[str, Any]:
     from importlib.metadata import version
 
     return {

@@ -15,7 +15,7 @@ from gantry_protocol.errors import GantryError
 from gantry_lab.simulation import Simulator
 
 if TYPE_CHECKING:
-    from gantry_lab.simulation import Outcome
+    from gantry_lab.simulation import SeedOutcome
 
 
 @click.command(
@@ -134,7 +134,7 @@ def _run(simulator: Simulator, world: str, seeds: range, jobs: int, *, as_json: 
         )
 
 
-def _report(outcome: Outcome, *, as_json: bool) -> None:
+def _report(outcome: SeedOutcome, *, as_json: bool) -> None:
     """A seed's line for programs; for people only what went wrong."""
     if as_json:
         print_json(outcome)

@@ -11,7 +11,7 @@ import click
 from gantry_cli.options import json_option, nameserver_option
 from gantry_cli.output import print_json
 from gantry_cli.target import admin_of, name_servers
-from gantry_cli.trial.load import Pace
+from gantry_cli.trial.load import LoadPace
 from gantry_protocol.process import log
 from gantry_protocol.process.runtime import run as run_process
 
@@ -21,7 +21,7 @@ from gantry_lab.soak.views import sentence
 if TYPE_CHECKING:
     from gantry_cli.target import Admin
 
-    from gantry_lab.soak.views import Outcome
+    from gantry_lab.soak.views import SoakOutcome
 
 INTERRUPTED = 130
 BROKEN_PROMISE = 1
@@ -164,7 +164,7 @@ def soak(
     plan = Plan(
         name_servers=servers,
         topic=topic,
-        pace=Pace(lanes, interval_ms / 1000.0),
+        pace=LoadPace(lanes, interval_ms / 1000.0),
         queues=queues,
         duration_s=duration_s,
         patience_s=patience_s,
@@ -187,10 +187,10 @@ async def _targets(
     return servers, None if controllers is None else await admin_of(controllers, token_file)
 
 
-def _soak(plan: Plan) -> tuple[Outcome | None, int]:
+def _soak(plan: Plan) -> tuple[SoakOutcome | None, int]:
     """Run it as a process; the account is None when it did not come to that."""
     log.setup("soak")
-    outcome: Outcome | None = None
+    outcome: SoakOutcome | None = None
     show = _show if plan.http is None and sys.stderr.isatty() else None
 
     async def main(stop: asyncio.Event) -> None:
@@ -205,7 +205,7 @@ def _show(text: str) -> None:
     click.echo(text, err=True)
 
 
-def _report(outcome: Outcome, *, as_json: bool) -> int:
+def _report(outcome: SoakOutcome, *, as_json: bool) -> int:
     if as_json:
         print_json(outcome)
     else:

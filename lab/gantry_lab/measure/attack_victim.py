@@ -17,9 +17,9 @@ from gantry_protocol.codes import RequestCode
 from gantry_protocol.command import request
 from gantry_protocol.errors import GantryError
 
-from gantry_lab.bench.broker.frames import Template
+from gantry_lab.bench.broker.frames import FrameTemplate
 from gantry_lab.bench.broker.work import Sends
-from gantry_lab.bench.load import Load, Numbers, Reply
+from gantry_lab.bench.load import FrameLoad, Numbers, Reply
 
 LANES = 8
 SUSPEND_MS = 500
@@ -50,7 +50,7 @@ class Honest(Sends):
             "subscription": "*",
             "subVersion": "0",
         }
-        self._pull = Template(LANES, request(RequestCode.PULL_MESSAGE, ext))
+        self._pull = FrameTemplate(LANES, request(RequestCode.PULL_MESSAGE, ext))
         self._offset = 0
         self.received = 0
         self.gap_s = 0.0
@@ -71,7 +71,7 @@ class Honest(Sends):
         return self.first(slot)
 
 
-async def window(work: Honest, load: Load, seconds: float) -> dict[str, object]:
+async def window(work: Honest, load: FrameLoad, seconds: float) -> dict[str, object]:
     """The work of the victim in so many seconds."""
     work.last_s, work.gap_s, received = time.perf_counter(), 0.0, work.received
     seen = await load.window(0.3, seconds)
@@ -87,11 +87,11 @@ async def window(work: Honest, load: Load, seconds: float) -> dict[str, object]:
 async def main(address: str, topic: str, broker: str) -> None:
     """See the module."""
     work = Honest(topic, broker, address)
-    load: Load | None = None
+    load: FrameLoad | None = None
     for row in sys.stdin:
         try:
             if load is None:
-                load = Load(work, [address], LANES + 1)
+                load = FrameLoad(work, [address], LANES + 1)
             said = await window(work, load, float(row))
         except GantryError as error:
             said = {"error": str(error)}

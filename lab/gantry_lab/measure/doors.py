@@ -27,7 +27,7 @@ from support.loopback_controller import CLUSTER, GROUP
 
 from gantry_lab.bench.broker.throughput import TOPIC
 from gantry_lab.bench.broker.work import Sends
-from gantry_lab.bench.load import Load
+from gantry_lab.bench.load import FrameLoad
 from gantry_lab.bench.results import line, machine
 from gantry_lab.bench.usage import cpu_of, peak_mb, rss_mb
 
@@ -53,7 +53,7 @@ async def window(
 ) -> dict[str, float]:
     queues = [Queue(GROUP, number, address) for number in range(QUEUES)]
     load = await asyncio.to_thread(
-        Load, Sends(TOPIC, queues, senders), [address] * senders, senders
+        FrameLoad, Sends(TOPIC, queues, senders), [address] * senders, senders
     )
     used: list[tuple[float, float]] = []
     try:

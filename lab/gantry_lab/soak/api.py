@@ -46,7 +46,7 @@ def server(soak: Soak) -> HttpServer:
         return soak.load.started, "ok" if soak.load.started else "there is no topic yet"
 
     found = HttpServer(ready=ready)
-    found.registry.register(Metrics(soak))
+    found.registry.register(SoakMetrics(soak))
     api = SoakApi(soak)
     for method, path, handler in (
         ("GET", "/v1/state", api.state),
@@ -112,7 +112,7 @@ class SoakApi:
             raise BadParameterError(f"There is no history from there on: {error}.") from error
 
 
-class Metrics(Collector):
+class SoakMetrics(Collector):
     """Metrics of a soak, read when somebody asks."""
 
     def __init__(self, soak: Soak) -> None:

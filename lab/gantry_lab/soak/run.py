@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from gantry_cli.admin import AdminClient
 from gantry_cli.client.session import session
-from gantry_cli.trial.load import Load, Pace
+from gantry_cli.trial.load import Load, LoadPace
 from gantry_cli.trial.observer import Observer
 from gantry_protocol.hosts import join_address
 from gantry_protocol.process import log
@@ -19,7 +19,7 @@ from gantry_lab.soak.api import server
 from gantry_lab.soak.commits import Commits
 from gantry_lab.soak.recording import recording
 from gantry_lab.soak.soak import Soak
-from gantry_lab.soak.views import Outcome, line
+from gantry_lab.soak.views import SoakOutcome, line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -52,7 +52,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     name_servers: tuple[str, ...]
     topic: str
-    pace: Pace
+    pace: LoadPace
     queues: int
     duration_s: float | None
     patience_s: float
@@ -63,7 +63,7 @@ class Plan(msgspec.Struct, frozen=True):
     record: bool = False
 
 
-async def run(plan: Plan, stop: asyncio.Event, show: Callable[[str], None] | None) -> Outcome:
+async def run(plan: Plan, stop: asyncio.Event, show: Callable[[str], None] | None) -> SoakOutcome:
     """Soak until `stop`, the plan's end, or, with nobody to ask for it, a break of the soak itself.
 
     Args:

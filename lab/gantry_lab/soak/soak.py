@@ -16,8 +16,8 @@ from gantry_protocol.errors import GantryError
 from gantry_lab.soak.views import (
     Count,
     MastershipView,
-    Outcome,
-    State,
+    SoakOutcome,
+    SoakState,
     group_of,
     outcome_of,
     quorum_of,
@@ -104,11 +104,11 @@ class Soak:
             streams["commits"] = self.commits.times
         return streams.get(stream)
 
-    def state(self) -> State:
+    def state(self) -> SoakState:
         """Everything at this moment."""
         load, observer = self.load, self.observer
         now_s = time.monotonic()
-        return State(
+        return SoakState(
             now_s=now_s,
             sending=load.sending,
             started=load.started,
@@ -152,7 +152,7 @@ class Soak:
         if not self._finishing:
             self.load.resume_sending()
 
-    async def finish(self, patience_s: float) -> Outcome:
+    async def finish(self, patience_s: float) -> SoakOutcome:
         """Pause for the last time; the account of the whole soak."""
         self._finishing = True
         count = await self.pause(patience_s)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-from gantry_cli.client.ledger import Verdict  # noqa: TC002 -- msgspec reads it
+from gantry_cli.client.ledger import DeliveryAccount  # noqa: TC002 -- msgspec reads it
 from gantry_cli.trial.narrate import settled, whole
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class _View(msgspec.Struct, frozen=True, rename="camel"):
     """Something that is sent."""
 
 
-class Member(_View, frozen=True):
+class WatchedMember(_View, frozen=True):
     """One member of the watched group."""
 
     broker_id: int
@@ -32,7 +32,7 @@ class Member(_View, frozen=True):
     draining: bool
 
 
-class Group(_View, frozen=True):
+class WatchedGroup(_View, frozen=True):
     """The watched group, as the controllers said `stale_s` seconds ago."""
 
     name: str
@@ -40,12 +40,12 @@ class Group(_View, frozen=True):
     master_pod_uid: str | None
     master_epoch: int
     sync_state_set: list[int]
-    members: list[Member]
+    members: list[WatchedMember]
     settled: bool
     stale_s: float
 
 
-class Quorum(_View, frozen=True):
+class WatchedQuorum(_View, frozen=True):
     """The controllers; `whole`: the leader hears every other one."""
 
     leader_name: str | None
@@ -59,7 +59,7 @@ class MastershipView(_View, frozen=True):
     broker_id: int
 
 
-class State(_View, frozen=True):
+class SoakState(_View, frozen=True):
     """Everything at one moment, `now_s`.
 
     Attributes:
@@ -84,8 +84,8 @@ class State(_View, frozen=True):
     illegal_offsets: int
     last_trouble: str
     error: str | None
-    group: Group | None
-    quorum: Quorum | None
+    group: WatchedGroup | None
+    quorum: WatchedQuorum | None
     masterships: list[MastershipView]
     conflicts: list[int]
 
@@ -111,16 +111,16 @@ class Count(_View, frozen=True):
         drained: the consumer has read every queue to its end; None: that was not looked for.
     """
 
-    verdict: Verdict
+    verdict: DeliveryAccount
     clean: bool
     outstanding: int
     drained: bool | None = None
 
 
-class Outcome(_View, frozen=True):
+class SoakOutcome(_View, frozen=True):
     """The account at the end: a sentence for each broken promise; `clean` means that none was."""
 
-    verdict: Verdict
+    verdict: DeliveryAccount
     clean: bool
     outstanding: int
     illegal_offsets: int
@@ -138,7 +138,7 @@ def outcome_of(
     last_trouble: str,
     error: str | None,
     unseen: str | None,
-) -> Outcome:
+) -> SoakOutcome:
     """Judge the last count of a soak, and what was noticed besides.
 
     Args:
@@ -156,7 +156,7 @@ def outcome_of(
         found.append(f"No message was acknowledged. {last_trouble}".strip())
     if unseen is not None:
         found.append(f"Nothing was heard of the watched group. {unseen}")
-    return Outcome(
+    return SoakOutcome(
         verdict=count.verdict,
         clean=not found,
         outstanding=count.outstanding,
@@ -167,13 +167,15 @@ def outcome_of(
     )
 
 
-def group_of(group: GroupView | None, stale_s: float) -> Group | None:
+def group_of(group: GroupView | None, stale_s: float) -> WatchedGroup | None:
     """The part of a reading that matters to a soak."""
     if group is None:
         return None
-    members = [Member(one.broker_id, one.pod_uid, one.alive, one.draining) for one in group.members]
+    members = [
+        WatchedMember(one.broker_id, one.pod_uid, one.alive, one.draining) for one in group.members
+    ]
     masters = (one.pod_uid for one in members if one.broker_id == group.master_broker_id)
-    return Group(
+    return WatchedGroup(
         name=group.name,
         master_broker_id=group.master_broker_id,
         master_pod_uid=next(masters, None),
@@ -185,9 +187,9 @@ def group_of(group: GroupView | None, stale_s: float) -> Group | None:
     )
 
 
-def quorum_of(quorum: QuorumView | None) -> Quorum | None:
+def quorum_of(quorum: QuorumView | None) -> WatchedQuorum | None:
     """The leader, and whether everybody is heard."""
-    return None if quorum is None else Quorum(quorum.leader_name, whole(quorum))
+    return None if quorum is None else WatchedQuorum(quorum.leader_name, whole(quorum))
 
 
 def gap_of(gap: Gap | None) -> GapView | None:
@@ -196,7 +198,7 @@ def gap_of(gap: Gap | None) -> GapView | None:
 
 
 def _reasons(
-    verdict: Verdict, illegal_offsets: int, conflicts: list[int], error: str | None
+    verdict: DeliveryAccount, illegal_offsets: int, conflicts: list[int], error: str | None
 ) -> list[str]:
     unexplained = verdict.duplicated - verdict.duplicated_after_lost_answer
     found = {
@@ -217,7 +219,7 @@ def _reasons(
     return [sentence for sentence, broken in found.items() if broken]
 
 
-def sentence(outcome: Outcome) -> str:
+def sentence(outcome: SoakOutcome) -> str:
     """The account in one sentence."""
     verdict = outcome.verdict
     gap = "" if outcome.longest_gap_ms is None else f"; longest gap {outcome.longest_gap_ms:.0f} ms"
@@ -228,7 +230,7 @@ def sentence(outcome: Outcome) -> str:
     )
 
 
-def line(state: State, longest_gap_ms: float | None) -> str:
+def line(state: SoakState, longest_gap_ms: float | None) -> str:
     """The line of a terminal each second."""
     trouble = state.error or state.last_trouble or "no answer yet"
     if not state.started:

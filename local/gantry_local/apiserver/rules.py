@@ -28,7 +28,7 @@ class RuleError(Exception):
     """A rule that cannot be honoured here."""
 
 
-class Rule(msgspec.Struct, frozen=True):
+class CompiledRule(msgspec.Struct, frozen=True):
     """One compiled rule."""
 
     text: str
@@ -82,7 +82,7 @@ def _by_key(old: Any, schema: Schema) -> dict[tuple[Any, ...], Any]:
     return {_key(item, schema): item for item in old}
 
 
-def _violated(rule: Rule, value: Any, old: Any) -> str:
+def _violated(rule: CompiledRule, value: Any, old: Any) -> str:
     if rule.transition and old is None:
         return ""
     found = rule.program.eval(data={"self": value, "oldSelf": old})
@@ -95,7 +95,7 @@ def _attach(
     schema: Schema, self_type: Schema, path: str, *, comparable: bool, problems: list[Cause]
 ) -> bool:
     """Compile this node's rules and those below; returns whether there are any."""
-    compiled: list[Rule] = []
+    compiled: list[CompiledRule] = []
     for index, raw in enumerate(schema.raw.get("x-kubernetes-validations", ())):
         try:
             compiled.append(_compile(raw, self_type, comparable=comparable))
@@ -122,7 +122,7 @@ def _attach(
     return schema.ruled
 
 
-def _compile(raw: Any, self_type: Schema, *, comparable: bool) -> Rule:
+def _compile(raw: Any, self_type: Schema, *, comparable: bool) -> CompiledRule:
     text = raw.get("rule") if isinstance(raw, dict) else None
     if not isinstance(text, str) or not text.strip():
         raise RuleError("a rule needs the field 'rule'")
@@ -140,7 +140,7 @@ def _compile(raw: Any, self_type: Schema, *, comparable: bool) -> Rule:
     transition = re.search(r"\boldSelf\b", bare) is not None
     if transition and not comparable:
         raise RuleError("oldSelf cannot be used on the uncorrelatable portion of the schema")
-    return Rule(text.strip(), program, (raw.get("message") or "").strip(), transition)
+    return CompiledRule(text.strip(), program, (raw.get("message") or "").strip(), transition)
 
 
 def _look_up(path: str, schema: Schema) -> None:

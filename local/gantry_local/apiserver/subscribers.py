@@ -24,7 +24,7 @@ MAX_RETRY_S: Final = 5.0
 _log = log.get("local.store")
 
 
-class Subscription(Generic[EventT]):
+class WatchSubscription(Generic[EventT]):
     """One subscriber.
 
     Attributes:
@@ -68,7 +68,7 @@ class Subscription(Generic[EventT]):
         """Whether an attempt to catch up is pending."""
         return self._retry is not None
 
-    def schedule(self, catch_up: Callable[[Subscription[EventT]], None]) -> None:
+    def schedule(self, catch_up: Callable[[WatchSubscription[EventT]], None]) -> None:
         """Catch up soon: at once the first time, later and later while it keeps failing."""
         try:
             loop = asyncio.get_running_loop()
@@ -93,14 +93,14 @@ class Subscribers(Generic[EventT]):
 
     def __init__(self) -> None:
         self.failures: Counter[str] = Counter()
-        self._all: list[Subscription[EventT]] = []
+        self._all: list[WatchSubscription[EventT]] = []
         self._telling = False
 
     def add(
         self, name: str, callback: Callable[[EventT], None], resync: Callable[[], None] | None
     ) -> Callable[[], None]:
         """Tell ``callback`` every later change; returns the way to stop it."""
-        subscription = Subscription(name, callback, resync)
+        subscription = WatchSubscription(name, callback, resync)
         self._all.append(subscription)
 
         def remove() -> None:
@@ -128,7 +128,7 @@ class Subscribers(Generic[EventT]):
         finally:
             self._telling = False
 
-    def _catch_up(self, subscription: Subscription[EventT]) -> None:
+    def _catch_up(self, subscription: WatchSubscription[EventT]) -> None:
         subscription.cancel()
         if not subscription.behind:
             return
@@ -138,7 +138,7 @@ class Subscribers(Generic[EventT]):
         else:
             _log.info("subscriber looked at everything again", subscriber=subscription.name)
 
-    def _note(self, subscription: Subscription[EventT], error: Exception) -> None:
+    def _note(self, subscription: WatchSubscription[EventT], error: Exception) -> None:
         self.failures[subscription.name] += 1
         _log.exception(
             "subscriber failed",

@@ -142,7 +142,7 @@ class Container:
                 group.create_task(self._watch_readiness(readiness))
 
     async def _until_started(self, probe: probing.Probe, process: Process) -> bool:
-        verdict = probing.Verdict(probe, passing=False)
+        verdict = probing.ProbeCount(probe, passing=False)
         await asyncio.sleep(probe.initial_delay_s)
         clock = asyncio.get_running_loop().time
         deadline = clock() + probe.period_s * probe.failure_threshold
@@ -156,7 +156,7 @@ class Container:
             await asyncio.sleep(min(EAGER_S, probe.period_s))
 
     async def _watch_readiness(self, probe: probing.Probe) -> None:
-        verdict = probing.Verdict(probe, passing=False)
+        verdict = probing.ProbeCount(probe, passing=False)
         await asyncio.sleep(probe.initial_delay_s)
         clock = asyncio.get_running_loop().time
         while True:
@@ -171,7 +171,7 @@ class Container:
             await _sleep_until(due if verdict.passing else min(due, clock() + EAGER_S))
 
     async def _watch_liveness(self, probe: probing.Probe, process: Process) -> None:
-        verdict = probing.Verdict(probe, passing=True)
+        verdict = probing.ProbeCount(probe, passing=True)
         await asyncio.sleep(probe.initial_delay_s)
         while not self.stopping:
             due = asyncio.get_running_loop().time() + probe.period_s

@@ -26,7 +26,7 @@ class Probe(msgspec.Struct, frozen=True):
     failure_threshold: int
 
 
-class Verdict:
+class ProbeCount:
     """Consecutive results against the thresholds (``pkg/kubelet/prober/worker.go``)."""
 
     def __init__(self, probe: Probe, *, passing: bool) -> None:

@@ -39,7 +39,7 @@ class Column(NamedTuple):
     priority: int = 0
 
 
-class Kind(NamedTuple):
+class CrdKind(NamedTuple):
     """The parts of a kind's CRD besides its schema."""
 
     model: type[Resource]
@@ -62,7 +62,7 @@ _PROGRESSING = Column(
 )
 
 KINDS = (
-    Kind(
+    CrdKind(
         BrokerGroup,
         plural="brokergroups",
         short="bg",
@@ -81,7 +81,7 @@ KINDS = (
         ),
         scale=True,
     ),
-    Kind(
+    CrdKind(
         ControllerGroup,
         plural="controllergroups",
         short="cg",
@@ -98,7 +98,7 @@ KINDS = (
 )
 
 
-def manifest(kind: Kind) -> dict[str, Any]:
+def manifest(kind: CrdKind) -> dict[str, Any]:
     """The CustomResourceDefinition of a kind."""
     subresources: dict[str, Any] = {"status": {}}
     if kind.scale:

@@ -24,11 +24,11 @@ from gantry_operator.plan.actions import (
     WriteStatus,
 )
 from gantry_operator.plan.broker_status import broker_status
-from gantry_operator.plan.broker_steps import Step, rolling_update, scale_down, taking_in
+from gantry_operator.plan.broker_steps import PlanStep, rolling_update, scale_down, taking_in
 from gantry_operator.plan.conditions import crashing, find
 from gantry_operator.plan.deletion import delete_broker_group, deletion_waits_for
 from gantry_operator.plan.events import broker_events
-from gantry_operator.plan.members import Group
+from gantry_operator.plan.members import ObservedGroup
 from gantry_operator.plan.minimum import minimum_now
 from gantry_operator.plan.objects import container, ensure, surplus
 from gantry_operator.plan.reasons import Reason
@@ -53,14 +53,14 @@ def plan_broker_group(seen: BrokerObserved, now: dt.datetime) -> list[Action]:
     """All that is to be done now, in order."""
     statefulset = seen.objects.get(("StatefulSet", names.broker_statefulset(seen.meta.name)))
     accepted = accept_broker_group(seen, statefulset)
-    joined = Group(seen.view, seen.pods) if isinstance(seen.view, GroupView) else None
+    joined = ObservedGroup(seen.view, seen.pods) if isinstance(seen.view, GroupView) else None
     load = workload(statefulset, seen.pods)
     old_switchover = seen.previous.switchover if seen.previous else None
     if seen.meta.deletion_timestamp is not None:
         steps = delete_broker_group(seen)
         if any(isinstance(action, SetFinalizer) for action in steps):
             return steps  # the last one; a status before it would be another version
-        ending = Step(Reason.DELETING, deletion_waits_for(seen))
+        ending = PlanStep(Reason.DELETING, deletion_waits_for(seen))
         status = broker_status(seen, accepted, joined, ending, old_switchover, now)
         return [*_write(seen, status), *steps]
     actions = _for_clients(seen, joined)
@@ -78,7 +78,7 @@ def plan_broker_group(seen: BrokerObserved, now: dt.datetime) -> list[Action]:
     return with_check(seen.image_wait, actions)
 
 
-def _for_clients(seen: BrokerObserved, joined: Group | None) -> list[Action]:
+def _for_clients(seen: BrokerObserved, joined: ObservedGroup | None) -> list[Action]:
     """What clients wait for; no object that the API server is slow about or refuses comes before.
 
     Traffic first: kube-proxy follows the first change of endpoints at once, and the next ones a
@@ -135,9 +135,9 @@ def _next_step(
     seen: BrokerObserved,
     group: BrokerGroup,
     accepted: Acceptance,
-    joined: Group | None,
+    joined: ObservedGroup | None,
     load: Workload | None,
-) -> tuple[SwitchoverStatus | None, Step | None]:
+) -> tuple[SwitchoverStatus | None, PlanStep | None]:
     """The disruptive rules by rank; the first that has something to do or to wait for decides.
 
     Premises of all of them: the controllers know the group, and the StatefulSet exists and is seen
@@ -158,7 +158,7 @@ def _next_step(
     return moved, step
 
 
-def _report(seen: BrokerObserved, status: BrokerGroupStatus, step: Step | None) -> list[Action]:
+def _report(seen: BrokerObserved, status: BrokerGroupStatus, step: PlanStep | None) -> list[Action]:
     actions: list[Action] = [*_write(seen, status)]
     actions += broker_events(seen.previous, status)
     if step is not None and step.action is not None:
@@ -173,7 +173,7 @@ def _write(seen: BrokerObserved, status: BrokerGroupStatus) -> list[WriteStatus]
 
 
 def _check_again(
-    seen: BrokerObserved, status: BrokerGroupStatus, step: Step | None
+    seen: BrokerObserved, status: BrokerGroupStatus, step: PlanStep | None
 ) -> list[Action]:
     if step is not None:
         return [CheckAgain(after_s=STEP_CHECK_S)]

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from gantry_protocol.admin import MemberView
 
     from gantry_operator.plan.acceptance import Acceptance
-    from gantry_operator.plan.broker_steps import Step
-    from gantry_operator.plan.members import Group
+    from gantry_operator.plan.broker_steps import PlanStep
+    from gantry_operator.plan.members import ObservedGroup
     from gantry_operator.plan.observed import BrokerObserved
 
 _UNKNOWN_UNTIL_REACHED = ("Available", "InSync", "FullyReplicated")
@@ -45,8 +45,8 @@ State = Literal["InSync", "CatchingUp", "Draining", "Lost"]
 def broker_status(
     seen: BrokerObserved,
     accepted: Acceptance,
-    joined: Group | None,
-    step: Step | None,
+    joined: ObservedGroup | None,
+    step: PlanStep | None,
     switchover: SwitchoverStatus | None,
     now: dt.datetime,
 ) -> BrokerGroupStatus:
@@ -84,7 +84,7 @@ def broker_status(
     )
 
 
-def _master(joined: Group, old: BrokerGroupStatus, now: dt.datetime) -> MasterStatus | None:
+def _master(joined: ObservedGroup, old: BrokerGroupStatus, now: dt.datetime) -> MasterStatus | None:
     master = joined.master()
     if master is None:
         return None
@@ -99,7 +99,7 @@ def _master(joined: Group, old: BrokerGroupStatus, now: dt.datetime) -> MasterSt
 
 
 def _members(
-    joined: Group, in_sync: frozenset[int], old: BrokerGroupStatus
+    joined: ObservedGroup, in_sync: frozenset[int], old: BrokerGroupStatus
 ) -> tuple[MemberStatus, ...]:
     before = {member.broker_id: member.replica for member in old.members}
     taken = {pod.ordinal for m in joined.view.members if (pod := joined.pod_of(m))}
@@ -133,8 +133,8 @@ def _state(member: MemberView, in_sync: frozenset[int]) -> State:
 def _conditions(
     seen: BrokerObserved,
     accepted: Acceptance,
-    joined: Group | None,
-    step: Step | None,
+    joined: ObservedGroup | None,
+    step: PlanStep | None,
     now: dt.datetime,
 ) -> tuple[Condition, ...]:
     conditions = Conditions(
@@ -169,7 +169,7 @@ def _conditions(
     return conditions.result()
 
 
-def _told(conditions: Conditions, joined: Group | None) -> None:
+def _told(conditions: Conditions, joined: ObservedGroup | None) -> None:
     """DiskFull and LogDamaged: who says so, and why; no condition while nobody does."""
     full, damaged = [], []
     for member in () if joined is None else joined.view.members:
@@ -185,7 +185,7 @@ def _told(conditions: Conditions, joined: Group | None) -> None:
         conditions.set("LogDamaged", "True", Reason.NOT_REPAIRED, " ".join(damaged))
 
 
-def _available(conditions: Conditions, joined: Group | None) -> None:
+def _available(conditions: Conditions, joined: ObservedGroup | None) -> None:
     """Available: a master serves at the current epoch."""
     if joined is None:
         text = "The controllers do not know the group yet."
@@ -218,7 +218,9 @@ def _available(conditions: Conditions, joined: Group | None) -> None:
     conditions.set("Available", "False", Reason.NO_MASTER, text)
 
 
-def _replication(conditions: Conditions, group: BrokerGroup | None, joined: Group | None) -> None:
+def _replication(
+    conditions: Conditions, group: BrokerGroup | None, joined: ObservedGroup | None
+) -> None:
     """InSync: enough members for acknowledgements. FullyReplicated: all that are wished."""
     if group is None:
         conditions.keep("InSync")
@@ -245,8 +247,8 @@ def _replication(conditions: Conditions, group: BrokerGroup | None, joined: Grou
 def _progressing(
     conditions: Conditions,
     seen: BrokerObserved,
-    joined: Group | None,
-    step: Step | None,
+    joined: ObservedGroup | None,
+    step: PlanStep | None,
     crashes: str,
 ) -> None:
     """Progressing: pods start, the minimum is to rise, or a disruptive step is under way.

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from gantry_protocol.admin import MemberView
 
     from gantry_operator.builders import Manifest
-    from gantry_operator.plan.members import Group
+    from gantry_operator.plan.members import ObservedGroup
     from gantry_operator.plan.observed import PodView
     from gantry_operator.plan.workload import Workload
 
 
-class Step(msgspec.Struct, frozen=True):
+class PlanStep(msgspec.Struct, frozen=True):
     """The step under way: an action, or the thing that is waited for.
 
     Attributes:
@@ -54,8 +54,8 @@ def required_in_sync(min_in_sync: int, replicas: int) -> int:
 
 
 def scale_down(
-    group: Group, load: Workload, *, wished: int, min_in_sync: int, manifest: Manifest
-) -> Step | None:
+    group: ObservedGroup, load: Workload, *, wished: int, min_in_sync: int, manifest: Manifest
+) -> PlanStep | None:
     """Rule: surplus replicas go one at a time, the highest ordinal first.
 
     Safe because the group keeps `min_in_sync` members in sync without the leaving one, which is
@@ -68,11 +68,11 @@ def scale_down(
     leaving_ordinal = load.replicas - 1
     disturbance = load.disturbance()
     if disturbance:
-        return Step(Reason.SCALING_DOWN, f"Waiting to remove replicas: {disturbance}.")
+        return PlanStep(Reason.SCALING_DOWN, f"Waiting to remove replicas: {disturbance}.")
     leaving = group.at_ordinal(leaving_ordinal)
     staying = group.in_sync() - ({leaving.broker_id} if leaving else set())
     if len(staying) < min_in_sync:
-        return Step(
+        return PlanStep(
             Reason.UNSAFE_SCALE_DOWN,
             f"Replica {leaving_ordinal} is kept: without it {len(staying)} replicas would be in "
             f"sync and minInSyncReplicas is {min_in_sync}. Wait until the others are in sync, or "
@@ -81,7 +81,7 @@ def scale_down(
         )
     if leaving is not None and leaving.broker_id == group.view.master_broker_id:
         return _move_mastership(group, Reason.SCALING_DOWN, below_ordinal=wished)
-    return Step(
+    return PlanStep(
         Reason.SCALING_DOWN,
         f"Removing replica {leaving_ordinal}; {wished} are wished.",
         ScaleDown(
@@ -92,7 +92,7 @@ def scale_down(
     )
 
 
-def rolling_update(group: Group, load: Workload, *, min_in_sync: int) -> Step | None:
+def rolling_update(group: ObservedGroup, load: Workload, *, min_in_sync: int) -> PlanStep | None:
     """Rule: outdated pods are replaced one by one, replicas first, the master last.
 
     In this order: pods without a running process (nothing can be lost by replacing them), members
@@ -106,32 +106,32 @@ def rolling_update(group: Group, load: Workload, *, min_in_sync: int) -> Step | 
         return None
     disturbance = load.disturbance()
     if disturbance:
-        return Step(Reason.ROLLING_UPDATE, f"Waiting to replace pods: {disturbance}.")
+        return PlanStep(Reason.ROLLING_UPDATE, f"Waiting to replace pods: {disturbance}.")
     dead = next((pod for pod in reversed(outdated) if not pod.running), None)
     if dead is not None:
         return _replace_dead(dead)
     unwell = _unwell_current_pod(group, load)
     if unwell:
-        return Step(Reason.ROLLING_UPDATE, f"Waiting to replace pods: {unwell}.", stalled=True)
+        return PlanStep(Reason.ROLLING_UPDATE, f"Waiting to replace pods: {unwell}.", stalled=True)
     if load.replicas == 1:
         return _replace_only(group, outdated[0])
     return _replace_next(group, load, outdated, min_in_sync)
 
 
-def _replace_dead(pod: PodView) -> Step:
+def _replace_dead(pod: PodView) -> PlanStep:
     """A pod whose container does not run serves nobody, whatever the controllers last heard.
 
     Its volume stays, so its member stays what it was. This is what gets a group out of a bad
     change that broke it entirely.
     """
-    return Step(
+    return PlanStep(
         Reason.ROLLING_UPDATE,
         f"Replacing {pod.name}, whose container does not run.",
         DeletePod(name=pod.name, uid=pod.uid, only_if_dead=True),
     )
 
 
-def _unwell_current_pod(group: Group, load: Workload) -> str:
+def _unwell_current_pod(group: ObservedGroup, load: Workload) -> str:
     """Why an already replaced pod is not well yet; empty if all are in sync."""
     in_sync = group.in_sync()
     for pod in load.current():
@@ -145,9 +145,9 @@ def _unwell_current_pod(group: Group, load: Workload) -> str:
     return ""
 
 
-def _replace_only(group: Group, pod: PodView) -> Step:
+def _replace_only(group: ObservedGroup, pod: PodView) -> PlanStep:
     """A single replica has nobody to hand over to; it restarts, and clients wait for it."""
-    return Step(
+    return PlanStep(
         Reason.ROLLING_UPDATE,
         f"Replacing {pod.name}, the only replica.",
         _delete(group, pod),
@@ -155,14 +155,14 @@ def _replace_only(group: Group, pod: PodView) -> Step:
 
 
 def _replace_next(
-    group: Group, load: Workload, outdated: tuple[PodView, ...], min_in_sync: int
-) -> Step:
+    group: ObservedGroup, load: Workload, outdated: tuple[PodView, ...], min_in_sync: int
+) -> PlanStep:
     in_sync, required = group.in_sync(), required_in_sync(min_in_sync, load.replicas)
     replicas: list[tuple[bool, int, PodView, MemberView]] = []
     for pod in outdated:
         member = group.member_in(pod)
         if member is None:
-            return Step(
+            return PlanStep(
                 Reason.ROLLING_UPDATE,
                 f"Waiting to replace pods: {pod.name} has not registered with the controllers, so "
                 "its role is not known.",
@@ -176,16 +176,16 @@ def _replace_next(
     _, _, pod, member = min(replicas, key=lambda candidate: candidate[:2])
     staying = in_sync - {member.broker_id}
     if len(staying) < required:
-        return Step(
+        return PlanStep(
             Reason.ROLLING_UPDATE,
             f"Waiting to replace {pod.name}: without it {len(staying)} replicas would be in sync "
             f"and {required} are needed.",
             stalled=True,
         )
-    return Step(Reason.ROLLING_UPDATE, f"Replacing {pod.name}.", _delete(group, pod))
+    return PlanStep(Reason.ROLLING_UPDATE, f"Replacing {pod.name}.", _delete(group, pod))
 
 
-def _delete(group: Group, pod: PodView) -> DeletePod:
+def _delete(group: ObservedGroup, pod: PodView) -> DeletePod:
     return DeletePod(
         name=pod.name,
         uid=pod.uid,
@@ -194,7 +194,9 @@ def _delete(group: Group, pod: PodView) -> DeletePod:
     )
 
 
-def _move_mastership(group: Group, reason: Reason, *, below_ordinal: int | None = None) -> Step:
+def _move_mastership(
+    group: ObservedGroup, reason: Reason, *, below_ordinal: int | None = None
+) -> PlanStep:
     """The mastership moves before its holder is taken away.
 
     Designated election inside the sync-state set, under compare-and-set on the epoch: if the
@@ -203,26 +205,26 @@ def _move_mastership(group: Group, reason: Reason, *, below_ordinal: int | None 
     target = group.successor(below_ordinal=below_ordinal)
     master = group.master()
     if target is None or master is None:
-        return Step(
+        return PlanStep(
             reason,
             "Waiting to move the mastership: no other replica that may take it is Ready and in "
             "sync.",
             stalled=True,
         )
     pod = group.pod_of(target)
-    return Step(
+    return PlanStep(
         reason,
         f"Moving the mastership to {pod.name if pod else target.broker_id}.",
         Elect(broker_id=target.broker_id, master_epoch=group.view.master_epoch),
     )
 
 
-def may_tell_crash(step: Step | None) -> bool:
+def may_tell_crash(step: PlanStep | None) -> bool:
     """Whether a crash loop is the better news than a step: than none, or a roll-out that waits."""
     return step is None or (step.action is None and step.reason == Reason.ROLLING_UPDATE)
 
 
-def taking_in(actions: Sequence[Action], load: Workload | None) -> Step | None:
+def taking_in(actions: Sequence[Action], load: Workload | None) -> PlanStep | None:
     """The wait until a StatefulSet and its controller know the present wish; None when they do.
 
     Until then all pods may be Ready and in sync, and none of them as wished: whoever waits for a
@@ -234,4 +236,4 @@ def taking_in(actions: Sequence[Action], load: Workload | None) -> Step | None:
     )
     if not on_its_way and load is not None and load.revision is not None:
         return None
-    return Step(Reason.APPLYING, "The StatefulSet takes the change in.")
+    return PlanStep(Reason.APPLYING, "The StatefulSet takes the change in.")

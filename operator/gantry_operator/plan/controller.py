@@ -36,7 +36,7 @@ from gantry_operator.plan.workload import workload
 if TYPE_CHECKING:
     import datetime as dt
 
-    from gantry_operator.plan.broker_steps import Step
+    from gantry_operator.plan.broker_steps import PlanStep
     from gantry_operator.plan.observed import ControllerObserved
 
 STEP_CHECK_S = 2.0
@@ -92,7 +92,7 @@ def _acts(seen: ControllerObserved, accepted: Acceptance) -> bool:
 def _status(
     seen: ControllerObserved,
     accepted: Acceptance,
-    step: Step | None,
+    step: PlanStep | None,
     known: Identity | None,
     now: dt.datetime,
 ) -> ControllerGroupStatus:
@@ -121,7 +121,7 @@ def _leader(seen: ControllerObserved) -> LeaderStatus | None:
 
 
 def _conditions(
-    seen: ControllerObserved, accepted: Acceptance, step: Step | None, now: dt.datetime
+    seen: ControllerObserved, accepted: Acceptance, step: PlanStep | None, now: dt.datetime
 ) -> tuple[Condition, ...]:
     old = seen.previous.conditions if seen.previous else ()
     conditions = Conditions(old, seen.meta.generation, now)
@@ -163,7 +163,7 @@ def _quorum(conditions: Conditions, seen: ControllerObserved) -> None:
 
 
 def _progressing(
-    conditions: Conditions, seen: ControllerObserved, step: Step | None, crashes: str
+    conditions: Conditions, seen: ControllerObserved, step: PlanStep | None, crashes: str
 ) -> None:
     """Progressing: pods start, or are being replaced. It rests on pods only, so never Unknown."""
     if seen.group is None:
@@ -186,7 +186,7 @@ def _progressing(
         conditions.set("Progressing", "False", Reason.SETTLED, "Nothing is under way.")
 
 
-def _check_again(status: ControllerGroupStatus, step: Step | None) -> list[Action]:
+def _check_again(status: ControllerGroupStatus, step: PlanStep | None) -> list[Action]:
     if step is not None:
         return [CheckAgain(after_s=STEP_CHECK_S)]
     wanted = (find(status.conditions, name) for name in ("Available", "FullyReplicated"))

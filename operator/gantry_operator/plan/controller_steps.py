@@ -12,7 +12,7 @@ from gantry_protocol.admin_client.outcomes import Unreachable
 
 from gantry_operator import names
 from gantry_operator.plan.actions import DeletePod
-from gantry_operator.plan.broker_steps import Step
+from gantry_operator.plan.broker_steps import PlanStep
 from gantry_operator.plan.reasons import Reason
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ LAG_ENTRIES = 1000
 milliseconds for the rest."""
 
 
-def roll_controllers(quorum: QuorumView | Unreachable, load: Workload) -> Step | None:
+def roll_controllers(quorum: QuorumView | Unreachable, load: Workload) -> PlanStep | None:
     """Rule: outdated controllers are replaced one by one, the leader last.
 
     A pod without a running process is replaced first and at any time: it votes for nothing, and
@@ -43,27 +43,27 @@ def roll_controllers(quorum: QuorumView | Unreachable, load: Workload) -> Step |
         return None
     disturbance = load.disturbance()
     if disturbance:
-        return Step(Reason.ROLLING_UPDATE, f"Waiting to replace pods: {disturbance}.")
+        return PlanStep(Reason.ROLLING_UPDATE, f"Waiting to replace pods: {disturbance}.")
     dead = next((pod for pod in reversed(outdated) if not pod.running), None)
     if dead is not None:
         text = f"Replacing {dead.name}, whose container does not run."
         action = DeletePod(name=dead.name, uid=dead.uid, only_if_dead=True)
-        return Step(Reason.ROLLING_UPDATE, text, action)
+        return PlanStep(Reason.ROLLING_UPDATE, text, action)
     if isinstance(quorum, Unreachable):
         text = f"Waiting to replace pods: {quorum.reason}"
-        return Step(Reason.ROLLING_UPDATE, text, stalled=True)
+        return PlanStep(Reason.ROLLING_UPDATE, text, stalled=True)
     unready = next((pod for pod in load.current() if not pod.ready), None)
     if unready is not None:
         text = f"Waiting to replace pods: {unready.name} is not Ready yet."
-        return Step(Reason.ROLLING_UPDATE, text, stalled=True)
+        return PlanStep(Reason.ROLLING_UPDATE, text, stalled=True)
     return _replace_next(quorum, load, outdated)
 
 
-def _replace_next(quorum: QuorumView, load: Workload, outdated: tuple[PodView, ...]) -> Step:
+def _replace_next(quorum: QuorumView, load: Workload, outdated: tuple[PodView, ...]) -> PlanStep:
     leader = leader_pod(quorum, load.pods)
     if load.replicas > 1 and leader is None:
         text = "Waiting to replace pods: the quorum has no leader that is one of its pods."
-        return Step(Reason.ROLLING_UPDATE, text, stalled=True)
+        return PlanStep(Reason.ROLLING_UPDATE, text, stalled=True)
     pod = min(outdated, key=lambda p: (p == leader, p.ready, -(p.ordinal or 0)))
     others = caught_up(quorum, load.pods) - {pod.name}
     needed = required_others(load.replicas)
@@ -72,9 +72,9 @@ def _replace_next(quorum: QuorumView, load: Workload, outdated: tuple[PodView, .
             f"Waiting to replace {pod.name}: {len(others)} other controllers are caught up and "
             f"{needed} are needed."
         )
-        return Step(Reason.ROLLING_UPDATE, text, stalled=True)
+        return PlanStep(Reason.ROLLING_UPDATE, text, stalled=True)
     last = ", the leader" if pod == leader else ""
-    return Step(
+    return PlanStep(
         Reason.ROLLING_UPDATE,
         f"Replacing {pod.name}{last}.",
         DeletePod(name=pod.name, uid=pod.uid, term=quorum.term),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gantry_operator.plan.observed import PodView
 
 
-class Group(msgspec.Struct, frozen=True):
+class ObservedGroup(msgspec.Struct, frozen=True):
     """The controllers' view of a group joined with its pods."""
 
     view: GroupView

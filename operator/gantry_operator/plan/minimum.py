@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from gantry_protocol.admin import GroupView
 
-from gantry_operator.plan.members import Group
+from gantry_operator.plan.members import ObservedGroup
 
 if TYPE_CHECKING:
     from gantry_protocol.admin_client.outcomes import NotDeclared
@@ -30,12 +30,12 @@ def minimum_now(view: GroupView | NotDeclared, wished: int) -> int:
     if not isinstance(view, GroupView) or not view.sync_state_set:
         return wished
     in_force = view.min_in_sync_replicas
-    if in_force is None or wished <= in_force or len(Group(view, ()).in_sync()) >= wished:
+    if in_force is None or wished <= in_force or len(ObservedGroup(view, ()).in_sync()) >= wished:
         return wished
     return in_force
 
 
-def raising(group: Group, wished: int) -> str:
+def raising(group: ObservedGroup, wished: int) -> str:
     """The obstacle of a higher minimum, for people; empty if it is as wished."""
     now = minimum_now(group.view, wished)
     if now == wished:

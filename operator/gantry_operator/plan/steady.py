@@ -21,7 +21,7 @@ from gantry_operator.plan.minimum import minimum_now
 
 if TYPE_CHECKING:
     from gantry_operator.models import BrokerGroup
-    from gantry_operator.plan.members import Group
+    from gantry_operator.plan.members import ObservedGroup
     from gantry_operator.plan.observed import Body, BrokerObserved, ControllerObserved, ObjectKey
     from gantry_operator.plan.workload import Workload
 
@@ -84,7 +84,7 @@ def _cluster_address(objects: dict[ObjectKey, Body], service: str) -> tuple[bool
     return True, f"{host}:{names.BROKER_REMOTING_PORT}"
 
 
-def label_roles(group: Group) -> list[LabelPod]:
+def label_roles(group: ObservedGroup) -> list[LabelPod]:
     """Rule: the role label of a pod is the role that the controllers give its member.
 
     Only a view that was read from the leader gets here, so with the observation lost the labels
@@ -103,7 +103,7 @@ def label_roles(group: Group) -> list[LabelPod]:
     return sorted(labels, key=lambda label: (label.role == names.ROLE_MASTER, label.name))
 
 
-def route_traffic(group: Group, min_in_sync: int) -> list[RouteTraffic]:
+def route_traffic(group: ObservedGroup, min_in_sync: int) -> list[RouteTraffic]:
     """Rule: new connections avoid the pod of a member that the controllers call lost.
 
     On a lost node the kubelet cannot say that a pod is not Ready, so Kubernetes goes on sending
@@ -124,7 +124,7 @@ def route_traffic(group: Group, min_in_sync: int) -> list[RouteTraffic]:
     ]
 
 
-def report_gone(group: Group) -> list[ReportGone]:
+def report_gone(group: ObservedGroup) -> list[ReportGone]:
     """Rule: the controllers learn of a process that the kubelet saw end.
 
     The evidence is the kubelet's: the container terminated and will not be started again. A pod
@@ -140,7 +140,7 @@ def report_gone(group: Group) -> list[ReportGone]:
     ]
 
 
-def forget_gone(group: Group, load: Workload | None, wished: int) -> list[ForgetMember]:
+def forget_gone(group: ObservedGroup, load: Workload | None, wished: int) -> list[ForgetMember]:
     """Rule: a member that will not come back leaves the record.
 
     That is one that no pod holds while each wished replica lives in its pod and is in sync: one

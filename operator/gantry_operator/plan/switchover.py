@@ -6,19 +6,21 @@ from typing import TYPE_CHECKING
 
 from gantry_operator.models import SwitchoverStatus
 from gantry_operator.plan.actions import Elect
-from gantry_operator.plan.broker_steps import Step
+from gantry_operator.plan.broker_steps import PlanStep
 from gantry_operator.plan.reasons import Reason
 
 if TYPE_CHECKING:
     from gantry_protocol.admin import MemberView
 
     from gantry_operator.models.broker_group import Switchover
-    from gantry_operator.plan.members import Group
+    from gantry_operator.plan.members import ObservedGroup
 
-Result = tuple[SwitchoverStatus | None, Step | None]
+Result = tuple[SwitchoverStatus | None, PlanStep | None]
 
 
-def switchover(group: Group, request: Switchover | None, old: SwitchoverStatus | None) -> Result:
+def switchover(
+    group: ObservedGroup, request: Switchover | None, old: SwitchoverStatus | None
+) -> Result:
     """Rule: the mastership moves to the requested replica, if that is safe now.
 
     Safe because only a member of the sync-state set that is alive and not draining can be asked
@@ -48,7 +50,7 @@ def switchover(group: Group, request: Switchover | None, old: SwitchoverStatus |
     action = Elect(broker_id=target.broker_id, master_epoch=group.view.master_epoch)
     return (
         _report(request, ordinal, "InProgress", text),
-        Step(Reason.SWITCHOVER_IN_PROGRESS, text, action),
+        PlanStep(Reason.SWITCHOVER_IN_PROGRESS, text, action),
     )
 
 
@@ -60,7 +62,7 @@ def _ended(request: Switchover, old: SwitchoverStatus) -> SwitchoverStatus:
     return _report(request, request.to, "Refused", text)
 
 
-def _target(group: Group, ordinal: int | None) -> MemberView | str:
+def _target(group: ObservedGroup, ordinal: int | None) -> MemberView | str:
     """The member to elect, or why there is none."""
     if ordinal is None:
         return group.successor() or "No other replica is Ready and in sync."

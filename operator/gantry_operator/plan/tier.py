@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from gantry_operator.models import Condition
     from gantry_operator.plan.conditions import Conditions
-    from gantry_operator.plan.members import Group
+    from gantry_operator.plan.members import ObservedGroup
     from gantry_operator.plan.observed import BrokerObserved
 
 CONDITION = "TierHealthy"
@@ -58,7 +58,7 @@ class Health(msgspec.Struct, frozen=True):
     message: str
 
 
-def report_tier(conditions: Conditions, seen: BrokerObserved, joined: Group | None) -> None:
+def report_tier(conditions: Conditions, seen: BrokerObserved, joined: ObservedGroup | None) -> None:
     """Sets the condition of a group that has a tier; the others have none."""
     if seen.group is None:
         conditions.keep(CONDITION)
@@ -70,7 +70,7 @@ def report_tier(conditions: Conditions, seen: BrokerObserved, joined: Group | No
     conditions.set(CONDITION, found.status, found.reason, _calm(before, found))
 
 
-def tier_health(seen: BrokerObserved, joined: Group | None) -> Health:
+def tier_health(seen: BrokerObserved, joined: ObservedGroup | None) -> Health:
     """The judgement on the master's report."""
     if isinstance(seen.view, Unreachable):
         return Health("Unknown", Reason.CONTROLLER_UNREACHABLE, seen.view.reason)
@@ -116,7 +116,7 @@ def _calm(before: Condition | None, found: Health) -> str:
 
 def tier_status(
     seen: BrokerObserved,
-    joined: Group | None,
+    joined: ObservedGroup | None,
     conditions: Iterable[Condition],
     now: dt.datetime,
 ) -> TierStatus | None:
@@ -134,7 +134,7 @@ def tier_status(
 
 
 def _held(
-    joined: Group, master: MemberView, old: TierStatus | None, now: dt.datetime
+    joined: ObservedGroup, master: MemberView, old: TierStatus | None, now: dt.datetime
 ) -> TierStatus | None:
     """The status by a master that holds the tier; None if it does not, or is of another epoch."""
     tier = master.tier

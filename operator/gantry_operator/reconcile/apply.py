@@ -62,7 +62,7 @@ OFF_RECORD_AGAIN_S = 30.0
 _log = log.get("apply")
 
 
-class Outcome(msgspec.Struct):
+class ApplyOutcome(msgspec.Struct):
     """The outcome of a plan.
 
     Attributes:
@@ -94,13 +94,13 @@ class Applier:
 
     async def apply(
         self, key: Key, seen: BrokerObserved | ControllerObserved, plan: list[act.Action]
-    ) -> Outcome:
+    ) -> ApplyOutcome:
         """Carries out a plan in order.
 
         Raises:
             ApiError: the API server does not answer, or wants to be left in peace.
         """
-        outcome = Outcome()
+        outcome = ApplyOutcome()
         for action in plan:
             if action.disruptive and (outcome.refusals or outcome.failure):
                 outcome.dropped = "a step before it failed"
@@ -132,7 +132,7 @@ class Applier:
         await post_event(self._api, key, seen.meta, event)
 
     async def _contradicted(
-        self, key: Key, action: act.Action, error: ApiError, outcome: Outcome
+        self, key: Key, action: act.Action, error: ApiError, outcome: ApplyOutcome
     ) -> None:
         """The plan rests on what is no more: the object is read anew, and planned with at once."""
         target, news = target_of(key, action), False
@@ -147,7 +147,7 @@ class Applier:
         if not news:
             self._failed(action, error, outcome)
 
-    def _failed(self, action: act.Action, error: ApiError, outcome: Outcome) -> None:
+    def _failed(self, action: act.Action, error: ApiError, outcome: ApplyOutcome) -> None:
         """What concerns one object is told of that object; a server's fault may pass."""
         passing = not isinstance(error, Invalid | Denied | Conflict)
         if isinstance(action, act.ApplyObject | act.ScaleDown):
@@ -162,7 +162,7 @@ class Applier:
         key: Key,
         seen: BrokerObserved | ControllerObserved,
         action: act.Action,
-        outcome: Outcome,
+        outcome: ApplyOutcome,
     ) -> None:
         match action:
             case act.ApplyObject():
@@ -204,7 +204,7 @@ class Applier:
         key: Key,
         seen: BrokerObserved | ControllerObserved,
         action: act.Action,
-        outcome: Outcome,
+        outcome: ApplyOutcome,
     ) -> None:
         match action:
             case act.SetFinalizer():
@@ -234,7 +234,11 @@ class Applier:
                 raise AssertionError(f"a plan holds a {type(action).__name__}")
 
     async def _take_off_record(
-        self, key: Key, admin: Admin, action: act.RetireGroup | act.ForgetMember, outcome: Outcome
+        self,
+        key: Key,
+        admin: Admin,
+        action: act.RetireGroup | act.ForgetMember,
+        outcome: ApplyOutcome,
     ) -> None:
         """Nothing waits for it: what the controllers refuse is asked for again, or is well so."""
         try:
@@ -292,7 +296,7 @@ class Applier:
         self,
         seen: BrokerObserved | ControllerObserved,
         action: act.ApplyObject,
-        outcome: Outcome,
+        outcome: ApplyOutcome,
     ) -> None:
         manifest = action.manifest
         kind, meta = BY_NAME[manifest["kind"]], manifest["metadata"]

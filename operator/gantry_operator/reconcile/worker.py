@@ -21,7 +21,7 @@ from gantry_operator.plan import plan
 from gantry_operator.plan.actions import WriteStatus
 from gantry_operator.plan.observed import BrokerObserved
 from gantry_operator.plan.reasons import Reason
-from gantry_operator.reconcile.apply import Applier, Outcome
+from gantry_operator.reconcile.apply import Applier, ApplyOutcome
 from gantry_operator.reconcile.repeats import LIMIT, Repeats, describe
 
 if TYPE_CHECKING:
@@ -108,13 +108,13 @@ class Reconciler:
         elapsed = asyncio.get_running_loop().time() - started
         self._metrics.seconds.labels(key.kind).observe(elapsed)
 
-    async def _look(self, key: Key) -> Outcome:
+    async def _look(self, key: Key) -> ApplyOutcome:
         seen = await self._observer.observe(key)
         if seen is None:
             self._forget(key)
             if key.kind == BROKER_GROUP.kind and self._leads():
                 await self._applier.retire_departed(key)
-            return Outcome()
+            return ApplyOutcome()
         if not isinstance(seen, BrokerObserved):
             self._directory.follow(key.namespace, key.name, self._spawn)
         actions, leads = plan(seen, self._clock()), self._leads()
@@ -122,7 +122,7 @@ class Reconciler:
             actions = [action for action in actions if action.for_standby]
         held_s = self._repeats.held_s(key, actions, asyncio.get_running_loop().time())
         if held_s > 0:
-            return Outcome(check_after_s=held_s)
+            return ApplyOutcome(check_after_s=held_s)
         outcome = await self._applier.apply(key, seen, actions)
         if not outcome.refusals and not outcome.failure:
             await self._slow_down(key, seen, actions, outcome)
@@ -139,7 +139,7 @@ class Reconciler:
         key: Key,
         seen: BrokerObserved | ControllerObserved,
         plan: list[Action],
-        outcome: Outcome,
+        outcome: ApplyOutcome,
     ) -> None:
         """A plan that has no effect is not carried out again at once, and is told."""
         now_s = asyncio.get_running_loop().time()
@@ -160,7 +160,7 @@ class Reconciler:
         if count == LIMIT + 1:
             await self._applier.tell(key, seen, Reason.REPEATING, f"Repeated in vain: {what}.")
 
-    def _remember(self, key: Key, outcome: Outcome) -> None:
+    def _remember(self, key: Key, outcome: ApplyOutcome) -> None:
         """What was written or refused is planned with at once; a refusal is tried again later.
 
         A fault of the server is told once it has lasted for some attempts: most pass by themselves.

@@ -41,7 +41,7 @@ LEVELS = ("messages", "runs")
 FINDINGS_MAX = 1000  # that are listed; a tier that is all damage need not be listed to the end
 
 
-class Group(msgspec.Struct, frozen=True):
+class AuditedGroup(msgspec.Struct, frozen=True):
     """One broker group in the account: what its chain says, as far as it is sound."""
 
     cluster: str
@@ -73,7 +73,7 @@ class Account(msgspec.Struct, frozen=True):
 
     tier: str
     level: str
-    groups: list[Group]
+    groups: list[AuditedGroup]
     findings: list[Finding]
     faults: int
     notes: int
@@ -142,9 +142,9 @@ def audit(
     )
 
 
-def _group(one: Judgement) -> Group:
+def _group(one: Judgement) -> AuditedGroup:
     state = one.state
-    return Group(
+    return AuditedGroup(
         cluster=one.place.cluster,
         shard=one.place.uid,
         group=one.group,

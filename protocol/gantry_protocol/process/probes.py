@@ -25,7 +25,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from gantry_protocol.admin import ErrorView
 from gantry_protocol.process.listening import bind, stop_listening
-from gantry_protocol.process.strangers import Comers, Guard, Pace, quiet_logger
+from gantry_protocol.process.strangers import AddressRate, Comers, Guard, quiet_logger
 
 Probe = Callable[[], tuple[bool, str]]
 HttpHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -68,7 +68,7 @@ class HttpServer:
         self._max_connections = max_connections
         self._listener: asyncio.Server | None = None
         self.registry = CollectorRegistry() if registry is None else registry
-        self.pace = Pace()
+        self.pace = AddressRate()
         self._comers = Comers(max(1, max_connections // 2))  # the rest is for probes
         self._rendering: asyncio.Task[bytes] | None = None  # has not begun, so others may share it
         self._renders: set[asyncio.Task[bytes]] = set()
@@ -165,7 +165,7 @@ class _TurnedAway(asyncio.Protocol):
         cast(asyncio.Transport, transport).abort()  # uvloop's is no subclass
 
 
-def _paced(pace: Pace, token: str | Callable[[], str] | None) -> Middleware:
+def _paced(pace: AddressRate, token: str | Callable[[], str] | None) -> Middleware:
     """Middleware that has strangers wait for their turn."""
 
     @web.middleware

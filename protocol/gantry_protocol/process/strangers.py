@@ -20,7 +20,7 @@ HEAD_WITHIN_S = 5.0  # so long it may take
 _HEAD_ENDS = b"\r\n\r\n"
 
 
-class Pace:
+class AddressRate:
     """At most so many of one address in a second; pure.
 
     Attributes:
@@ -55,7 +55,7 @@ class Comers:
 
     def __init__(self, at_most: int) -> None:
         self._at_most = at_most
-        self._pace = Pace(at_once=COMERS_AT_ONCE)
+        self._pace = AddressRate(at_once=COMERS_AT_ONCE)
         self._here: dict[str, int] = {}
 
     def came(self, address: str, now_s: float) -> bool:

@@ -20,7 +20,7 @@ BUSY = RemotingCommand(
 )
 
 
-class Rule(NamedTuple):
+class RequestRule(NamedTuple):
     """Of one code.
 
     Attributes:
@@ -32,7 +32,7 @@ class Rule(NamedTuple):
     age_s: float = float("inf")
 
 
-_ANSWER = Rule()
+_ANSWER = RequestRule()
 
 
 class RequestRules:
@@ -43,11 +43,11 @@ class RequestRules:
         others: of all others; what answers our own requests may be as large as a frame.
     """
 
-    def __init__(self, by_code: Mapping[int, Rule], others: Rule) -> None:
+    def __init__(self, by_code: Mapping[int, RequestRule], others: RequestRule) -> None:
         self._by_code = {int(code): rule for code, rule in by_code.items()}
         self._others = others
 
-    def of(self, command: RemotingCommand) -> Rule:
+    def of(self, command: RemotingCommand) -> RequestRule:
         """The rule for a request."""
         if command.is_response:
             return _ANSWER
@@ -76,4 +76,4 @@ class RequestRules:
         return None
 
 
-ANY = RequestRules({}, Rule())
+ANY = RequestRules({}, RequestRule())

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from gantry_broker.queues import MessageStore
-from gantry_broker.store.contract import Limits
+from gantry_broker.store.contract import ReadLimits
 from gantry_protocol.process.runtime import run
 from gantry_protocol.records import MessageRecord, decode_records
 from support import logs
@@ -72,7 +72,7 @@ def test_everything_acknowledged_survives_kill_9_again_and_again(tmp_path: Path)
         assert acknowledged >= wanted + 300
         store = MessageStore.open(directory, SEGMENT_BYTES)
         store.dispatch(store.log.end)
-        found = decode_records(store.get("T", 0, 0, Limits(10**6, 10**9)).body)
+        found = decode_records(store.get("T", 0, 0, ReadLimits(10**6, 10**9)).body)
         assert [record.body for record in found] == [b"%d" % n for n in range(len(found))]
         assert len(found) >= acknowledged
         wanted = len(found)

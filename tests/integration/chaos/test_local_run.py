@@ -20,9 +20,9 @@ from pathlib import Path
 import pytest
 from gantry_chaos.history import lines, observations
 from gantry_chaos.history.operations import history
-from gantry_chaos.report.page import Page
+from gantry_chaos.report.page import ReportPage
 from gantry_chaos.report.summary import exit_code
-from gantry_cli.client.consumer import Received
+from gantry_cli.client.consumer import ReceivedRecord
 from gantry_cli.target import local_settings
 from gantry_cli.trial.load import Load
 from gantry_lab.chaos.local_stage import open_local
@@ -190,7 +190,7 @@ def test_a_lost_message_makes_the_run_fail(
     cluster.wait_until(settled)
     hand_out, given = Load._on_received, list[str]()
 
-    async def lose_one(self: Load, received: Received) -> None:
+    async def lose_one(self: Load, received: ReceivedRecord) -> None:
         given.append(received.key)
         if len(given) != 50:
             await hand_out(self, received)
@@ -228,11 +228,13 @@ def test_a_run_that_is_told_to_end_ends(
     assert "Traceback" not in said
 
 
-def played(manifest: Path, folder: Path, state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Page:
+def played(
+    manifest: Path, folder: Path, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> ReportPage:
     """A run in this process."""
     monkeypatch.setenv("GANTRY_LOCAL_DIR", str(state_dir))
 
-    async def run() -> Page:
+    async def run() -> ReportPage:
         stage = await open_local(local_settings(), None)
         return await play(load(manifest, stage), stage, folder / "out", OPTIONS, print)
 

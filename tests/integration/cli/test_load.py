@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from gantry_cli.client.ledger import Verdict
-from gantry_cli.trial.load import Load, Pace
+from gantry_cli.client.ledger import DeliveryAccount
+from gantry_cli.trial.load import Load, LoadPace
 from gantry_protocol.codes import RequestCode
 from support.fake_group import (
     Fault,
@@ -34,9 +34,9 @@ async def served() -> AsyncIterator[ServedGroup]:
     await found.stop()
 
 
-async def verdict_of(served: ServedGroup, *faults: Fault) -> Verdict:
+async def verdict_of(served: ServedGroup, *faults: Fault) -> DeliveryAccount:
     """Run a load, meet `faults` on the way, stop in order, and count."""
-    async with Load([served.group.address], "trial", pace=Pace(2, 0.001), queues=2) as load:
+    async with Load([served.group.address], "trial", pace=LoadPace(2, 0.001), queues=2) as load:
         await load.start()
         async with asyncio.timeout(PATIENCE_S):
             while load.ledger.acknowledged < ENOUGH // 2:

@@ -11,7 +11,7 @@ from gantry_protocol.admin import ErrorView
 from gantry_protocol.errors import PortInUseError
 from gantry_protocol.process import probes, strangers
 from gantry_protocol.process.probes import HttpServer
-from gantry_protocol.process.strangers import COMERS_AT_ONCE, STRANGERS_MAX, Comers, Pace
+from gantry_protocol.process.strangers import COMERS_AT_ONCE, STRANGERS_MAX, AddressRate, Comers
 from prometheus_client import CollectorRegistry, Counter
 
 
@@ -75,7 +75,7 @@ async def test_who_asks_for_metrics_while_others_wait_gets_the_same(
 
 
 def test_strangers_come_at_a_bounded_pace() -> None:
-    pace = Pace(per_s=10.0, at_once=5)
+    pace = AddressRate(per_s=10.0, at_once=5)
     assert [pace.wait_s("a", 100.0) > 0 for _ in range(7)] == [False] * 5 + [True] * 2
     assert pace.wait_s("a", 100.0) == pytest.approx(0.3)
     assert pace.delayed == 3
@@ -85,7 +85,7 @@ def test_strangers_come_at_a_bounded_pace() -> None:
 
 
 def test_addresses_that_are_told_apart_are_bounded() -> None:
-    pace = Pace(per_s=1.0, at_once=1)
+    pace = AddressRate(per_s=1.0, at_once=1)
     for number in range(2 * STRANGERS_MAX):
         pace.wait_s(str(number), 0.0)
         pace.wait_s("often", 0.0)
@@ -101,12 +101,12 @@ async def test_who_has_the_token_does_not_wait(
 ) -> None:
     asked: list[float] = []
 
-    def wait_s(_: Pace, address: str, now_s: float) -> float:
+    def wait_s(_: AddressRate, address: str, now_s: float) -> float:
         assert address == "127.0.0.1"
         asked.append(now_s)
         return 0.0
 
-    monkeypatch.setattr(Pace, "wait_s", wait_s)
+    monkeypatch.setattr(AddressRate, "wait_s", wait_s)
     await _get(f"{base}/readyz", **headers)
     assert len(asked) == 1 + waits, "for the connection, and for the request"
 

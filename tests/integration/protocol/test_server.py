@@ -15,7 +15,7 @@ from gantry_protocol.frame import RemotingCommand, SerializeType, encode, reply,
 from gantry_protocol.remoting import connection as connection_module
 from gantry_protocol.remoting import server as server_module
 from gantry_protocol.remoting.limits import ConnectionLimits
-from gantry_protocol.remoting.rules import RequestRules, Rule
+from gantry_protocol.remoting.rules import RequestRule, RequestRules
 from gantry_protocol.remoting.server import Connection, RemotingServer, not_supported
 from gantry_protocol.remoting.turns import Turns
 from support.wire import WirePeer, until
@@ -347,7 +347,7 @@ async def test_a_header_that_is_too_large_ends_the_connection(serve: Any) -> Non
     assert server.stats.malformed == 1
 
 
-RULES = RequestRules({34: Rule(100_000, 0.0)}, Rule(1_000_000, 0.0))
+RULES = RequestRules({34: RequestRule(100_000, 0.0)}, RequestRule(1_000_000, 0.0))
 
 
 async def test_a_body_that_is_too_large_is_refused_and_not_kept(serve: Any) -> None:

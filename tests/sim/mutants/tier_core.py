@@ -44,8 +44,8 @@ MUTANTS = (
         "T5",
         "a version of unknown outcome counts as committed, without a look at its slot",
         "session:UploadSession._put",
-        "Stage.OURS if created else Stage.UNKNOWN",
-        "Stage.OURS",
+        "CommitStage.OURS if created else CommitStage.UNKNOWN",
+        "CommitStage.OURS",
         UnitTests(f"{CORE}/test_commit.py"),
     ),
     _mutant(
@@ -53,8 +53,8 @@ MUTANTS = (
         "T16",
         "a slot that an own earlier attempt has taken is written again and again",
         "session:UploadSession._put",
-        "Stage.OURS if created else Stage.UNKNOWN",
-        "Stage.OURS if created else Stage.UNSENT",
+        "CommitStage.OURS if created else CommitStage.UNKNOWN",
+        "CommitStage.OURS if created else CommitStage.UNSENT",
         UnitTests(f"{CORE}/test_commit.py"),
     ),
     _mutant(

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
-from gantry_cli.client.consumer import Consumer, Received, Start
+from gantry_cli.client.consumer import Consumer, ReceivedRecord, Start
 from gantry_cli.client.session import session
 from gantry_protocol.bodies import encode_body
 from gantry_protocol.bodies.client import HeartbeatData, ProducerData
@@ -183,7 +183,7 @@ class Parked:
     async def _consume(self, node: Node) -> None:
         async with session(self._cluster.name_servers) as client:
 
-            async def received(item: Received) -> None:
+            async def received(item: ReceivedRecord) -> None:
                 self._delivered(item.key)
                 consumer.done(item.position)
 

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
-from gantry_cli.client.consumer import Consumer, Received, Start
+from gantry_cli.client.consumer import Consumer, ReceivedRecord, Start
 from gantry_cli.client.producer import Producer, SendFailedError
 from gantry_cli.client.session import session
 from gantry_protocol.bodies import (
@@ -333,7 +333,7 @@ class Workers:
         async with session(self._cluster.name_servers) as client:
             make = partial(Consumer, client.routes, client.calls, DEAD, start=Start.EARLIEST)
 
-            async def received(item: Received) -> None:
+            async def received(item: ReceivedRecord) -> None:
                 self._cluster.world.count("dead-letter")
                 job, tries = self.jobs[item.key], item.record.reconsume_times
                 job.is_dead = True

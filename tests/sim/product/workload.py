@@ -10,7 +10,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from gantry_cli.client.consumer import Consumer, Received, Start
+from gantry_cli.client.consumer import Consumer, ReceivedRecord, Start
 from gantry_cli.client.ledger import Ledger
 from gantry_cli.client.producer import Producer, SendFailedError
 from gantry_cli.client.session import session
@@ -106,7 +106,7 @@ class Workload:
             await asyncio.sleep(0.1)  # a consumer reads the queues that there are when it begins
         async with session(self.cluster.name_servers) as client:
 
-            async def received(item: Received) -> None:
+            async def received(item: ReceivedRecord) -> None:
                 self.watch.served(item.record.physical_offset + 1, item.position.broker_name)
                 self.ledger.consume(item.key, item.position)
                 consumer.done(item.position)

@@ -14,7 +14,14 @@ whole  who has everything confirmed has the witness's topics, consumer offsets a
 from __future__ import annotations
 
 from gantry_broker.queues import MessageStore
-from gantry_broker.retention.core.rules import Facts, Kept, Need, Trim, WriteState, decide
+from gantry_broker.retention.core.rules import (
+    Facts,
+    Need,
+    RetentionBounds,
+    Trim,
+    WriteState,
+    decide,
+)
 from gantry_broker.store.contract import GetStatus
 from sim.kernel.world import Violation
 from sim.tier.retention_world import NAMES, ONE, SEGMENT_BYTES, RetentionWorld
@@ -50,7 +57,7 @@ class OwnRetentionWorld(RetentionWorld):
         ends = {one: Need(self.members[one].log.end, one) for one in others}
         decision = decide(
             Facts(
-                kept=Kept(bytes=local_bytes),
+                kept=RetentionBounds(bytes=local_bytes),
                 starts=store.log.starts,
                 log_start=store.log.log_start,
                 end=store.log.end,

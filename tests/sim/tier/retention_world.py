@@ -19,7 +19,7 @@ from pathlib import Path
 
 from gantry_broker.queues import MessageStore
 from gantry_broker.retention.core.rules import Trim, WriteState
-from gantry_broker.store.contract import GetStatus, Limits
+from gantry_broker.store.contract import GetStatus, ReadLimits
 from gantry_broker.store.tables.topics import TopicChange, change_record
 from gantry_broker.tier.core.locate import Found, Queue
 from gantry_broker.tier.core.reading import LoadedRun, Local, Messages, TierIndex, Wanted, pick
@@ -36,7 +36,7 @@ from support import stores
 PLACE = shard("c", "u")
 SEGMENT_BYTES = 2048
 NAMES = ("a", "b", "c")
-ONE = Limits(1, 1 << 20)
+ONE = ReadLimits(1, 1 << 20)
 
 
 class RetentionWorld:

@@ -6,7 +6,7 @@ from itertools import permutations
 
 import pytest
 from gantry_chaos.checkers import linearizable, orders, witness
-from gantry_chaos.checkers.group import GroupState, Step, outcomes, steps
+from gantry_chaos.checkers.group import GroupOperation, GroupState, outcomes, steps
 from gantry_chaos.history.lines import Outcome
 from gantry_chaos.history.operations import Operation
 from hypothesis import event, given, settings
@@ -219,7 +219,7 @@ def test_a_search_without_end_is_not_passed() -> None:
     assert not found.figures["search"]
 
 
-def every_order(taken: list[Step], first: GroupState) -> bool:
+def every_order(taken: list[GroupOperation], first: GroupState) -> bool:
     """The brute force: each subset of what was lost, each order that fits the time."""
     answered = [one for one in taken if not one.unknown]
     unknown = [one for one in taken if one.unknown]
@@ -234,7 +234,7 @@ def every_order(taken: list[Step], first: GroupState) -> bool:
     )
 
 
-def _explains(order: tuple[Step, ...], first: GroupState) -> bool:
+def _explains(order: tuple[GroupOperation, ...], first: GroupState) -> bool:
     for number, earlier in enumerate(order):
         for later in order[number + 1 :]:
             if later.returned is not None and later.returned < earlier.called:

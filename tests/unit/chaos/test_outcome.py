@@ -11,7 +11,7 @@ from gantry_chaos.history.lines import Line, Request, Response
 from gantry_chaos.history.observations import Observation, RoleSeen
 from gantry_chaos.plan.engine import Band
 from gantry_chaos.report.outcome import judge, openchaos_results, told
-from gantry_chaos.report.page import Page
+from gantry_chaos.report.page import ReportPage
 
 FAULT = Band("kill-master", ("gantry/orders-broker-0",), 20.0, 22.0)
 ROLES: list[Observation] = [
@@ -44,7 +44,7 @@ def answered(op: str, value: str, key: str | None, at_ms: int) -> list[Line]:
 
 def run(
     lines: list[Line] | None = None, faults: tuple[Band, ...] = (FAULT,), **more: object
-) -> Page:
+) -> ReportPage:
     options: Any = {"drained": True, "limit_ms": 3000.0, **more}
     return judge("kill-master", {"seed": "1"}, lines or recorded(), ROLES, faults, **options)
 

@@ -15,7 +15,7 @@ from gantry_chaos.history.observations import LeaderSeen, Observation, OffsetSee
 from gantry_chaos.history.operations import History, Operation, Window
 from gantry_chaos.plan.engine import Band
 from gantry_chaos.report import series
-from gantry_chaos.report.page import Page, render
+from gantry_chaos.report.page import ReportPage, render
 from gantry_chaos.report.svg import Axis, nice
 
 VOID = {"meta", "line", "circle", "polyline", "rect", "br"}
@@ -75,7 +75,7 @@ def operations() -> list[Operation]:
     return sorted(found, key=lambda one: one.called_ms)
 
 
-def page(**changes: object) -> Page:
+def page(**changes: object) -> ReportPage:
     ops = operations()
     faults = (
         Band("kill-master", ("gantry/orders-broker-0",), 20.0, 23.0),
@@ -98,7 +98,7 @@ def page(**changes: object) -> Page:
         *(OffsetSeen(at, "orders", "tier", at // 4000 * 4000 * 88) for at in range(0, 60_000, 500)),
     ]
     cost = outages(ops, windows)
-    whole = Page(
+    whole = ReportPage(
         title="kill-master",
         facts={"seed": "7", "group": "orders"},
         history=History(tuple(ops), tuple(windows)),

@@ -16,7 +16,7 @@ from gantry_chaos.inject import local
 from gantry_chaos.manifests.selection import Pod
 from gantry_chaos.plan.engine import Band
 from gantry_chaos.plan.journal import Journal
-from gantry_chaos.report.page import Page
+from gantry_chaos.report.page import ReportPage
 
 CUT = """
 apiVersion: chaos-mesh.org/v1alpha1
@@ -117,7 +117,7 @@ def test_what_cannot_be_played_is_refused_before_anything_is_done(
 
 
 def test_everything_is_on_disk(tmp_path: Path) -> None:
-    page = Page("cut", {"seed": "1"}, History((), ()), (), (), (), ())
+    page = ReportPage("cut", {"seed": "1"}, History((), ()), (), (), (), ())
     path = run.store(page, tmp_path / "deep" / "out")
     assert path.read_text().startswith("<!doctype html>")
     assert (path.parent / run.VERDICT).read_text() == "CHAOS cut FAILED\n"

@@ -22,13 +22,13 @@ from gantry_lab.chaos.local_stage import choose
 from gantry_lab.chaos.planning import steps
 from gantry_lab.chaos.scenario import NotSettledError, expectation, fetch, named, unsettled
 from gantry_lab.chaos.tiering import newest, question
-from gantry_lab.soak.views import Group, Quorum, State
+from gantry_lab.soak.views import SoakState, WatchedGroup, WatchedQuorum
 from gantry_lab.soak.witness import Witness, role_of
 from gantry_protocol.admin import MemberView
 from gantry_protocol.errors import ConfigError, GantryError
 
-GROUP = Group("orders", 1, "uid-1", 4, [1, 2, 3], [], settled=True, stale_s=0.1)
-STATE = State(
+GROUP = WatchedGroup("orders", 1, "uid-1", 4, [1, 2, 3], [], settled=True, stale_s=0.1)
+STATE = SoakState(
     now_s=1.0,
     sending=True,
     started=True,
@@ -42,7 +42,7 @@ STATE = State(
     last_trouble="",
     error=None,
     group=GROUP,
-    quorum=Quorum("gantry-controller-0", whole=True),
+    quorum=WatchedQuorum("gantry-controller-0", whole=True),
     masterships=[],
     conflicts=[],
 )
@@ -59,10 +59,10 @@ replace = msgspec.structs.replace
         (replace(STATE, group=None), "do not tell of the group"),
         (replace(STATE, group=replace(GROUP, stale_s=3.0)), "do not tell of the group"),
         (replace(STATE, group=replace(GROUP, settled=False)), "not every replica"),
-        (replace(STATE, quorum=Quorum("x", whole=False)), "does not hear every other one"),
+        (replace(STATE, quorum=WatchedQuorum("x", whole=False)), "does not hear every other one"),
     ],
 )
-def test_nothing_is_struck_before_the_group_is_whole(state: State | None, said: str) -> None:
+def test_nothing_is_struck_before_the_group_is_whole(state: SoakState | None, said: str) -> None:
     found = unsettled(state)
     assert bool(found) == bool(said)
     assert re.search(said, found)

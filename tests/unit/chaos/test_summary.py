@@ -11,7 +11,7 @@ from gantry_chaos.checkers.availability import Outage
 from gantry_chaos.checkers.verdicts import verdict
 from gantry_chaos.history.operations import History
 from gantry_chaos.plan.engine import Band
-from gantry_chaos.report.page import Page, render_all
+from gantry_chaos.report.page import ReportPage, render_all
 from gantry_chaos.report.summary import document, exit_code, markdown
 
 GOOD = verdict("messages", {"lostMessageCount": 0}, [])
@@ -20,8 +20,8 @@ BIT = Band("cut", ("gantry/orders-broker-0",), 10.0, 12.0)
 COST = Outage("cut", 812.0, 400.0, 20.0, 510, 1.0, 0.5, 1.0)
 
 
-def page(title: str = "cut", **changes: object) -> Page:
-    whole = Page(title, {}, History((), ()), (BIT,), (), (GOOD,), (COST,), commits=(COST,))
+def page(title: str = "cut", **changes: object) -> ReportPage:
+    whole = ReportPage(title, {}, History((), ()), (BIT,), (), (GOOD,), (COST,), commits=(COST,))
     return msgspec.structs.replace(whole, **changes)
 
 
@@ -40,7 +40,7 @@ UNPROVED = msgspec.structs.replace(BIT, invalid="None of 2 rules matched a packe
         ([], 75),
     ],
 )
-def test_the_worst_run_decides(pages: list[Page], code: int) -> None:
+def test_the_worst_run_decides(pages: list[ReportPage], code: int) -> None:
     assert exit_code(pages) == code
     assert document({}, pages)["exitCode"] == code
 

@@ -8,7 +8,7 @@ from random import Random
 from statistics import mean, pstdev
 
 import pytest
-from gantry_chaos.core.treatment import PacketQueue, Treatment, Verdict
+from gantry_chaos.core.treatment import PacketQueue, PacketVerdict, Treatment
 from gantry_chaos.inject import netlink
 
 
@@ -21,7 +21,7 @@ def waits(treatment: Treatment, packets: int = 4000) -> list[float]:
         assert queue.arrive(number, now_s) is None
         assert queue.next_s is not None
         found.append(queue.next_s - now_s)
-        assert list(queue.due(queue.next_s)) == [Verdict(number, accept=True)]
+        assert list(queue.due(queue.next_s)) == [PacketVerdict(number, accept=True)]
     return found
 
 
@@ -29,7 +29,7 @@ def test_a_packet_goes_at_its_time_and_not_before() -> None:
     queue = PacketQueue(Treatment(latency_s=0.1), Random(1).random)
     assert queue.arrive(7, 1.0) is None
     assert list(queue.due(1.0999)) == []
-    assert list(queue.due(1.1)) == [Verdict(7, accept=True)]
+    assert list(queue.due(1.1)) == [PacketVerdict(7, accept=True)]
     assert queue.next_s is None
 
 
@@ -74,7 +74,7 @@ def test_a_full_queue_lets_packets_go_instead_of_losing_them() -> None:
     assert [queue.arrive(number, 0.0) for number in range(3)] == [
         None,
         None,
-        Verdict(2, accept=True),
+        PacketVerdict(2, accept=True),
     ]
     assert queue.counts.overflowed == 1
     assert [verdict.packet for verdict in queue.drain()] == [0, 1]
@@ -98,7 +98,7 @@ def test_packets_and_answers_are_read_from_one_datagram() -> None:
     data = kernel_packet(41) + refused + kernel_packet(42)
     assert list(netlink.messages(data)) == [
         netlink.Packet(41),
-        netlink.Answer(9, 1),
+        netlink.NetlinkAck(9, 1),
         netlink.Packet(42),
     ]
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from gantry_cli.client.consumer import Consumer, Received, Start
+from gantry_cli.client.consumer import Consumer, ReceivedRecord, Start
 from gantry_cli.client.ledger import Ledger
 from gantry_cli.client.producer import Avoidance, Producer, SendFailedError
 from gantry_cli.client.routes import NameServiceError, Queue, Routes, TopicNotFoundError
@@ -56,7 +56,7 @@ class Scene:
 
     @asynccontextmanager
     async def consuming(self, **options: object) -> AsyncIterator[Consumer]:
-        async def received(item: Received) -> None:
+        async def received(item: ReceivedRecord) -> None:
             self.ledger.consume(item.key, item.position)
             if item.record.body != b"never done":
                 consumer.done(item.position)

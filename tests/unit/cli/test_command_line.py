@@ -8,7 +8,7 @@ import sys
 import click
 import pytest
 from click.testing import CliRunner
-from gantry_cli.lazy import Entry, LazyGroup
+from gantry_cli.lazy import CommandEntry, LazyGroup
 from gantry_cli.main import COMMANDS, cli, main
 
 HEAVY = (
@@ -51,7 +51,7 @@ def all_commands() -> list[tuple[tuple[str, ...], click.Command]]:
 
 
 @pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
-def test_help_line_in_the_table_is_the_commands_own(entry: Entry) -> None:
+def test_help_line_in_the_table_is_the_commands_own(entry: CommandEntry) -> None:
     assert isinstance(cli, LazyGroup)
     command = cli.get_command(click.Context(cli), entry.name)
     assert command is not None

@@ -6,9 +6,9 @@ import json
 from io import StringIO
 
 import pytest
-from gantry_cli.client.ledger import Verdict
-from gantry_cli.demo.report import Account, TierAccount, Uploader, account
-from gantry_cli.demo.stage import Stage
+from gantry_cli.client.ledger import DeliveryAccount
+from gantry_cli.demo.report import DemoAccount, TierAccount, Uploader, account
+from gantry_cli.demo.stage import DemoStage
 from gantry_cli.demo.view import LiveScreen, sparkline
 from gantry_cli.trial.history import Mastership
 from gantry_cli.trial.narrate import changes, settled, whole
@@ -31,7 +31,7 @@ SOUND = TierAccount(
     findings=[],
 )
 GOOD = account(
-    Verdict(100, 100, 0, 100, 0, 2, 2, 0),
+    DeliveryAccount(100, 100, 0, 100, 0, 2, 2, 0),
     ready_s=5.123,
     write_gap_ms=412.26,
     handover_gap_ms=80.0,
@@ -88,7 +88,7 @@ def test_good_run_has_no_failures_and_one_line() -> None:
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_each_broken_promise_fails_the_run(change: dict[str, object], words: str) -> None:
-    broken: Account = replace(GOOD, **change)
+    broken: DemoAccount = replace(GOOD, **change)
     assert len(broken.failures()) == 1
     assert words in broken.failures()[0]
 
@@ -178,7 +178,7 @@ def test_live_screen_draws_without_and_with_a_group() -> None:
         stale_s = 0.0
         group = group(member(1, max_offset=10, confirm_offset=7), member(2, alive=False))
 
-    stage = Stage()
+    stage = DemoStage()
     stage.did("killed orders-broker-1")
     stage.measured("write gap", 412.0)
     console = Console(width=100, record=True, file=StringIO())

@@ -14,9 +14,9 @@ from gantry_lab.bench import suite
 from gantry_lab.bench.broker import frames
 from gantry_lab.bench.broker.kills import Account, Round, Rounds
 from gantry_lab.bench.broker.many_queues import topic
-from gantry_lab.bench.broker.target import Group
+from gantry_lab.bench.broker.target import ProcessGroup
 from gantry_lab.bench.broker.work import FILL_BATCH, SAMPLE_EVERY, Fill, Pulls, Scatter, Sends
-from gantry_lab.bench.load import Load, Numbers, Reply, Window, decode_reply
+from gantry_lab.bench.load import FrameLoad, Numbers, Reply, Window, decode_reply
 from gantry_lab.bench.results import UNITS, Latencies
 from gantry_lab.bench.senders import BODY_BYTES
 from gantry_lab.bench.stage import figures
@@ -208,11 +208,11 @@ async def loaded(
     server = RemotingServer(lambda _conn, request: respond(request))
     port = await server.start("127.0.0.1", 0)
     work = Sends("orders", QUEUES, 4)
-    load: Load | None = None
+    load: FrameLoad | None = None
     try:
-        load = await asyncio.to_thread(Load, work, [f"127.0.0.1:{port}"], 4)
+        load = await asyncio.to_thread(FrameLoad, work, [f"127.0.0.1:{port}"], 4)
         seen = await load.window(0.0, seconds)
-        return figures(seen, [None, None], Group.roles), work
+        return figures(seen, [None, None], ProcessGroup.roles), work
     finally:
         if load is not None:
             load.close()
@@ -265,7 +265,7 @@ async def test_a_connection_that_ends_is_told() -> None:
 
     server = RemotingServer(leave)
     port = await server.start("127.0.0.1", 0)
-    load = Load(Sends("orders", QUEUES, 1), [f"127.0.0.1:{port}"], 1)
+    load = FrameLoad(Sends("orders", QUEUES, 1), [f"127.0.0.1:{port}"], 1)
     try:
         with pytest.raises(GantryError, match=r"ended a connection|closed a connection"):
             await load.window(0.0, 10)
@@ -287,7 +287,7 @@ def test_cpu_is_told_per_message() -> None:
         latencies_s=Latencies([0.001] * 1000),
         generator_s=0.32,
     )
-    found = figures(seen, [(1.0, 0.0), (1.64, 0.32)], Group.roles)
+    found = figures(seen, [(1.0, 0.0), (1.64, 0.32)], ProcessGroup.roles)
     assert found["messages_per_s"] == 16_000
     assert found["generator_cpu_us"] == pytest.approx(10)
     assert found["master_cpu_us"] == pytest.approx(20)

@@ -11,8 +11,8 @@ import pytest
 from gantry_cli.progress import TOLD_EVERY_S, Estimate, Plainly
 from gantry_lab.bench import running
 from gantry_lab.bench.results import Runs
-from gantry_lab.bench.running import Run
-from gantry_lab.bench.stage import Stage
+from gantry_lab.bench.running import BenchRun
+from gantry_lab.bench.stage import BenchStage
 from gantry_lab.bench.suite import Case, Goal, Wish
 from gantry_protocol.errors import GantryError
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 WISH = Wish(runs=2, seconds=1.0, warmup_s=0.0, label="b")
 
 
-async def measured(stage: Stage) -> Runs:
+async def measured(stage: BenchStage) -> Runs:
     async def once() -> dict[str, float]:
         return {"ratio": 0.5}
 
     return await stage.repeat(once)
 
 
-async def broken(_: Stage) -> Runs:
+async def broken(_: BenchStage) -> Runs:
     raise GantryError("The disk is gone.")
 
 
-async def endless(_: Stage) -> Runs:
+async def endless(_: BenchStage) -> Runs:
     await asyncio.Event().wait()
     raise AssertionError
 
 
-async def local(stage: Stage) -> Runs:
+async def local(stage: BenchStage) -> Runs:
     stage.own()
     return await measured(stage)
 
@@ -46,18 +46,18 @@ async def local(stage: Stage) -> Runs:
 class Code(Case, frozen=True):
     """A case that runs this function."""
 
-    code: Callable[[Stage], Awaitable[Runs]] = measured
+    code: Callable[[BenchStage], Awaitable[Runs]] = measured
 
-    async def measure(self, stage: Stage) -> Runs:
+    async def measure(self, stage: BenchStage) -> Runs:
         return await self.code(stage)
 
 
-def case(name: str, run: Callable[[Stage], Awaitable[Runs]]) -> Case:
+def case(name: str, run: Callable[[BenchStage], Awaitable[Runs]]) -> Case:
     return Code(name, (Goal("ratio", "r"),), code=run)
 
 
-async def ran(wish: Wish, directory: Path, *cases: Case) -> Run:
-    run = Run(cases, wish, directory, as_json=False)
+async def ran(wish: Wish, directory: Path, *cases: Case) -> BenchRun:
+    run = BenchRun(cases, wish, directory, as_json=False)
     await run.all()
     return run
 
@@ -81,7 +81,7 @@ async def test_a_case_that_never_ends_is_ended(
 
 
 async def test_a_time_out_of_the_case_itself_is_a_bug_and_told(tmp_path: Path) -> None:
-    async def careless(_: Stage) -> Runs:
+    async def careless(_: BenchStage) -> Runs:
         raise TimeoutError("inside")
 
     with pytest.raises(TimeoutError, match="inside"):

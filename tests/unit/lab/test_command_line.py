@@ -7,7 +7,7 @@ import sys
 import click
 import pytest
 from click.testing import CliRunner
-from gantry_cli.lazy import Entry
+from gantry_cli.lazy import CommandEntry
 from gantry_lab.main import COMMANDS, NAME, lab, main
 
 
@@ -29,7 +29,7 @@ def all_commands() -> list[tuple[tuple[str, ...], click.Command]]:
 
 
 @pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
-def test_help_line_in_the_table_is_the_commands_own(entry: Entry) -> None:
+def test_help_line_in_the_table_is_the_commands_own(entry: CommandEntry) -> None:
     command = lab.get_command(click.Context(lab), entry.name)
     assert command is not None
     assert command.get_short_help_str(limit=200).rstrip(".") == entry.help.rstrip(".")

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 import pytest
-from gantry_lab.bench.load import Load, Work
+from gantry_lab.bench.load import FrameLoad, SlotWork
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import RemotingCommand, reply, request
 from gantry_protocol.errors import FrameError, GantryError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-class Asked(Work):
+class Asked(SlotWork):
     """Each slot asks `each` times."""
 
     def __init__(self, each: int) -> None:
@@ -72,7 +72,7 @@ async def test_answers_are_found_in_any_chunking(size: int) -> None:
         whole = answers(asked)
         return [whole[at : at + size] for at in range(0, len(whole), size)]
 
-    with answering(pieces) as address, closing(Load(Asked(1), [address], 1, 4)) as load:
+    with answering(pieces) as address, closing(FrameLoad(Asked(1), [address], 1, 4)) as load:
         seen = await load.finish(10)
     assert (seen.operations, seen.received_bytes) == (4, 8)
 
@@ -85,7 +85,7 @@ async def test_answers_are_found_in_any_chunking(size: int) -> None:
 async def test_what_is_no_answer_is_refused(data: bytes) -> None:
     with (
         answering(lambda _: [data]) as address,
-        closing(Load(Asked(1), [address], 1, 4)) as load,
+        closing(FrameLoad(Asked(1), [address], 1, 4)) as load,
         pytest.raises(FrameError),
     ):
         await load.finish(10)
@@ -97,7 +97,7 @@ async def test_a_second_answer_to_a_request_ends_the_measurement() -> None:
 
     with (
         answering(twice) as address,
-        closing(Load(Asked(1), [address], 1, 4)) as load,
+        closing(FrameLoad(Asked(1), [address], 1, 4)) as load,
         pytest.raises(FrameError, match="request 0, which is not under way"),
     ):
         await load.finish(10)
@@ -108,7 +108,7 @@ async def test_slots_share_connections_and_each_does_all_it_has_to() -> None:
     port = await server.start("127.0.0.1", 0)
     work = Asked(50)
     try:
-        load = await asyncio.to_thread(Load, work, [f"127.0.0.1:{port}"], 3, 4)
+        load = await asyncio.to_thread(FrameLoad, work, [f"127.0.0.1:{port}"], 3, 4)
         with closing(load):
             seen = await load.finish(10)
     finally:
@@ -125,7 +125,7 @@ async def test_a_refusal_ends_work_that_lets_none_go_by() -> None:
     port = await server.start("127.0.0.1", 0)
     try:
         with (
-            closing(await asyncio.to_thread(Load, Asked(1), [f"127.0.0.1:{port}"], 1)) as load,
+            closing(await asyncio.to_thread(FrameLoad, Asked(1), [f"127.0.0.1:{port}"], 1)) as load,
             pytest.raises(GantryError, match=r"refused 1 of 1.*NOT_LEADER: another leads"),
         ):
             await load.finish(10)
@@ -138,7 +138,7 @@ async def test_a_paced_load_begins_what_is_due_and_no_more() -> None:
     port = await server.start("127.0.0.1", 0)
     try:
         with closing(
-            await asyncio.to_thread(Load, Asked(1_000_000), [f"127.0.0.1:{port}"], 4)
+            await asyncio.to_thread(FrameLoad, Asked(1_000_000), [f"127.0.0.1:{port}"], 4)
         ) as load:
             load.per_second = 200.0
             begun = perf_counter()

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 import pytest
-from gantry_cli.client.ledger import Verdict
+from gantry_cli.client.ledger import DeliveryAccount
 from gantry_lab.soak.views import (
     Count,
     MastershipView,
-    Outcome,
-    State,
+    SoakOutcome,
+    SoakState,
     group_of,
     line,
     outcome_of,
@@ -21,8 +21,8 @@ from gantry_lab.soak.views import (
 )
 from gantry_protocol.admin import GroupView, MemberView, PeerView, QuorumView
 
-CLEAN = Verdict(100, 100, 0, 100, 0, 2, 2, 0)
-QUIET = State(
+CLEAN = DeliveryAccount(100, 100, 0, 100, 0, 2, 2, 0)
+QUIET = SoakState(
     now_s=50.0,
     sending=True,
     started=True,
@@ -43,13 +43,13 @@ QUIET = State(
 
 
 def judged(
-    verdict: Verdict = CLEAN,
+    verdict: DeliveryAccount = CLEAN,
     *,
     illegal_offsets: int = 0,
     conflicts: tuple[int, ...] = (),
     error: str | None = None,
     unseen: str | None = None,
-) -> Outcome:
+) -> SoakOutcome:
     return outcome_of(
         Count(verdict, verdict.clean, verdict.lost),
         illegal_offsets=illegal_offsets,

@@ -190,7 +190,7 @@ def test_probes_that_are_not_supported(spec: dict[str, Any], text: str) -> None:
 def test_thresholds(*, start: bool, results: str, verdicts: list[bool]) -> None:
     probe = probing.parse({**SPEC, "tcpSocket": {"port": 1}}, {}, "")
     assert probe is not None
-    verdict = probing.Verdict(probe, passing=start)
+    verdict = probing.ProbeCount(probe, passing=start)
     assert [verdict.note(success=result == "+") for result in results] == verdicts
 
 

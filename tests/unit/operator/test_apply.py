@@ -20,7 +20,7 @@ from gantry_operator.api.kinds import (
 from gantry_operator.builders import broker_objects
 from gantry_operator.cache import Cache, Key
 from gantry_operator.plan import actions as act
-from gantry_operator.reconcile.apply import OFF_RECORD_AGAIN_S, Applier, Outcome
+from gantry_operator.reconcile.apply import OFF_RECORD_AGAIN_S, Applier, ApplyOutcome
 from gantry_operator.reconcile.quorum_secrets import Secrets
 from gantry_protocol.admin import GroupDeclaration
 from gantry_protocol.admin_client.errors import AdminRefusedError, QuorumUnreachableError
@@ -46,7 +46,7 @@ class World:
         self.key = ORDERS
         self.api.have(BROKER_GROUP, "orders", metadata={"uid": "bg-uid"})
 
-    async def apply(self, *actions: act.Action) -> Outcome:
+    async def apply(self, *actions: act.Action) -> ApplyOutcome:
         return await self.applier.apply(self.key, self.seen, list(actions))
 
     def pod(self, uid: str = "uid-2", status: dict[str, Any] | None = None, **meta: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from gantry_broker.door import DoorSettings
 from gantry_broker.host.settings import BrokerSettings
-from gantry_broker.retention.core.rules import Kept
+from gantry_broker.retention.core.rules import RetentionBounds
 from gantry_controller.settings import ControllerSettings
 from gantry_operator import names
 from gantry_operator.builders import broker_objects, controller_objects, quorum_secret
@@ -516,7 +516,7 @@ def test_environment_of_a_broker_that_keeps_its_log_within_bounds() -> None:
         "GANTRY_RETENTION_WHEN_FULL": "refuse",
     }
     base = {"GANTRY_GROUP": "orders", "GANTRY_CONTROLLERS": "127.0.0.1:1"}
-    assert load_settings(BrokerSettings, env={**base, **given}).kept == Kept(
+    assert load_settings(BrokerSettings, env={**base, **given}).kept == RetentionBounds(
         None, 1048576, gives_way=False
     )
 

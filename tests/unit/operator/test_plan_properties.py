@@ -14,7 +14,7 @@ from gantry_operator.plan.actions import (
     ScaleDown,
     WriteStatus,
 )
-from gantry_operator.plan.members import Group
+from gantry_operator.plan.members import ObservedGroup
 from gantry_operator.plan.observed import BrokerObserved, ControllerObserved, PodView
 from gantry_protocol.admin import MemberView, TierView
 from gantry_protocol.admin_client.outcomes import NotDeclared, Unreachable
@@ -180,7 +180,7 @@ def test_a_running_master_is_never_taken_away_while_there_is_another_replica(see
     for action in disruptive(seen):
         if not isinstance(action, DeletePod) or action.only_if_dead:
             continue
-        group = Group(seen.view, seen.pods)
+        group = ObservedGroup(seen.view, seen.pods)
         master = group.master()
         pod_of_master = group.pod_of(master) if master else None
         existing = seen.objects["StatefulSet", "orders-broker"]["spec"]["replicas"]
@@ -192,7 +192,7 @@ def test_enough_members_stay_in_sync(seen: Any) -> None:
     for action in disruptive(seen):
         if isinstance(action, Elect) or (isinstance(action, DeletePod) and action.only_if_dead):
             continue
-        group = Group(seen.view, seen.pods)
+        group = ObservedGroup(seen.view, seen.pods)
         spec = seen.group.spec
         existing = seen.objects["StatefulSet", "orders-broker"]["spec"]["replicas"]
         if isinstance(action, ScaleDown):
@@ -209,7 +209,7 @@ def test_enough_members_stay_in_sync(seen: Any) -> None:
 def test_only_members_of_the_sync_state_set_are_elected(seen: Any) -> None:
     for action in disruptive(seen):
         if isinstance(action, Elect):
-            assert action.broker_id in Group(seen.view, seen.pods).in_sync()
+            assert action.broker_id in ObservedGroup(seen.view, seen.pods).in_sync()
             assert action.broker_id != seen.view.master_broker_id
             assert action.master_epoch == seen.view.master_epoch
 

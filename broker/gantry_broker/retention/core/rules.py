@@ -80,7 +80,7 @@ class LogNow(msgspec.Struct, frozen=True, kw_only=True):
     writes: bool = False
 
 
-class Kept(NamedTuple):
+class RetentionBounds(NamedTuple):
     """The bounds of a log where there is no tier.
 
     Attributes:
@@ -113,7 +113,7 @@ class Facts(LogNow, frozen=True, kw_only=True):
         copied: by replicas outside the set.
     """
 
-    kept: Kept
+    kept: RetentionBounds
     expired_to: Offset
     disk_is_full: bool = False
     disk_fills: bool = False

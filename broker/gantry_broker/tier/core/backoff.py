@@ -4,7 +4,7 @@ Each wait is drawn between the shortest one and three times the one before, so t
 failed together do not come back together, and the bound grows only while failures last.
 """
 
-from gantry_broker.tier.core.values import Limits
+from gantry_broker.tier.core.values import TierLimits
 
 GROWTH = 3
 
@@ -14,7 +14,7 @@ class Backoff:
 
     __slots__ = ("_last_ms", "_limits")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: TierLimits) -> None:
         """The next wait is a short one."""
         self._limits = limits
         self._last_ms = limits.retry_min_ms

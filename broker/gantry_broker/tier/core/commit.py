@@ -25,7 +25,7 @@ from enum import Enum, auto
 from gantry_protocol.tier.manifests import Version, encode
 
 
-class Stage(Enum):
+class CommitStage(Enum):
     """Knowledge of the outcome."""
 
     UNSENT = auto()
@@ -46,7 +46,7 @@ class Commit:
         """Fix the bytes."""
         self.version = version
         self.data = encode(version)
-        self.stage = Stage.UNSENT
+        self.stage = CommitStage.UNSENT
 
     def is_mine(self, found: Version) -> bool:
         """Whether ``found`` is this very commit."""

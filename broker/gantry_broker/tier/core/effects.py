@@ -11,7 +11,7 @@ import msgspec
 from gantry_protocol.tier.keys import Pair
 from gantry_protocol.types import EpochEntry, Offset
 
-from gantry_broker.tier.core.values import Head, Status
+from gantry_broker.tier.core.values import ChainHead, Status
 
 
 class CheckMeta(msgspec.Struct, frozen=True):
@@ -117,7 +117,7 @@ class ArmTimer(msgspec.Struct, frozen=True):
 class Committed(msgspec.Struct, frozen=True):
     """The tier reaches ``head.end``: the hint for replicas, and the bound of local trimming."""
 
-    head: Head
+    head: ChainHead
 
 
 class FencedBy(msgspec.Struct, frozen=True):

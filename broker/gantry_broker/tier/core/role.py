@@ -35,11 +35,11 @@ from gantry_broker.tier.core.session import Entropy, Fence, Halt, UploadSession,
 from gantry_broker.tier.core.values import (
     ACTIVE,
     DEFAULT_LIMITS,
-    Head,
-    Limits,
+    ChainHead,
     LocalLog,
     State,
     Status,
+    TierLimits,
 )
 
 WORKING = ACTIVE - {State.BACKOFF}
@@ -58,7 +58,7 @@ class UploadRole:
     """
 
     def __init__(
-        self, *, shard: str, writer: str, entropy: Entropy, limits: Limits = DEFAULT_LIMITS
+        self, *, shard: str, writer: str, entropy: Entropy, limits: TierLimits = DEFAULT_LIMITS
     ) -> None:
         """A role that waits for a promotion.
 
@@ -108,7 +108,7 @@ class UploadRole:
             return None
         return Offset(session.chain.end)
 
-    def end_for_trim(self, hint: Head | None) -> Offset | None:
+    def end_for_trim(self, hint: ChainHead | None) -> Offset | None:
         """As ``committed_end``; a broker that does not upload goes by what its master tells.
 
         Args:

@@ -30,9 +30,9 @@ from gantry_protocol.types import Offset
 
 from gantry_broker.tier.core import effects as fx
 from gantry_broker.tier.core import events as ev
-from gantry_broker.tier.core.commit import Commit, Stage
+from gantry_broker.tier.core.commit import Commit, CommitStage
 from gantry_broker.tier.core.reconcile import mismatch
-from gantry_broker.tier.core.values import Head, Limits, LocalLog, State
+from gantry_broker.tier.core.values import ChainHead, LocalLog, State, TierLimits
 
 PACK_END_BYTES = 12  # footer length, its sum, magic
 
@@ -99,7 +99,7 @@ class UploadSession:
         *,
         writer: str,
         entropy: Entropy,
-        limits: Limits,
+        limits: TierLimits,
         tickets: Iterator[int],
     ) -> None:
         """Begin with the head to be read."""
@@ -108,7 +108,7 @@ class UploadSession:
         self.chain = chain
         self.commit: Commit | None = None
         self.checked = False
-        self.head: Head | None = None
+        self.head: ChainHead | None = None
         self._writer = writer
         self._entropy = entropy
         self._limits = limits
@@ -176,11 +176,11 @@ class UploadSession:
     def _go_on(self, commit: Commit) -> fx.Call:
         v, ticket = commit.version.v, next(self._tickets)
         match commit.stage:
-            case Stage.UNSENT:
+            case CommitStage.UNSENT:
                 return fx.CreateVersion(ticket, v, commit.data)
-            case Stage.UNKNOWN:
+            case CommitStage.UNKNOWN:
                 return fx.ReadVersion(ticket, v)
-            case Stage.OURS:
+            case CommitStage.OURS:
                 return fx.ListAfter(ticket, v)
 
     def _claim(self) -> Version:
@@ -287,7 +287,7 @@ class UploadSession:
             self._packed = _Packed.STORED if created else _Packed.DOUBTFUL
             return None
         assert self.commit is not None
-        self.commit.stage = Stage.OURS if created else Stage.UNKNOWN
+        self.commit.stage = CommitStage.OURS if created else CommitStage.UNKNOWN
         return None
 
     # ---- the chain
@@ -300,7 +300,7 @@ class UploadSession:
         self._stale = more
         commit = self.commit
         if commit is not None and not versions:
-            commit.stage = Stage.UNSENT
+            commit.stage = CommitStage.UNSENT
         if not versions:
             return None
         if commit is not None and commit.is_mine(versions[0]) and len(versions) == 1:
@@ -342,7 +342,7 @@ class UploadSession:
         if found is None:
             return Wait(f"the store neither took the version nor shows it: {self._doubt}")
         if commit.is_mine(found):
-            commit.stage = Stage.OURS
+            commit.stage = CommitStage.OURS
             return None
         self.commit = None
         self._stale = True
@@ -354,7 +354,7 @@ class UploadSession:
         assert commit is not None
         verdict = self._fold((commit.version,))
         if verdict is None:
-            self.head = Head(v=self.chain.v, pair=self.chain.pair, end=Offset(self.chain.end))
+            self.head = ChainHead(v=self.chain.v, pair=self.chain.pair, end=Offset(self.chain.end))
             self._waiting_ms = None
         return verdict
 

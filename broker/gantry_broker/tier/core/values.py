@@ -49,7 +49,7 @@ class LocalLog(msgspec.Struct, frozen=True, kw_only=True):
         return min(self.confirm, self.flushed)
 
 
-class Head(msgspec.Struct, frozen=True):
+class ChainHead(msgspec.Struct, frozen=True):
     """The newest version of the chain: what replicas are told, as a hint."""
 
     v: int
@@ -62,7 +62,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         reason: why it waits, is fenced or halted; empty while all is well.
-        stalled: nothing was committed for ``Limits.alarm_ms`` although something waits.
+        stalled: nothing was committed for ``TierLimits.alarm_ms`` although something waits.
     """
 
     state: State
@@ -70,7 +70,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     stalled: bool = False
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class TierLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds and waiting times. Times in milliseconds.
 
     Attributes:
@@ -95,4 +95,4 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     head_ms: int = 60_000
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = TierLimits()

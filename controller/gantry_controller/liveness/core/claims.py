@@ -14,7 +14,7 @@ CLAIM_LASTS_S = 10.0
 GROUPS_MAX = 1_000
 
 
-class Claim(msgspec.Struct, frozen=True, gc=False):
+class RefusedClaim(msgspec.Struct, frozen=True, gc=False):
     """The contents of a refused registration, and its time."""
 
     epoch: Epoch
@@ -26,9 +26,9 @@ class Claims:
     """Of one node; beyond ``GROUPS_MAX`` groups further ones are not remembered."""
 
     def __init__(self) -> None:
-        self._claims: dict[GroupKey, dict[BrokerId, Claim]] = {}
+        self._claims: dict[GroupKey, dict[BrokerId, RefusedClaim]] = {}
 
-    def note(self, key: GroupKey, broker_id: BrokerId, claim: Claim) -> None:
+    def note(self, key: GroupKey, broker_id: BrokerId, claim: RefusedClaim) -> None:
         """A registration was refused; only members of groups on record come so far."""
         if key not in self._claims and len(self._claims) >= GROUPS_MAX:
             for other in list(self._claims):
@@ -37,7 +37,7 @@ class Claims:
                 return
         self._claims.setdefault(key, {})[broker_id] = claim
 
-    def of(self, key: GroupKey, now_s: float) -> dict[BrokerId, Claim]:
+    def of(self, key: GroupKey, now_s: float) -> dict[BrokerId, RefusedClaim]:
         """The claimants to a copy of this group, by id."""
         claims = self._claims.get(key)
         if claims is None:

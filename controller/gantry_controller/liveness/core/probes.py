@@ -9,7 +9,7 @@ starts the count again. A heartbeat ends it all.
 import heapq
 from enum import Enum, auto
 
-from gantry_controller.liveness.core.table import HeartbeatTable, MemberKey, Row
+from gantry_controller.liveness.core.table import BrokerSigns, HeartbeatTable, MemberKey
 
 GAP_S = 0.05
 ATTEMPTS_MAX = 20  # one second; after that the heartbeat time-out decides
@@ -105,6 +105,6 @@ class Probes:
             or probe.attempts >= ATTEMPTS_MAX
         )
 
-    def _row(self, member: MemberKey) -> Row | None:
+    def _row(self, member: MemberKey) -> BrokerSigns | None:
         cluster, name, broker_id = member
         return self._table.row((cluster, name), broker_id)

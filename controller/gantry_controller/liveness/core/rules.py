@@ -25,7 +25,7 @@ from enum import StrEnum
 import msgspec
 from gantry_protocol.types import BrokerId
 
-from gantry_controller.liveness.core.table import HeartbeatTable, Row
+from gantry_controller.liveness.core.table import BrokerSigns, HeartbeatTable
 from gantry_controller.metadata.events import LiveMember
 from gantry_controller.metadata.state import BrokerGroup, Member
 
@@ -60,7 +60,7 @@ class Clock(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     default_timeout_s: float
 
 
-def row_of(table: HeartbeatTable, group: BrokerGroup, member: Member) -> Row | None:
+def row_of(table: HeartbeatTable, group: BrokerGroup, member: Member) -> BrokerSigns | None:
     """The row of the member's registered process."""
     row = table.row(group.key, member.broker_id)
     return row if row is not None and member.is_incarnation(row.beat.incarnation) else None
@@ -130,7 +130,7 @@ def is_alive(table: HeartbeatTable, group: BrokerGroup, member: Member, clock: C
     return row is not None and _is_heard(table, member, row, clock)
 
 
-def _is_heard(table: HeartbeatTable, member: Member, row: Row, clock: Clock) -> bool:
+def _is_heard(table: HeartbeatTable, member: Member, row: BrokerSigns, clock: Clock) -> bool:
     """``is_alive`` of a member whose registered process has this row."""
     if row.refused or clock.now_s > row.silent_from_s:
         return False
@@ -213,7 +213,7 @@ def draining(table: HeartbeatTable, group: BrokerGroup, clock: Clock) -> list[Br
     ]
 
 
-def _heard_to_say(row: Row) -> LiveMember:
+def _heard_to_say(row: BrokerSigns) -> LiveMember:
     beat = row.beat
     return LiveMember(
         broker_id=beat.broker_id,

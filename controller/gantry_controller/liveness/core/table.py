@@ -76,7 +76,7 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
     log_damage: str = ""
 
 
-class Row(msgspec.Struct, gc=False):
+class BrokerSigns(msgspec.Struct, gc=False):
     """Knowledge of one broker id.
 
     Attributes:
@@ -106,7 +106,7 @@ class Row(msgspec.Struct, gc=False):
         return self.connection is not None and not self.closed
 
 
-_NO_ROWS: dict[BrokerId, Row] = {}
+_NO_ROWS: dict[BrokerId, BrokerSigns] = {}
 
 
 class HeartbeatTable:
@@ -120,7 +120,7 @@ class HeartbeatTable:
     def __init__(self) -> None:
         self.alive = 0
         self.refused_rows = 0
-        self._groups: dict[GroupKey, dict[BrokerId, Row]] = {}
+        self._groups: dict[GroupKey, dict[BrokerId, BrokerSigns]] = {}
         self._by_connection: dict[int, set[MemberKey]] = {}
         self._gone_pods: dict[str, float] = {}  # oldest word first
         self._registered: dict[GroupKey, dict[BrokerId, float]] = {}
@@ -129,11 +129,11 @@ class HeartbeatTable:
         self._due: DueQueue[MemberKey] = DueQueue()  # to be told silent, then to be forgotten
         self._news: set[GroupKey] = set()
 
-    def rows_of(self, key: GroupKey) -> Mapping[BrokerId, Row]:
+    def rows_of(self, key: GroupKey) -> Mapping[BrokerId, BrokerSigns]:
         """The rows of one group's brokers, for a look between two events."""
         return self._groups.get(key, _NO_ROWS)
 
-    def row(self, key: GroupKey, broker_id: BrokerId) -> Row | None:
+    def row(self, key: GroupKey, broker_id: BrokerId) -> BrokerSigns | None:
         """The row of one broker id."""
         return self._groups.get(key, _NO_ROWS).get(broker_id)
 
@@ -182,7 +182,7 @@ class HeartbeatTable:
         if self._rows >= ROWS_MAX or len(rows) >= ROWS_PER_GROUP_MAX:
             self.refused_rows += 1
             return False
-        row = rows[beat.broker_id] = Row(beat, now_s, connection)
+        row = rows[beat.broker_id] = BrokerSigns(beat, now_s, connection)
         self._groups[key] = rows
         self._rows += 1
         self._show(key, row, alive=True)
@@ -263,7 +263,7 @@ class HeartbeatTable:
         news, self._news = self._news, set()
         return news
 
-    def _show(self, key: GroupKey, row: Row, *, alive: bool) -> None:
+    def _show(self, key: GroupKey, row: BrokerSigns, *, alive: bool) -> None:
         tier = row.beat.tier
         stuck, damaged = bool(row.beat.disk_stuck), bool(row.beat.log_damage)
         shown = (alive, row.beat.draining, None if tier is None else tier.news, stuck, damaged)
@@ -295,7 +295,7 @@ class HeartbeatTable:
                 del self._by_connection[connection]
 
 
-def _is_newer(row: Row, beat: Heartbeat, connection: int | None) -> bool:
+def _is_newer(row: BrokerSigns, beat: Heartbeat, connection: int | None) -> bool:
     """Whether a beat on another connection than the row's is about a later time."""
     if connection is None or row.connection is None:
         return connection is not None or beat.incarnation != row.beat.incarnation

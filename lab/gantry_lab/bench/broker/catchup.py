@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
     from gantry_lab.bench.members import Members
     from gantry_lab.bench.results import Runs
-    from gantry_lab.bench.stage import Stage
+    from gantry_lab.bench.stage import BenchStage
 
 TOPIC = "gantry-bench-catch-up"
 LOOK_S = 0.05
 COPY_PATIENCE_S = 900.0
 
 
-async def measure(stage: Stage) -> Runs:
+async def measure(stage: BenchStage) -> Runs:
     """The figures of each run; every one takes another disk away.
 
     Raises:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from gantry_cli.progress import tally
 from gantry_protocol.errors import GantryError
 
-from gantry_lab.bench.broker.target import Group
+from gantry_lab.bench.broker.target import ProcessGroup
 from gantry_lab.bench.broker.throughput import READERS, TOPIC, fill, load_of
 from gantry_lab.bench.broker.work import Pulls
 from gantry_lab.bench.stage import figures
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gantry_lab.bench.results import Runs
-    from gantry_lab.bench.stage import Stage
+    from gantry_lab.bench.stage import BenchStage
 
 READ_PATIENCE_S = 600.0
 READ_PERCENT_MIN = 80.0  # the rest may be what was read ahead, or what cannot be dropped
 
 
-async def reads(stage: Stage) -> Runs:
+async def reads(stage: BenchStage) -> Runs:
     """The figures of each run: every message is read once, by one consumer per queue.
 
     Raises:
         GantryError: not even most of it came from the disk.
     """
     async with stage.group(1) as (members, client):
-        queues = (await Group(members, client).queues(TOPIC))[:READERS]
+        queues = (await ProcessGroup(members, client).queues(TOPIC))[:READERS]
         size = stage.wish.log_bytes
         await fill(client, TOPIC, size, tally(stage.say, "bytes written", size))
 
@@ -57,7 +57,7 @@ async def reads(stage: Stage) -> Runs:
                     f"Only {percent:.0f} % of what was read came from the disk; the file system at "
                     f"{members.data(members.master)} keeps its files in memory."
                 )
-            return figures(seen, used, Group.roles) | {"disk_read_percent": percent}
+            return figures(seen, used, ProcessGroup.roles) | {"disk_read_percent": percent}
 
         return await stage.repeat(once)
 

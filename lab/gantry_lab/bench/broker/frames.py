@@ -41,7 +41,7 @@ _QUEUE = b"1023456789"
 _MAY_SUSPEND, _HAS_SUBSCRIPTION = 2, 4
 
 
-class Template:
+class FrameTemplate:
     """One request with places for numbers; `frame` is the one that was made last."""
 
     __slots__ = ("_keys", "_offset_at", "_queue_at", "_sent", "_topic_at", "_topic_size", "frame")
@@ -88,26 +88,26 @@ class Template:
         self.frame[at : at + width + 1] = digits.ljust(width + 1)
 
 
-def send(lane: int, topic: str, queue: Queue, body: bytes) -> Template:
+def send(lane: int, topic: str, queue: Queue, body: bytes) -> FrameTemplate:
     """SendMessageV2 (310): one message."""
     properties = _properties(lane)
     ext = _send_ext(topic, queue, properties, False)
-    return Template(lane, request(RequestCode.SEND_MESSAGE_V2, ext, body))
+    return FrameTemplate(lane, request(RequestCode.SEND_MESSAGE_V2, ext, body))
 
 
-def anywhere(lane: int, topic: str, queue: Queue, body: bytes) -> Template:
-    """SendMessageV2 (310) whose topic and queue are chosen later (`Template.to`)."""
+def anywhere(lane: int, topic: str, queue: Queue, body: bytes) -> FrameTemplate:
+    """SendMessageV2 (310) whose topic and queue are chosen later (`FrameTemplate.to`)."""
     return send(lane, topic, msgspec.structs.replace(queue, queue_id=int(_QUEUE)), body)
 
 
-def batch(lane: int, topic: str, queue: Queue, body: bytes, count: int) -> Template:
+def batch(lane: int, topic: str, queue: Queue, body: bytes, count: int) -> FrameTemplate:
     """SendBatchMessage (320): `count` messages with keys of their own."""
     messages = encode_batch(BatchMessage(body, _properties(lane)) for _ in range(count))
     ext = _send_ext(topic, queue, _properties(lane), True)
-    return Template(lane, request(RequestCode.SEND_BATCH_MESSAGE, ext, messages))
+    return FrameTemplate(lane, request(RequestCode.SEND_BATCH_MESSAGE, ext, messages))
 
 
-def pull(lane: int, topic: str, queue: Queue) -> Template:
+def pull(lane: int, topic: str, queue: Queue) -> FrameTemplate:
     """PullMessage (11) of a consumer that brings its subscription: 32 messages, any tag."""
     header = PullMessageRequestHeader(
         consumer_group=CONSUMER_GROUP,
@@ -123,7 +123,7 @@ def pull(lane: int, topic: str, queue: Queue) -> Template:
         expression_type="TAG",
         broker_name=queue.broker_name or None,
     )
-    return Template(lane, request(RequestCode.PULL_MESSAGE, to_ext(header)))
+    return FrameTemplate(lane, request(RequestCode.PULL_MESSAGE, to_ext(header)))
 
 
 def _send_ext(topic: str, queue: Queue, properties: str, is_batch: bool) -> dict[str, str]:

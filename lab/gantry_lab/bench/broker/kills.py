@@ -17,7 +17,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
-from gantry_cli.client.consumer import Consumer, Received, Start
+from gantry_cli.client.consumer import Consumer, ReceivedRecord, Start
 from gantry_cli.client.gaps import AckTimes
 from gantry_protocol.errors import GantryError
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from gantry_lab.bench.members import Members
     from gantry_lab.bench.results import Runs
-    from gantry_lab.bench.stage import Stage
+    from gantry_lab.bench.stage import BenchStage
 
 TOPIC = "gantry-bench-kills"
 READER = "gantry-bench-reader"
@@ -56,7 +56,7 @@ class Account:
         self.acknowledged.add(key)
         self.times.add(time.monotonic())
 
-    async def receive(self, received: Received) -> None:
+    async def receive(self, received: ReceivedRecord) -> None:
         """A reader got this message."""
         self.read[received.key] += 1
 
@@ -122,7 +122,7 @@ class Rounds:
 _ROUNDS = msgspec.json.Decoder(Round)
 
 
-async def measure(stage: Stage) -> Runs:
+async def measure(stage: BenchStage) -> Runs:
     """Kill masters, a hundred of each group; one figure for all of them.
 
     Raises:

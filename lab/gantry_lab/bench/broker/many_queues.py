@@ -19,7 +19,7 @@ from gantry_cli.client.topics import create_topic
 from gantry_cli.progress import tally
 from gantry_protocol.errors import GantryError, WireError
 
-from gantry_lab.bench.broker.target import Group
+from gantry_lab.bench.broker.target import ProcessGroup
 from gantry_lab.bench.broker.throughput import FILL_PATIENCE_S, SENDERS, TOPIC, load_of
 from gantry_lab.bench.broker.work import Pulls, Scatter, Sends, Work
 from gantry_lab.bench.senders import body
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from gantry_lab.bench.members import Members
     from gantry_lab.bench.results import Runs
-    from gantry_lab.bench.stage import Stage
+    from gantry_lab.bench.stage import BenchStage
 
 QUEUES_PER_TOPIC = 1000  # a topic has up to 1,024
 LANES = 8  # topics that are made at once
@@ -50,7 +50,7 @@ def topic(number: int) -> str:
     return f"gantry-bench-{number:06d}"
 
 
-async def measure(stage: Stage) -> Runs:
+async def measure(stage: BenchStage) -> Runs:
     """The figures of each run of sends; the queues are made once.
 
     Raises:
@@ -65,7 +65,7 @@ async def measure(stage: Stage) -> Runs:
         restart_s = await _restart(members, client, topics)
         await _read_back(client, chosen[:READ_BACK], topics)
         say(f"made in {created_s:.0f} s, {peaks[0]:.0f} MB, started again in {restart_s:.1f} s")
-        target = Group(members, client)
+        target = ProcessGroup(members, client)
         queue = (await target.queues(TOPIC))[0]
 
         async def rate(work: Work) -> dict[str, float]:

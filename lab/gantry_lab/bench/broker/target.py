@@ -50,7 +50,7 @@ class Brokers(Protocol):
         ...
 
 
-class Group:
+class ProcessGroup:
     """A group of bare processes."""
 
     roles = ROLES

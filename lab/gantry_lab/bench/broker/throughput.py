@@ -6,9 +6,9 @@ import asyncio
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from gantry_lab.bench.broker.target import Group
+from gantry_lab.bench.broker.target import ProcessGroup
 from gantry_lab.bench.broker.work import FILL_LANES, Fill, Pulls, Sends, Work
-from gantry_lab.bench.load import Load
+from gantry_lab.bench.load import FrameLoad
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gantry_cli.client.session import Session
 
     from gantry_lab.bench.results import Runs
-    from gantry_lab.bench.stage import Stage
+    from gantry_lab.bench.stage import BenchStage
 
 SENDERS = 64
 READERS = 16
@@ -31,9 +31,9 @@ FLOOD_PER_S = 500
 QUOTAS = {"GANTRY_QUOTAS": f'{{"tenants":{{"{FLOODING}":{{"sendsPerSecond":{FLOOD_PER_S}}}}}}}'}
 
 
-def load_of(work: Work, queues: Sequence[Queue], lanes: int) -> Load:
+def load_of(work: Work, queues: Sequence[Queue], lanes: int) -> FrameLoad:
     """Lane `n` is connected to the broker of queue `n` modulo their number."""
-    return Load(work, [queues[lane % len(queues)].address for lane in range(lanes)], lanes)
+    return FrameLoad(work, [queues[lane % len(queues)].address for lane in range(lanes)], lanes)
 
 
 async def fill(
@@ -49,7 +49,7 @@ async def fill(
         await load.finish(FILL_PATIENCE_S)
 
 
-async def sends(stage: Stage, replicas: int, batch: int = 1) -> Runs:
+async def sends(stage: BenchStage, replicas: int, batch: int = 1) -> Runs:
     """Messages of 1 KiB by 64 clients, one request outstanding each."""
     async with stage.brokers(replicas) as (target, _):
         queues = await target.queues(TOPIC)
@@ -57,7 +57,7 @@ async def sends(stage: Stage, replicas: int, batch: int = 1) -> Runs:
             return await stage.repeat(lambda: stage.window(target, load))
 
 
-async def pulls(stage: Stage) -> Runs:
+async def pulls(stage: BenchStage) -> Runs:
     """Pulls of what was just written, by 16 consumers, each again and again."""
     async with stage.brokers(1) as (target, client):
         queues = await target.queues(TOPIC)
@@ -67,16 +67,16 @@ async def pulls(stage: Stage) -> Runs:
             return await stage.repeat(lambda: stage.window(target, load))
 
 
-async def quotas(stage: Stage) -> Runs:
+async def quotas(stage: BenchStage) -> Runs:
     """Effects on a tenant of another that sends as fast as it can, where quotas are set.
 
     Its clients send by themselves, then beside those of the other, whose quota is far below what
     they try; one after the other in each run, so that a machine that slows down slows both.
     """
     async with stage.group(1, QUOTAS) as (members, client):
-        target = Group(members, client)
+        target = ProcessGroup(members, client)
 
-        async def of(tenant: str, senders: int) -> Load:
+        async def of(tenant: str, senders: int) -> FrameLoad:
             topic = f"{tenant}%{TOPIC}"
             queues = await target.queues(topic)
             return load_of(Sends(topic, queues, senders), queues, senders)

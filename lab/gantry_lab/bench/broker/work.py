@@ -28,7 +28,7 @@ FILL_LANES, FILL_BATCH = 8, 64
 TOLD_EVERY = 1000
 
 
-class Work(load.Work):
+class Work(load.SlotWork):
     """Brokers may be busy now and then: a few refusals are let go by."""
 
     refusals = 100

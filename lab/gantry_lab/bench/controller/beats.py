@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from typing import Self
 
     from gantry_lab.bench.controller.target import Controllers
-    from gantry_lab.bench.load import Load
+    from gantry_lab.bench.load import FrameLoad
     from gantry_lab.bench.results import Runs
-    from gantry_lab.bench.stage import Stage
+    from gantry_lab.bench.stage import BenchStage
 
 EVERY_S = 1.0
 TICKS = 500  # per round; each speaks for the replicas whose phase it is
@@ -188,7 +188,9 @@ def share_out(frames: Sequence[bytes], phases: Sequence[int], connections: int) 
     return [[(connection, bytes(data)) for connection, data in tick.items()] for tick in ticks]
 
 
-async def beside_writes(stage: Stage, brokers: int, connections: int, outstanding: int) -> Runs:
+async def beside_writes(
+    stage: BenchStage, brokers: int, connections: int, outstanding: int
+) -> Runs:
     """So many replicas that beat each second: the leader's CPU, and what writes notice of them.
 
     There are as many writers as begin a write within a second: with fewer, a short pause would
@@ -205,7 +207,9 @@ async def beside_writes(stage: Stage, brokers: int, connections: int, outstandin
                 return await stage.repeat(lambda: _beaten(stage, target, load, beats))
 
 
-async def _beaten(stage: Stage, target: Controllers, load: Load, beats: Beats) -> dict[str, float]:
+async def _beaten(
+    stage: BenchStage, target: Controllers, load: FrameLoad, beats: Beats
+) -> dict[str, float]:
     alone = await stage.window(target, load)
     beats.start()
     await asyncio.sleep(SETTLE_S)

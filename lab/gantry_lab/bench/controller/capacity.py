@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from gantry_lab.bench.controller.target import Controllers
-    from gantry_lab.bench.load import Load
+    from gantry_lab.bench.load import FrameLoad
     from gantry_lab.bench.results import Runs
-    from gantry_lab.bench.stage import Stage
+    from gantry_lab.bench.stage import BenchStage
 
 P99_MAX_MS = 50.0
 FIRST = 256
@@ -148,7 +148,7 @@ class Trials:
         return self._limited
 
 
-async def most_groups(stage: Stage, limit_s: float) -> Runs:
+async def most_groups(stage: BenchStage, limit_s: float) -> Runs:
     """See the module; no further try begins after so many seconds."""
     until_s = perf_counter() + limit_s
     async with stage.controllers() as target:
@@ -175,7 +175,7 @@ class Crowd:
         self._warmup_s = warmup_s
         self._born = 0
         self._sessions = 0
-        self._session: tuple[Load, Beats] | None = None
+        self._session: tuple[FrameLoad, Beats] | None = None
         self._open = AsyncExitStack()
 
     async def p99_ms(self, groups: int) -> float:
@@ -210,7 +210,7 @@ class Crowd:
         self._session = None
         await self._open.aclose()
 
-    async def _begin(self) -> tuple[Load, Beats]:
+    async def _begin(self) -> tuple[FrameLoad, Beats]:
         """New connections, and new writers: the last ones went with their connections."""
         first = MOST + WRITERS * self._sessions
         self._sessions += 1

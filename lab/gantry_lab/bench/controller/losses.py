@@ -23,9 +23,9 @@ from gantry_lab.bench.controller.throughput import prepare
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from gantry_lab.bench.controller.quorum import Quorum
+    from gantry_lab.bench.controller.quorum import ProcessQuorum
     from gantry_lab.bench.results import Runs
-    from gantry_lab.bench.stage import Stage
+    from gantry_lab.bench.stage import BenchStage
 
 EVERY_S = 0.002  # between two tries
 GAP_MAX_S = 30.0
@@ -90,13 +90,13 @@ class Survivors:
         return request(RequestCode.CONTROLLER_REGISTER_BROKER, ext)
 
 
-async def kills(stage: Stage) -> Runs:
+async def kills(stage: BenchStage) -> Runs:
     """SIGKILL; the leader comes back before the next one."""
     async with stage.quorum() as quorum:
         return await _losses(stage, quorum, quorum.kill, quorum.start)
 
 
-async def stops(stage: Stage) -> Runs:
+async def stops(stage: BenchStage) -> Runs:
     """SIGSTOP: connections stay open, nothing is refused, only time tells."""
     async with stage.quorum() as quorum:
 
@@ -110,8 +110,8 @@ async def stops(stage: Stage) -> Runs:
 
 
 async def _losses(
-    stage: Stage,
-    quorum: Quorum,
+    stage: BenchStage,
+    quorum: ProcessQuorum,
     lose: Callable[[int], Awaitable[None]],
     give_back: Callable[[int], Awaitable[None]],
 ) -> Runs:

@@ -24,14 +24,14 @@ from gantry_protocol.remoting.client import RemotingClient
 
 from gantry_lab.bench.controller.throughput import PREPARE_PATIENCE_S, THREE
 from gantry_lab.bench.controller.work import Births, Widenings, heartbeat, name
-from gantry_lab.bench.load import Load
+from gantry_lab.bench.load import FrameLoad
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gantry_lab.bench.controller.target import Controllers
     from gantry_lab.bench.results import Runs
-    from gantry_lab.bench.stage import Stage
+    from gantry_lab.bench.stage import BenchStage
 
 HOST = "127.0.0.1"
 SLOTS = 64
@@ -41,7 +41,7 @@ ASK_S = 0.25  # between two looks at groups that were not told
 FIRST_EPOCH = 1
 
 
-async def failovers(stage: Stage, groups: int) -> Runs:
+async def failovers(stage: BenchStage, groups: int) -> Runs:
     """Seconds until the last group has a new master; each run has groups of its own.
 
     Raises:
@@ -62,7 +62,7 @@ async def failovers(stage: Stage, groups: int) -> Runs:
         return await stage.repeat(once)
 
 
-class Listener(asyncio.Protocol):
+class MassListener(asyncio.Protocol):
     """One broker's port: takes role changes, oneway, and answers what wants an answer."""
 
     def __init__(self, told: Callable[[int], None]) -> None:
@@ -112,13 +112,13 @@ class Disaster:
         for group in self._groups:
             self._masters[group] = await loop.create_server(asyncio.Protocol, HOST, 0)
             self._survivors[group] = await loop.create_server(
-                lambda group=group: Listener(lambda epoch: self._told(group, epoch)),  # type: ignore[misc]
+                lambda group=group: MassListener(lambda epoch: self._told(group, epoch)),  # type: ignore[misc]
                 HOST,
                 0,
             )
         births = Births(SLOTS, self._groups, replicas=THREE, address=self._address)
         leader = await self._target.leader()
-        with closing(Load(births, [leader], SLOTS)) as load:
+        with closing(FrameLoad(births, [leader], SLOTS)) as load:
             await load.finish(PREPARE_PATIENCE_S)
             for address in await self._target.members():
                 await self._beat(address)

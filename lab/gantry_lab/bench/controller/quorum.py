@@ -38,7 +38,7 @@ HTTP_PATIENCE_S = 30.0  # a snapshot takes its time
 BEHIND_MAX = 100  # entries; a member closer than this to the leader counts as up to date
 
 
-class Quorum:
+class ProcessQuorum:
     """See the module; these are `Controllers`.
 
     Args:

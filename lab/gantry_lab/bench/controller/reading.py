@@ -14,13 +14,13 @@ from gantry_protocol.errors import GantryError
 
 from gantry_lab.bench.controller.throughput import prepare, writers
 from gantry_lab.bench.controller.work import Reads
-from gantry_lab.bench.load import Load
+from gantry_lab.bench.load import FrameLoad
 
 if TYPE_CHECKING:
-    from gantry_lab.bench.controller.quorum import Quorum
+    from gantry_lab.bench.controller.quorum import ProcessQuorum
     from gantry_lab.bench.controller.target import Controllers
     from gantry_lab.bench.results import Runs
-    from gantry_lab.bench.stage import Stage
+    from gantry_lab.bench.stage import BenchStage
 
 LEASE_PATIENCE_S = 10.0
 ASK_S = 0.05
@@ -28,13 +28,13 @@ FIRST_WRITER = 1000  # the writers' groups are not the readers'
 WRITERS, WRITES_PER_S = 64, 1000.0
 
 
-async def at_leader(stage: Stage, connections: int, outstanding: int) -> Runs:
+async def at_leader(stage: BenchStage, connections: int, outstanding: int) -> Runs:
     """GetReplicaInfo (1004) at the leader, over as many groups as there are clients."""
     async with stage.controllers() as target:
         return await _reads(stage, target, connections, outstanding)
 
 
-async def by_lease(stage: Stage, connections: int, outstanding: int) -> Runs:
+async def by_lease(stage: BenchStage, connections: int, outstanding: int) -> Runs:
     """The same at a leader that reads by its lease.
 
     Raises:
@@ -58,7 +58,7 @@ async def by_lease(stage: Stage, connections: int, outstanding: int) -> Runs:
         return found
 
 
-async def at_followers(stage: Stage, connections: int, outstanding: int) -> Runs:
+async def at_followers(stage: BenchStage, connections: int, outstanding: int) -> Runs:
     """GetReplicaInfo (1004) at the followers; beside it, at the leader, and writes under a storm.
 
     Raises:
@@ -71,8 +71,8 @@ async def at_followers(stage: Stage, connections: int, outstanding: int) -> Runs
         followers = [node for node in quorum.nodes if quorum.address(node) != leader]
         work = Reads(connections * outstanding, connections)
         with (
-            closing(Load(work, [leader], connections, outstanding)) as led,
-            closing(Load(work, others, connections, outstanding)) as storm,
+            closing(FrameLoad(work, [leader], connections, outstanding)) as led,
+            closing(FrameLoad(work, others, connections, outstanding)) as storm,
             closing(await writers(quorum, WRITERS, first=FIRST_WRITER)) as writing,
         ):
             writing.per_second = WRITES_PER_S
@@ -89,14 +89,18 @@ async def at_followers(stage: Stage, connections: int, outstanding: int) -> Runs
             return await stage.repeat(once)
 
 
-async def _reads(stage: Stage, target: Controllers, connections: int, outstanding: int) -> Runs:
+async def _reads(
+    stage: BenchStage, target: Controllers, connections: int, outstanding: int
+) -> Runs:
     await prepare(target, range(connections))
     work = Reads(connections * outstanding, connections)
-    with closing(Load(work, [await target.leader()], connections, outstanding)) as load:
+    with closing(FrameLoad(work, [await target.leader()], connections, outstanding)) as load:
         return await stage.repeat(lambda: stage.window(target, load))
 
 
-async def _kept(stage: Stage, quorum: Quorum, writing: Load, storm: Load) -> float:
+async def _kept(
+    stage: BenchStage, quorum: ProcessQuorum, writing: FrameLoad, storm: FrameLoad
+) -> float:
     """Percent of the writes per second that are left while followers are asked all they can."""
     alone = await stage.window(quorum, writing)
     _, under = await asyncio.gather(
@@ -106,7 +110,7 @@ async def _kept(stage: Stage, quorum: Quorum, writing: Load, storm: Load) -> flo
     return 100 * under["ops_per_s"] / alone["ops_per_s"]
 
 
-async def _by_mode(quorum: Quorum, nodes: list[int]) -> dict[str, float]:
+async def _by_mode(quorum: ProcessQuorum, nodes: list[int]) -> dict[str, float]:
     """Reads so far, by what made them linearizable."""
     found: dict[str, float] = {}
     for node in nodes:

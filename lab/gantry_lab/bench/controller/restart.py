@@ -18,9 +18,9 @@ from gantry_lab.bench.controller.throughput import CALM, THREE, prepare
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gantry_lab.bench.controller.quorum import Quorum
+    from gantry_lab.bench.controller.quorum import ProcessQuorum
     from gantry_lab.bench.results import Runs
-    from gantry_lab.bench.stage import Stage
+    from gantry_lab.bench.stage import BenchStage
 
 SNAPSHOT = "/v1/quorum/snapshot"
 SNAPSHOT_PATIENCE_S = 30.0
@@ -29,7 +29,7 @@ ASK_S = 0.02
 OK, BUSY = 200, 409
 
 
-async def restarts(stage: Stage, groups: int) -> Runs:
+async def restarts(stage: BenchStage, groups: int) -> Runs:
     """Seconds from the start of the process until it has applied all that was committed then.
 
     Raises:
@@ -54,7 +54,7 @@ async def restarts(stage: Stage, groups: int) -> Runs:
         return await stage.repeat(once)
 
 
-async def _snapshot(quorum: Quorum, node: int) -> float:
+async def _snapshot(quorum: ProcessQuorum, node: int) -> float:
     """Have one taken by `node`; the bound of 99 % of the times its loop stood still, in ms."""
     deadline = perf_counter() + SNAPSHOT_PATIENCE_S
     while (status := await quorum.admin("POST", SNAPSHOT, node=node)) != OK:
@@ -77,7 +77,7 @@ def bound_of(buckets: Mapping[str, float], share: float) -> float:
     raise GantryError(f"The pauses {dict(buckets)} have no bound.")
 
 
-async def _applied(quorum: Quorum, node: int, index: int) -> None:
+async def _applied(quorum: ProcessQuorum, node: int, index: int) -> None:
     deadline = perf_counter() + RESTART_PATIENCE_S
     while perf_counter() < deadline:
         quorum.check()

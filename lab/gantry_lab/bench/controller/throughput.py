@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from gantry_lab.bench.controller.quorum import SERIAL
 from gantry_lab.bench.controller.work import Births, Registrations, SetChanges
-from gantry_lab.bench.load import Load
+from gantry_lab.bench.load import FrameLoad
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gantry_lab.bench.controller.target import Controllers
     from gantry_lab.bench.results import Runs
-    from gantry_lab.bench.stage import Stage
+    from gantry_lab.bench.stage import BenchStage
 
 PREPARE = 16, 16  # connections, and requests outstanding on each
 PREPARE_PATIENCE_S = 300.0
@@ -38,13 +38,13 @@ async def prepare(
     """
     connections, outstanding = PREPARE
     births = Births(connections * outstanding, groups, replicas=replicas, registered=registered)
-    with closing(Load(births, [await target.leader()], connections, outstanding)) as load:
+    with closing(FrameLoad(births, [await target.leader()], connections, outstanding)) as load:
         await load.finish(patience_s)
 
 
 async def writers(
     target: Controllers, connections: int, outstanding: int = 1, *, first: int = 0
-) -> Load:
+) -> FrameLoad:
     """A load of AlterSyncStateSet on a group per slot, from `first` on, which it lets be born.
 
     The groups' brokers are alive by the connections that the load uses: they stay open as long.
@@ -54,7 +54,7 @@ async def writers(
     """
     slots = connections * outstanding
     births = Births(slots, range(first, first + slots), replicas=PAIR, alive=True)
-    load = Load(births, [await target.leader()], connections, outstanding)
+    load = FrameLoad(births, [await target.leader()], connections, outstanding)
     try:
         await load.finish(PREPARE_PATIENCE_S)
     except BaseException:
@@ -64,19 +64,19 @@ async def writers(
     return load
 
 
-async def writes(stage: Stage, connections: int, outstanding: int = 1) -> Runs:
+async def writes(stage: BenchStage, connections: int, outstanding: int = 1) -> Runs:
     """AlterSyncStateSet (1001) at the leader."""
     async with stage.controllers() as target:
         return await _writes(stage, target, connections, outstanding)
 
 
-async def serial(stage: Stage, connections: int) -> Runs:
+async def serial(stage: BenchStage, connections: int) -> Runs:
     """The same at controllers of the old architecture."""
     async with stage.quorum(program=SERIAL) as quorum:
         return await _writes(stage, quorum, connections)
 
 
-async def over_serial(stage: Stage, connections: int) -> Runs:
+async def over_serial(stage: BenchStage, connections: int) -> Runs:
     """Writes of our controllers over writes of the old architecture."""
     async with stage.quorum() as new, stage.quorum(program=SERIAL) as old:
         with (
@@ -86,7 +86,7 @@ async def over_serial(stage: Stage, connections: int) -> Runs:
             return await _ratio(stage, (new, fast), (old, slow))
 
 
-async def over_groups(stage: Stage, groups: int, connections: int, outstanding: int) -> Runs:
+async def over_groups(stage: BenchStage, groups: int, connections: int, outstanding: int) -> Runs:
     """Writes (1003) per second with `groups` groups, and with one.
 
     Both quorums were told to miss nobody, since the brokers of 100,000 groups do not beat here.
@@ -96,7 +96,9 @@ async def over_groups(stage: Stage, groups: int, connections: int, outstanding: 
         await prepare(many, range(groups), replicas=THREE, registered=1)
         slots = connections * outstanding
         loads = [
-            Load(Registrations(slots, count), [await target.leader()], connections, outstanding)
+            FrameLoad(
+                Registrations(slots, count), [await target.leader()], connections, outstanding
+            )
             for target, count in ((many, groups), (few, 1))
         ]
         with closing(loads[0]), closing(loads[1]):
@@ -104,14 +106,14 @@ async def over_groups(stage: Stage, groups: int, connections: int, outstanding: 
 
 
 async def _writes(
-    stage: Stage, target: Controllers, connections: int, outstanding: int = 1
+    stage: BenchStage, target: Controllers, connections: int, outstanding: int = 1
 ) -> Runs:
     with closing(await writers(target, connections, outstanding)) as load:
         return await stage.repeat(lambda: stage.window(target, load))
 
 
 async def _ratio(
-    stage: Stage, ours: tuple[Controllers, Load], other: tuple[Controllers, Load]
+    stage: BenchStage, ours: tuple[Controllers, FrameLoad], other: tuple[Controllers, FrameLoad]
 ) -> Runs:
     """The figures of `ours`, and how many times the operations of `other`; in turn."""
 

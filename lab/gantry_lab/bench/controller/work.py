@@ -19,7 +19,7 @@ from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import request
 from gantry_protocol.frame import encode
 
-from gantry_lab.bench.load import DONE, Work
+from gantry_lab.bench.load import DONE, SlotWork
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -102,7 +102,7 @@ def at_epoch(change: bytes, epoch: int) -> bytes:
     return b"%b%*d}" % (change, _NUMBER_WIDTH, epoch)
 
 
-class SetChanges(Work):
+class SetChanges(SlotWork):
     """AlterSyncStateSet by slot `n`, the master of group `first + n`: {1,2} and {1} in turn."""
 
     def __init__(self, slots: int, first: int = 0) -> None:
@@ -123,7 +123,7 @@ class SetChanges(Work):
         return self.first(slot)
 
 
-class Widenings(Work):
+class Widenings(SlotWork):
     """AlterSyncStateSet (1001) once per group: all three replicas become members of the set."""
 
     def __init__(self, slots: int, groups: Sequence[int]) -> None:
@@ -139,7 +139,7 @@ class Widenings(Work):
             yield at_epoch(set_change(opaque, group, b"1,2,3"), 1)
 
 
-class Reads(Work):
+class Reads(SlotWork):
     """GetReplicaInfo (1004), of group `n` modulo `groups` by slot `n`."""
 
     def __init__(self, slots: int, groups: int) -> None:
@@ -151,7 +151,7 @@ class Reads(Work):
         return self._frames[slot]
 
 
-class Registrations(Work):
+class Registrations(SlotWork):
     """RegisterBroker (1003): broker 2 at a new address each time; slots meet on `groups` groups."""
 
     def __init__(self, slots: int, groups: int) -> None:
@@ -174,7 +174,7 @@ class Registrations(Work):
         return b"%bgroup-%07d%b%d%b" % (opening, group, middle, _PORT + turn % _PORT, end)
 
 
-class Births(Work):
+class Births(SlotWork):
     """Groups to prepare: each slot takes one after the other, and its steps in order.
 
     Args:

@@ -10,7 +10,7 @@ from gantry_broker.clients.admin_metrics import AdminCollector
 from gantry_broker.clients.passing import ANSWER_WITHIN_S, MAX_UNDER_WAY
 from gantry_broker.clients.pulled import PulledOffsets
 from gantry_broker.clients.traffic import Traffic
-from gantry_broker.store.contract import Limits, Refusal
+from gantry_broker.store.contract import ReadLimits, Refusal
 from gantry_protocol.bodies import MessageQueue, decode_queue_table
 from gantry_protocol.bodies.client import (
     ConsumerData,
@@ -225,7 +225,7 @@ async def test_a_question_reaches_the_member_and_its_answer_the_asker(client, co
 async def test_a_member_consumes_one_message_on_request(client, connect, group) -> None:
     fill(group)
     join(client, "TopicTest")
-    body = group.messages.get("TopicTest", 0, 0, Limits(1, 1 << 20)).body
+    body = group.messages.get("TopicTest", 0, 0, ReadLimits(1, 1 << 20)).body
     offset = int.from_bytes(body[28:36])
     message_id = offset_msg_id("10.0.0.2", 10911, offset)
     connect().ask(309, {**ASK, "msgId": message_id})

@@ -12,7 +12,7 @@ from gantry_broker.clients import ClientProcessor, delivery
 from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_broker.clients.core.delay.parked import PROGRESS_GROUP
 from gantry_broker.clients.delay_metrics import DelayCollector
-from gantry_broker.store.contract import Limits, Refusal
+from gantry_broker.store.contract import ReadLimits, Refusal
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import request
@@ -93,7 +93,7 @@ async def test_a_delayed_message_is_parked_and_answered_as_asked_for(mastership,
     assert mastership.delivered() == []
     assert mastership.processor.delivery.pending() == {3: 2}
     codes = frozenset({found.store_timestamp + 5_000})
-    entry = group.messages.get(SCHEDULE_TOPIC, 2, 1, Limits(1, 1 << 20), codes)
+    entry = group.messages.get(SCHEDULE_TOPIC, 2, 1, ReadLimits(1, 1 << 20), codes)
     assert entry.count == 1, "the entry's code is the delivery time"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from gantry_broker.clients.creation import LATER_S
-from gantry_broker.clients.newcomers import Budget, Newcomers
+from gantry_broker.clients.newcomers import NewcomerBudget, Newcomers
 from gantry_protocol.bodies import ConsumerData, HeartbeatData, encode_body
 from gantry_protocol.codes import RequestCode, ResponseCode
 from support.group_view import FakeConnection
@@ -19,7 +19,10 @@ def _taken(newcomers: Newcomers, conn: FakeConnection, count: int, now_s: float)
 
 
 def test_a_budget_fills_with_time() -> None:
-    newcomers, conn = Newcomers("topics", Budget(10, 2.0), Budget(1000, 1000.0)), FakeConnection()
+    newcomers, conn = (
+        Newcomers("topics", NewcomerBudget(10, 2.0), NewcomerBudget(1000, 1000.0)),
+        FakeConnection(),
+    )
     assert _taken(newcomers, conn, 50, 100.0) == 10
     assert _taken(newcomers, conn, 50, 101.0) == 2
     assert _taken(newcomers, conn, 50, 1000.0) == 10, "no more than at once, however long it waited"
@@ -27,13 +30,13 @@ def test_a_budget_fills_with_time() -> None:
 
 
 def test_one_connection_leaves_the_others_theirs_and_all_have_one_together() -> None:
-    newcomers = Newcomers("groups", Budget(10, 1.0), Budget(25, 1.0))
+    newcomers = Newcomers("groups", NewcomerBudget(10, 1.0), NewcomerBudget(25, 1.0))
     conns = [FakeConnection() for _ in range(4)]
     assert [_taken(newcomers, conn, 20, 5.0) for conn in conns] == [10, 10, 5, 0]
 
 
 def test_a_refusal_says_what_there_is_too_much_of() -> None:
-    newcomers = Newcomers("topics", Budget(0, 1.0), Budget(10, 1.0))
+    newcomers = Newcomers("topics", NewcomerBudget(0, 1.0), NewcomerBudget(10, 1.0))
     refusal = newcomers.refuse(FakeConnection(), 0.0)  # type: ignore[arg-type]
     assert refusal is not None
     assert refusal.code is ResponseCode.SYSTEM_BUSY
@@ -44,7 +47,7 @@ def test_a_refusal_says_what_there_is_too_much_of() -> None:
 def tight(client):
     """Nobody may bring in more than two."""
     for newcomers in (client.processor.new_topics, client.processor.new_groups):
-        newcomers._own = Budget(2, 0.001)
+        newcomers._own = NewcomerBudget(2, 0.001)
     return client
 
 

@@ -14,10 +14,10 @@ from gantry_broker.store.contract import (
     Appended,
     GetResult,
     Learned,
-    Limits,
     QueueOffsets,
     QueueQuestion,
     QueueRead,
+    ReadLimits,
     Refusal,
     SendOutcome,
 )
@@ -31,7 +31,7 @@ from gantry_protocol.records import MessageRecord
 from gantry_protocol.types import Offset
 from support.remote_group import RemoteGroup
 
-READ = QueueRead("TopicTest", 0, 0, Limits(32, 1 << 20))
+READ = QueueRead("TopicTest", 0, 0, ReadLimits(32, 1 << 20))
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_the_store_checks_every_append_whatever_the_broker_believes(behind: Remo
 def test_a_record_no_log_can_hold_is_refused_where_it_is_sent(behind: RemoteGroup) -> None:
     with pytest.raises(RecordError, match="zero byte"):
         behind.store.append([MessageRecord(topic="T", properties="a\0")], lambda outcome: None)
-    assert not [one for one in behind.heard if isinstance(one, wire.Append)]
+    assert not [one for one in behind.heard if isinstance(one, wire.AppendRecords)]
 
 
 def test_questions_about_many_queues_go_in_frames_of_a_bounded_size(
@@ -158,7 +158,7 @@ def test_a_batch_larger_than_a_frame_is_stored_whole(behind: RemoteGroup) -> Non
     behind.store.append(records, outcomes.append)
     assert [(one.code, len(one.stored)) for one in outcomes] == [(0, 6000)]
     assert [len(one) for one in behind.appended] == [6000]
-    assert len([one for one in behind.heard if isinstance(one, wire.Append)]) == 4
+    assert len([one for one in behind.heard if isinstance(one, wire.AppendRecords)]) == 4
     with pytest.raises(RecordError, match="100000 are allowed"):
         behind.store.append([message()] * 100_001, outcomes.append)
     assert behind.remote.appending_bytes == 0
@@ -176,9 +176,9 @@ def test_pieces_of_an_append_are_of_one_append(
 ) -> None:
     *first, (number, more) = said
     for one, has_more in first:
-        behind.session.received(wire.Append(one, [message()], has_more))
+        behind.session.received(wire.AppendRecords(one, [message()], has_more))
     with pytest.raises(WireError, match=wrong):
-        behind.session.received(wire.Append(number, [message()], more))
+        behind.session.received(wire.AppendRecords(number, [message()], more))
     assert behind.appended == []
 
 

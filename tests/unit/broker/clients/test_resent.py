@@ -9,7 +9,7 @@ import pytest
 from gantry_broker.clients import resent, sent_records
 from gantry_broker.clients.processor import ClientProcessor
 from gantry_broker.clients.resent import RESENT, Marks
-from gantry_broker.store.contract import Limits, Refusal
+from gantry_broker.store.contract import ReadLimits, Refusal
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.records import BatchMessage, encode_batch
 from gantry_protocol.send_answer import MAY_BE_STORED
@@ -275,7 +275,7 @@ async def test_large_records_are_read_in_pieces_up_to_a_bound(
     client, group, monkeypatch, most: int
 ) -> None:
     monkeypatch.setattr(sent_records, "BYTES_MAX", most)
-    monkeypatch.setattr(sent_records, "_BLOCK", Limits(max_count=4, max_bytes=300))
+    monkeypatch.setattr(sent_records, "_BLOCK", ReadLimits(max_count=4, max_bytes=300))
     client.call(310, KEYLESS, b"hello")
     for number in range(10):
         client.call(310, header(f"N{number}", queue_id=1), b"newer")

@@ -10,9 +10,9 @@ from gantry_broker.retention.core.pins import pins
 from gantry_broker.retention.trimming import LogTrim
 from gantry_broker.store.contract import (
     Appended,
-    Limits,
     QueueQuestion,
     QueueRead,
+    ReadLimits,
     Refusal,
     SendOutcome,
 )
@@ -50,7 +50,7 @@ async def test_whole_files_go_and_readers_are_sent_on(group: FakeGroup) -> None:
     assert (group.trimmed, group.messages.log.log_start) == ([starts[2]], starts[2])
     assert group.messages.is_whole
     found = []
-    group.store.read(QueueRead("TopicTest", 0, 0, Limits(1, 1)), found.append)
+    group.store.read(QueueRead("TopicTest", 0, 0, ReadLimits(1, 1)), found.append)
     assert found[0].next_offset == first_offset(group) > 0
 
 
@@ -78,7 +78,7 @@ async def test_an_open_transaction_keeps_its_half_message_until_it_ends(
     assert await trimmed(group, starts[3]) is None
     assert group.messages.log.log_start == starts[1] <= half.offset
     found = []
-    group.store.read(QueueRead(HALF, 0, 0, Limits(1, 1 << 20)), found.append)
+    group.store.read(QueueRead(HALF, 0, 0, ReadLimits(1, 1 << 20)), found.append)
     assert decode_records(found[0].body)[0].body == b"open"
     group.messages.offsets.commit(GROUP, HALF, 0, 1)  # a table from which on nothing is open
     assert await trimmed(group, starts[3]) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from gantry_broker.clients.quotas import Quota
 from gantry_broker.host.settings import BrokerSettings
-from gantry_broker.retention.core.rules import Kept
+from gantry_broker.retention.core.rules import RetentionBounds
 from gantry_protocol.errors import ConfigError
 from gantry_protocol.process.config import load_settings
 
@@ -41,10 +41,10 @@ def test_what_cannot_be_meant_is_refused(env: dict[str, str], words: str) -> Non
 @pytest.mark.parametrize(
     ("env", "kept"),
     [
-        ({}, Kept(72.0, None, gives_way=True)),
-        ({"GANTRY_RETENTION_HOURS": "0", "GANTRY_RETENTION_BYTES": "7"}, Kept(None, 7)),
-        ({"GANTRY_RETENTION_WHEN_FULL": "refuse"}, Kept(72.0, gives_way=False)),
+        ({}, RetentionBounds(72.0, None, gives_way=True)),
+        ({"GANTRY_RETENTION_HOURS": "0", "GANTRY_RETENTION_BYTES": "7"}, RetentionBounds(None, 7)),
+        ({"GANTRY_RETENTION_WHEN_FULL": "refuse"}, RetentionBounds(72.0, gives_way=False)),
     ],
 )
-def test_how_much_of_a_log_is_kept(env: dict[str, str], kept: Kept) -> None:
+def test_how_much_of_a_log_is_kept(env: dict[str, str], kept: RetentionBounds) -> None:
     assert _settings(**env).kept == kept

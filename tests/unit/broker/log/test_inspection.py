@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from gantry_broker.log import CommitLog, cutting, sums
-from gantry_broker.log.inspection import LogFiles, Verdict
+from gantry_broker.log.inspection import LogFiles, LogVerdict
 from gantry_protocol.errors import CorruptionError, DataDirError, RecordError
 from gantry_protocol.types import Offset
 from support import logs
@@ -22,7 +22,7 @@ def directory(tmp_path: Path) -> Path:
     return log.directory
 
 
-def _verified(directory: Path) -> Verdict:
+def _verified(directory: Path) -> LogVerdict:
     before = logs.directory_bytes(directory)
     verdict = LogFiles(directory).verify()
     assert logs.directory_bytes(directory) == before

@@ -17,7 +17,7 @@ from gantry_broker.host.hosting import REBUILDS_MAX, HostedGroup
 from gantry_broker.log import DerivedLostError
 from gantry_broker.member import lineage_file, shell
 from gantry_broker.queues.kv import KeyValue
-from gantry_broker.store.contract import GetResult, GetStatus, Limits, QueueRead, Refusal
+from gantry_broker.store.contract import GetResult, GetStatus, QueueRead, ReadLimits, Refusal
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.errors import VolumeError
 from gantry_protocol.settings.defaults import DELAY_LEVELS
@@ -41,7 +41,7 @@ def spoil(directory: Path) -> None:
 def read(member: LoneMember) -> GetResult | Refusal:
     """The first records of the queue that ``send`` fills."""
     answers: list[Any] = []
-    wanted = QueueRead("T", 0, 0, Limits(32, 1 << 20), None)
+    wanted = QueueRead("T", 0, 0, ReadLimits(32, 1 << 20), None)
     member.group.view.store.read(wanted, answers.append)
     (answer,) = answers
     found: GetResult | Refusal = answer

@@ -8,7 +8,7 @@ from typing import Any, cast
 from gantry_broker.member.tier import GroupTier
 from gantry_broker.tier.core.reading import TierIndex
 from gantry_broker.tier.core.report import Readable
-from gantry_broker.tier.core.values import Head
+from gantry_broker.tier.core.values import ChainHead
 from gantry_protocol.tier.keys import Pair
 from gantry_protocol.types import Epoch, Offset
 from support.upload_harness import PLACE, Harness, lineage
@@ -67,7 +67,7 @@ def test_the_uploads_hear_of_every_change_of_role_and_of_confirm() -> None:
 
 def test_a_commit_is_read_at_once_and_a_fenced_member_asks_who_is_the_master() -> None:
     member = Member()
-    member.tier.tier_committed(Head(3, Pair(9, 4), Offset(50)))
+    member.tier.tier_committed(ChainHead(3, Pair(9, 4), Offset(50)))
     member.tier.tier_fenced(Pair(9, 4), None)
     assert member.told == ["poke", "look for the master"]
 

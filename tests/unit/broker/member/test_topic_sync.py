@@ -12,7 +12,7 @@ import pytest
 from gantry_broker.member import topic_sync
 from gantry_broker.member.local_store import LocalStore
 from gantry_broker.member.topic_sync import TopicSync
-from gantry_broker.store.contract import Limits, Refusal, SendOutcome
+from gantry_broker.store.contract import ReadLimits, Refusal, SendOutcome
 from gantry_protocol.bodies import TopicConfig, TopicConfigTable, encode_body
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
@@ -85,7 +85,7 @@ class World:
 
     def read(self) -> bytes:
         store = self.host.messages
-        return store.get("T", 0, store.min_offset("T", 0), Limits(32, 1 << 20)).body
+        return store.get("T", 0, store.min_offset("T", 0), ReadLimits(32, 1 << 20)).body
 
 
 @pytest.fixture

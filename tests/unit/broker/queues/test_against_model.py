@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from gantry_broker.queues import MessageStore
-from gantry_broker.store.contract import GetStatus, Limits
+from gantry_broker.store.contract import GetStatus, ReadLimits
 from gantry_broker.store.tables.topics import TopicChange, change_record
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.records import MessageRecord, decode_records, tags_code
@@ -131,10 +131,10 @@ class StoreMachine(RuleBasedStateMachine):
         for topic, queue_id in QUEUES:
             expected = self.model.queue((topic, queue_id))
             assert self.store.max_offset(topic, queue_id) == len(expected)
-            every = self.store.get(topic, queue_id, 0, Limits(10**6, 10**9))
+            every = self.store.get(topic, queue_id, 0, ReadLimits(10**6, 10**9))
             assert decode_records(every.body) == expected_as_read(expected)
             codes = frozenset({tags_code("x")})
-            tagged = self.store.get(topic, queue_id, 0, Limits(10**6, 10**9), codes)
+            tagged = self.store.get(topic, queue_id, 0, ReadLimits(10**6, 10**9), codes)
             wanted = [record for record in expected if "TAGS\x01x\x02" in record.properties]
             assert decode_records(tagged.body) == expected_as_read(wanted)
             assert (tagged.status is GetStatus.FOUND) == bool(wanted)

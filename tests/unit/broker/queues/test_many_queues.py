@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from gantry_broker.queues import MessageStore, dispatcher, queue_table, rows
-from gantry_broker.store.contract import Limits
+from gantry_broker.store.contract import ReadLimits
 from gantry_protocol.records import decode_records
 from support import stores
 
@@ -71,7 +71,7 @@ def test_all_of_them_are_there_and_few_are_in_memory(
     monkeypatch.setattr(queue_table, "HOT_QUEUES", 100)
     assert _handles(store) == 0
     for number in range(0, QUEUES, 7):
-        found = store.get(f"T{number % 20}", number // 20, 0, Limits(1, 1000))
+        found = store.get(f"T{number % 20}", number // 20, 0, ReadLimits(1, 1000))
         assert decode_records(found.body)[0].body == b"%d" % number
         assert _handles(store) <= 200
     assert sum(1 for _ in store._queues.stored()) == QUEUES

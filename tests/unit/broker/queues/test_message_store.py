@@ -12,8 +12,8 @@ import pytest
 from gantry_broker.log import CutRefusedError
 from gantry_broker.log.checked import Damage, holds
 from gantry_broker.queues import MessageStore, derived, rows, saving
-from gantry_broker.queues.kv import Batch
-from gantry_broker.store.contract import GetResult, GetStatus, Limits
+from gantry_broker.queues.kv import KvBatch
+from gantry_broker.store.contract import GetResult, GetStatus, ReadLimits
 from gantry_broker.store.tables.topics import TopicChange, change_record
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.errors import CorruptionError, RecordError
@@ -30,7 +30,7 @@ from gantry_protocol.types import Offset
 from support import logs, stores
 from support.patience import PATIENCE_S
 
-ALL = Limits(32, 256 * 1024)
+ALL = ReadLimits(32, 256 * 1024)
 
 
 @pytest.fixture
@@ -189,11 +189,11 @@ def test_an_empty_queue(store: MessageStore, offset: int) -> None:
 def test_limits_of_one_read(store: MessageStore) -> None:
     stores.put(store, *(stores.message(body=b"%03d" % n + bytes(97)) for n in range(50)))
     stores.confirm(store)
-    size = len(store.get("T", 0, 0, Limits(1, 1)).body)
-    assert store.get("T", 0, 0, Limits(1, 1)).count == 1, "the first one always goes out"
-    assert store.get("T", 0, 0, Limits(32, 1 << 20)).count == 32
-    assert store.get("T", 0, 0, Limits(32, 3 * size)).count == 3
-    assert store.get("T", 0, 0, Limits(32, 4 * size - 1)).next_offset == 3
+    size = len(store.get("T", 0, 0, ReadLimits(1, 1)).body)
+    assert store.get("T", 0, 0, ReadLimits(1, 1)).count == 1, "the first one always goes out"
+    assert store.get("T", 0, 0, ReadLimits(32, 1 << 20)).count == 32
+    assert store.get("T", 0, 0, ReadLimits(32, 3 * size)).count == 3
+    assert store.get("T", 0, 0, ReadLimits(32, 4 * size - 1)).next_offset == 3
 
 
 def test_tags_are_filtered_and_the_position_goes_past_what_was_examined(
@@ -216,7 +216,7 @@ def test_one_read_examines_a_bounded_number_of_entries(store: MessageStore) -> N
     stores.confirm(store)
     result = store.get("T", 0, 0, ALL, frozenset({1}))
     assert result.next_offset == 800
-    assert store.get("T", 0, 0, Limits(64, 1), frozenset({1})).next_offset == 1000
+    assert store.get("T", 0, 0, ReadLimits(64, 1), frozenset({1})).next_offset == 1000
 
 
 @pytest.mark.parametrize(
@@ -339,7 +339,7 @@ def _everything(store: MessageStore) -> tuple[object, ...]:
     written = stores.derived(store)
     keys = [key for key, *_ in store._queues.stored()]
     bodies = {
-        key: store.get(*key, store.min_offset(*key), Limits(10**6, 10**9)).body for key in keys
+        key: store.get(*key, store.min_offset(*key), ReadLimits(10**6, 10**9)).body for key in keys
     }
     return store.dispatched, written, bodies
 
@@ -477,7 +477,7 @@ def test_damaged_derived_state_is_named_and_made_again_from_the_log(
 def test_rows_of_another_version_are_made_again(tmp_path: Path) -> None:
     store = _busy_store(tmp_path)
     expected = _everything(store)
-    batch = Batch()
+    batch = KvBatch()
     batch.put(rows.HEAD, msgspec.msgpack.encode([rows.VERSION + 1, "what", "ever"]))
     store._kv.write(batch)
     store._kv.flush()
@@ -510,7 +510,7 @@ def test_a_wrong_entry_fails_the_read_and_delivers_nothing_wrong(
     key = rows.run_key(rows.run_prefix(("T", 0)), 0)
     run = bytearray(store._kv.get(key) or b"")
     run[field] ^= 2
-    batch = Batch()
+    batch = KvBatch()
     batch.put(key, bytes(run))
     store._kv.write(batch)
     with pytest.raises(CorruptionError, match="entry 0 of queue 0 of T") as caught:
@@ -529,10 +529,10 @@ def test_a_row_that_is_gone_fails_the_read(tmp_path: Path) -> None:
         stores.put(store, *(stores.message() for n in range(10)))
         stores.confirm(store)
         store.save()
-    batch = Batch()
+    batch = KvBatch()
     batch.delete(rows.run_key(rows.run_prefix(("T", 0)), 10))
     store._kv.write(batch)
-    assert store.get("T", 0, 0, Limits(10, 1 << 20)).count == 10
+    assert store.get("T", 0, 0, ReadLimits(10, 1 << 20)).count == 10
     with pytest.raises(CorruptionError, match="entry 5 of queue 0 of T"):
         store.get("T", 0, 5, ALL)
     store.close()

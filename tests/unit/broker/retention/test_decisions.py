@@ -7,8 +7,8 @@ import pytest
 from gantry_broker.retention.core.rules import (
     Facts,
     Keep,
-    Kept,
     Need,
+    RetentionBounds,
     Trim,
     WriteState,
     bounded_file_bytes,
@@ -18,7 +18,7 @@ from gantry_protocol.types import Offset
 
 STARTS = tuple(Offset(start) for start in (0, 100, 200, 300, 400))
 FACTS = Facts(
-    kept=Kept(hours=72.0, bytes=150),
+    kept=RetentionBounds(hours=72.0, bytes=150),
     starts=STARTS,
     log_start=Offset(0),
     end=Offset(480),
@@ -27,7 +27,7 @@ FACTS = Facts(
     expired_to=Offset(0),
     writes=True,
 )
-NO_BYTES = Kept(hours=72.0)
+NO_BYTES = RetentionBounds(hours=72.0)
 
 
 def facts(**changes: object) -> Facts:
@@ -39,7 +39,9 @@ def facts(**changes: object) -> Facts:
     [
         pytest.param({}, Trim(Offset(300)), id="150 of 470, in whole files"),
         pytest.param({"expired_to": Offset(400)}, Trim(Offset(400)), id="age goes further"),
-        pytest.param({"kept": Kept(bytes=1)}, Trim(Offset(400)), id="never what is written"),
+        pytest.param(
+            {"kept": RetentionBounds(bytes=1)}, Trim(Offset(400)), id="never what is written"
+        ),
         pytest.param({"confirm": Offset(255)}, Trim(Offset(100)), id="by what is confirmed"),
         pytest.param(
             {"confirm": Offset(255), "expired_to": Offset(400)}, Trim(Offset(200)), id="confirmed"
@@ -82,11 +84,13 @@ def test_the_log_is_trimmed_to_the_least_of_all(
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
-        pytest.param({"kept": Kept()}, "", id="no retention"),
-        pytest.param({"kept": Kept(bytes=400)}, "", id="not that much yet"),
+        pytest.param({"kept": RetentionBounds()}, "", id="no retention"),
+        pytest.param({"kept": RetentionBounds(bytes=400)}, "", id="not that much yet"),
         pytest.param({"kept": NO_BYTES, "disk_fills": True}, "", id="the state is there"),
         pytest.param(
-            {"kept": Kept(gives_way=False), "disk_is_full": True, "disk_fills": True}, "", id="no"
+            {"kept": RetentionBounds(gives_way=False), "disk_is_full": True, "disk_fills": True},
+            "",
+            id="no",
         ),
         pytest.param({"needed": [Need(Offset(7), "member 3")]}, "member 3 needs", id="needed"),
         pytest.param({"copied": [Need(Offset(7), "replica")]}, "replica needs", id="copied"),

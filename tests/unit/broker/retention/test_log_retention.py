@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from gantry_broker.queues import MessageStore
 from gantry_broker.retention.core.pins import Pins
-from gantry_broker.retention.core.rules import HOUR_MS, Kept, Need
+from gantry_broker.retention.core.rules import HOUR_MS, Need, RetentionBounds
 from gantry_broker.retention.disk_space import DiskSpace, Usage, Watermarks
 from gantry_broker.retention.log_retention import (
     CLOCK_SLACK_S,
@@ -16,7 +16,7 @@ from gantry_broker.retention.log_retention import (
     SteadyClock,
     first_time,
 )
-from gantry_broker.store.contract import GetStatus, Limits, Refusal, SendOutcome
+from gantry_broker.store.contract import GetStatus, ReadLimits, Refusal, SendOutcome
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.records import MessageRecord
 from gantry_protocol.types import Offset
@@ -84,7 +84,7 @@ class Bench:
         )
         self.failed: list[BaseException] = []
 
-    def retention(self, kept: Kept) -> LogRetention:
+    def retention(self, kept: RetentionBounds) -> LogRetention:
         return LogRetention(self.host, kept, self.disk, self.failed.append, Clock(self.host))
 
 
@@ -101,7 +101,7 @@ async def test_what_is_old_goes_once_the_state_behind_it_is_confirmed(bench: Ben
     host.fill()
     young = host.now_ms
     host.fill(20)
-    retention = bench.retention(Kept(hours=(host.now_ms - young) / HOUR_MS))
+    retention = bench.retention(RetentionBounds(hours=(host.now_ms - young) / HOUR_MS))
     files = host.files
     await retention.look()
     assert (retention.states, log.log_start) == (1, 0), "the state first"
@@ -113,7 +113,7 @@ async def test_what_is_old_goes_once_the_state_behind_it_is_confirmed(bench: Ben
     assert host.store.offsets.query("g", "T", 0) == 3
     low = host.store.min_offset("T", 0)
     assert low > 0
-    below = host.store.get("T", 0, 0, Limits(1, 1 << 20))
+    below = host.store.get("T", 0, 0, ReadLimits(1, 1 << 20))
     assert (below.status, below.next_offset) == (GetStatus.OFFSET_TOO_SMALL, low)
     await retention.look()
     assert retention.next_cut_ms == second_ms + (host.now_ms - young)
@@ -123,7 +123,7 @@ async def test_what_is_old_goes_once_the_state_behind_it_is_confirmed(bench: Ben
 async def test_what_is_too_much_goes(bench: Bench) -> None:
     host = bench.host
     host.fill()
-    retention = bench.retention(Kept(bytes=5000))
+    retention = bench.retention(RetentionBounds(bytes=5000))
     await retention.look()
     await retention.look()
     kept = host.store.log.end - host.store.log.log_start
@@ -137,7 +137,7 @@ async def test_a_full_disk_makes_room_before_its_time_and_no_more_than_needed(be
     bench.used_percent = lambda: 40.0 + 5.0 * host.files
     assert 40 + 5 * files > 85
     bench.disk.look()
-    retention = bench.retention(Kept(hours=1000.0))
+    retention = bench.retention(RetentionBounds(hours=1000.0))
     for _ in range(3):
         await retention.look()
     bench.disk.look()
@@ -153,7 +153,7 @@ async def test_a_disk_that_fills_has_the_state_ready(bench: Bench) -> None:
     host.fill()
     bench.used_percent = lambda: 70.0
     bench.disk.look()
-    retention = bench.retention(Kept())
+    retention = bench.retention(RetentionBounds())
     await retention.look()
     assert (retention.states, host.store.log.log_start) == (1, 0)
     host.refusal = Refusal(ResponseCode.SYSTEM_ERROR, "no room")
@@ -169,7 +169,7 @@ async def test_a_full_disk_of_which_nothing_may_go_is_told(bench: Bench) -> None
     bench.used_percent = lambda: 99.0
     bench.disk.look()
     host.needed = [Need(Offset(3), "a delayed message")]
-    retention = bench.retention(Kept())
+    retention = bench.retention(RetentionBounds())
     await retention.look()
     assert retention.is_stuck
     assert "a delayed message needs the log from 3 on" in retention.reason
@@ -180,7 +180,7 @@ async def test_who_copies_keeps_the_log_from_ageing_and_no_disk_full(bench: Benc
     host = bench.host
     host.fill()
     host.copied = [Need(Offset(0), "replica outside the set, 3")]
-    retention = bench.retention(Kept(bytes=1))
+    retention = bench.retention(RetentionBounds(bytes=1))
     for _ in range(3):
         await retention.look()
     assert (host.trimmed, host.store.log.log_start) == ([], 0)
@@ -197,7 +197,7 @@ async def test_what_changes_while_queues_are_gone_through_stops_the_trim(
 ) -> None:
     host = bench.host
     host.fill()
-    retention = bench.retention(Kept(bytes=1))
+    retention = bench.retention(RetentionBounds(bytes=1))
     await retention.look()
     raise_minimums = host.store.raise_minimums
 

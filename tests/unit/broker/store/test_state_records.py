@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from gantry_broker.log import CutRefusedError
 from gantry_broker.queues import MessageStore, rows
-from gantry_broker.store.contract import GetStatus, Limits
+from gantry_broker.store.contract import GetStatus, ReadLimits
 from gantry_broker.store.tables import pieces, state_records
 from gantry_broker.store.tables.state_records import Gathered, StatePiece, decode_piece, gather
 from gantry_broker.store.tables.topics import TopicChange, change_record
@@ -17,7 +17,7 @@ from gantry_protocol.types import Offset
 from support import logs, stores
 
 SEGMENT_BYTES = 2048
-ALL = Limits(32, 1 << 20)
+ALL = ReadLimits(32, 1 << 20)
 
 
 @pytest.fixture
@@ -248,7 +248,7 @@ def test_entries_go_with_the_log(tmp_path: Path, every: int) -> None:
     store.close()
     again = MessageStore.open(tmp_path / "s", SEGMENT_BYTES)
     assert again.local_min_offset("T", 0) == low
-    assert again.get("T", 0, low, Limits(60, 1 << 20)).next_offset == 60
+    assert again.get("T", 0, low, ReadLimits(60, 1 << 20)).next_offset == 60
     again.close()
 
 

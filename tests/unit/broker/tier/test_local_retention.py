@@ -13,7 +13,7 @@ from gantry_broker.log import CutRefusedError
 from gantry_broker.queues import MessageStore
 from gantry_broker.retention.core.pins import Pins, pins
 from gantry_broker.store.contract import Refusal, SendOutcome
-from gantry_broker.tier.core.values import Head, LocalLog, State, Status
+from gantry_broker.tier.core.values import ChainHead, LocalLog, State, Status
 from gantry_broker.tier.local_retention import LocalRetention
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.records import MessageRecord
@@ -36,7 +36,7 @@ class FakeRole:
         self.status = Status(state=State.STANDBY, reason="why")
         self.vouches = True
 
-    def end_for_trim(self, hint: Head | None) -> Offset | None:
+    def end_for_trim(self, hint: ChainHead | None) -> Offset | None:
         return hint.end if self.vouches and hint is not None else None
 
 

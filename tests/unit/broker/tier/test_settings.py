@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gantry_broker.host.server import _tier
 from gantry_broker.host.settings import BrokerSettings
-from gantry_broker.tier.core.values import Limits
+from gantry_broker.tier.core.values import TierLimits
 
 
 def test_settings_of_a_tier_are_the_limits_of_its_uploads(tmp_path: Path) -> None:
@@ -22,4 +22,4 @@ def test_settings_of_a_tier_are_the_limits_of_its_uploads(tmp_path: Path) -> Non
     )
     options = _tier(settings)
     assert options is not None
-    assert options.limits == Limits(pack_bytes=8192, linger_ms=500, retry_max_ms=900)
+    assert options.limits == TierLimits(pack_bytes=8192, linger_ms=500, retry_max_ms=900)

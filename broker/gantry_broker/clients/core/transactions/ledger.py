@@ -25,7 +25,7 @@ from gantry_protocol.settings.defaults import (
     TRANSACTION_TIMEOUT_S,
 )
 
-from gantry_broker.clients.core.transactions.records import Ended, Row, Table
+from gantry_broker.clients.core.transactions.records import Ended, OpenTransaction, Table
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +86,7 @@ class Ledger:
         """The first half message that is still needed."""
         return next(iter(self._open), self.half_next)
 
-    def take_half(self, row: Row, now: Clocks) -> None:
+    def take_half(self, row: OpenTransaction, now: Clocks) -> None:
         """The next half message of the queue, which arrived just now or before this mastership."""
         assert row.offset >= self.half_next, "half messages come in their order"
         self.half_next = row.offset + 1
@@ -114,14 +114,14 @@ class Ledger:
             self._ending.pop(half, None)
         return before - len(self._open)
 
-    def _wait(self, row: Row, now: Clocks) -> int:
+    def _wait(self, row: OpenTransaction, now: Clocks) -> int:
         """Decide until when ``row`` is left alone, by the steady clock."""
         wait_ms = row.immunity_ms or self.policy.timeout_ms
         waited_ms = min(max(now.wall_ms - row.stored_ms, 0), wait_ms)
         due_ms = self._due_ms[row.offset] = now.steady_ms + wait_ms - waited_ms
         return due_ms
 
-    def find(self, half: int) -> Row | None:
+    def find(self, half: int) -> OpenTransaction | None:
         """The open transaction of the half message at this queue offset."""
         return self._open.get(half)
 
@@ -160,7 +160,7 @@ class Ledger:
         self.changed = self.changed or bool(found)
         return found
 
-    def is_hopeless(self, row: Row) -> bool:
+    def is_hopeless(self, row: OpenTransaction) -> bool:
         """Whether it was asked for often enough."""
         return row.checks >= self.policy.checks_max or row.rounds > self.policy.rounds_max
 

@@ -10,26 +10,32 @@ from gantry_protocol.errors import GantryError
 from gantry_protocol.records import MessageRecord, RecordPeek, decode_record, peek
 
 from gantry_broker.clients.core.transactions.records import GROUP
-from gantry_broker.store.contract import GetStatus, Limits, QueueOffsets, QueueQuestion, QueueRead
+from gantry_broker.store.contract import (
+    GetStatus,
+    QueueOffsets,
+    QueueQuestion,
+    QueueRead,
+    ReadLimits,
+)
 from gantry_broker.store.steps import Steps
 from gantry_broker.store.tables.offsets import ConsumerOffsets
 
-_SLICE = Limits(max_count=256, max_bytes=1024 * 1024)
-_ONE = Limits(max_count=1, max_bytes=0)
+_SLICE = ReadLimits(max_count=256, max_bytes=1024 * 1024)
+_ONE = ReadLimits(max_count=1, max_bytes=0)
 
 
 class MissingRecordsError(GantryError):
     """The log does not hold a record of transactions that is still needed."""
 
 
-class Entry(NamedTuple):
+class PeekedRecord(NamedTuple):
     """One record of a queue."""
 
     peek: RecordPeek
     body: bytes
 
 
-def read_slice(topic: str, offset: int) -> Steps[list[Entry]]:
+def read_slice(topic: str, offset: int) -> Steps[list[PeekedRecord]]:
     """The next confirmed records of queue 0 of ``topic``, at least one.
 
     ``offset`` is below the end of the queue.
@@ -48,7 +54,7 @@ def read_slice(topic: str, offset: int) -> Steps[list[Entry]]:
     while at < len(found.body):
         record = peek(found.body, at)
         body = found.body[record.body_start : record.body_start + record.body_size]
-        entries.append(Entry(record, body))
+        entries.append(PeekedRecord(record, body))
         at += record.size
     return entries
 

@@ -46,7 +46,7 @@ _BY_BROKER = ("REAL_TOPIC", "REAL_QID", TRANSACTION_ID)
 _MAX_ROWS = 500  # in one piece of a table: some 30 KB
 
 
-class Outcome(Enum):
+class TransactionOutcome(Enum):
     """The end of a transaction."""
 
     COMMIT = "commit"
@@ -54,7 +54,7 @@ class Outcome(Enum):
     GIVEN_UP = "given-up"  # nobody answered; a copy is where people can find it
 
 
-class Row(msgspec.Struct, array_like=True, gc=False):
+class OpenTransaction(msgspec.Struct, array_like=True, gc=False):
     """One open half message, in memory and in tables.
 
     Attributes:
@@ -83,7 +83,7 @@ class Ended(msgspec.Struct, frozen=True):
     """
 
     offsets: tuple[int, ...]
-    outcome: Outcome | None
+    outcome: TransactionOutcome | None
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
@@ -101,7 +101,7 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
     op_next: int
     index: int
     count: int
-    rows: list[Row]
+    rows: list[OpenTransaction]
 
 
 _encoder = msgspec.json.Encoder()
@@ -129,7 +129,9 @@ def immunity_ms(properties: bytes) -> int:
     return int(text) * 1000 if text is not None and text.isdecimal() and len(text) < 9 else 0
 
 
-def resolution(half: MessageRecord, outcome: Outcome, store_host: Host) -> list[MessageRecord]:
+def resolution(
+    half: MessageRecord, outcome: TransactionOutcome, store_host: Host
+) -> list[MessageRecord]:
     """The records that end ``half`` in one append: the op record, then what follows from it.
 
     Raises:
@@ -142,10 +144,10 @@ def resolution(half: MessageRecord, outcome: Outcome, store_host: Host) -> list[
         born_host=store_host,
         store_host=store_host,
     )
-    if outcome is Outcome.ROLLBACK:
+    if outcome is TransactionOutcome.ROLLBACK:
         return [op]
     topic, queue_id = target(half, outcome)
-    commit = TRANSACTION_COMMIT if outcome is Outcome.COMMIT else 0
+    commit = TRANSACTION_COMMIT if outcome is TransactionOutcome.COMMIT else 0
     follows = msgspec.structs.replace(
         half,
         topic=topic,
@@ -157,13 +159,13 @@ def resolution(half: MessageRecord, outcome: Outcome, store_host: Host) -> list[
     return [op, follows]
 
 
-def target(half: MessageRecord, outcome: Outcome) -> tuple[str, int]:
+def target(half: MessageRecord, outcome: TransactionOutcome) -> tuple[str, int]:
     """Topic and queue of the record that follows an op record with this outcome.
 
     Raises:
         BodyError: the half message does not say where it belongs.
     """
-    if outcome is Outcome.GIVEN_UP:
+    if outcome is TransactionOutcome.GIVEN_UP:
         return GIVEN_UP_TOPIC, 0
     properties = decode_properties(half.properties)
     topic, queue_id = properties.get("REAL_TOPIC"), properties.get("REAL_QID", "")
@@ -209,7 +211,7 @@ def check_request(
         BodyError: the half message does not say where it belongs.
         RecordError: the count does not fit its properties any more.
     """
-    topic, queue_id = target(half, Outcome.COMMIT)
+    topic, queue_id = target(half, TransactionOutcome.COMMIT)
     unique_key = find_property(half.properties.encode(), "UNIQ_KEY")
     counted = append_properties(half.properties, {"TRANSACTION_CHECK_TIMES": str(checks)})
     message = msgspec.structs.replace(half, topic=topic, queue_id=queue_id, properties=counted)
@@ -226,7 +228,7 @@ def check_request(
 
 
 def table_records(
-    rows: Sequence[Row], half_next: int, op_next: int, store_host: Host
+    rows: Sequence[OpenTransaction], half_next: int, op_next: int, store_host: Host
 ) -> list[MessageRecord]:
     """The records of a table; to be appended together, so that they follow each other."""
     parts = [rows[at : at + _MAX_ROWS] for at in range(0, len(rows), _MAX_ROWS)] or [[]]
@@ -253,7 +255,7 @@ def parse_op(properties: bytes, body: bytes) -> Ended | Piece:
         if tag == _ENDED_TAG:
             offsets = tuple(int(text) for text in body.decode().split(",") if text)
             outcome = find_property(properties, _OUTCOME)
-            return Ended(offsets, None if outcome is None else Outcome(outcome))
+            return Ended(offsets, None if outcome is None else TransactionOutcome(outcome))
         if tag == _TABLE_TAG:
             return _decoder.decode(body)
     except (ValueError, msgspec.DecodeError) as error:
@@ -266,7 +268,7 @@ class Table(msgspec.Struct, frozen=True):
 
     half_next: int
     op_next: int
-    rows: list[Row]
+    rows: list[OpenTransaction]
 
 
 class TableReader:

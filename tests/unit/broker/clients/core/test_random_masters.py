@@ -15,7 +15,7 @@ from random import Random
 import pytest
 from gantry_broker.clients import ClientProcessor
 from gantry_broker.clients.core.transactions import Policy
-from gantry_broker.clients.core.transactions.records import Ended, Outcome, parse_op
+from gantry_broker.clients.core.transactions.records import Ended, TransactionOutcome, parse_op
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.command import RemotingCommand, request
 from gantry_protocol.records import MessageRecord
@@ -42,7 +42,7 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.looptime]
 SEEDS = range(8)
 STEPS = 120
 POLICY = Policy(checks_max=3)
-OUTCOMES = {COMMIT: Outcome.COMMIT, ROLLBACK: Outcome.ROLLBACK}
+OUTCOMES = {COMMIT: TransactionOutcome.COMMIT, ROLLBACK: TransactionOutcome.ROLLBACK}
 
 
 class World:
@@ -166,9 +166,9 @@ class World:
 
     # What the log says
 
-    def outcomes(self) -> dict[int, Outcome]:
+    def outcomes(self) -> dict[int, TransactionOutcome]:
         """By half offset, the first outcome in the log; the others must repeat it."""
-        found: dict[int, Outcome] = {}
+        found: dict[int, TransactionOutcome] = {}
         for record in read_queue(self.group.messages, OPS):
             op = parse_op(record.properties.encode(), record.body)
             if isinstance(op, Ended):
@@ -187,8 +187,8 @@ class World:
         for stored in halves:
             outcome = outcomes.get(stored.queue_offset)
             at = stored.physical_offset
-            assert delivered[at] == (outcome is Outcome.COMMIT)
-            assert given_up[at] == (outcome is Outcome.GIVEN_UP)
+            assert delivered[at] == (outcome is TransactionOutcome.COMMIT)
+            assert given_up[at] == (outcome is TransactionOutcome.GIVEN_UP)
         for offset, said in self.ended.items():
             assert outcomes[offset] is OUTCOMES[said]
         kept = {stored.queue_offset: stored.physical_offset for stored in halves}

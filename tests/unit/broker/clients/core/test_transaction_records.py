@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from gantry_broker.clients.core.transactions.records import (
     Ended,
-    Outcome,
-    Row,
+    OpenTransaction,
     TableReader,
+    TransactionOutcome,
     immunity_ms,
     parse_op,
     resolution,
@@ -31,8 +31,8 @@ def _parse(record: MessageRecord):
     return parse_op(record.properties.encode(), record.body)
 
 
-@pytest.mark.parametrize("outcome", Outcome)
-def test_an_op_record_says_which_half_message_ended_and_how(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", TransactionOutcome)
+def test_an_op_record_says_which_half_message_ended_and_how(outcome: TransactionOutcome) -> None:
     assert _parse(resolution(HALF, outcome, HOST)[0]) == Ended((7,), outcome)
 
 
@@ -63,7 +63,8 @@ def test_what_is_no_op_record_is_refused(properties: bytes, body: bytes) -> None
 def test_a_half_message_without_a_place_of_its_own_is_refused(properties: str) -> None:
     with pytest.raises(BodyError, match="4096"):
         target(
-            MessageRecord(topic="H", properties=properties, physical_offset=4096), Outcome.COMMIT
+            MessageRecord(topic="H", properties=properties, physical_offset=4096),
+            TransactionOutcome.COMMIT,
         )
 
 
@@ -75,8 +76,10 @@ def test_immunity(text: str, wanted_ms: int) -> None:
     assert immunity_ms(f"CHECK_IMMUNITY_TIME_IN_SECONDS\x01{text}\x02".encode()) == wanted_ms
 
 
-def _rows(count: int) -> list[Row]:
-    return [Row(n, 100 * n, 1_700_000_000_000 + n, 0, n % 15, n % 20) for n in range(count)]
+def _rows(count: int) -> list[OpenTransaction]:
+    return [
+        OpenTransaction(n, 100 * n, 1_700_000_000_000 + n, 0, n % 15, n % 20) for n in range(count)
+    ]
 
 
 @pytest.mark.parametrize("count", [0, 1, 500, 501, 1200])
@@ -92,7 +95,7 @@ def test_a_table_reads_as_it_was_written(count: int) -> None:
 def test_the_newest_whole_table_counts() -> None:
     old = [_parse(record) for record in table_records(_rows(600), 600, 1, HOST)]
     new = [_parse(record) for record in table_records(_rows(1200), 1200, 9, HOST)]
-    ended = Ended((1,), Outcome.COMMIT)
+    ended = Ended((1,), TransactionOutcome.COMMIT)
     reader = TableReader()
     reader.take([*new[1:], ended, *old, ended, *new[:2]])  # the second cut off by a new master
     assert reader.found is not None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gantry_broker.tier.core.backoff import Backoff
-from gantry_broker.tier.core.values import Limits
+from gantry_broker.tier.core.values import TierLimits
 from hypothesis import given
 from hypothesis import strategies as st
 
-LIMITS = Limits(retry_min_ms=200, retry_max_ms=30_000)
+LIMITS = TierLimits(retry_min_ms=200, retry_max_ms=30_000)
 
 
 @given(st.lists(st.floats(0, 1, exclude_max=True), max_size=30))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from gantry_broker.tier.core import effects as fx
 from gantry_broker.tier.core import events as ev
-from gantry_broker.tier.core.values import Head, State
+from gantry_broker.tier.core.values import ChainHead, State
 from gantry_protocol.tier.chain import empty
 from gantry_protocol.tier.keys import Pair
 from gantry_protocol.tier.manifests import Append, Claim
@@ -563,7 +563,7 @@ def test_a_damaged_local_log_halts() -> None:
 
 
 def test_a_replica_trims_by_its_masters_head_and_a_master_by_its_own() -> None:
-    hint = Head(v=9, pair=Pair(1, 1), end=Offset(70))
+    hint = ChainHead(v=9, pair=Pair(1, 1), end=Offset(70))
     replica = Harness().role
     assert replica.end_for_trim(None) is None
     assert replica.end_for_trim(hint) == 70
@@ -571,7 +571,7 @@ def test_a_replica_trims_by_its_masters_head_and_a_master_by_its_own() -> None:
 
 
 def test_nobody_trims_while_it_is_fenced_or_has_not_compared() -> None:
-    hint = Head(v=9, pair=Pair(2, 1), end=Offset(70))
+    hint = ChainHead(v=9, pair=Pair(2, 1), end=Offset(70))
     fenced = with_tier(50)
     fenced.step(ev.HeadSeen(hint.pair))
     assert fenced.role.end_for_trim(hint) is None
