@@ -7,6 +7,7 @@ import logging
 import pytest
 from sim.kernel.world import Violation
 from sim.product import faults
+from sim.product.failover import compare, is_worse
 from sim.product.run import RUNS, ProductRun, run
 
 SEEDS = {
@@ -62,3 +63,18 @@ def test_a_violation_names_its_seed() -> None:
     """A minimum that nobody can reach: the group never comes to stand."""
     with pytest.raises(Violation, match="seed 7"):
         run(7, brokers=1)
+
+
+def test_an_operator_never_makes_a_failover_worse() -> None:
+    """The master is killed, under an unkind API server, with the operator and without."""
+    compared = compare(range(2))
+    assert not is_worse(compared), compared
+
+
+@pytest.mark.parametrize(
+    ("there", "away", "worse"),
+    [(0.4, 0.4, False), (0.45, 0.4, False), (0.6, 0.4, True)],
+)
+def test_a_longer_gap_with_an_operator_is_worse(there: float, away: float, worse: bool) -> None:
+    usual = {"median": 0.1}
+    assert is_worse({"with": {"max": there, **usual}, "without": {"max": away, **usual}}) is worse

@@ -26,7 +26,6 @@ COMPONENTS = {
 }
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 WRITTEN = [page for page in PAGES if page.name != "CHANGELOG.md"]
-UNWRAPPED = {"simulator.md"}
 LISTED_LINES_MIN = 100
 """A module of so many lines stands on its component's page."""
 COLUMNS_MAX = 100
@@ -170,6 +169,6 @@ def prose(text: str) -> list[str]:
 @pytest.mark.parametrize("page", [*WRITTEN, ROOT / "charts" / "gantry" / "README.md"], ids=relative)
 def test_prose_is_as_wide_as_code(page: Path) -> None:
     """But for one command, path or link that is longer and stands alone in its line."""
-    lines = [] if page.name in UNWRAPPED else prose(page.read_text(encoding="utf-8"))
+    lines = prose(page.read_text(encoding="utf-8"))
     alone = re.compile(r"\s*(`[^`]+`|\[[^\]]*\]\([^)]*\))[.,:;]?")
     assert [line for line in lines if len(line) > COLUMNS_MAX and not alone.fullmatch(line)] == []
