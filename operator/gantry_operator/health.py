@@ -13,9 +13,9 @@ from gantry_operator.api.kinds import BROKER_GROUP, CONTROLLER_GROUP
 
 if TYPE_CHECKING:
     from gantry_operator.cache import Cache, Key
-    from gantry_operator.controllers.directory import Directory
     from gantry_operator.lease import LeaderElection
     from gantry_operator.metrics import Metrics
+    from gantry_operator.quorums.directory import Directory
     from gantry_operator.resync import Resync
     from gantry_operator.workqueue import WorkQueue
 

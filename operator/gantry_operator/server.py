@@ -28,11 +28,11 @@ from gantry_operator.api.errors import ApiError
 from gantry_operator.api.kinds import CUSTOM
 from gantry_operator.api.kube import KubeApi
 from gantry_operator.cache import Cache, Key
-from gantry_operator.controllers.directory import Directory
 from gantry_operator.health import Health
 from gantry_operator.heard import Listener
 from gantry_operator.lease import LeaderElection
 from gantry_operator.metrics import Metrics
+from gantry_operator.quorums.directory import Directory
 from gantry_operator.reconcile.apply import Applier
 from gantry_operator.reconcile.claims import Claims
 from gantry_operator.reconcile.fleet import Fleet

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from gantry_operator.api.protocol import Api
     from gantry_operator.cache import Cache, Key
-    from gantry_operator.controllers.directory import Directory
+    from gantry_operator.quorums.directory import Directory
     from gantry_operator.reconcile.quorum_secrets import Secrets
 from gantry_protocol.admin_client.errors import (
     AdminError,

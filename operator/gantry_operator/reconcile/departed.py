@@ -21,8 +21,8 @@ from gantry_operator.plan.deletion import has_departed
 if TYPE_CHECKING:
     from gantry_operator.api.protocol import Api
     from gantry_operator.cache import Cache, Key
-    from gantry_operator.controllers.directory import Directory
     from gantry_operator.plan.observed import Body
+    from gantry_operator.quorums.directory import Directory
 
 _log = log.get("departed")
 

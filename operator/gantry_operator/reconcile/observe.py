@@ -34,7 +34,7 @@ from gantry_operator.plan.observed import (
 )
 
 if TYPE_CHECKING:
-    from gantry_operator.controllers.directory import Directory
+    from gantry_operator.quorums.directory import Directory
     from gantry_operator.reconcile.claims import Claims
     from gantry_operator.reconcile.fleet import Fleet
     from gantry_operator.reconcile.quorum_secrets import Secrets

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gantry_operator.cache import Key
-    from gantry_operator.controllers.directory import Directory, Spawn
     from gantry_operator.metrics import Metrics
     from gantry_operator.plan.actions import Action
     from gantry_operator.plan.observed import ControllerObserved
+    from gantry_operator.quorums.directory import Directory, Spawn
     from gantry_operator.reconcile.observe import Observer
     from gantry_operator.workqueue import WorkQueue
 

@@ -20,7 +20,7 @@ from gantry_operator.api.kinds import (
     STATEFULSET,
     Kind,
 )
-from gantry_operator.controllers import directory
+from gantry_operator.quorums import directory
 from gantry_operator.server import serve
 from gantry_operator.settings import OperatorSettings
 from gantry_protocol.admin_client.quorum import Endpoint

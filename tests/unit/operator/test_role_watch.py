@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from gantry_operator.controllers import watch as watch_module
-from gantry_operator.controllers.watch import RoleWatch
+from gantry_operator.quorums import watch as watch_module
+from gantry_operator.quorums.watch import RoleWatch
 from gantry_protocol.admin_client.admin import Admin
 from gantry_protocol.admin_client.errors import QuorumUnreachableError
 from support.controllers_double import Trio

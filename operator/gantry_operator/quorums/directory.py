@@ -16,8 +16,8 @@ from gantry_operator import names
 from gantry_operator.api.errors import ApiError
 from gantry_operator.api.kinds import CONTROLLER_GROUP, POD, SECRET
 from gantry_operator.cache import Cache, Key
-from gantry_operator.controllers.watch import RoleWatch
 from gantry_operator.plan.observed import pod_view
+from gantry_operator.quorums.watch import RoleWatch
 
 if TYPE_CHECKING:
     import aiohttp
