@@ -136,7 +136,7 @@ unit: venv ## unit tests
 
 .PHONY: sim
 sim: venv ## seeded simulation of controllers, replicas, network and disks
-	@$(RANK) $(PYTEST) $(COMPUTE) tests/sim
+	@PYTHONHASHSEED=0 $(RANK) $(PYTEST) $(COMPUTE) tests/sim
 
 .PHONY: mutants
 mutants: venv ## plant every known bug and see each one found (minutes)

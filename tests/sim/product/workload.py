@@ -126,8 +126,10 @@ class Workload:
 
     @property
     def is_settled(self) -> bool:
-        """Nobody sends, and everything acknowledged was consumed."""
-        return not self.sending and not self.ledger.outstanding()
+        """Nobody sends, and everything acknowledged was consumed where it was acknowledged."""
+        if self.sending or self.ledger.outstanding():
+            return False
+        return not self.ledger.verdict().misplaced
 
     def judge(self) -> None:
         """Raises Violation: something is lost, or came twice without a lost answer."""
