@@ -14,6 +14,7 @@ from gantry_cli.client.session import session
 from gantry_protocol.codes import RequestCode, ResponseCode
 from sim.kernel.world import Violation
 from sim.product.line import TOPIC, Line
+from sim.product.workload import Clients
 
 if TYPE_CHECKING:
     from sim.product.cluster import Cluster, Node
@@ -21,36 +22,23 @@ if TYPE_CHECKING:
 CLIENTS = 2
 
 
-class Commits:
+class Commits(Clients):
     """See the module.
 
     Attributes:
         committed: what each group may have committed last; None is nothing.
     """
 
+    unsettled = "offsets cannot be asked for"
+
     def __init__(self, cluster: Cluster) -> None:
         self.committed: dict[str, set[int | None]] = {}
-        self._cluster = cluster
-        self._stops = False
-        self._busy = 0
+        super().__init__(cluster)
 
     def start(self) -> None:
         """Begin."""
         for number in range(CLIENTS):
             self._cluster.client(f"commits-{number}", self._commit).boot()
-
-    def stop_sending(self) -> None:
-        """Commit nothing more, and look at everything once."""
-        self._stops = True
-
-    @property
-    def is_settled(self) -> bool:
-        return not self._busy
-
-    def judge(self) -> None:
-        """Raises Violation."""
-        if self._busy:
-            raise Violation("offsets cannot be asked for")
 
     async def _commit(self, node: Node) -> None:
         rng = self._cluster.world.stream(f"load/{node.name}")

@@ -16,6 +16,7 @@ from gantry_protocol.codes import RequestCode, ResponseCode
 from sim.kernel.world import Violation
 from sim.product.cluster import GROUP
 from sim.product.line import TOPIC, Line
+from sim.product.workload import Clients
 
 if TYPE_CHECKING:
     from sim.product.cluster import Cluster, Node
@@ -24,32 +25,19 @@ CLIENTS = 3
 QUEUES = [MessageQueue(GROUP, queue_id, TOPIC) for queue_id in range(2)]
 
 
-class Orderly:
+class Orderly(Clients):
     """See the module."""
 
+    unsettled = "queues cannot be locked"
+
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._stops = False
-        self._busy = 0
+        super().__init__(cluster)
         self._held: dict[MessageQueue, tuple[str, int]] = {}  # by whom, in which epoch
 
     def start(self) -> None:
         """Begin."""
         for number in range(CLIENTS):
             self._cluster.client(f"orderly-{number}", self._lock).boot()
-
-    def stop_sending(self) -> None:
-        """Lock nothing more."""
-        self._stops = True
-
-    @property
-    def is_settled(self) -> bool:
-        return not self._busy
-
-    def judge(self) -> None:
-        """Raises Violation."""
-        if self._busy:
-            raise Violation("queues cannot be locked")
 
     def _epoch(self) -> int:
         """Of who serves now; 0 while nobody does."""

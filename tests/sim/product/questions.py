@@ -48,6 +48,7 @@ from gantry_protocol.records.properties import UNIQ_KEY
 from sim.kernel.world import Violation
 from sim.product.cluster import GROUP
 from sim.product.line import Line
+from sim.product.workload import Clients
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,7 +88,7 @@ class _Question(NamedTuple):
     body: bytes = b""
 
 
-class Questions:
+class Questions(Clients):
     """See the module.
 
     Args:
@@ -97,34 +98,21 @@ class Questions:
         member: one of them.
     """
 
+    unsettled = "questions are not answered"
+
     def __init__(
         self, cluster: Cluster, watch: Told, *, group: str = "gantry", member: str = "nobody"
     ) -> None:
         self.answers: dict[int, int] = {}
-        self._cluster = cluster
+        super().__init__(cluster)
         self._watch = watch
         self._group, self._member = group, member
-        self._stops = False
-        self._busy = 0
         self._ids: list[str] = []  # of messages that were acknowledged
 
     def start(self) -> None:
         """Begin."""
         self._cluster.client("questions", self._ask).boot()
         self._cluster.client("found-again", self._send).boot()
-
-    def stop_sending(self) -> None:
-        """Ask nothing more."""
-        self._stops = True
-
-    @property
-    def is_settled(self) -> bool:
-        return not self._busy
-
-    def judge(self) -> None:
-        """Raises Violation."""
-        if self._busy:
-            raise Violation("questions are not answered")
 
     # ---- messages that are looked for
 

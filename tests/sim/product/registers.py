@@ -34,6 +34,7 @@ from gantry_protocol.errors import RemotingError, ResolveError
 from sim.kernel.world import Violation
 from sim.product.cluster import CLUSTER, http
 from sim.product.line import topic_ext
+from sim.product.workload import Clients
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +71,7 @@ class _Place(NamedTuple):
     fades: bool = False
 
 
-class Registers:
+class Registers(Clients):
     """See the module.
 
     Args:
@@ -81,30 +82,21 @@ class Registers:
         possible: what each place may hold.
     """
 
+    unsettled = "what was written cannot be read"
+
     def __init__(self, cluster: Cluster, *, keyed: bool = False) -> None:
         self.possible: dict[str, set[str]] = {}
-        self._cluster = cluster
+        super().__init__(cluster)
         self._keyed = keyed
-        self._stops = False
-        self._busy = 0
 
     def start(self) -> None:
         """Begin."""
         for number in range(CLIENTS):
             self._cluster.client(f"registers-{number}", self._change).boot()
 
-    def stop_sending(self) -> None:
-        """Write nothing more, and look at everything once."""
-        self._stops = True
-
-    @property
-    def is_settled(self) -> bool:
-        return not self._busy
-
     def judge(self) -> None:
         """Raises Violation."""
-        if self._busy:
-            raise Violation("what was written cannot be read")
+        super().judge()
         for node in self._cluster.controllers:
             controller = self._cluster.controller_of(node)
             wiped = (

@@ -22,7 +22,7 @@ from gantry_protocol.records import decode_properties, decode_records
 from gantry_protocol.records.properties import UNIQ_KEY
 from sim.kernel.world import Violation
 from sim.product.line import Line
-from sim.product.workload import TOPIC
+from sim.product.workload import TOPIC, Clients
 
 if TYPE_CHECKING:
     from random import Random
@@ -36,7 +36,7 @@ BATCH = 32
 HAS_SUBSCRIPTION = 4
 
 
-class Rereader:
+class Rereader(Clients):
     """See the module.
 
     Args:
@@ -52,23 +52,13 @@ class Rereader:
     def __init__(self, cluster: Cluster, workload: Workload, *, expires: bool = False) -> None:
         self.seen: dict[tuple[int, int], tuple[str, int]] = {}
         self.lowest: dict[int, int] = {}
-        self._cluster = cluster
+        super().__init__(cluster)
         self._workload = workload
         self._expires = expires
-        self._stops = False
-        self._busy = 0
 
     def start(self) -> None:
         """Begin."""
         self._cluster.client("rereader", self._reread).boot()
-
-    def stop_sending(self) -> None:
-        """Read everything once more."""
-        self._stops = True
-
-    @property
-    def is_settled(self) -> bool:
-        return not self._busy
 
     def judge(self) -> None:
         """Raises Violation: a message is not where it was acknowledged."""

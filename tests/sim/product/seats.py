@@ -17,6 +17,7 @@ import gantry_controller.server
 from gantry_controller.settings import ControllerSettings
 from sim.kernel.world import Violation
 from sim.product.cluster import Cluster, Node, http, supervised
+from sim.product.workload import Clients
 
 if TYPE_CHECKING:
     from random import Random
@@ -76,21 +77,17 @@ class SeatsCluster(Cluster):
         await supervised(partial(gantry_controller.server.serve, settings))
 
 
-class Seats:
+class Seats(Clients):
     """See the module."""
 
+    unsettled = "members cannot be changed"
+
     def __init__(self, cluster: SeatsCluster) -> None:
-        self._cluster = cluster
-        self._stops = False
-        self._busy = 0
+        super().__init__(cluster)
 
     def start(self) -> None:
         """Begin."""
         self._cluster.client("seats", self._replace).boot()
-
-    def stop_sending(self) -> None:
-        """Replace nobody more."""
-        self._stops = True
 
     @property
     def is_settled(self) -> bool:
@@ -98,8 +95,7 @@ class Seats:
 
     def judge(self) -> None:
         """Raises Violation: a member knows of other members than those that were answered."""
-        if self._busy:
-            raise Violation("members cannot be changed")
+        super().judge()
         if not self._has_one_membership():
             raise Violation(f"the voters are {self._voters()}, asked for were {self._asked_for()}")
 

@@ -49,6 +49,36 @@ class Told(Protocol):
         """A consumer of a group was given a record that ends there. Raises Violation."""
 
 
+class Clients:
+    """A ``Load`` whose clients end by themselves once they are told to stop.
+
+    Each of them counts itself in ``_busy`` while it has something to do.
+
+    Attributes:
+        unsettled: the fault of a run in which some never end.
+    """
+
+    unsettled = "clients do not end"
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._stops = False
+        self._busy = 0
+
+    def stop_sending(self) -> None:
+        """Begin nothing new."""
+        self._stops = True
+
+    @property
+    def is_settled(self) -> bool:
+        return not self._busy
+
+    def judge(self) -> None:
+        """Raises Violation: somebody still waits for something."""
+        if self._busy:
+            raise Violation(self.unsettled)
+
+
 class Workload:
     """Producers that send, one consumer that reads it all.
 
