@@ -52,7 +52,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _play(seeds: int) -> int:
     from sim.kernel.world import Violation
-    from sim.product.run import RUNS, run
+    from sim.product.kinds import RUNS
+    from sim.product.run import run
 
     failed = 0
     for kind in RUNS:

@@ -8,7 +8,8 @@ import pytest
 from sim.kernel.world import Violation
 from sim.product import faults
 from sim.product.failover import compare, is_worse
-from sim.product.run import RUNS, ProductRun, run
+from sim.product.kinds import RUNS, ProductRun
+from sim.product.run import run
 
 SEEDS = {
     "product": 10,

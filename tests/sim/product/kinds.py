@@ -1,0 +1,521 @@
+"""Kinds of runs: a cluster, its clients, a schedule of faults, peace, and what it owes then."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from gantry_controller.liveness.core.floors import RAISE_EVERY_S
+from sim.kernel.disk import DiskOptions
+from sim.kernel.network import NetworkOptions
+from sim.kernel.world import MS, SECOND, Violation, World
+from sim.product import faults, parked
+from sim.product.bucket import BucketOptions
+from sim.product.cluster import CLUSTER, SEGMENT_BYTES, Cluster, Simulation, show_logs
+from sim.product.commits import Commits
+from sim.product.lives import Lives
+from sim.product.operated import OperatedCluster
+from sim.product.operated_watch import IDLE_S, OperatorWatch
+from sim.product.orderly import Orderly
+from sim.product.questions import Questions
+from sim.product.registers import Registers
+from sim.product.rereader import Rereader
+from sim.product.retain_watch import RetainWatch
+from sim.product.scraper import Scraper
+from sim.product.seats import Seats, SeatsCluster
+from sim.product.strangers import Strangers
+from sim.product.tier_watch import SHARD, TierWatch
+from sim.product.watch import Watch, Watches
+from sim.product.wishes import Wishes
+from sim.product.workers import WORKERS, Workers
+from sim.product.workload import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from random import Random
+
+    from sim.product.faults import Fault
+    from sim.product.workload import Load
+
+BEGIN_S = 15  # until the group stands
+FAULTS_S = 12
+PEACE_S = 90  # until everything stands again
+ROT = ("flipped-bit", "flipped-bit", "slow-disk", "freeze", "one-way", "slow-network", "isolate")
+SETTLE_S = 30  # until clients have got everything
+RESTORES = 2
+ALONE_MAX_MS, APART_MAX_MS = 8_000, 2_000
+HEARTBEAT_SURELY_S = 1.5
+RAISED_SURELY_S = RAISE_EVERY_S + 2.0
+
+
+def options_of(rng: Random) -> dict[str, Any]:
+    """The cluster that a seed draws."""
+    low = rng.choice([50, 200, 1_000])
+    return {
+        "network": NetworkOptions(latency_us=(low, low * rng.choice([2, 10]))),
+        "disk": DiskOptions(
+            sync_us=(low := rng.choice([50, 300, 2_000]), low * rng.choice([1, 4])),
+            stall_rate=rng.choice([0.0, 0.0, 0.01]),
+            stall_us=rng.choice([50, 400]) * MS,
+        ),
+        "drift": rng.choice([0.0, 0.005, 0.02]),
+    }
+
+
+class ProductRun:
+    """The run of one seed, not yet played: a broker group, and faults of all kinds.
+
+    Args:
+        seed: names it.
+        schedule: of faults; the seed's own without one.
+        logs: level of the product's logs that are printed; None prints nothing.
+        kinds: of faults that may be drawn.
+        named: more arguments of the cluster.
+
+    Attributes:
+        kinds: of faults that runs like this draw from; None for all.
+        onlookers: who comes by all the time.
+    """
+
+    kinds: Sequence[str] | None = None
+    onlookers: Sequence[Callable[[Cluster], Scraper | Strangers]] = ()
+    cluster_class: type[Cluster] = Cluster
+
+    def __init__(
+        self,
+        seed: int,
+        schedule: Sequence[Fault] | None = None,
+        *,
+        logs: str | None = None,
+        kinds: Sequence[str] | None = None,
+        **named: object,
+    ) -> None:
+        self.world = World(seed)
+        rng = self.world.stream("run")
+        self._named = {**options_of(rng), **self.settings(rng), **named}
+        drawn = faults.draw(rng, FAULTS_S * 1000, kinds or self.kinds)
+        self.schedule = drawn if schedule is None else list(schedule)
+        self.acks = 0
+        self._logs = logs
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """What this kind of run draws for the cluster, beside ``options_of``."""
+        return {}
+
+    def play(self) -> None:
+        """Faults, then peace, and what is owed then.
+
+        Raises:
+            Violation: something was so that must never be so; its text names seed and time.
+        """
+        with Simulation(self.world, self.cluster_class, **self._named) as cluster:
+            if self._logs:
+                show_logs(cluster, self._logs)
+                cluster.world.trace_to = lambda line: print(line, file=sys.stderr)
+            self._cluster, self._watch = cluster, Watch(cluster)
+            try:
+                self.act()
+            except Violation as violation:
+                name = f"seed {self.world.seed}"
+                if name in str(violation):
+                    raise
+                raise Violation(f"{name}: {violation}") from violation
+            self.acks = self._watch.acks
+
+    def loads(self) -> Sequence[Load]:
+        """The clients."""
+        return [Workload(self._cluster, self._watch)]
+
+    def act(self) -> None:
+        """Raises Violation."""
+        cluster, watch = self._cluster, self._watch
+        loads = self.loads()
+        cluster.boot()
+        for onlooker in self.onlookers:
+            onlooker(cluster).start()
+        for load in loads:
+            load.start()
+        if not cluster.run(BEGIN_S, until=lambda: cluster.is_whole and watch.acks > 3):
+            raise Violation(f"the group does not come to stand: {_state(cluster)}")
+        self.disturb()
+        cluster.make_peace()
+        self.recover()
+        self.settle(loads)
+        for load in loads:
+            load.stop_sending()
+        cluster.run(SETTLE_S, until=lambda: all(load.is_settled for load in loads))
+        for load in loads:
+            load.judge()
+        watch.logs.judge()
+
+    def disturb(self) -> None:
+        """Let the faults happen."""
+        faults.plan(self._cluster, self.schedule)
+        self._cluster.run(FAULTS_S)
+
+    def recover(self) -> None:
+        """Until everybody is there and clients are answered. Raises Violation."""
+        cluster, watch = self._cluster, self._watch
+        acks = watch.acks
+        if not cluster.run(PEACE_S, until=lambda: cluster.is_whole and watch.acks > acks + 3):
+            raise Violation(f"no progress after the faults: {_state(cluster)}")
+
+    def settle(self, loads: Sequence[Load]) -> None:
+        """What this kind of run is owed beside progress, while clients still send."""
+
+
+class PowerRun(ProductRun):
+    """The same, and machines lose their power again and again, most of all at once."""
+
+    kinds = ("power-cut", "power-cut-all", "power-cut-all", "kill", "slow-disk")
+
+
+class RestoredRun(ProductRun):
+    """After an outage of all brokers one comes back with an older volume.
+
+    A copy of one volume is taken while clients send, and put back once all brokers are without
+    power, in some rounds the controllers as well. It is started first, alone for a while, or among
+    the others. It is as old as the promise says (``liveness.core.floors``): taken before the last
+    time that a floor was raised for certain.
+    """
+
+    def __init__(self, seed: int, schedule: Sequence[Fault] | None = None, **named: Any) -> None:
+        super().__init__(seed, schedule or (), **named)
+
+    def disturb(self) -> None:
+        """Rounds, each to the end. Raises Violation."""
+        rng = self.world.stream("restored")
+        for _ in range(RESTORES):
+            self._restore(rng)
+            self.recover()
+
+    def _restore(self, rng: Random) -> None:
+        cluster, watch = self._cluster, self._watch
+        victim = rng.choice(cluster.brokers)
+        victim.kill()
+        copy = victim.machine.volume.copied()
+        victim.boot()
+        self.recover()
+        controllers_too = rng.random() < 0.5
+        acks = watch.acks
+        cluster.run(PEACE_S, until=lambda: watch.acks > acks + 3)
+        cluster.run(RAISED_SURELY_S if controllers_too else HEARTBEAT_SURELY_S)
+        down = [*cluster.brokers, *(cluster.controllers if controllers_too else ())]
+        for node in down:
+            node.machine.cut_power()
+            node.machine.restore_power()
+        victim.machine.volume.put_back(copy)
+        cluster.put_back[victim.name] = watch.logs.epochs
+        alone_ms = rng.choice([0, rng.randint(0, ALONE_MAX_MS)])
+        for node in down:
+            late_ms = rng.randint(0, APART_MAX_MS) + alone_ms
+            if node in cluster.controllers:
+                late_ms = rng.randint(1, 300)
+            cluster.world.after((0 if node is victim else late_ms) * MS, node.boot)
+        cluster.world.count("restored")
+
+
+class TierRun(ProductRun):
+    """A group that uploads to an unkind store, and keeps little of its log itself."""
+
+    onlookers = (Scraper, Strangers)
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """A small tier that is used a lot."""
+        return {
+            "bucket": BucketOptions.swarm(rng),
+            "broker_settings": {
+                "tier_url": "s3://bucket",
+                "tier_shard": SHARD,
+                "tier_pack_bytes": rng.choice([8, 32, 128]) * 1024,
+                "tier_linger_ms": rng.choice([100, 500, 2_000]),
+                "tier_local_bytes": rng.choice([128, 512]) * 1024,
+            },
+        }
+
+    def loads(self) -> Sequence[Load]:
+        """The clients, and one that reads what only the tier has."""
+        workload = Workload(self._cluster, self._watch)
+        return [workload, Rereader(self._cluster, workload)]
+
+    def act(self) -> None:
+        """Raises Violation."""
+        watch, cluster = self._watch, self._cluster
+        tier = TierWatch(cluster.network.bucket, watch, CLUSTER)
+        super().act()
+        end = len(watch.confirmed)
+        if not cluster.run(60, until=lambda: tier.reaches(end)):
+            raise Violation(f"T16: the tier ends at {tier.chain.end}, confirmed is {end}")
+        tier.judge()
+
+
+class QuorumRun(ProductRun):
+    """Controllers alone, whose administrator declares groups: what it was told stays so."""
+
+    kinds = (*PowerRun.kinds, "isolate", "split", "freeze", "one-way", "terminate", "slow-network")
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """No broker, and disks that take their time: most faults meet a sync under way."""
+        low = rng.choice([500, 5_000, 40_000])
+        return {
+            "brokers": 0,
+            "controllers": rng.choice([3, 3, 5]),
+            "disk": DiskOptions(sync_us=(low, 3 * low)),
+        }
+
+    def act(self) -> None:
+        """Raises Violation."""
+        cluster, watch = self._cluster, self._watch
+        cluster.boot()
+        wishes = Wishes(cluster, watch)
+        wishes.start()
+        Strangers(cluster).start()
+        more = self.administrators()
+        for one in more:
+            one.start()
+        Scraper(cluster).start()
+        if not cluster.run(BEGIN_S, until=lambda: watch.acks > 3):
+            raise Violation("the quorum does not come to stand")
+        faults.plan(cluster, self.schedule)
+        cluster.run(FAULTS_S)
+        cluster.make_peace()
+        acks = watch.acks
+        if not cluster.run(PEACE_S, until=lambda: watch.acks > acks + 10):
+            raise Violation("no progress after the faults")
+        wishes.stop()
+        for one in more:
+            one.stop_sending()
+        cluster.run(
+            SETTLE_S, until=lambda: cluster.has_one_state and all(one.is_settled for one in more)
+        )
+        wishes.judge()
+        for one in more:
+            one.judge()
+
+    def administrators(self) -> Sequence[Load]:
+        """Who else asks the controllers for something."""
+        return []
+
+
+class AdminRun(QuorumRun):
+    """Administrators who write everything that a quorum holds, or are refused without its key."""
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """Snapshots are taken and sent, so that all of it goes into them."""
+        small = {"snapshot_log_bytes": 64 * 1024, "snapshot_margin_entries": rng.choice([0, 50])}
+        self._keyed = rng.random() < 0.25
+        return {**super().settings(rng), "keyed": self._keyed, "controller_settings": small}
+
+    def administrators(self) -> Sequence[Load]:
+        """Of everything."""
+        return [Registers(self._cluster, keyed=self._keyed)]
+
+
+class MembersRun(QuorumRun):
+    """An administrator replaces controllers, and moves leadership and leases, while they fail."""
+
+    cluster_class = SeatsCluster
+    _cluster: SeatsCluster
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """Three, and spare ones, that may need a snapshot to begin with."""
+        small = {"snapshot_log_bytes": 64 * 1024, "snapshot_margin_entries": rng.choice([0, 500])}
+        return {**super().settings(rng), "controllers": 3, "controller_settings": small}
+
+    def administrators(self) -> Sequence[Load]:
+        """One."""
+        return [Seats(self._cluster)]
+
+
+def _some(rng: Random, kinds: Iterable[str]) -> list[str]:
+    """About half of these kinds of faults."""
+    return [kind for kind in sorted(kinds) if rng.random() < 0.5] or ["kill"]
+
+
+class RetainRun(ProductRun):
+    """Brokers that keep little of their log, and let rot be found; some are tight on their disk."""
+
+    onlookers = (Strangers,)
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """By size, by age, or both."""
+        self._bytes = rng.choice([None, 4 * SEGMENT_BYTES, 8 * SEGMENT_BYTES])
+        self._seconds = rng.choice([3, 6]) if self._bytes is None or rng.random() < 0.3 else None
+        self._gives_way = rng.random() < 0.3
+        # Rot that is found by a start, with nobody else in the set, is a failure of its own.
+        self.kinds = (
+            ROT if rng.random() < 0.4 else _some(rng, faults.KINDS.keys() - {"flipped-bit"})
+        )
+        return {
+            "broker_settings": {
+                "retention_bytes": self._bytes or 0,
+                "retention_hours": (self._seconds or 0) / 3600,
+                "retention_when_full": "delete" if self._gives_way else "refuse",
+                "disk_spare_bytes": 8 * 1024**3 if self._gives_way else 0,
+                "log_scrub_hours": rng.choice([1, 5]) / 3600,
+            }
+        }
+
+    def loads(self) -> Sequence[Load]:
+        """The clients, and one that comes late."""
+        workload = Workload(self._cluster, self._watch)
+        return [workload, Rereader(self._cluster, workload, expires=True)]
+
+    def act(self) -> None:
+        """Raises Violation."""
+        kept_us = None if self._seconds is None else self._seconds * SECOND
+        self._retained = RetainWatch(self._watch, self._bytes, kept_us, gives_way=self._gives_way)
+        super().act()
+
+    def settle(self, loads: Sequence[Load]) -> None:
+        retained = self._retained
+        if not self._cluster.run(PEACE_S, until=lambda: retained.is_bounded and retained.is_sound):
+            raise Violation(f"kept: bounded {retained.is_bounded}, without rot {retained.is_sound}")
+
+
+class DoorRun(ProductRun):
+    """Clients come through doors, which are killed and frozen like everybody else."""
+
+    onlookers = (Scraper,)
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """A door beside each broker."""
+        return {"doors": True}
+
+
+class StoreRun(ProductRun):
+    """Brokers without a disk serve clients from the store of the others."""
+
+    onlookers = (Scraper, Strangers)
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """One, or one and others that stand ready."""
+        return {"fronts": rng.choice([1, 2, 2])}
+
+
+class RichRun(ProductRun):
+    """Clients use all that a broker serves: parked messages, offsets, topics, locks."""
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """Served from a broker's own disk, or through a door, or from a store elsewhere."""
+        place = rng.choice([{}, {"doors": True}, {"fronts": 1}])
+        return {**place, "broker_settings": dict(parked.SETTINGS)}
+
+    def loads(self) -> Sequence[Load]:
+        """Some of everything."""
+        cluster = self._cluster
+        few = Workload(cluster, self._watch, producers=1)
+        more = [Commits(cluster), Lives(cluster), parked.Parked(cluster)]
+        return [few, *more, *([] if cluster.fronts else [Orderly(cluster)])]
+
+
+class ConsumersRun(ProductRun):
+    """Consumer groups with members that fail and leave, and administrators who move them."""
+
+    onlookers = (Scraper, Strangers)
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """Served from a broker's own disk, or through a door, or from a store elsewhere."""
+        place = rng.choice([{}, {}, {"doors": True}, {"fronts": 1}])
+        return {**place, "broker_settings": dict(parked.SETTINGS)}
+
+    def loads(self) -> Sequence[Load]:
+        """Few messages, many questions."""
+        cluster, watch = self._cluster, self._watch
+        few = Workload(cluster, watch, producers=1)
+        workers = Workers(cluster, watch, parked.LEVELS_MS[0])
+        return [few, workers, Questions(cluster, watch, group=WORKERS, member="worker-0")]
+
+
+class ManyRun(ProductRun):
+    """Brokers that are in several groups, and show the quorum's key."""
+
+    onlookers = (Scraper, Strangers)
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """Two or more groups in each process."""
+        return {"groups": [f"g-{number}" for number in range(rng.randint(2, 5))], "keyed": True}
+
+    def loads(self) -> Sequence[Load]:
+        """Producers that send to all of them."""
+        return [Workload(self._cluster, Watches(self._watch))]
+
+
+class SnapshotRun(QuorumRun):
+    """Controllers that take snapshots all the time, and show each other the quorum's key."""
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """The smallest snapshots."""
+        small = {"snapshot_log_bytes": 64 * 1024, "snapshot_margin_entries": rng.choice([0, 50])}
+        return {**super().settings(rng), "keyed": True, "controller_settings": small}
+
+
+class OperatorRun(ProductRun):
+    """A cluster that the operator makes, with faults of the API server and wishes of people.
+
+    A second run of a seed in the same process is not equal to the first: start a process for each.
+    """
+
+    cluster_class = OperatedCluster
+    _cluster: OperatedCluster
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """One operator or two that elect, and a mixture of faults."""
+        kinds = [
+            kind for kind in (*faults.KINDS, *OperatedCluster.more_faults) if rng.random() < 0.3
+        ]
+        self.kinds = kinds or ["kill-master", "operator-kill"]
+        return {
+            "operators": rng.choice([1, 1, 2]),
+            "operator_settings": {"resync_interval_s": rng.choice([2.0, 5.0, 20.0])},
+        }
+
+    def act(self) -> None:
+        """Raises Violation."""
+        self._operators = OperatorWatch(self._cluster, self._watch)
+        super().act()
+
+    def settle(self, loads: Sequence[Load]) -> None:
+        cluster, operators = self._cluster, self._operators
+        if not cluster.run(PEACE_S, until=lambda: not operators.unsettled()):
+            raise Violation(f"the operator does not come to rest: {operators.unsettled()}")
+        for load in loads:
+            load.stop_sending()
+        cluster.run(2)
+        operators.forget()
+        cluster.run(IDLE_S)
+        if not operators.unsettled():
+            operators.judge_idleness()
+
+
+RUNS = {
+    "product": ProductRun,
+    "power": PowerRun,
+    "restored": RestoredRun,
+    "tier": TierRun,
+    "quorum": QuorumRun,
+    "admin": AdminRun,
+    "members": MembersRun,
+    "retain": RetainRun,
+    "doors": DoorRun,
+    "stores": StoreRun,
+    "rich": RichRun,
+    "consumers": ConsumersRun,
+    "many": ManyRun,
+    "snapshots": SnapshotRun,
+    "operator": OperatorRun,
+}
+
+
+def _state(cluster: Cluster) -> str:
+    said = []
+    for node in cluster.nodes:
+        word = "runs" if node.is_running else f"down ({node.exits[-1:]})"
+        group = cluster.group_of(node) if node in cluster.brokers else None
+        if group is not None and group.core is not None:
+            serving = group.core.serving
+            word += f" epoch {group.core.epoch} confirm {group.core.log.confirm}"
+            word += f" end {group.core.log.end} in-sync {serving.in_sync if serving else '-'}"
+            word += f" stuck {group.stuck}" if group.stuck else ""
+        said.append(f"{node.name} {word}")
+    return "; ".join(said)
