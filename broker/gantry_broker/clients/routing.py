@@ -202,7 +202,10 @@ class ClientRouter:
         return reply(asked, ResponseCode.SERVICE_NOT_AVAILABLE, _NO_MASTER)
 
     def _is_former(self, conn: Connection) -> bool:
-        """Whether it was handed over for an earlier epoch than the one that is served here."""
+        """Whether it was handed over for an earlier epoch than the one that is served here.
+
+        It is asked once, before its first request is served: what is served stays.
+        """
         return bool(0 < conn.attrs.pop(EPOCH, 0) < self._epoch())
 
     def _pass_on(
