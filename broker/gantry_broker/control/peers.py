@@ -1,8 +1,10 @@
-"""One kept connection to each controller, and the one that leads.
+"""One kept connection to each controller, the one that leads, and the nearest that follows.
 
 A broker heartbeats to every controller, so it keeps a connection to each; whether that connection
-is open is also evidence of its life. Requests go to the leader where it is known (code 1005, asked
-of each controller as it connects and after each change), or to any other: followers pass them on.
+is open is also evidence of its life. Changes go to the leader where it is known (GetMetadataInfo,
+1005, asked of each controller as it connects and after each change), or to any other: followers
+pass them on. Reads go to the nearest follower. One that answers 2007 or not at all is put aside for
+``ASIDE_S``, and the same read goes to another follower or to the leader at once.
 
 Both sides show the quorum's key before anything else is said; a process that has one says nothing
 to a controller that does not.
@@ -12,6 +14,7 @@ hidden by asking the next controller; after an error that means "nobody knows" t
 """
 
 import asyncio
+import math
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -37,12 +40,17 @@ from gantry_protocol.quorum_key import NO_KEY, KeyFile
 from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.remoting.client import RemotingClient
 from gantry_protocol.remoting.key_requests import show_key
+from gantry_protocol.remoting.reads import REDIRECTS, served_by_followers
+
+from gantry_broker.control.core import order
 
 CONNECT_TIMEOUT_S = 1.0
 RETRY_FIRST_S = 0.05
 RETRY_LAST_S = 1.0
 DISCOVER_EVERY_S = 5.0  # besides each connect and each "not leader"
 DISCOVER_TIMEOUT_S = 1.0
+ASIDE_S = 5.0  # as often as everybody is asked who leads
+NEWEST_SHARE = 0.25  # of the newest round trip in the smoothed one
 
 Done = Callable[[Outcome], None]
 
@@ -56,11 +64,21 @@ class _Peer:
         self.address = address
         self.client: RemotingClient | None = None
         self.leads = False
+        self.round_trip_s = math.inf
+        self.aside_until_s = -math.inf
         self.said = ""  # why it is not spoken to, as the log has it
 
     @property
     def connected(self) -> bool:
         return self.client is not None and not self.client.closed
+
+    def known(self, now_s: float) -> order.KnownController:
+        return order.KnownController(self.leads, self.round_trip_s, now_s < self.aside_until_s)
+
+    def took(self, round_trip_s: float) -> None:
+        """One more round trip was measured."""
+        known_s = self.round_trip_s if self.round_trip_s < math.inf else round_trip_s
+        self.round_trip_s = known_s + NEWEST_SHARE * (round_trip_s - known_s)
 
 
 class ControllerPeers:
@@ -74,6 +92,9 @@ class ControllerPeers:
 
     Attributes:
         unsent: requests that found no controller at all.
+        reads_by_leader: reads that the leader answered.
+        reads_by_follower: reads that a follower answered.
+        reads_moved: reads that went to another controller, since the first could not answer.
         disbelieved: connections that ended since one side did not believe the other.
     """
 
@@ -81,7 +102,7 @@ class ControllerPeers:
         self, addresses: Sequence[str], connected: Callable[[], None], key: KeyFile = NO_KEY
     ) -> None:
         """Nothing is connected before ``start``."""
-        self.unsent = 0
+        self.unsent = self.reads_by_leader = self.reads_by_follower = self.reads_moved = 0
         self.disbelieved = 0
         self._key = key
         self._peers = [_Peer(address) for address in addresses]
@@ -113,17 +134,72 @@ class ControllerPeers:
                 peer.client.close()
 
     def ask(self, command: RemotingCommand, done: Done, timeout_s: float) -> None:
-        """Send to the leader, or to whoever is connected; ``done`` comes once, maybe at once."""
-        for peer in self._candidates():
-            client = peer.client
-            assert client is not None
-            try:
-                client.call_nowait(command, partial(self._answered, peer, done), timeout_s)
-            except (Busy, ConnectionClosed):
-                continue
+        """Send a change to the leader, a read to the nearest follower; ``done`` comes once.
+
+        It may come at once. A read that one controller cannot answer goes to the next within
+        ``timeout_s``; a change is never sent twice.
+        """
+        self._turn += 1
+        now_s = asyncio.get_running_loop().time()
+        peers = [peer for peer in self._peers if peer.connected]
+        known = [peer.known(now_s) for peer in peers]
+        if served_by_followers(command.code):
+            command.ext = {**(command.ext or {}), REDIRECTS: "true"}
+            turns = order.for_reads(known, self._turn)
+            self._read(command, done, [peers[at] for at in turns], now_s + timeout_s)
             return
+        for at in order.for_writes(known, self._turn):
+            if self._send(peers[at], command, partial(self._answered, peers[at], done), timeout_s):
+                return
+        self._nobody(done)
+
+    def _read(
+        self, command: RemotingCommand, done: Done, peers: list[_Peer], until_s: float
+    ) -> None:
+        """Ask the first of ``peers``; the others if it cannot answer."""
+        loop = asyncio.get_running_loop()
+        for at, peer in enumerate(peers):
+            others = [other for other in peers[at + 1 :] if other.connected]
+            left_s = until_s - loop.time()
+            # Whoever is silent must leave time for the next one to answer.
+            wait_s = left_s / 2 if others else left_s
+
+            def came(outcome: Outcome, peer: _Peer = peer, others: list[_Peer] = others) -> None:
+                if not _cannot_answer(outcome):
+                    self._count_read(peer)
+                    done(outcome)
+                    return
+                peer.aside_until_s = loop.time() + ASIDE_S
+                self._doubt(peer)
+                if others and loop.time() < until_s:
+                    self.reads_moved += 1
+                    self._read(command, done, others, until_s)
+                else:
+                    done(outcome)
+
+            if self._send(peer, command, came, wait_s):
+                return
+        self._nobody(done)
+
+    def _send(self, peer: _Peer, command: RemotingCommand, done: Done, timeout_s: float) -> bool:
+        """Whether the request is on its way; if not, nobody is called back."""
+        if peer.client is None:
+            return False
+        try:
+            peer.client.call_nowait(command, done, timeout_s)
+        except (Busy, ConnectionClosed):
+            return False
+        return True
+
+    def _nobody(self, done: Done) -> None:
         self.unsent += 1
         done(ConnectError("No controller is connected.", refused=False))
+
+    def _count_read(self, peer: _Peer) -> None:
+        if peer.leads:
+            self.reads_by_leader += 1
+        else:
+            self.reads_by_follower += 1
 
     def ask_each(self, make: Callable[[], RemotingCommand], done: Done, timeout_s: float) -> int:
         """Send to every controller that owes no answer; returns to how many.
@@ -149,23 +225,15 @@ class ControllerPeers:
                     told += 1
         return told
 
-    def _candidates(self) -> list[_Peer]:
-        """The leader first, then the others in turn."""
-        self._turn += 1
-        size = len(self._peers)
-        turned = [self._peers[(self._turn + index) % size] for index in range(size)]
-        connected = [peer for peer in turned if peer.connected]
-        return sorted(connected, key=lambda peer: not peer.leads)
-
     def _answered(self, peer: _Peer, done: Done, outcome: Outcome) -> None:
-        refused = (
-            isinstance(outcome, RemotingCommand)
-            and outcome.code == ResponseCode.CONTROLLER_NOT_LEADER
-        )
-        if refused or isinstance(outcome, RemotingError):
-            peer.leads = False
-            self._discover()
+        if _cannot_answer(outcome):
+            self._doubt(peer)
         done(outcome)
+
+    def _doubt(self, peer: _Peer) -> None:
+        """It may lead no more, and the leader may be another one."""
+        peer.leads = False
+        self._discover()
 
     # ---- who leads
 
@@ -183,9 +251,13 @@ class ControllerPeers:
         if client is None or client.closed:
             return
 
+        loop = asyncio.get_running_loop()
+        asked_s = loop.time()
+
         def learned(outcome: Outcome) -> None:
             peer.leads = False
             if isinstance(outcome, RemotingCommand) and outcome.code == ResponseCode.SUCCESS:
+                peer.took(loop.time() - asked_s)
                 with suppress(HeaderError):
                     peer.leads = from_ext(GetMetadataResponseHeader, outcome.ext).is_leader
 
@@ -209,6 +281,7 @@ class ControllerPeers:
             else:
                 wait_s, peer.said = RETRY_FIRST_S, ""
                 peer.client, peer.leads = client, False
+                peer.round_trip_s, peer.aside_until_s = math.inf, -math.inf
                 self._ask_who_leads(peer)
                 self._connected()
                 await ended.wait()
@@ -226,6 +299,13 @@ class ControllerPeers:
         if peer.said != str(error):
             peer.said = str(error)
             _log.error("controller cannot be spoken to", address=peer.address, reason=error)
+
+
+def _cannot_answer(outcome: Outcome) -> bool:
+    """Whether this controller neither serves the request nor knows who does."""
+    if isinstance(outcome, RemotingCommand):
+        return outcome.code == ResponseCode.CONTROLLER_NOT_LEADER
+    return isinstance(outcome, RemotingError)
 
 
 def _set(event: asyncio.Event, _client: RemotingClient) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from gantry_protocol.process.probes import HttpServer
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from gantry_broker.clients.admin_metrics import AdminCollector
@@ -134,6 +134,19 @@ class ProcessCollector(Collector):
             "gantry_broker_controllers_disbelieved",
             "Connections to controllers that ended since one side did not believe the other's key.",
             line.peers.disbelieved,
+        )
+        reads = CounterMetricFamily(
+            "gantry_broker_controller_reads",
+            "Reads that controllers answered, by whether they led.",
+            labels=["by"],
+        )
+        reads.add_metric(["leader"], line.peers.reads_by_leader)
+        reads.add_metric(["follower"], line.peers.reads_by_follower)
+        yield reads
+        yield counter(
+            "gantry_broker_controller_reads_moved",
+            "Reads that went to another controller, since the first could not answer.",
+            line.peers.reads_moved,
         )
         yield counter(
             "gantry_broker_begun_anew",

@@ -32,6 +32,7 @@ from gantry_protocol.errors import ConnectionClosed, GantryError, RequestTimeout
 from gantry_protocol.headers import to_ext
 from gantry_protocol.headers.controller import GetMetadataResponseHeader
 from gantry_protocol.process import log
+from gantry_protocol.remoting.reads import REDIRECTS
 from gantry_protocol.remoting.server import Connection, not_supported
 from gantry_protocol.types import NodeId
 
@@ -47,9 +48,6 @@ ANSWER_WITHIN_S = 2.5
 COMMAND_BYTES_MAX = 2 * 1024 * 1024  # a broker of the old kind with 50,000 topics
 NOT_LEADER_REMARK = "The controller is not in leader state"
 """With the code of a missing leader: the request surely had no effect. Any other text says more."""
-
-REDIRECTS = "gantryRedirects"
-"""The extension field of a request whose sender takes the leader's address for an answer."""
 
 WITH_INDEX = "gantryWithIndex"
 LOG_INDEX = "gantryLogIndex"

@@ -6,9 +6,13 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+from gantry_broker.control.peers import ControllerPeers
 from gantry_controller.raft.reads import ReadMode
 from gantry_controller.server import Controller
 from gantry_lab.bench.controller.serial import SerialController
+from gantry_protocol.codes import RequestCode
+from gantry_protocol.command import RemotingCommand, request
+from gantry_protocol.remoting.asking import Outcome
 from support.controller_quorum import CLUSTER, NAME, Caller, Quorum, until
 from support.patience import PATIENCE_S
 
@@ -92,6 +96,34 @@ async def test_follower_that_lags_names_the_leader_or_asks_it(tmp_path: Path) ->
                 assert error["leader"] == leader.settings.members[number - 1].http_url
     finally:
         await quorum.stop()
+
+
+async def test_brokers_read_from_followers(quorum: Quorum) -> None:
+    leader = await quorum.led()
+    peers = ControllerPeers([quorum.remoting(number) for number in quorum.settings], lambda: None)
+    peers.start()
+    code = int(RequestCode.CONTROLLER_GET_NEXT_BROKER_ID)
+    try:
+        await until(lambda: peers.connections == len(quorum.settings))
+        await read_at(peers, code)  # by now each has said whether it leads
+        before = leader.dispatcher.requests.get(code, 0)
+        for _ in range(40):
+            assert (await read_at(peers, code)).code == 0
+        assert leader.dispatcher.requests.get(code, 0) - before <= 0.4 * 40
+        assert peers.reads_by_follower >= 0.6 * 40
+        await quorum.stop(*(one.node.node_id for one in quorum.followers()[:1]))
+        assert (await read_at(peers, code)).code == 0, "another answers instead"
+    finally:
+        await peers.stop()
+
+
+async def read_at(peers: ControllerPeers, code: int) -> RemotingCommand:
+    told: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    command = request(code, {"clusterName": CLUSTER, "brokerName": NAME})
+    peers.ask(command, told.set_result, PATIENCE_S)
+    outcome = await told
+    assert isinstance(outcome, RemotingCommand), outcome
+    return outcome
 
 
 async def test_lease_reads_are_a_setting_that_survives_the_leader(quorum: Quorum) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sim.mutants import (
     admission,
+    asking,
     broker_log,
     broker_shell,
     contact,
@@ -46,6 +47,7 @@ MUTANTS = (
     *pace.MUTANTS,
     *way_through.MUTANTS,
     *turns.MUTANTS,
+    *asking.MUTANTS,
     *product_controller.MUTANTS,
     *product_operator.MUTANTS,
     *product_broker.MUTANTS,

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from gantry_broker.control.peers import ControllerPeers
-from gantry_protocol.codes import RequestCode
+from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply, request
+from gantry_protocol.errors import RequestTimeout
 from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.remoting.connection import Connection
 from gantry_protocol.remoting.server import RemotingServer
@@ -60,3 +64,100 @@ async def test_a_controller_that_owes_an_answer_is_asked_nothing_more() -> None:
         await peers.stop()
         for one in controllers:
             await one.server.stop(0)
+
+
+class Quorum:
+    """Three controllers that say who leads; each answers all else as it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.codes: dict[int, int | None] = {0: 0, 1: 0, 2: 0}  # None: no answer
+        self.servers = [RemotingServer(self._handler(at)) for at in self.codes]
+
+    def _handler(self, at: int) -> Callable[[Connection, RemotingCommand], RemotingCommand | None]:
+        def handle(conn: Connection, command: RemotingCommand) -> RemotingCommand | None:
+            if command.code == RequestCode.CONTROLLER_GET_METADATA_INFO:
+                leads = "true" if at == 0 else "false"
+                return reply(command, ext={"group": "g", "isLeader": leads, "peers": ""})
+            self.asked.append(at)
+            code = self.codes[at]
+            return None if code is None else reply(command, code, str(at))
+
+        return handle
+
+
+@asynccontextmanager
+async def led_quorum() -> AsyncIterator[tuple[Quorum, ControllerPeers]]:
+    """The first of three leads, and is known to."""
+    quorum = Quorum()
+    ports = [await server.start("127.0.0.1", 0) for server in quorum.servers]
+    peers = ControllerPeers([f"127.0.0.1:{port}" for port in ports], lambda: None)
+    peers.start()
+    try:
+        await eventually(lambda: peers.connections == len(ports), "they connect")
+        await eventually(lambda: all(p.round_trip_s < math.inf for p in peers._peers), "all spoke")
+        yield quorum, peers
+    finally:
+        await peers.stop()
+        for server in quorum.servers:
+            await server.stop(0)
+
+
+async def outcome_of(peers: ControllerPeers, code: int, timeout_s: float = 60) -> Outcome:
+    told: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    peers.ask(request(code), told.set_result, timeout_s)
+    return await told
+
+
+READ, CHANGE = RequestCode.CONTROLLER_GET_REPLICA_INFO, RequestCode.CONTROLLER_ELECT_MASTER
+
+
+async def test_followers_are_asked_reads_and_the_leader_changes() -> None:
+    async with led_quorum() as (quorum, peers):
+        for _ in range(10):
+            await outcome_of(peers, READ)
+        assert 0 not in quorum.asked
+        assert (peers.reads_by_leader, peers.reads_by_follower) == (0, 10)
+        quorum.asked.clear()
+        for _ in range(3):
+            await outcome_of(peers, CHANGE)
+        assert quorum.asked == [0, 0, 0]
+
+
+async def test_a_follower_that_cannot_read_is_left_within_one_request() -> None:
+    async with led_quorum() as (quorum, peers):
+        quorum.codes[1] = ResponseCode.CONTROLLER_NOT_LEADER
+        for _ in range(10):
+            outcome = await outcome_of(peers, READ)
+            assert isinstance(outcome, RemotingCommand)
+            assert outcome.code == 0
+        assert quorum.asked.count(1) == 1
+        assert peers.reads_moved == 1
+        quorum.codes[2] = ResponseCode.CONTROLLER_NOT_LEADER
+        outcome = await outcome_of(peers, READ)
+        assert isinstance(outcome, RemotingCommand)
+        assert (outcome.code, outcome.remark) == (0, "0"), "the leader is there when nobody else is"
+
+
+async def test_a_silent_follower_leaves_time_for_the_next_to_answer() -> None:
+    async with led_quorum() as (quorum, peers):
+        quorum.codes[1] = quorum.codes[2] = None
+        outcome = await outcome_of(peers, READ, 0.4)
+        assert isinstance(outcome, RemotingCommand)
+        assert (outcome.code, outcome.remark) == (0, "0")
+
+
+async def test_when_no_controller_can_read_the_last_answer_says_so() -> None:
+    async with led_quorum() as (quorum, peers):
+        quorum.codes = dict.fromkeys(quorum.codes, ResponseCode.CONTROLLER_NOT_LEADER)
+        outcome = await outcome_of(peers, READ)
+        assert isinstance(outcome, RemotingCommand)
+        assert outcome.code == ResponseCode.CONTROLLER_NOT_LEADER
+        assert sorted(quorum.asked) == [0, 1, 2], "each is asked once"
+
+
+async def test_a_change_without_an_answer_is_not_sent_again() -> None:
+    async with led_quorum() as (quorum, peers):
+        quorum.codes[0] = None
+        assert isinstance(await outcome_of(peers, CHANGE, 0.05), RequestTimeout)
+        assert quorum.asked == [0]

@@ -10,6 +10,7 @@ from gantry_controller.remoting.dispatcher import Exchange
 from gantry_controller.requests import ADMIN, REMOTING, Answerer, Consistency
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
+from gantry_protocol.remoting.reads import served_by_followers
 from support.controller_dispatcher import CLUSTER, NAME, Harness
 
 SPEC = {
@@ -65,6 +66,15 @@ def test_a_class_says_who_answers(key: RequestCode | tuple[str, str]) -> None:
         assert row.answerer is Answerer.LEADER
     if row.answerer is Answerer.ANY_AT_READ_INDEX:
         assert row.consistency is Consistency.CONSISTENT_READ
+
+
+def test_senders_know_the_reads_that_any_controller_answers() -> None:
+    anywhere = {
+        code
+        for code, row in REMOTING.items()
+        if row.answerer is Answerer.ANY_AT_READ_INDEX and not row.named
+    }
+    assert {code for code in RequestCode if served_by_followers(code)} == anywhere
 
 
 def test_every_event_comes_from_some_request() -> None:

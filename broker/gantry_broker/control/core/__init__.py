@@ -1,0 +1,1 @@
+"""Choices about controllers, as plain functions of what is known of them."""
