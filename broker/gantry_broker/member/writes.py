@@ -23,8 +23,8 @@ from gantry_broker.queues import MessageStore
 from gantry_broker.replica.master import Mastership
 from gantry_broker.replica.pending import Fate
 from gantry_broker.replica.values import NoWrites
-from gantry_broker.store.clock import FOLLOWED_MS, StoreClock
 from gantry_broker.store.contract import Appended, Records, Refusal, SendOutcome
+from gantry_broker.store.stored import FOLLOWED_MS, StoreClock
 
 if TYPE_CHECKING:
     from gantry_broker.member.shell import ReplicaShell

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gantry_broker.store.clock import FOLLOWED_MS, StoreClock
+from gantry_broker.store.stored import FOLLOWED_MS, StoreClock
 from hypothesis import given
 from hypothesis import strategies as st
 
