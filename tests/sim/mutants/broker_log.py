@@ -197,7 +197,7 @@ MUTANTS = (
         "store times go where the wall clock jumps, and stay there for as long as it jumped",
         (
             Edit(
-                "gantry_broker.store.clock:StoreClock.now_ms",
+                "gantry_broker.store.stored:StoreClock.now_ms",
                 "min(wall_ms, expected_ms + passed_ms)",
                 "wall_ms",
             ),

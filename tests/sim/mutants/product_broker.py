@@ -434,7 +434,7 @@ MUTANTS = (
         "flushed-before-the-sync",
         "broker log",
         "who waits for a flush is told before it began",
-        "log.group_commit:GroupCommit._start_job",
+        "log.writer:GroupCommit._start_job",
         "    if job.ranges:\n        self._writer.submit(job)",
         "    self._run(job.callbacks)\n    if job.ranges:\n        self._writer.submit(job)",
         UnitTests(
@@ -445,7 +445,7 @@ MUTANTS = (
         "failed-sync-counts",
         "broker log",
         "a sync that failed counts as a flush",
-        "log.group_commit:GroupCommit._take_notice",
+        "log.writer:GroupCommit._take_notice",
         "if job.error is not None:",
         "if False:",
         UnitTests(
@@ -456,7 +456,7 @@ MUTANTS = (
         "ranges-survive-a-cut",
         "broker log",
         "the next flush sums bytes that were cut",
-        "log.group_commit:GroupCommit.cut",
+        "log.writer:GroupCommit.cut",
         "    self._ranges.clear()\n",
         "",
         UnitTests("unit/broker/log/test_cutting.py::test_a_reset_forgets_what_was_not_flushed"),
@@ -465,7 +465,7 @@ MUTANTS = (
         "next-flush-never-starts",
         "broker log",
         "who asks for a flush during another one is never told",
-        "log.group_commit:GroupCommit._settled",
+        "log.writer:GroupCommit._settled",
         "        self._start_job()",
         "        pass",
         UnitTests(
