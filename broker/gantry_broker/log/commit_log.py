@@ -26,19 +26,19 @@ from gantry_broker.log import checkpoint, cutting, recovery, sums
 from gantry_broker.log.checked import NO_WAIT, Checks, Damage, DamagedError, read_now
 from gantry_broker.log.disk import Disks, DiskWriter
 from gantry_broker.log.errors import CutRefusedError, DiskFullError, LogFailedError
-from gantry_broker.log.group_commit import GroupCommit, OnFlushed
-from gantry_broker.log.layout import Tail, check_patched
-from gantry_broker.log.received import check_units
 from gantry_broker.log.segments import Segment, Segments, Stretch, list_segments, segment_start
 from gantry_broker.log.units import (
     HEAD_BYTES,
+    Tail,
     blank_head,
+    check_patched,
+    check_units,
     parse_unit,
     stands_at,
     unit_size,
     whole_units,
 )
-from gantry_broker.log.writer import Writer
+from gantry_broker.log.writer import GroupCommit, OnFlushed, Writer
 
 P = ParamSpec("P")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from gantry_broker.log.received import check_units
-from gantry_broker.log.units import blank_head, parse_units
+from gantry_broker.log.units import blank_head, check_units, parse_units
 from gantry_protocol.errors import RecordError
 from gantry_protocol.records import MessageRecord, encode_record
 from support.logs import record

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from gantry_broker.queues import appended, message_store, rows
-from gantry_broker.queues.appended import AppendedRun, AppendedRuns
+from gantry_broker.log.units import scan_units
+from gantry_broker.queues import dispatcher, message_store, rows
+from gantry_broker.queues.dispatcher import AppendedRun, AppendedRuns
 from gantry_broker.queues.key_index import KeyIndex
-from gantry_broker.queues.scanning import scan
 from gantry_broker.store.contract import StoredAt
 from gantry_broker.store.stored import StoredRun, offsets_of
 from gantry_broker.store.tables.names import STATE_TOPIC
@@ -57,7 +57,7 @@ def test_rows_of_a_run_are_those_of_its_records_in_the_log(properties: list[str]
     memory = AppendedRun(("T", 0), 5, _positions(run, 1000), run.sizes, run.properties, 99)
     of_run, of_log = KeyIndex(_NoRows()), KeyIndex(_NoRows())  # type: ignore[arg-type]
     entries = b""
-    for at, size, _, _, _, stored_ms, topic, one, *_ in scan(run.encode(5, 1000, 99), 1000):
+    for at, size, _, _, _, stored_ms, topic, one, *_ in scan_units(run.encode(5, 1000, 99), 1000):
         entries += rows.ENTRY.pack(at, size, entry_code(topic, one, stored_ms))
         of_log.add(topic, one, at, stored_ms)
     assert memory.entries() == entries
@@ -142,7 +142,7 @@ def test_a_run_that_was_cut_is_forgotten(tmp_path: Path) -> None:
         pytest.param(_run(USUAL, topic=SCHEDULE_TOPIC), id="parked"),
         pytest.param(_run(USUAL, topic=STATE_TOPIC), id="of the system"),
         pytest.param(_run(USUAL, topic="no topic"), id="no topic name"),
-        pytest.param(_run(*[""] * (appended.RECORDS_MAX + 1)), id="long"),
+        pytest.param(_run(*[""] * (dispatcher.RECORDS_MAX + 1)), id="long"),
         pytest.param(
             RecordRun(
                 replace(stores.message(), sys_flag=TRANSACTION_PREPARED),
@@ -164,7 +164,7 @@ def test_what_has_rules_of_its_own_is_read_from_the_log(run: RecordRun) -> None:
 def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     run = _run(USUAL)
     size = len(USUAL) + 100
-    monkeypatch.setattr(appended, "BYTES_MAX", 2 * size)
+    monkeypatch.setattr(dispatcher, "BYTES_MAX", 2 * size)
     runs, places = AppendedRuns(), [_positions(run, start) for start in (0, 1000, 2000, 3000)]
     for positions in places[:3]:
         runs.add(run, 0, positions, 1)
