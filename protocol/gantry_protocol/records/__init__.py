@@ -22,9 +22,13 @@ from gantry_protocol.records.layout import (
     blank,
 )
 from gantry_protocol.records.properties import (
+    DELAY_MS,
+    SCHEDULE_TOPIC,
     append_properties,
     decode_properties,
+    delay_of,
     encode_properties,
+    entry_code,
     find_property,
     tags_code,
     without_property,
@@ -39,7 +43,6 @@ from gantry_protocol.records.record import (
 )
 from gantry_protocol.records.run import RecordRun, scan_run
 from gantry_protocol.records.scan import RecordPeek, Scan, ScanKind, peek, scan
-from gantry_protocol.records.schedule import DELAY_MS, SCHEDULE_TOPIC, delay_of, entry_code
 
 __all__ = [
     "BLANK_HEADER_BYTES",

@@ -3,6 +3,15 @@
 Upstream: ``MessageDecoder.messageProperties2String`` and ``string2messageProperties``. Two oddities
 of upstream are kept, because clients live with them: an empty value vanishes on reading, and 4.9
 clients leave out the last separator, so whoever appends must put it in.
+
+Two properties decide what the entry of a record's queue says (``entry_code``): its tags, or, of a
+parked message, when it is due. Upstream: ``TopicValidator.RMQ_SYS_SCHEDULE_TOPIC``,
+``ScheduleMessageService``. One queue per delay level; the tags code of an entry is the delivery
+time in ms.
+
+Rule protected: the entry follows from the record alone (H12). Upstream computes it from the
+broker's table of levels, so that a replica with another table, or a later start, has other entries.
+Here the record says its own delay in a property that is taken off again at delivery.
 """
 
 from collections.abc import Mapping
@@ -32,6 +41,11 @@ TRANSACTION_PREPARED = "TRAN_MSG"
 TRANSACTION_ID = "__transactionId__"
 PRODUCER_GROUP = "PGROUP"
 POP_CK = "POP_CK"
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"  # this very name
+DELAY_MS = "__GANTRY_DELAY_MS"  # of a parked record: how long after its store time it is due
+_SCHEDULE = SCHEDULE_TOPIC.encode()
+_TAGS = TAGS.encode() + b"\x01"
 
 
 def encode_properties(properties: Mapping[str, str]) -> str:
@@ -100,3 +114,28 @@ def tags_code(tags: str) -> int:
     for at in range(0, len(units), 2):
         code = (31 * code + (units[at] << 8) + units[at + 1]) & 0xFFFFFFFF
     return code - (1 << 32) if code & 0x80000000 else code
+
+
+def delay_of(properties: bytes) -> int:
+    """The delay of a parked record after its store time, ms; 0 if it does not say."""
+    found = find_property(properties, DELAY_MS)
+    return int(found) if found is not None and found.isascii() and found.isdigit() else 0
+
+
+def entry_code(topic: bytes, properties: bytes, store_timestamp: int) -> int:
+    """The tags code of a record's queue entry: a delivery time (ms) for a parked record."""
+    if topic == _SCHEDULE:
+        return store_timestamp + delay_of(properties)
+    at = properties.rfind(_TAGS)
+    if at < 0:
+        return 0
+    stop = properties.find(b"\x02", at)
+    if stop > at + len(_TAGS) and (at == 0 or properties[at - 1] == 2):
+        return _code(properties[at + len(_TAGS) : stop])
+    tags = find_property(properties, TAGS)  # not what a client writes; the long way
+    return 0 if tags is None else tags_code(tags)
+
+
+@lru_cache(maxsize=4096)
+def _code(tags: bytes) -> int:
+    return tags_code(tags.decode("utf-8", "replace"))

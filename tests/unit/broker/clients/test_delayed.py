@@ -18,7 +18,7 @@ from gantry_protocol.codes import ResponseCode
 from gantry_protocol.command import request
 from gantry_protocol.errors import RecordError
 from gantry_protocol.records import MessageRecord, decode_properties, decode_record
-from gantry_protocol.records.schedule import SCHEDULE_TOPIC
+from gantry_protocol.records.properties import SCHEDULE_TOPIC
 from support.group_view import FakeConnection, FakeGroup
 from support.remote_group import make_group
 

@@ -17,7 +17,7 @@ from gantry_protocol.records import (
     encode_batch,
     offset_msg_id,
 )
-from gantry_protocol.records.schedule import SCHEDULE_TOPIC
+from gantry_protocol.records.properties import SCHEDULE_TOPIC
 from gantry_protocol.send_answer import MAY_BE_STORED
 from support.group_view import FakeGroup
 

@@ -8,7 +8,7 @@ from gantry_broker.store.contract import Refusal
 from gantry_protocol.bodies import LockBatchBody, MessageQueue, SubscriptionGroupConfig, encode_body
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.records import MessageRecord, decode_properties, offset_msg_id
-from gantry_protocol.records.schedule import SCHEDULE_TOPIC
+from gantry_protocol.records.properties import SCHEDULE_TOPIC
 
 # The ext of a captured 36 (Java 5.3.3).
 BACK: dict[str, object] = {

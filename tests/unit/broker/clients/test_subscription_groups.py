@@ -10,7 +10,7 @@ from gantry_protocol.bodies import encode_body
 from gantry_protocol.bodies.client import ConsumerData, HeartbeatData, SubscriptionData
 from gantry_protocol.command import reply
 from gantry_protocol.errors import ConnectError
-from gantry_protocol.records.schedule import SCHEDULE_TOPIC
+from gantry_protocol.records.properties import SCHEDULE_TOPIC
 from gantry_protocol.types import BrokerId, Epoch
 
 from .conftest import PULL

@@ -7,7 +7,7 @@ from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_broker.clients.core.delay.parked import PROGRESS_GROUP, park
 from gantry_broker.member.pins import oldest_parked
 from gantry_broker.store.tables.offsets import rows_record
-from gantry_protocol.records.schedule import SCHEDULE_TOPIC
+from gantry_protocol.records.properties import SCHEDULE_TOPIC
 from support import stores
 
 LEVELS = DelayLevels.parse("1s 5s")

@@ -12,7 +12,7 @@ from gantry_broker.store.stored import StoredRun, offsets_of
 from gantry_broker.store.tables.names import STATE_TOPIC
 from gantry_protocol.records import BatchMessage, RecordRun, encode_batch, entry_code, scan_run
 from gantry_protocol.records.layout import TRANSACTION_PREPARED
-from gantry_protocol.records.schedule import SCHEDULE_TOPIC
+from gantry_protocol.records.properties import SCHEDULE_TOPIC
 from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_protocol.records import entry_code
-from gantry_protocol.records.schedule import SCHEDULE_TOPIC
+from gantry_protocol.records.properties import SCHEDULE_TOPIC
 from gantry_protocol.settings.defaults import DELAY_LEVELS
 
 
