@@ -16,7 +16,7 @@ from gantry_protocol.process.listening import BACKLOG, bind, stop_listening
 from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
 from gantry_protocol.types import Epoch
 
-from gantry_broker.ha.link import Link
+from gantry_broker.ha.links import Link
 from gantry_broker.ha.wire import Caller, Received
 from gantry_broker.replica.messages import Farewell, RangeAsk
 

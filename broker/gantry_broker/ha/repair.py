@@ -22,7 +22,7 @@ from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
 from gantry_protocol.remoting.client import open_connection
 from gantry_protocol.types import Offset
 
-from gantry_broker.ha.link import Link
+from gantry_broker.ha.links import Link
 from gantry_broker.ha.wire import Caller, Received
 from gantry_broker.log import CommitLog
 from gantry_broker.log.checked import Damage, DamagedError

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from gantry_broker.ha import link as link_module
 from gantry_broker.ha import links as links_module
 from gantry_broker.ha import listener as listener_module
 from gantry_broker.ha.links import ReplicationLinks, same_group
@@ -250,7 +249,7 @@ async def test_a_closed_link_is_gone_and_says_nothing() -> None:
 async def test_a_link_whose_peer_does_not_read_ends_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(link_module, "_CLOSE_GRACE_S", 0.02)
+    monkeypatch.setattr(links_module, "_CLOSE_GRACE_S", 0.02)
     master, replica = await Side().listen(), Side()
     await replica.call(master)
     try:
