@@ -31,7 +31,7 @@ from gantry_broker.replica import (
 )
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
-from gantry_broker.replica.pending import Fate
+from gantry_broker.replica.effects import Fate
 from gantry_protocol.types import BrokerId, Epoch, EpochEntry, Offset
 
 if TYPE_CHECKING:

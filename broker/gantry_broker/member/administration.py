@@ -26,7 +26,7 @@ from gantry_broker.clients.routing_metrics import routing_metrics
 from gantry_broker.log.checked import holds
 from gantry_broker.member.group import ReplicationGroup
 from gantry_broker.replica import Role
-from gantry_broker.replica.member import Member
+from gantry_broker.replica.syncset import Member
 from gantry_broker.tier.service import TierService
 
 DAMAGE_SHOWN = 8  # ranges named in the status document

@@ -53,9 +53,9 @@ from gantry_broker.replica import (
 )
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
+from gantry_broker.replica.effects import Fate
 from gantry_broker.replica.master import Mastership
 from gantry_broker.replica.messages import Range, RangeAsk
-from gantry_broker.replica.pending import Fate
 
 GIVES_WAY_MAX = 2  # masterships given up for one damaged range, until the process ends
 

@@ -35,11 +35,11 @@ from gantry_broker.member import lineage_file
 from gantry_broker.member.pool import InOrder
 from gantry_broker.member.shared_resources import SharedResources
 from gantry_broker.queues import MessageStore
-from gantry_broker.replica import ReplicaCore
+from gantry_broker.replica import ReplicaCore, StoredState
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
+from gantry_broker.replica.effects import Fate
 from gantry_broker.replica.messages import Ack, Message, Truncate
-from gantry_broker.replica.pending import Fate
 
 DISPATCH_BYTES = 128 * 1024
 SAVE_AGAIN_S = 1.0  # a state that found no room on the disk
@@ -387,7 +387,7 @@ class ReplicaShell:
             self._store.truncate(point)
         self.step(ev.LogCut())
 
-    def _save(self, token: int, state: fx.StoredState) -> None:
+    def _save(self, token: int, state: StoredState) -> None:
         """In their order, and nobody waits for them."""
         if self._ended or token < self._newest_state:
             return
@@ -397,7 +397,7 @@ class ReplicaShell:
         future = asyncio.wrap_future(saving, loop=self._loop)
         future.add_done_callback(partial(self._saved, token, state))
 
-    def _saved(self, token: int, state: fx.StoredState, future: "asyncio.Future[None]") -> None:
+    def _saved(self, token: int, state: StoredState, future: "asyncio.Future[None]") -> None:
         """It is durable; or it waits for room, unless a newer one stands for it by then."""
         if future.cancelled() or self._ended:
             return

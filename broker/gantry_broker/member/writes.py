@@ -1,6 +1,6 @@
 """Writes through one member of a group: the words for what the replica core decides.
 
-May a write be accepted (``Mastership.no_writes``), and what becomes of it (``replica.pending``), is
+May a write be accepted (``Mastership.no_writes``), and what becomes of it (``PendingWrites``), is
 decided there (H11); here it gets its place in the log, and its answer. Everything that was stored
 and is not acknowledged ends in 12: with the places of its records while this is the master, without
 them from then on, because nobody here knows whether they stay.
@@ -20,8 +20,8 @@ from gantry_protocol.process import log
 from gantry_broker.clients.view import Created
 from gantry_broker.log import DiskFullError
 from gantry_broker.queues import MessageStore
+from gantry_broker.replica.effects import Fate
 from gantry_broker.replica.master import Mastership
-from gantry_broker.replica.pending import Fate
 from gantry_broker.replica.values import NoWrites
 from gantry_broker.store.contract import Appended, Records, Refusal, SendOutcome
 from gantry_broker.store.stored import FOLLOWED_MS, StoreClock

@@ -6,9 +6,13 @@ ones.
 """
 
 from gantry_broker.replica.core import ReplicaCore
-from gantry_broker.replica.effects import StoredState
-from gantry_broker.replica.facts import LogFacts
-from gantry_broker.replica.lineage import Lineage, LineageError, consistent_point
+from gantry_broker.replica.lineage import (
+    Lineage,
+    LineageError,
+    LogFacts,
+    StoredState,
+    consistent_point,
+)
 from gantry_broker.replica.values import DEFAULT_LIMITS, ControllerView, Limits, Role
 
 __all__ = [

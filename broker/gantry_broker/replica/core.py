@@ -28,11 +28,11 @@ from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.contact import is_cut_off
 from gantry_broker.replica.drain import Departure
-from gantry_broker.replica.facts import LogFacts
+from gantry_broker.replica.effects import Fate
 from gantry_broker.replica.following import Following, Stage
+from gantry_broker.replica.lineage import LogFacts
 from gantry_broker.replica.master import Batch, Mastership
 from gantry_broker.replica.messages import Ack, Append, Farewell, Hello, Message, Truncate
-from gantry_broker.replica.pending import Fate
 from gantry_broker.replica.saver import Saver
 from gantry_broker.replica.stall import (
     GIVES_WAY,

@@ -13,8 +13,8 @@ replicated".
 from gantry_protocol.types import BrokerId, Epoch
 
 from gantry_broker.replica.effects import DrainEnded, Effect, HandOver
-from gantry_broker.replica.facts import LogFacts
-from gantry_broker.replica.member import Member
+from gantry_broker.replica.lineage import LogFacts
+from gantry_broker.replica.syncset import Member
 from gantry_broker.replica.values import Limits
 
 

@@ -5,26 +5,13 @@ Effects are carried out in order. Those that end (``SaveState``, ``CutLog``, ``O
 """
 
 from collections.abc import Sequence
+from enum import Enum, auto
 
 import msgspec
 from gantry_protocol.types import BrokerId, Epoch, Offset
 
-from gantry_broker.replica.lineage import Lineage
+from gantry_broker.replica.lineage import StoredState
 from gantry_broker.replica.messages import Message
-from gantry_broker.replica.pending import Fate
-
-
-class StoredState(msgspec.Struct, frozen=True):
-    """The state that a replica must remember across a power cut, beside its log.
-
-    Attributes:
-        epoch: the newest epoch it has acted in; it never acts in an older one again.
-        confirm: a lower bound of the confirm offset; the log is never cut below it.
-    """
-
-    epoch: Epoch
-    lineage: Lineage
-    confirm: Offset
 
 
 class SaveState(msgspec.Struct, frozen=True):
@@ -75,6 +62,16 @@ class Send(msgspec.Struct, frozen=True):
 
 class Feed(msgspec.Struct, frozen=True):
     """There may be bytes to send: ask ``next_batch`` for every streaming link."""
+
+
+class Fate(Enum):
+    """The end of a write."""
+
+    CONFIRMED = auto()  # by a set that has the minimum of members: it is acknowledged
+    TOO_FEW = auto()  # by a set that has fewer
+    LATE = auto()  # nobody has confirmed it in time
+    DEPOSED = auto()  # the mastership is over
+    CUT_OFF = auto()  # another master may have been elected
 
 
 class ConfirmMoved(msgspec.Struct, frozen=True):

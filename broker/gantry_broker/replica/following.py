@@ -37,9 +37,8 @@ from gantry_broker.replica.effects import (
     Send,
     Stuck,
 )
-from gantry_broker.replica.facts import LogFacts
 from gantry_broker.replica.handshake import continued, lineage_after, refuse_truncate
-from gantry_broker.replica.lineage import Lineage, LineageError
+from gantry_broker.replica.lineage import Lineage, LineageError, LogFacts
 from gantry_broker.replica.messages import Ack, Append, Farewell, Hello, Truncate
 from gantry_broker.replica.saver import Saver
 from gantry_broker.replica.values import ControllerView, Limits

@@ -13,8 +13,7 @@ records may be this one, and it is kept.
 
 from gantry_protocol.types import Epoch, EpochEntry, Offset
 
-from gantry_broker.replica.facts import LogFacts
-from gantry_broker.replica.lineage import Lineage, LineageError, consistent_point
+from gantry_broker.replica.lineage import Lineage, LineageError, LogFacts, consistent_point
 from gantry_broker.replica.messages import Hello, Truncate
 
 

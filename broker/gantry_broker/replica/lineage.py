@@ -1,7 +1,8 @@
-"""The lineage of a log: a list of (epoch, start), strictly rising in both.
+"""A replica's log as its core knows it: who wrote what (its lineage), and how much of it is safe.
 
-Rule protected: two replicas that agree on an (epoch, start) pair hold identical bytes up to the
-nearer of that epoch's two ends (log matching). Three things keep it true:
+A lineage is a list of (epoch, start), strictly rising in both. Rule protected: two replicas that
+agree on an (epoch, start) pair hold identical bytes up to the nearer of that epoch's two ends (log
+matching). Three things keep it true:
 
 * A master appends (e, end) *before* its first record of epoch e, and nobody else may ever write
   under e; so (e, start) names one history.
@@ -12,11 +13,17 @@ nearer of that epoch's two ends (log matching). Three things keep it true:
 * Entries never reach beyond the log: what is cut from the log is cut here.
 
 A ``Lineage`` is a value. It refuses entries that do not rise; it never repairs them.
+
+``LogFacts`` joins it with five numbers and their inequalities: ``log_start <= confirm`` or the log
+is empty; ``flushed <= end``; ``confirm <= flushed``; no lineage entry starts above ``end``. Both
+roles of a replica share one, because a promotion or demotion changes who may write the log and
+nothing in the log.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable
 
+import msgspec
 from gantry_protocol.types import Epoch, EpochEntry, Offset
 
 
@@ -119,3 +126,104 @@ def consistent_point(
         if other is not None:
             return min(mine.end_of(index, my_end), theirs.end_of(other, their_end))
     return None
+
+
+class StoredState(msgspec.Struct, frozen=True):
+    """The state that a replica must remember across a power cut, beside its log.
+
+    Attributes:
+        epoch: the newest epoch it has acted in; it never acts in an older one again.
+        confirm: a lower bound of the confirm offset; the log is never cut below it.
+    """
+
+    epoch: Epoch
+    lineage: Lineage
+    confirm: Offset
+
+
+class LogFacts:
+    """The contents of the log, and how much of it is safe.
+
+    Attributes:
+        log_start: the oldest byte.
+        end: one past the newest byte.
+        flushed: everything below is on the disk.
+        confirm: everything below is on the disk of every member of the sync-state set, as far as
+            this replica knows. Never falls.
+        lineage: who wrote what.
+        epoch: the newest epoch this replica has acted in. Never falls.
+        cuts: how often the log was cut, so that a flush that was asked for before a cut is not
+            taken for a flush of what was written after it.
+    """
+
+    __slots__ = ("confirm", "cuts", "end", "epoch", "flushed", "lineage", "log_start")
+
+    def __init__(
+        self, *, log_start: Offset, end: Offset, flushed: Offset, stored: StoredState
+    ) -> None:
+        """Join what the log recovered with what was stored beside it.
+
+        The caller has refused a log that ends below the stored confirm offset: that is a damaged
+        volume, not a torn tail.
+        """
+        self.log_start = log_start
+        self.end = end
+        self.flushed = flushed
+        self.lineage = stored.lineage.recovered(end)
+        self.epoch = max(stored.epoch, stored.lineage.last_epoch)
+        self.confirm = stored.confirm
+        self.cuts = 0
+        assert self.confirm <= flushed <= end, f"confirm {self.confirm} > flushed {flushed}"
+
+    def stored(self) -> StoredState:
+        """The state that has to survive a power cut."""
+        return StoredState(epoch=self.epoch, lineage=self.lineage, confirm=self.confirm)
+
+    def appended(self, end: Offset) -> None:
+        """The log grew to ``end``."""
+        assert end >= self.end, f"the log's end fell from {self.end} to {end} without a cut"
+        self.end = end
+
+    def append_refused(self, end: Offset) -> None:
+        """Bytes that were to be appended were not; the log still ends at ``end``."""
+        assert self.flushed <= end <= self.end, f"the log ends at {end}, flushed {self.flushed}"
+        self.end = end
+
+    def flush_done(self, flushed: Offset, cuts: int) -> bool:
+        """A flush ended; returns whether ``flushed`` rose."""
+        if cuts != self.cuts or flushed <= self.flushed:
+            return False
+        assert flushed <= self.end, f"flushed {flushed} lies beyond the end {self.end}"
+        self.flushed = flushed
+        return True
+
+    def confirm_up_to(self, offset: Offset) -> bool:
+        """Raise confirm to ``offset``, as far as it is flushed here; returns whether it rose."""
+        reached = min(offset, self.flushed)
+        if reached <= self.confirm:
+            return False
+        self.confirm = reached
+        return True
+
+    def cut(self, point: Offset, *, reset: bool) -> None:
+        """The log ends at ``point`` now, all of it durable; after a reset it also starts there.
+
+        The ends of flushes that were asked for before are of the log before, and not told.
+        """
+        assert point >= self.confirm, f"cut at {point} below confirm {self.confirm}"
+        self.cuts += 1
+        self.end = self.flushed = point
+        if reset:
+            self.log_start = self.confirm = point
+            self.lineage = Lineage()
+        else:
+            self.lineage = self.lineage.cut(point)
+
+    def trimmed(self, start: Offset) -> None:
+        """The log now starts at ``start``; the lineage still tells who wrote what was below."""
+        assert self.log_start <= start <= self.confirm, f"trimmed to {start} above {self.confirm}"
+        self.log_start = start
+
+    def begin_epoch(self, entry: EpochEntry) -> None:
+        """``entry`` becomes the newest line; nothing is written under it before it is saved."""
+        self.lineage = self.lineage.with_epoch(entry)

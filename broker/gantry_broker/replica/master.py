@@ -9,10 +9,17 @@ Rules protected:
 * Acknowledgements of another epoch cannot be mixed in: a ``Mastership`` is made for one epoch, and
   a link belongs to it only through a Hello of that epoch.
 * A batch never crosses an epoch boundary, so that one lineage entry describes all its bytes (H4).
+* A write is acknowledged only when confirm covers its last byte *and* the sync-state set has the
+  minimum of members at that moment (H11, ``PendingWrites``). Everything else that was appended ends
+  unacknowledged: confirmed while too few were in sync, after ``REPLICATION_TIMEOUT_MS``, or at once
+  when the mastership ends or is in doubt, because from then on nobody here knows whether the bytes
+  stay. Each write ends exactly once.
 
 What it refuses: a Hello of an older epoch (the replica must first learn of this one), an
 acknowledgement of bytes that were never sent, and any write once it is leaving.
 """
+
+from collections import deque
 
 import msgspec
 from gantry_protocol.types import BrokerId, Epoch, EpochEntry, Offset
@@ -23,6 +30,7 @@ from gantry_broker.replica.effects import (
     CloseLink,
     ConfirmMoved,
     Effect,
+    Fate,
     Feed,
     Send,
     SetChanged,
@@ -30,15 +38,15 @@ from gantry_broker.replica.effects import (
     WritesEnded,
 )
 from gantry_broker.replica.events import ProposalFinished, Refused, Unknown
-from gantry_broker.replica.facts import LogFacts
 from gantry_broker.replica.handshake import answer_hello
-from gantry_broker.replica.member import Member
+from gantry_broker.replica.lineage import LogFacts
 from gantry_broker.replica.membership import Joiner, in_sync_target, wanted_set
 from gantry_broker.replica.messages import Ack, Append, Farewell, Hello, Truncate
 from gantry_broker.replica.pace import held_by
-from gantry_broker.replica.pending import Fate, PendingWrites
-from gantry_broker.replica.syncset import SyncStateSet
+from gantry_broker.replica.syncset import Member, SyncStateSet
 from gantry_broker.replica.values import ControllerView, Limits, NoWrites
+
+REPLICATION_TIMEOUT_MS = 3_000  # upstream's syncFlushTimeout for replication
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -54,6 +62,52 @@ class Batch(msgspec.Struct, frozen=True):
     limit: Offset
     size_hint: int
     entry: EpochEntry
+
+
+class PendingWrites:
+    """The writes of one mastership that wait: which of them end now.
+
+    A write is whatever the shell needs in order to answer it. The queue belongs to one mastership,
+    so a write cannot be judged by the confirm offset of another. It has no bound of its own: its
+    length is bounded by what the connections of clients may have under way.
+
+    They stand in the order of their bytes, and of their deadlines, so everything looks at the front
+    only.
+    """
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        """Nobody waits."""
+        # The end of its bytes, until when it waits, itself. A plain tuple: one is made per send.
+        self._waiting: deque[tuple[Offset, int, object]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, end: Offset, now_ms: int, write: object) -> None:
+        """``write`` was appended, and ends at ``end``."""
+        self._waiting.append((end, now_ms + REPLICATION_TIMEOUT_MS, write))
+
+    def confirmed(self, confirm: Offset) -> list[object]:
+        """Those that end at or below ``confirm``."""
+        waiting, ended = self._waiting, list[object]()
+        while waiting and waiting[0][0] <= confirm:
+            ended.append(waiting.popleft()[2])
+        return ended
+
+    def late(self, now_ms: int) -> list[object]:
+        """Those that have waited long enough."""
+        waiting, ended = self._waiting, list[object]()
+        while waiting and waiting[0][1] <= now_ms:
+            ended.append(waiting.popleft()[2])
+        return ended
+
+    def end(self) -> list[object]:
+        """All of them."""
+        ended = [write for _, _, write in self._waiting]
+        self._waiting.clear()
+        return ended
 
 
 class Mastership:

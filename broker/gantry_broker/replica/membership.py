@@ -25,8 +25,8 @@ from collections.abc import Mapping
 
 from gantry_protocol.types import BrokerId, Offset
 
-from gantry_broker.replica.facts import LogFacts
-from gantry_broker.replica.member import Member
+from gantry_broker.replica.lineage import LogFacts
+from gantry_broker.replica.syncset import Member
 from gantry_broker.replica.values import Limits
 
 

@@ -1,6 +1,7 @@
 """Numbers the states to be saved, so that a late answer is not taken for the newest one."""
 
-from gantry_broker.replica.effects import SaveState, StoredState
+from gantry_broker.replica.effects import SaveState
+from gantry_broker.replica.lineage import StoredState
 
 
 class Saver:

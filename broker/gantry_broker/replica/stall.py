@@ -20,7 +20,7 @@ from typing import NamedTuple
 from gantry_protocol.types import BrokerId, Epoch
 
 from gantry_broker.replica.effects import Effect, HandOver
-from gantry_broker.replica.facts import LogFacts
+from gantry_broker.replica.lineage import LogFacts
 from gantry_broker.replica.saver import Saver
 from gantry_broker.replica.values import Limits
 

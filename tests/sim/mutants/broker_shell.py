@@ -39,7 +39,7 @@ _ANSWERS = (
     _mutant(
         "confirmed-beyond-confirm",
         "a send is answered 0 while its last byte is not confirmed",
-        "replica.pending:PendingWrites.confirmed",
+        "replica.master:PendingWrites.confirmed",
         "waiting[0][0] <= confirm",
         "waiting[0][0] <= confirm + 1",
         f"{PENDING}::test_confirmed_up_to_and_including_the_end",
@@ -360,7 +360,7 @@ _CONTROLLERS = (
     _mutant(
         "unread-link-kept",
         "a link whose peer does not read never ends",
-        "ha.link:Link.close",
+        "ha.links:Link.close",
         "asyncio.get_running_loop().call_later(_CLOSE_GRACE_S, transport.abort)",
         "pass",
         f"{LINKS}::test_a_link_whose_peer_does_not_read_ends_all_the_same",

@@ -28,7 +28,7 @@ MUTANTS = (
                 "if True:",
             ),
             Edit(
-                f"{REPLICA}.facts:LogFacts.begin_epoch",
+                f"{REPLICA}.lineage:LogFacts.begin_epoch",
                 "self.lineage =",
                 "if self.lineage.last_epoch < entry.epoch:\n        self.lineage =",
             ),
@@ -191,7 +191,7 @@ MUTANTS = (
         "confirm follows the least acknowledgement down as well as up",
         (
             Edit(
-                f"{REPLICA}.facts:LogFacts.confirm_up_to",
+                f"{REPLICA}.lineage:LogFacts.confirm_up_to",
                 "if reached <= self.confirm:",
                 "if reached == self.confirm:",
             ),

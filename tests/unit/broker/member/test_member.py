@@ -18,8 +18,9 @@ from gantry_broker.log import DiskFullError
 from gantry_broker.log.checked import Damage
 from gantry_broker.log.segments import Segments
 from gantry_broker.member import lineage_file
-from gantry_broker.replica import Role, pending
+from gantry_broker.replica import Role
 from gantry_broker.replica import events as ev
+from gantry_broker.replica import master as mastership
 from gantry_broker.replica.messages import Ack, Farewell, Hello, Truncate
 from gantry_broker.store.contract import Refusal
 from gantry_protocol.bodies import TopicConfig
@@ -297,7 +298,7 @@ async def test_who_is_acknowledged_finds_its_record(member: LoneMember) -> None:
 
 
 async def test_a_wait_has_an_end(member: LoneMember, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending, "REPLICATION_TIMEOUT_MS", 50)
+    monkeypatch.setattr(mastership, "REPLICATION_TIMEOUT_MS", 50)
     await pair(member)
     member.send()
     await eventually(lambda: member.codes == [12], "it is answered")

@@ -17,10 +17,10 @@ from gantry_broker.member.shell import DISPATCH_BYTES, ReplicaShell
 from gantry_broker.replica import StoredState
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
+from gantry_broker.replica.effects import Fate
 from gantry_broker.replica.lineage import Lineage
 from gantry_broker.replica.master import Batch
 from gantry_broker.replica.messages import Ack, Append
-from gantry_broker.replica.pending import Fate
 from gantry_broker.retention.disk_space import DiskSpace, Watermarks
 from gantry_protocol.errors import GantryError
 from gantry_protocol.types import BrokerId, Epoch, EpochEntry, Offset

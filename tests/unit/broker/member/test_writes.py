@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from gantry_broker.member.writes import GroupWrites
 from gantry_broker.replica import events as ev
+from gantry_broker.replica.effects import Fate
 from gantry_broker.replica.master import Mastership
-from gantry_broker.replica.pending import Fate
 from gantry_broker.store.contract import SendOutcome, StoredAt
 from gantry_protocol.bodies import TopicConfig
 from gantry_protocol.codes import ResponseCode

@@ -8,7 +8,8 @@ import pytest
 from gantry_broker.replica import DEFAULT_LIMITS
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
-from gantry_broker.replica.pending import REPLICATION_TIMEOUT_MS, Fate, PendingWrites
+from gantry_broker.replica.effects import Fate
+from gantry_broker.replica.master import REPLICATION_TIMEOUT_MS, PendingWrites
 from gantry_broker.replica.values import NoWrites
 from gantry_protocol.types import Offset
 from support.replicas import Group
