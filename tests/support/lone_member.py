@@ -204,10 +204,10 @@ class LoneMember:
 
     # ---- clients
 
-    def send(self, body: bytes = b"x" * 100) -> None:
-        """Its answer is in ``codes``, once there is one."""
-        record = message(body=body)
-        self.group.writes.append([record], self._answered)
+    def send(self, body: bytes = b"x" * 100, count: int = 1) -> None:
+        """One message or a batch; its answer is in ``codes``, once there is one."""
+        records = [message(body=body) for _ in range(count)]
+        self.group.writes.append(records, self._answered)
 
     def _answered(self, outcome: SendOutcome) -> None:
         self.codes.append(outcome.code)

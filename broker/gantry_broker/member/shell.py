@@ -159,7 +159,7 @@ class ReplicaShell:
                 for effect in self.core.step(next_event, self.now_ms):
                     self._carry_out(effect)
         except GantryError as error:
-            self._fail(error)
+            self.fail(error)
         finally:
             self._stepping = False
 
@@ -178,7 +178,8 @@ class ReplicaShell:
         log = self._store.log
         return log.log_start < offset < log.end and not log.is_boundary(offset)
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """The member cannot go on."""
         if not self._ended:
             self._ended = True
             self._failed(error)
@@ -408,7 +409,7 @@ class ReplicaShell:
             _log.error("no room for the lineage, asking again", reason=error, wait_s=SAVE_AGAIN_S)
             self._loop.call_later(SAVE_AGAIN_S, self._save, token, state)
         else:
-            self._fail(error)
+            self.fail(error)
 
     # ---- once per turn of the loop
 
@@ -427,7 +428,7 @@ class ReplicaShell:
         try:
             work()
         except GantryError as error:
-            self._fail(error)
+            self.fail(error)
 
     def _work(self) -> None:
         self._feeder.keep_up()

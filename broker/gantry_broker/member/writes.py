@@ -18,7 +18,7 @@ from gantry_protocol.codes import ResponseCode
 from gantry_protocol.process import log
 
 from gantry_broker.clients.view import Created
-from gantry_broker.log import DiskFullError
+from gantry_broker.log import DiskFullError, LogFailedError
 from gantry_broker.queues import MessageStore
 from gantry_broker.replica.effects import Fate
 from gantry_broker.replica.master import Mastership
@@ -160,6 +160,12 @@ class GroupWrites:
             shell.appended()
             self._met_full()
             raise
+        except LogFailedError as error:
+            # Of several records some may be written: only a new start can tell. Until then this
+            # member would refuse every send, and nobody else would be elected.
+            shell.fail(error)
+            done(SendOutcome(ResponseCode.FLUSH_SLAVE_TIMEOUT, str(error)))
+            return
         shell.appended((stored, done))
 
     def create_topic(self, topic: TopicConfig, done: Created, *, if_absent: bool) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 from gantry_broker.control.joining import IdStruck
-from gantry_broker.log import DiskFullError
+from gantry_broker.log import DiskFullError, LogFailedError
 from gantry_broker.log.checked import Damage
 from gantry_broker.log.segments import Segments
 from gantry_broker.member import lineage_file
@@ -24,7 +24,7 @@ from gantry_broker.replica import master as mastership
 from gantry_broker.replica.messages import Ack, Farewell, Hello, Truncate
 from gantry_broker.store.contract import Refusal
 from gantry_protocol.bodies import TopicConfig
-from gantry_protocol.codes import RequestCode
+from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import reply
 from gantry_protocol.errors import CorruptionError
 from gantry_protocol.records import BLANK_MAGIC
@@ -518,6 +518,22 @@ async def test_the_end_of_a_file_is_known_although_the_next_one_finds_no_room(
             member.send(b"x" * 20_000)
     assert member.end > before, "the file was ended"
     assert member.core.log.end == member.end
+
+
+async def test_a_batch_that_meets_a_full_disk_in_its_midst_ends_the_member(
+    member: LoneMember, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part of it is written. A master that stayed would refuse all that comes after it."""
+    await pair(member)
+    member.send()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Segments, "add", full)
+    member.send(b"x" * 20_000, count=4)
+    assert isinstance(member.group.failure.exception(), LogFailedError)
+    assert member.codes[-1:] == [ResponseCode.FLUSH_SLAVE_TIMEOUT], "it may be stored"
 
 
 async def test_who_is_given_another_id_is_not_said_to_end(
