@@ -24,6 +24,7 @@ SEEDS = {
     "stores": 4,
     "rich": 3,
     "consumers": 2,
+    "batches": 2,
     "many": 2,
     "snapshots": 3,
     "operator": 2,

@@ -9,10 +9,11 @@ from gantry_controller.liveness.core.floors import RAISE_EVERY_S
 from sim.kernel.disk import DiskOptions
 from sim.kernel.network import NetworkOptions
 from sim.kernel.world import MS, SECOND, Violation, World
-from sim.product import faults, parked
+from sim.product import batches, faults, parked
 from sim.product.bucket import BucketOptions
 from sim.product.cluster import CLUSTER, SEGMENT_BYTES, Cluster, Simulation, show_logs
 from sim.product.commits import Commits
+from sim.product.consents import Consents
 from sim.product.lives import Lives
 from sim.product.operated import OperatedCluster
 from sim.product.operated_watch import IDLE_S, OperatorWatch
@@ -229,7 +230,7 @@ class TierRun(ProductRun):
                 "tier_shard": SHARD,
                 "tier_pack_bytes": rng.choice([8, 32, 128]) * 1024,
                 "tier_linger_ms": rng.choice([100, 500, 2_000]),
-                "tier_local_bytes": rng.choice([128, 512]) * 1024,
+                "tier_local_bytes": rng.choice([1, 2]) * SEGMENT_BYTES,
             },
         }
 
@@ -237,6 +238,21 @@ class TierRun(ProductRun):
         """The clients, and one that reads what only the tier has."""
         workload = Workload(self._cluster, self._watch)
         return [workload, Rereader(self._cluster, workload)]
+
+    def settle(self, loads: Sequence[Load]) -> None:
+        """Every member comes to keep little, so that the beginning is in the tier alone."""
+        if not self._cluster.run(PEACE_S, until=lambda: all(begin for begin, _ in self._kept())):
+            raise Violation(f"kept: logs begin at, because: {self._kept()}")
+
+    def _kept(self) -> list[tuple[int, str]]:
+        """Where each log begins, and why not later."""
+        groups = map(self._cluster.group_of, self._cluster.brokers)
+        return [
+            (int(group._store.log.log_start), group.tier.service.retention.reason)
+            if group is not None and group.tier.service is not None
+            else (0, "down")
+            for group in groups
+        ]
 
     def act(self) -> None:
         """Raises Violation."""
@@ -427,6 +443,20 @@ class ConsumersRun(ProductRun):
         return [few, workers, Questions(cluster, watch, group=WORKERS, member="worker-0")]
 
 
+class BatchesRun(ProductRun):
+    """Tenants that send batches, one of them against a quota, and an administrator of groups."""
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """Served from a broker's own disk, or through a door."""
+        return {"doors": rng.random() < 0.3, "broker_settings": dict(batches.SETTINGS)}
+
+    def loads(self) -> Sequence[Load]:
+        """Few single messages."""
+        cluster, watch = self._cluster, self._watch
+        few = Workload(cluster, watch, producers=1)
+        return [few, batches.Batches(cluster, watch), Consents(cluster)]
+
+
 class ManyRun(ProductRun):
     """Brokers that are in several groups, and show the quorum's key."""
 
@@ -501,6 +531,7 @@ RUNS = {
     "stores": StoreRun,
     "rich": RichRun,
     "consumers": ConsumersRun,
+    "batches": BatchesRun,
     "many": ManyRun,
     "snapshots": SnapshotRun,
     "operator": OperatorRun,

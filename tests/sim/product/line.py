@@ -61,6 +61,11 @@ class Line:
         self._greeting = greeting
         self._connection: RemotingClient | None = None
 
+    @property
+    def connection(self) -> RemotingClient | None:
+        """The present one."""
+        return self._connection
+
     async def ask(
         self,
         code: int,
