@@ -37,7 +37,7 @@ from gantry_broker.clients.progress import GroupProgress
 from gantry_broker.clients.pull import Puller
 from gantry_broker.clients.pulled import PulledOffsets
 from gantry_broker.clients.queries import Queries
-from gantry_broker.clients.resent import ResentSends
+from gantry_broker.clients.resent import RESENT, ResentSends
 from gantry_broker.clients.resets import OffsetResets
 from gantry_broker.clients.send import MAX_BATCH_MESSAGES, Sender
 from gantry_broker.clients.send_back import SendBack
@@ -129,7 +129,7 @@ class ClientProcessor:
             creation=self._creation,
         )
         locks = QueueLocks()
-        sender = Sender(
+        self._sender = Sender(
             view,
             self._creation,
             locks,
@@ -140,7 +140,7 @@ class ClientProcessor:
             max_batch_messages,
         )
         self.resent = ResentSends(
-            view, sender, clock, lambda: _NO_ROOM if self._disk_is_full() else None
+            view, self._sender, clock, lambda: _NO_ROOM if self._disk_is_full() else None
         )
         returns = SendBack(view, self._creation, levels)
         members = Membership(view, self._sessions, locks, self.new_groups)
@@ -154,9 +154,9 @@ class ClientProcessor:
         inspection = Inspection(view, self._sessions, progress, self._traffic, clock)
         cloning = Cloning(view, self._sessions, self._writer)
         self._handlers: dict[int, Handler] = {
-            RequestCode.SEND_MESSAGE: self.resent.send,
-            RequestCode.SEND_MESSAGE_V2: self.resent.send,
-            RequestCode.SEND_BATCH_MESSAGE: self.resent.send,
+            RequestCode.SEND_MESSAGE: self._send,
+            RequestCode.SEND_MESSAGE_V2: self._send,
+            RequestCode.SEND_BATCH_MESSAGE: self._send,
             RequestCode.CONSUMER_SEND_MSG_BACK: returns.send_back,
             RequestCode.END_TRANSACTION: self.transactions.end,
             RequestCode.PULL_MESSAGE: self._puller.pull,
@@ -244,6 +244,11 @@ class ClientProcessor:
             return handler(conn, request)
         except NameRefused as error:
             return reply(request, error.answer_code, str(error))
+
+    def _send(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        if RESENT in conn.attrs:
+            return self.resent.send(conn, request)
+        return self._sender.send(conn, request)
 
     @property
     def pulled(self) -> PulledOffsets:

@@ -224,10 +224,8 @@ class ResentSends:
         return conn.id in self._turns or request.opaque in conn.attrs.get(RESENT, ())
 
     def send(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """Serve a send."""
-        marks: Marks | None = conn.attrs.get(RESENT)
-        if marks is None:
-            return self._sender.send(conn, request)
+        """Serve a send of a client that another master has left sends unanswered."""
+        marks: Marks = conn.attrs[RESENT]
         turn = self._turns.get(conn.id)
         if turn is not None:
             if len(turn.later) >= QUEUED_MAX:
