@@ -200,7 +200,7 @@ class ReplicationLinks:
         self._key = key
         self._said = ""  # why the master is not spoken to, as the log has it
         self._caller = caller
-        self._deliver = deliver
+        self.deliver = deliver
         self._writable = writable
         self._links: dict[int, Link] = {}
         self._sockets: set[Link] = set()
@@ -311,7 +311,7 @@ class ReplicationLinks:
         self._links[link.number] = link
         self._note_socket(link)
         if self._welcome(link, hello):
-            self._deliver(ev.Received(link.number, hello.message))
+            self.deliver(ev.Received(link.number, hello.message))
 
     def give(self, link: Link, ask: Received) -> None:
         """Answer a member that asks for a range of the log."""
@@ -333,11 +333,11 @@ class ReplicationLinks:
 
     def _opened(self, link: Link) -> None:
         self._note_socket(link)
-        self._deliver(ev.LinkOpened(link.number))
+        self.deliver(ev.LinkOpened(link.number))
 
     def _received(self, link: Link, received: Received) -> None:
         if link.number in self._links:
-            self._deliver(ev.Received(link.number, received.message))
+            self.deliver(ev.Received(link.number, received.message))
 
     def _welcome(self, link: Link, hello: Received) -> bool:
         """Whether it comes from a member of this very group; otherwise it is told why and ends."""
@@ -357,7 +357,7 @@ class ReplicationLinks:
 
     def _ended(self, link: Link) -> None:
         if self._links.pop(link.number, None) is not None:
-            self._deliver(ev.LinkClosed(link.number))
+            self.deliver(ev.LinkClosed(link.number))
 
 
 def same_group(one: Caller, other: Caller) -> bool:

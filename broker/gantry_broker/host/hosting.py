@@ -25,6 +25,7 @@ from gantry_broker.host.client_options import ClientOptions
 from gantry_broker.log import DerivedLostError
 from gantry_broker.member import administration
 from gantry_broker.member.group import ReplicationGroup
+from gantry_broker.member.local_view import StoreView
 from gantry_broker.member.options import GroupOptions, Watcher
 from gantry_broker.member.shared_resources import SharedResources
 from gantry_broker.remote.serving import StoreServer
@@ -98,7 +99,7 @@ class HostedGroup(Watcher):
         self.group: ReplicationGroup | None = None
         self.router = ClientRouter(
             serving=lambda: (
-                store_port is None and self.group is not None and self.group.takes_requests
+                store_port is None and self.group is not None and self.group.writes.takes_requests
             ),
             leaving=lambda: self.group is not None and self.group.leaving,
             master_address=self._where_clients_are_served,
@@ -141,7 +142,7 @@ class HostedGroup(Watcher):
         self.group.watcher = self
         if self.store_port is not None:
             self.store_server = StoreServer(
-                self.group, self.router.role_changed, self._disk_is_full, shared.key
+                StoreView(self.group), self.router.role_changed, self._disk_is_full, shared.key
             )
             self.store_port = await self.store_server.start(self._bind, self.store_port)
         self.group.failure.add_done_callback(self._group_failed)

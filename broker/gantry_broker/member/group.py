@@ -14,14 +14,13 @@ Rule protected: a volume whose log ends below what was confirmed on it is refuse
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import GantryError
 from gantry_protocol.hosts import join_address
 from gantry_protocol.process import log
-from gantry_protocol.remoting.asking import Outcome
 from gantry_protocol.types import BrokerId, Epoch, Offset
 
 from gantry_broker.clients.consumers import Claim, Consumers
@@ -54,7 +53,6 @@ from gantry_broker.replica import (
 from gantry_broker.replica import effects as fx
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.effects import Fate
-from gantry_broker.replica.master import Mastership
 from gantry_broker.replica.messages import Range, RangeAsk
 
 GIVES_WAY_MAX = 2  # masterships given up for one damaged range, until the process ends
@@ -68,6 +66,7 @@ class ReplicationGroup:
     Attributes:
         failure: set to the error that ends this member; never to a result.
         left: set when a draining member has nothing more to do here.
+        leaving: whether it has been asked to leave.
         stuck: why a person must look; empty while nobody must.
         writes: what is written through this member.
         tier: its part in the group's tier.
@@ -92,14 +91,14 @@ class ReplicationGroup:
         self.core: ReplicaCore | None = None
         self.shell: ReplicaShell | None = None
         self.links = ReplicationLinks(
-            self._caller, self._deliver, self._writable, shared.key, self._give
+            self._caller, self._too_early, self._writable, shared.key, self._give
         )
         self.repairs = Repairs(store.log, self._caller, self._followed, shared.key)
         self._given_way: Counter[int] = Counter()
         self._store = store
         self._stored = stored
         self._key = GroupKey(options.cluster, options.group)
-        self._leaving = False
+        self.leaving = False
         self._silent: tuple[BrokerId, ...] = ()  # whom it did not hear when it was last cut off
         self._master_seen = ""
         self._readiness = Readiness()
@@ -221,7 +220,7 @@ class ReplicationGroup:
 
     def leave(self) -> None:
         """SIGTERM: accept no more writes, hand over if this is the master; ``left`` follows."""
-        self._leaving = True
+        self.leaving = True
         if self.shell is None:
             self.left.set()
             return
@@ -268,32 +267,16 @@ class ReplicationGroup:
     @property
     def serving(self) -> bool:
         """Whether this is the serving master, leaving or not."""
-        return self.mastership is not None
-
-    @property
-    def mastership(self) -> Mastership | None:
-        """The mastership under which clients are served; None while there is none."""
-        return self.writes.mastership
-
-    @property
-    def takes_requests(self) -> bool:
-        """Whether clients are served here: by the serving master, unless it is cut off."""
-        master = self.mastership
-        return master is not None and not master.cut_off
+        return self.writes.mastership is not None
 
     @property
     def alone(self) -> str:
         """The reason why this master takes no requests; empty when it does, or is none."""
-        master = self.mastership
+        master = self.writes.mastership
         if master is None or not master.cut_off:
             return ""
         silent = ", ".join(map(str, self._silent))
         return f"cut off: it hears neither the controllers nor broker {silent} of its set"
-
-    @property
-    def leaving(self) -> bool:
-        """Whether it has been asked to leave."""
-        return self._leaving
 
     @property
     def epoch(self) -> Epoch:
@@ -328,7 +311,7 @@ class ReplicationGroup:
         """Whether clients may be sent here, and why not."""
         core, agent = self.core, self._agent
         standing = Standing(
-            leaving=self._leaving,
+            leaving=self.leaving,
             joined=core is not None and agent is not None,
             stuck=self.stuck or ("" if agent is None else agent.behind),
             registered=agent is not None and agent.registered,
@@ -340,25 +323,11 @@ class ReplicationGroup:
         )
         return self._readiness.look(standing, asyncio.get_running_loop().time())
 
-    # ---- what a broker in another process is told and may ask
-
     @property
     def claim(self) -> Claim:
         """By what this member is the master; there is one only while it serves."""
         assert self.core is not None, "nobody serves before the volume has a name"
         return Claim(self.core.me, self.epoch, self.incarnation)
-
-    @property
-    def subscriptions_version(self) -> int:
-        """The version of the subscription groups that the controllers named last."""
-        return 0 if self._agent is None else self._agent.known.subscriptions_version
-
-    def ask(
-        self, command: RemotingCommand, done: Callable[[Outcome], None], timeout_s: float
-    ) -> None:
-        """Pass something on to the controllers; ``done`` comes once, maybe at once."""
-        assert self._agent is not None, "nobody serves before it has joined"
-        self._agent.peers.ask(command, done, timeout_s)
 
     # ---- what its view shows
 
@@ -501,7 +470,7 @@ class ReplicationGroup:
             log_start=facts.log_start,
             end=facts.end,
             confirm=facts.confirm,
-            draining=self._leaving,
+            draining=self.leaving,
             confirm_epoch=None if confirmed is None else confirmed.epoch,
             acted_epoch=core.epoch,
             tier=self.tier.report(),
@@ -539,11 +508,10 @@ class ReplicationGroup:
         uid = "" if self._agent is None else self._agent.known.group_uid
         return Caller(self.options.cluster, self.options.group, uid)
 
-    def _deliver(self, event: ev.Event) -> None:
-        if self.shell is not None:
-            self.shell.step(event)
-        elif isinstance(event, ev.Received):
-            self.links.close(event.link)  # too early: it will call again
+    def _too_early(self, event: ev.Event) -> None:
+        """Links deliver to the shell once it has started; who calls before will call again."""
+        if isinstance(event, ev.Received):
+            self.links.close(event.link)
 
     def _writable(self) -> None:
         if self.shell is not None:

@@ -134,8 +134,9 @@ class ReplicaShell:
         return int(self._loop.time() * 1000)
 
     def start(self, links: ReplicationLinks) -> None:
-        """Begin to tick."""
+        """Begin to tick, and to take what the links deliver."""
         self.links = self._feeder.links = links
+        links.deliver = self.step
         self._ticker.add(self._tick)
 
     def stop(self) -> None:

@@ -122,6 +122,12 @@ class GroupWrites:
         return None if shell is None else shell.core.serving
 
     @property
+    def takes_requests(self) -> bool:
+        """Whether clients are served here: by the serving master, unless it is cut off."""
+        master = self.mastership
+        return master is not None and not master.cut_off
+
+    @property
     def waiting(self) -> int:
         """Writes whose fate is not decided yet."""
         master = self.mastership

@@ -29,8 +29,8 @@ def fill(broker: RunningBroker, used_percent: float) -> None:
 
 
 def has_heirs(master: RunningBroker) -> bool:
-    assert master.group.mastership is not None
-    return bool(master.group.mastership.heirs_with_room())
+    assert master.group.writes.mastership is not None
+    return bool(master.group.writes.mastership.heirs_with_room())
 
 
 async def test_a_master_without_room_gives_way_and_takes_nothing_back(tmp_path: Path) -> None:

@@ -395,7 +395,7 @@ MUTANTS = (
         "broker ha",
         "a member that has gone counts as connected",
         "ha.links:ReplicationLinks._ended",
-        "self._deliver(ev.LinkClosed(link.number))",
+        "self.deliver(ev.LinkClosed(link.number))",
         "pass",
         UnitTests("unit/broker/ha/test_links.py::test_messages_arrive_in_order_both_ways"),
     ),
