@@ -8,7 +8,7 @@ from typing import Any
 
 from gantry_broker.clients.consumers import Claim
 from gantry_broker.clients.view import Created
-from gantry_broker.ha.framing import Frames
+from gantry_broker.ha.wire import Frames
 from gantry_broker.member.local_store import LocalStore
 from gantry_broker.remote import messages as wire
 from gantry_broker.remote.session import Session

@@ -21,8 +21,7 @@ from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
 from gantry_protocol.remoting.client import open_connection
 from gantry_protocol.types import Epoch
 
-from gantry_broker.ha.framing import LinkError
-from gantry_broker.ha.wire import Caller, Decoder, Received, encode
+from gantry_broker.ha.wire import Caller, Decoder, LinkError, Received, encode
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.messages import Farewell, Message, Range, RangeAsk
 

@@ -19,7 +19,7 @@ from gantry_protocol.remoting.client import open_connection
 from gantry_protocol.types import BrokerId, Epoch
 
 from gantry_broker.clients.consumers import Claim
-from gantry_broker.ha.framing import Frame
+from gantry_broker.ha.wire import Frame
 from gantry_broker.remote import messages as wire
 from gantry_broker.remote.link import BEAT_S, StoreLink
 from gantry_broker.remote.store import RemoteStore

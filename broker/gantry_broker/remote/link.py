@@ -15,7 +15,7 @@ from typing import cast
 from gantry_protocol.errors import WireError
 from gantry_protocol.process import log
 
-from gantry_broker.ha.framing import Frame, Frames
+from gantry_broker.ha.wire import Frame, Frames
 
 HIGH_WATER_BYTES = 4 * 1024 * 1024
 SILENCE_S = 2.5  # both sides say something at least every ``BEAT_S``

@@ -1,6 +1,6 @@
 """Messages between a broker and the storage process behind it, and their bytes.
 
-Each message is one frame of the replication links (``ha.framing``: version, size bound, checksum)
+Each message is one frame of the replication links (``ha.wire``: version, size bound, checksum)
 whose payload is msgpack. The broker speaks first, with ``Hello``; the storage process answers with
 ``Welcome`` and the tables in pieces, or with ``Farewell``. From then on requests carry a number,
 and each is answered once under it; what is told without being asked stands between the answers in
@@ -18,7 +18,7 @@ from gantry_protocol.errors import WireError
 from gantry_protocol.records import MessageRecord
 from gantry_protocol.types import Epoch, Offset
 
-from gantry_broker.ha.framing import MAX_PAYLOAD_BYTES, Frame, framed
+from gantry_broker.ha.wire import MAX_PAYLOAD_BYTES, Frame, framed
 from gantry_broker.store.contract import (
     GetResult,
     KeyRead,

@@ -18,7 +18,7 @@ from gantry_protocol.process.listening import BACKLOG, bind, stop_listening
 from gantry_protocol.process.tasks import keep
 from gantry_protocol.quorum_key import NO_KEY, KeyFile, Purpose
 
-from gantry_broker.ha.framing import Frame
+from gantry_broker.ha.wire import Frame
 from gantry_broker.remote import messages as wire
 from gantry_broker.remote.link import StoreLink
 from gantry_broker.remote.session import Session, StoreHost

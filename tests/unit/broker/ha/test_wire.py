@@ -6,8 +6,7 @@ import struct
 
 import google_crc32c
 import pytest
-from gantry_broker.ha.framing import MAX_PAYLOAD_BYTES, LinkError
-from gantry_broker.ha.wire import Caller, Decoder, Received, encode
+from gantry_broker.ha.wire import MAX_PAYLOAD_BYTES, Caller, Decoder, LinkError, Received, encode
 from gantry_broker.replica.messages import (
     Ack,
     Append,
