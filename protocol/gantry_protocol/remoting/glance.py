@@ -11,8 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from gantry_protocol.errors import FrameError
-from gantry_protocol.frame import MAX_FRAME_BYTES
-from gantry_protocol.header_codec import decode_json_header
+from gantry_protocol.frame import MAX_FRAME_BYTES, decode_json_header
 
 _PREFIX = struct.Struct(">iI")  # length; serialize type in the high byte, header length below
 _unpack_prefix = _PREFIX.unpack_from

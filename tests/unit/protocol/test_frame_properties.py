@@ -3,8 +3,7 @@
 from itertools import pairwise
 
 from gantry_protocol.errors import FrameError
-from gantry_protocol.frame import FrameDecoder, RemotingCommand, SerializeType, encode
-from gantry_protocol.header_codec import LANGUAGES
+from gantry_protocol.frame import LANGUAGES, FrameDecoder, RemotingCommand, SerializeType, encode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

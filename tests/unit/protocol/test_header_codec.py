@@ -3,7 +3,7 @@
 import pytest
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import FrameError
-from gantry_protocol.header_codec import decode_json_header, encode_json_header
+from gantry_protocol.frame import decode_json_header, encode_json_header
 
 READ = {
     "nothing": (b"{}", RemotingCommand(language="PYTHON")),
