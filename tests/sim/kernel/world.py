@@ -22,10 +22,10 @@ seed, the time and the end of the trace to it.
 from __future__ import annotations
 
 import hashlib
-import heapq
 from collections import deque
+from heapq import heappop, heappush
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,22 +40,14 @@ class Violation(AssertionError):  # noqa: N818 - read as a sentence: "raise Viol
     """An invariant does not hold; the text says which, and ``World.run`` adds where."""
 
 
-class Timer:
-    """One scheduled callback; ``cancel`` makes it a no-op."""
+class Timer(list[Any]):
+    """One scheduled callback: time, sequence number, action, arguments; as a list heaps sort it."""
 
-    __slots__ = ("action", "arguments", "cancelled", "time_us")
-
-    def __init__(
-        self, time_us: int, action: Callable[..., None], arguments: tuple[object, ...]
-    ) -> None:
-        self.time_us = time_us
-        self.action = action
-        self.arguments = arguments
-        self.cancelled = False
+    __slots__ = ()
 
     def cancel(self) -> None:
         """Never run the callback; harmless once it has run."""
-        self.cancelled = True
+        self[2] = None
 
 
 class World:
@@ -77,8 +69,9 @@ class World:
         self.events_run = 0
         self.counters: dict[str, int] = {}
         self.trace_to: Callable[[str], None] | None = None
-        self._queue: list[tuple[int, int, Timer]] = []
+        self._queue: list[Timer] = []
         self._sequence = 0
+        self._alone_until_us = 0  # until when nobody looks at the world between events
         self._hash = hashlib.blake2b(digest_size=16)
         self._recent: deque[str] = deque(maxlen=TRACE_LINES_KEPT)
 
@@ -91,14 +84,32 @@ class World:
 
     def at(self, time_us: int, action: Callable[..., None], *arguments: object) -> Timer:
         """Run ``action(*arguments)`` at ``time_us``, or now if that has passed."""
-        timer = Timer(max(time_us, self.now_us), action, arguments)
+        if time_us < self.now_us:
+            time_us = self.now_us
         self._sequence += 1
-        heapq.heappush(self._queue, (timer.time_us, self._sequence, timer))
+        timer = Timer((time_us, self._sequence, action, arguments))
+        heappush(self._queue, timer)
         return timer
 
     def after(self, delay_us: int, action: Callable[..., None], *arguments: object) -> Timer:
         """Run ``action(*arguments)`` ``delay_us`` from now."""
-        return self.at(self.now_us + delay_us, action, *arguments)
+        self._sequence += 1
+        timer = Timer((self.now_us + max(0, delay_us), self._sequence, action, arguments))
+        heappush(self._queue, timer)
+        return timer
+
+    def pass_time(self, duration_us: int) -> bool:
+        """Let time pass inside an event, if nothing else would happen meanwhile.
+
+        An event that would be the next one anyway is then spared. False, and no time passes, where
+        another event, a check, or ``until`` comes first.
+        """
+        then_us = self.now_us + duration_us
+        queue = self._queue
+        if then_us >= self._alone_until_us or (queue and queue[0][0] <= then_us):
+            return False
+        self.now_us = then_us
+        return True
 
     def note(self, *facts: object) -> None:
         """Add one line to the trace. Facts must print the same in every process (no sets)."""
@@ -126,19 +137,26 @@ class World:
     def step(self) -> bool:
         """Run the next event and the checks. False if nothing is scheduled."""
         while self._queue:
-            time_us, _, timer = heapq.heappop(self._queue)
-            if timer.cancelled:
+            time_us, _, action, arguments = heappop(self._queue)
+            if action is None:
                 continue
             self.now_us = time_us
             self.events_run += 1
-            timer.action(*timer.arguments)
+            action(*arguments)
             for check in self.checks:
                 check()
             return True
         return False
 
-    def run(self, *, for_us: int, until: Callable[[], bool] | None = None) -> bool:
+    def run(
+        self, *, for_us: int, until: Callable[[], bool] | None = None, every_us: int = 0
+    ) -> bool:
         """Run for ``for_us`` of virtual time, or until ``until()`` holds after an event.
+
+        Args:
+            for_us: how long.
+            until: ends it; asked after an event.
+            every_us: ``until`` is asked when so much time has passed.
 
         Returns:
             True if ``until`` was met, or if there was none.
@@ -147,13 +165,20 @@ class World:
             Violation: an invariant broke; the text names seed, time and the last trace lines.
         """
         end_us = self.now_us + for_us
+        asked_us = self.now_us if until is not None else end_us + 1
+        queue, step = self._queue, self.step
         try:
-            while self._queue and self._queue[0][0] <= end_us:
-                self.step()
-                if until is not None and until():
-                    return True
+            while queue and queue[0][0] <= end_us:
+                self._alone_until_us = 0 if self.checks else min(asked_us, end_us + 1)
+                step()
+                if self.now_us >= asked_us:
+                    asked_us = self.now_us + every_us
+                    if until is not None and until():
+                        return True
         except Violation as violation:
             raise Violation(self._explain(violation)) from violation
+        finally:
+            self._alone_until_us = 0
         self.now_us = max(self.now_us, end_us)
         return until is None
 

@@ -444,16 +444,7 @@ class Cluster:
     def run(self, seconds: float, until: Callable[[], bool] | None = None) -> bool:
         """Run for so long, or until ``until()``; True if it came to that, or if there is none."""
         enter_world()
-        looked_us = 0
-
-        def looks() -> bool:
-            nonlocal looked_us
-            if self.world.now_us < looked_us:
-                return False
-            looked_us = self.world.now_us + LOOK_US
-            return until is not None and until()
-
-        held = self.world.run(for_us=int(seconds * SECOND), until=until and looks)
+        held = self.world.run(for_us=int(seconds * SECOND), until=until, every_us=LOOK_US)
         if loops.failures:
             name, context = loops.failures[0]
             error = context.get("exception")

@@ -67,7 +67,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         handle = _TimerHandle(when, callback, args, self, context)
         process = self.process
         # As with a real selector, never early, and up to a millisecond late.
-        due_us = max(0, process.us_until(when)) + 1 + process.rng.randrange(200)
+        due_us = max(0, process.us_until(when)) + 1 + process.rng._randbelow(200)
         handle.timer = process.world.after(due_us, self._due, handle)
         handle._scheduled = True  # type: ignore[attr-defined]
         return handle

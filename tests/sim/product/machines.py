@@ -315,13 +315,13 @@ class Process:
         """There is something to run."""
         token, self._waits = self._waits, None
         if token is not None:
-            self.main.wake(token, delay_us=self.rng.randrange(2, 25))
+            self.main.wake(token, delay_us=2 + self.rng._randbelow(23))
 
     def _turns(self) -> None:
         """The event loop: turn after turn, as ``asyncio.BaseEventLoop.run_forever`` has them."""
         task = self.loop.create_task(self._program())
         self.loop.main_task = task
-        ready, main = self.ready, self.main
+        ready, main, world = self.ready, self.main, self.world
         while not task.done():
             count = len(ready)
             if not count:
@@ -333,7 +333,8 @@ class Process:
                 handle = ready.popleft()
                 if not handle._cancelled:
                     handle._run()
-            main.wait(HANDLE_US * count)
+            if self.is_dead or self.frozen or not world.pass_time(HANDLE_US * count):
+                main.wait(HANDLE_US * count)
         task.result()
 
 
