@@ -35,6 +35,7 @@ from sim.product import loop as loops
 from sim.product.bindings import bound
 from sim.product.bucket import Bucket, BucketOptions
 from sim.product.files import Volume
+from sim.product.logs import Logs
 from sim.product.machines import Machine, Process, enter_world
 from sim.product.tcp import Network
 
@@ -155,6 +156,7 @@ class Cluster:
         self.is_set_up = False  # groups and topics are made
         self.flipped: dict[str, set[int]] = {}  # bytes of logs that rotted, by node
         self.put_back: dict[str, tuple[int, int]] = {}  # node: epochs when its volume became older
+        self.logs = Logs(self)
         self.topics = ["orders"]
         self.replicas = brokers
         self.min_in_sync = min_in_sync
@@ -481,6 +483,7 @@ class Cluster:
             node.wanted = False
             if node.process is not None:
                 node.process.kill(silently=True)
+        self.logs.close()
         shutil.rmtree(self.root)
 
 

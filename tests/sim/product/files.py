@@ -268,11 +268,7 @@ class Volume:
         """What the files take; looked at now and then."""
         if self.world.now_us >= self._used_until_us:
             self._used_until_us = self.world.now_us + USED_US
-            self._used = sum(
-                os.lstat(Path(folder, name)).st_size
-                for folder, _, names in os.walk(self.directory)
-                for name in names
-            )
+            self._used = _bytes_below(str(self.directory))
         return self._used
 
     # ---- what happens to it
@@ -419,6 +415,16 @@ class Volume:
                 if self.rng.random() < 0.5:
                     os.pwrite(descriptor, write.new[position : position + size], at)
                 position += size
+
+
+def _bytes_below(directory: str) -> int:
+    with os.scandir(directory) as entries:
+        return sum(
+            _bytes_below(entry.path)
+            if entry.is_dir(follow_symlinks=False)
+            else entry.stat(follow_symlinks=False).st_size
+            for entry in entries
+        )
 
 
 def _without(lost: _Write, later: _Write) -> list[_Write]:

@@ -23,13 +23,9 @@ from gantry_broker.member.lineage_file import FILE, load
 from sim.kernel.world import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
+    from gantry_broker.replica.lineage import Lineage
     from gantry_controller.metadata.state import BrokerGroup
     from sim.product.cluster import Cluster, Node
-
-    ReadLog = Callable[[Path, int, int], bytes]
 
 
 class LogWatch:
@@ -39,17 +35,14 @@ class LogWatch:
         cluster: that is looked at.
         group: of whose brokers.
         confirmed: the confirmed log, as it is known so far.
-        read_log: bytes of a member's log, as its files have them.
     """
 
-    def __init__(
-        self, cluster: Cluster, group: str, confirmed: bytearray, read_log: ReadLog
-    ) -> None:
+    def __init__(self, cluster: Cluster, group: str, confirmed: bytearray) -> None:
         self._cluster = cluster
         self._group = group
         self._confirmed = confirmed
-        self._read_log = read_log
         self._starts: dict[int, int] = {}  # of epochs
+        self._lineages: dict[str, Lineage] = {}  # that were looked at, by node
         self._written: dict[int, tuple[int, bytearray]] = {}  # by epoch: from where on, bytes
         self._compared: dict[str, tuple[int, int]] = {}  # by incarnation: cuts, how far
         self._served: dict[int, int] = {}  # epoch: how far its master has confirmed
@@ -78,7 +71,11 @@ class LogWatch:
     # ---- lineage and bytes
 
     def _lineage(self, node: Node, core: Any) -> None:
-        for entry in core.log.lineage.entries:
+        lineage = core.log.lineage
+        if self._lineages.get(node.name) is lineage:
+            return
+        self._lineages[node.name] = lineage
+        for entry in lineage.entries:
             start = self._starts.setdefault(int(entry.epoch), int(entry.start_offset))
             if start != entry.start_offset:
                 raise Violation(
@@ -104,7 +101,7 @@ class LogWatch:
         end = min(int(facts.flushed), int(log.flushed), int(log.end))
         if end <= start or node.name in self._cluster.flipped:
             return
-        data = self._read_log(self._cluster.store_of(node, self._group), start, end)
+        data = self._cluster.logs.read(node, self._group, start, end)
         if len(data) < end - start:
             return  # a file that is just being made or cut; looked at again
         self._compared[group.incarnation] = (facts.cuts, end)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from sim.kernel.world import SECOND, Violation
 from sim.product.cluster import SEGMENT_BYTES
-from sim.product.watch import read_log
 
 if TYPE_CHECKING:
     from sim.product.watch import Watch
@@ -94,10 +93,10 @@ class RetainWatch:
         """Whether the scrub has had everything mended that rotted and is still kept."""
         cluster, confirmed = self._watch.cluster, self._watch.confirmed
         for node in cluster.brokers:
-            group, store = cluster.group_of(node), cluster.store_of(node, cluster.groups[0])
+            group, name = cluster.group_of(node), cluster.groups[0]
             for at in cluster.flipped.get(node.name, ()):
                 if group is None or at < group._store.log.log_start:
                     continue
-                if read_log(store, at, at + 1) != bytes(confirmed[at : at + 1]):
+                if cluster.logs.read(node, name, at, at + 1) != bytes(confirmed[at : at + 1]):
                     return False
         return True

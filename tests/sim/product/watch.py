@@ -17,7 +17,6 @@ delivered twice without a lost answer that explains it, nothing changes its plac
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 from gantry_protocol.records.ids import decode_offset_msg_id
@@ -27,7 +26,6 @@ from sim.product.log_watch import LogWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from sim.product.cluster import Cluster, Node
 
@@ -53,7 +51,7 @@ class Watch:
         self.confirmed = bytearray()
         self.acks = 0
         self.more: list[Callable[[], None]] = []
-        self.logs = LogWatch(cluster, self.group, self.confirmed, read_log)
+        self.logs = LogWatch(cluster, self.group, self.confirmed)
         self._served: dict[int, str] = {}  # epoch: incarnation
         self._confirms: dict[str, int] = {}  # by incarnation
         self._compared: dict[str, int] = {}  # by incarnation: how far its log was compared
@@ -74,12 +72,7 @@ class Watch:
         Raises:
             Violation: something must not be so.
         """
-        if self._broken is not None:
-            raise self._broken
-        for node in self.cluster.brokers:
-            group = self.cluster.group_of(node, self.group)
-            if group is not None and group.core is not None:
-                self._check_group(node, group)
+        self._check_groups()
         for node in self.cluster.controllers if self.group == self.cluster.groups[0] else ():
             controller = self.cluster.controller_of(node)
             if controller is not None:
@@ -88,6 +81,14 @@ class Watch:
         self._check_set()
         for check in self.more:
             check()
+
+    def _check_groups(self) -> None:
+        if self._broken is not None:
+            raise self._broken
+        for node in self.cluster.brokers:
+            group = self.cluster.group_of(node, self.group)
+            if group is not None and group.core is not None:
+                self._check_group(node, group)
 
     def _check_set(self) -> None:
         """Whoever is in the newest set holds everything confirmed, on its disk."""
@@ -124,7 +125,7 @@ class Watch:
             Violation: it is not confirmed.
         """
         if end > len(self.confirmed):
-            self.check()
+            self._check_groups()
         if end > len(self.confirmed):
             # A reader may swallow this; the next look raises it again.
             self._broken = Violation(
@@ -156,7 +157,7 @@ class Watch:
         confirm = min(confirm, int(log.flushed))  # a file may be longer than what is written
         if confirm <= at:
             return
-        data = read_log(self.cluster.store_of(node, self.group), at, confirm)
+        data = self.cluster.logs.read(node, self.group, at, confirm)
         if len(data) < confirm - at:
             return  # a file that is just being made or cut; looked at again
         self._compared[group.incarnation] = confirm
@@ -188,13 +189,13 @@ class Watch:
         """
         self.acks += 1
         self.cluster.world.count("acknowledged")
+        logs = self.cluster.logs
         offset = int(decode_offset_msg_id(offset_id)[1])
         holders = [
             node.name
             for node in self.cluster.brokers
-            if key.encode()
-            in read_log(self.cluster.store_of(node, self.group), offset, offset + 4096)
-            and is_durable(node, self.cluster.store_of(node, self.group), offset)
+            if key.encode() in logs.read(node, self.group, offset, offset + 4096)
+            and logs.is_durable(node, self.group, offset)
         ]
         if len(holders) < self.cluster.min_in_sync:
             raise Violation(f"ack: {key} at {offset} was answered 0 and is on {holders} only")
@@ -214,33 +215,6 @@ class Watch:
         before = self._digests.setdefault(int(point.index), int(point.digest))
         if before != int(point.digest):
             raise Violation(f"raft: {node.name} has another state at index {point.index}")
-
-
-def is_durable(node: Node, store: Path, offset: int) -> bool:
-    """Whether the record at ``offset`` would survive a power cut."""
-    folder = store / "commitlog"
-    begins = [int(file.name) for file in folder.iterdir() if file.name.isdigit()]
-    begin = max(begin for begin in begins if begin <= offset)
-    inode = (folder / f"{begin:020d}").stat().st_ino
-    return node.machine.volume.is_durable(inode, offset - begin, offset - begin + 1)
-
-
-def read_log(store: Path, start: int, end: int) -> bytes:
-    """Bytes [start, end) of the commit log in ``store``, as its files have them; maybe fewer."""
-    folder = f"{store}/commitlog"
-    try:
-        begins = sorted(int(name) for name in os.listdir(folder) if name.isdigit())  # noqa: PTH208
-    except FileNotFoundError:
-        return b""
-    data = b""
-    for number, begin in enumerate(begins):
-        stop = begins[number + 1] if number + 1 < len(begins) else begin + (1 << 40)
-        if stop <= start or begin >= end:
-            continue
-        with open(f"{folder}/{begin:020d}", "rb", buffering=0) as opened:  # noqa: PTH123 - often
-            opened.seek(max(0, start - begin))
-            data += opened.read(min(end, stop) - max(start, begin))
-    return data
 
 
 class Watches:

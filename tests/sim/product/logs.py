@@ -1,0 +1,106 @@
+"""Commit logs as their files have them, for watches that read them at every acknowledgement.
+
+The folder is listed, and its files are opened, when it has changed since the last look; as in Git's
+index a folder that changed just now, by the real clock, may change again under the same time stamp.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sim.product.cluster import Cluster, Node
+
+RACY_NS = 20_000_000
+
+
+class Logs:
+    """The logs of a cluster's brokers."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._folders: dict[tuple[str, str], _Folder] = {}
+
+    def _folder(self, node: Node, group: str) -> _Folder:
+        found = self._folders.get((node.name, group))
+        if found is None:
+            path = f"{self._cluster.store_of(node, group)}/commitlog"
+            found = self._folders[node.name, group] = _Folder(path)
+        found.look()
+        return found
+
+    def read(self, node: Node, group: str, start: int, end: int) -> bytes:
+        """Bytes [start, end) of a member's log; maybe fewer."""
+        folder = self._folder(node, group)
+        begins = folder.begins
+        data = b""
+        for number in range(max(0, bisect_right(begins, start) - 1), len(begins)):
+            begin = begins[number]
+            if begin >= end:
+                break
+            stop = begins[number + 1] if number + 1 < len(begins) else end
+            at = max(begin, start)
+            part = os.pread(folder.opened(begin)[0], min(end, stop) - at, at - begin)
+            data += part
+            if len(part) < min(end, stop) - at:
+                break
+        return data
+
+    def is_durable(self, node: Node, group: str, offset: int) -> bool:
+        """Whether the record at ``offset`` would survive a power cut."""
+        folder = self._folder(node, group)
+        begin = folder.begins[bisect_right(folder.begins, offset) - 1]
+        inode = folder.opened(begin)[1]
+        return node.machine.volume.is_durable(inode, offset - begin, offset - begin + 1)
+
+    def close(self) -> None:
+        """Close what is open."""
+        for folder in self._folders.values():
+            folder.forget()
+
+
+class _Folder:
+    """A folder of log files.
+
+    Attributes:
+        begins: offsets of its files, rising.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.begins: list[int] = []
+        self._path = path
+        self._changed_ns = 0  # when it had changed last at the last look; 0: look again
+        self._opened: dict[int, tuple[int, int]] = {}
+
+    def look(self) -> None:
+        """See what files there are."""
+        try:
+            changed_ns = os.stat(self._path).st_mtime_ns  # noqa: PTH116 - often
+        except FileNotFoundError:
+            changed_ns, self.begins = 0, []
+            self.forget()
+            return
+        if changed_ns == self._changed_ns:
+            return
+        self.forget()
+        self._changed_ns = changed_ns if time.time_ns() - changed_ns > RACY_NS else 0
+        names = os.listdir(self._path)  # noqa: PTH208 - often
+        self.begins = sorted(int(name) for name in names if name.isdigit())
+
+    def opened(self, begin: int) -> tuple[int, int]:
+        """A file: its descriptor and its inode."""
+        found = self._opened.get(begin)
+        if found is None:
+            descriptor = os.open(f"{self._path}/{begin:020d}", os.O_RDONLY)
+            found = self._opened[begin] = (descriptor, os.fstat(descriptor).st_ino)
+        return found
+
+    def forget(self) -> None:
+        """Close the files, and list them anew at the next look."""
+        for descriptor, _ in self._opened.values():
+            os.close(descriptor)
+        self._opened.clear()
+        self._changed_ns = 0
