@@ -8,6 +8,7 @@ at once, or later through the connection.
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply
@@ -63,6 +64,21 @@ _DEFAULT_LEVELS = DelayLevels.parse(DELAY_LEVELS)
 _log = log.get("clients")
 
 
+class Disk(Protocol):
+    """A disk that messages are stored on."""
+
+    @property
+    def refusing(self) -> bool:
+        """Whether messages are refused for want of room."""
+
+
+class _Roomy:
+    refusing = False
+
+
+_ROOMY = _Roomy()
+
+
 class ClientProcessor:
     """Serves clients on one group.
 
@@ -72,7 +88,7 @@ class ClientProcessor:
         levels: how long messages of each delay level wait.
         policy: when producers are asked how their transactions end.
         throttle: holds what is beyond a tenant's quota; None where nobody has one.
-        disk_is_full: whether messages are refused for want of room.
+        disk: where messages are stored; without it there is always room.
         offsets_kept_hours: how long the offsets of groups that nobody uses are kept.
         max_batch_messages: how many messages one batch may hold.
 
@@ -90,13 +106,13 @@ class ClientProcessor:
         levels: DelayLevels = _DEFAULT_LEVELS,
         policy: Policy | None = None,
         throttle: Throttle | None = None,
-        disk_is_full: Callable[[], bool] = lambda: False,
+        disk: Disk = _ROOMY,
         offsets_kept_hours: int = KEPT_HOURS,
         max_batch_messages: int = MAX_BATCH_MESSAGES,
     ) -> None:
         self._view = view
         self.throttle = throttle
-        self._disk_is_full = disk_is_full
+        self._disk = disk
         self.new_topics = Newcomers("topics", *TOPICS)
         self.new_groups = Newcomers("groups", *GROUPS)
         self._creation = TopicCreation(view, self.new_topics)
@@ -140,7 +156,10 @@ class ClientProcessor:
             max_batch_messages,
         )
         self.resent = ResentSends(
-            view, self._sender, clock, lambda: _NO_ROOM if self._disk_is_full() else None
+            view,
+            self._sender,
+            clock,
+            lambda: _NO_ROOM if disk.refusing else None,
         )
         returns = SendBack(view, self._creation, levels)
         members = Membership(view, self._sessions, locks, self.new_groups)
@@ -234,7 +253,7 @@ class ClientProcessor:
             return not_supported(request)
         if (
             request.code in SENDS
-            and self._disk_is_full()
+            and self._disk.refusing
             and not self.resent.is_sought(conn, request)
         ):
             return reply(request, *_NO_ROOM)

@@ -1,11 +1,11 @@
 """Settings shared by everything that serves clients, local or remote."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from gantry_broker.clients import ClientProcessor
 from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_broker.clients.core.transactions import Policy
+from gantry_broker.clients.processor import Disk
 from gantry_broker.clients.quotas import Quotas
 from gantry_broker.clients.throttle import Throttle
 from gantry_broker.clients.view import GroupView
@@ -41,16 +41,14 @@ class ClientOptions(NamedTuple):
             settings.max_batch_messages,
         )
 
-    def processor(
-        self, view: GroupView, disk_is_full: Callable[[], bool] = lambda: False
-    ) -> ClientProcessor:
+    def processor(self, view: GroupView, disk: Disk) -> ClientProcessor:
         """Serves clients for one mastership."""
         return ClientProcessor(
             view,
             levels=self.levels,
             policy=self.policy,
             throttle=None if self.quotas is None else Throttle(self.quotas),
-            disk_is_full=disk_is_full,
+            disk=disk,
             offsets_kept_hours=self.offsets_kept_hours,
             max_batch_messages=self.max_batch_messages,
         )

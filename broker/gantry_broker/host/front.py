@@ -148,7 +148,7 @@ class FrontServer:
             store_host=(settings.advertised, self.remoting_port),
             consumers=consumers,
         )
-        self.processor = ClientOptions.of(settings).processor(view, lambda: store.disk_is_full)
+        self.processor = ClientOptions.of(settings).processor(view, store)
         self.router.processor = self.processor
         self.router.role_changed()
 

@@ -267,7 +267,8 @@ class HostedGroup(Watcher):
         assert self.group is not None
         if self.store_port is not None:
             return  # a broker comes by itself
-        self.processor = self._client_options.processor(self.group.view, self._disk_is_full)
+        assert self._shared is not None
+        self.processor = self._client_options.processor(self.group.view, self._shared.disk_space)
         self.router.processor = self.processor
 
     def cut_off(self) -> None:

@@ -205,7 +205,7 @@ class RemoteStore:
     # ---- the link
 
     @property
-    def disk_is_full(self) -> bool:
+    def refusing(self) -> bool:
         """Whether the storage process said last that its disk has no room for messages."""
         return self.state is not None and self.state.disk_is_full
 

@@ -124,14 +124,14 @@ async def test_a_full_disk_of_the_store_refuses_messages_and_serves_everything_e
         await eventually(lambda: not any(one.has_room for one in members), "nobody may take over")
         disk = cluster.master.member._shared.disk_space
         disk.refusing = True
-        await eventually(lambda: front.connection.store.disk_is_full, "the broker is told")
+        await eventually(lambda: front.connection.store.refusing, "the broker is told")
         refused = await client.call(send_command(b"more"))
         assert (refused.code, "nearly full" in refused.remark) == (14, True)
         assert await bodies(front) == [b"kept"]
         commit = {"consumerGroup": "g", "topic": "orders", "queueId": "0", "commitOffset": "1"}
         assert (await client.call(request(RequestCode.UPDATE_CONSUMER_OFFSET, commit))).code == 0
         disk.refusing = False
-        await eventually(lambda: not front.connection.store.disk_is_full, "and told again")
+        await eventually(lambda: not front.connection.store.refusing, "and told again")
         assert (await client.call(send_command(b"again"))).code == 0
         client.close()
 

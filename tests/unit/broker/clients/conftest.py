@@ -103,3 +103,14 @@ async def client(processor: ClientProcessor) -> Client:
 def connect(processor: ClientProcessor):
     """More clients."""
     return lambda language="JAVA": Client(processor, language)
+
+
+class FullDisk:
+    """A disk that refuses messages as soon as ``said`` holds anything."""
+
+    def __init__(self, said: list[bool]) -> None:
+        self._said = said
+
+    @property
+    def refusing(self) -> bool:
+        return bool(self._said)

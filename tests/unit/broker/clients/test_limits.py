@@ -14,7 +14,7 @@ from gantry_protocol.codes import RequestCode, ResponseCode
 from support.group_view import FakeGroup
 from support.remote_group import RemoteGroup
 
-from .conftest import PULL, Client
+from .conftest import PULL, Client, FullDisk
 
 SEND = {"a": "pg", "b": "TopicTest", "c": "TBW102", "d": 4, "e": 1, "f": 0, "g": 0, "h": 0}
 PULL_ONE = {**PULL, "queueId": 1}
@@ -25,7 +25,7 @@ async def limited(group: FakeGroup):
     """A client of a group with a disk that `full` says is full, and with quotas."""
     full: list[bool] = []
     quotas = Quotas(Quota(sends_per_second=2, read_bytes_per_second=100))
-    made = ClientProcessor(group, throttle=Throttle(quotas), disk_is_full=lambda: bool(full))
+    made = ClientProcessor(group, throttle=Throttle(quotas), disk=FullDisk(full))
     yield Client(made), full
     made.close()
 
@@ -48,7 +48,7 @@ async def test_a_full_disk_refuses_messages_and_serves_everything_else(limited) 
 async def test_a_store_elsewhere_says_that_its_disk_is_full(tmp_path: Path) -> None:
     group = RemoteGroup(tmp_path)
     group.add_topic(TopicConfig("TopicTest", read_queue_nums=4, write_queue_nums=4))
-    client = Client(ClientProcessor(group, disk_is_full=lambda: group.remote.disk_is_full))
+    client = Client(ClientProcessor(group, disk=group.remote))
     assert client.call(RequestCode.SEND_MESSAGE_V2, SEND, b"kept").code == 0
     group.disk_is_full = True
     group.session.tell_state()

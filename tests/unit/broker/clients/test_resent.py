@@ -14,6 +14,8 @@ from gantry_protocol.codes import ResponseCode
 from gantry_protocol.records import BatchMessage, encode_batch
 from gantry_protocol.send_answer import MAY_BE_STORED
 
+from .conftest import FullDisk
+
 BORN_MS = 1_700_000_000_000
 
 
@@ -176,7 +178,7 @@ async def test_a_full_disk_refuses_only_what_is_not_there(client, group, is_ther
     """Plainly refused, its client would send it to another queue, and it would be there twice."""
     full: list[bool] = []
     client.processor = ClientProcessor(
-        group, clock=lambda: group.now_ms / 1000, disk_is_full=lambda: bool(full)
+        group, clock=lambda: group.now_ms / 1000, disk=FullDisk(full)
     )
     if is_there:
         client.call(310, header(), b"hello")
