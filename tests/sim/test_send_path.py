@@ -6,7 +6,7 @@ puts a file on this way takes another off it.
 
 from sim.product.send_path import send_path
 
-FILES_MAX = 41
+FILES_MAX = 40
 CALLS_MAX = 900  # in client, master and both replicas
 
 

@@ -93,6 +93,7 @@ class _Group(FakeGroup):
     """Topics are made at the name server, too."""
 
     store_host = (HOST, BROKER_PORT)
+    leaving = False
 
     def __init__(self, directory: Path, world: World) -> None:
         super().__init__(directory)
@@ -137,12 +138,11 @@ class SteppedMaster:
             self._group, clock=lambda: self.now_ms / 1000, policy=POLICY
         )
         self._router = ClientRouter(
-            serving=lambda: True,
-            leaving=lambda: False,
             master_address=lambda: "",
             epoch=lambda: 0,
             ask=lambda: None,
         )
+        self._router.member = self._group
         self._router.processor = self._processor
         self._dispatcher, self._imports = _name_service(machine)
         self._servers = {

@@ -27,8 +27,9 @@ Everything is bounded: connections held, how long, and the bytes kept for each a
 
 import asyncio
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from typing import Protocol
 
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import FLAG_RESPONSE, RemotingCommand, reply
@@ -69,8 +70,23 @@ HEARTBEATS = "heartbeats"  # in a connection's attrs: the client's last one, Non
 _NO_MASTER = "service not available now. the group has no master at the moment"
 
 Handler = Callable[[Connection, RemotingCommand], RemotingCommand | None]
+AboutMember = Callable[[RemotingCommand], RemotingCommand]
 
 _log = log.get("routing")
+
+
+class Served(Protocol):
+    """The member whose clients are routed.
+
+    Attributes:
+        leaving: it is about to hand over.
+    """
+
+    leaving: bool
+
+    @property
+    def takes_requests(self) -> bool:
+        """Whether clients are served by it: it is the serving master, and not cut off."""
 
 
 class Pipe(Splice):
@@ -106,13 +122,13 @@ class ClientRouter:
     """Routes the requests of all clients of one broker.
 
     Args:
-        serving: whether this broker is the serving master.
-        leaving: whether it is about to hand over.
         master_address: the other broker that is the master; empty while none is known.
         epoch: the one that is served here or there; 0 while none is known.
         ask: something suggests that there is a newer master; find out.
 
     Attributes:
+        member: whose clients these are; None while nobody is served here.
+        about_member: by code, what is asked of the member itself, whatever its role.
         processor: serves clients; None while this is not the serving master.
         budget: what is kept for clients of all pipes.
         held_total, spliced_total, moved_total, refused_total: counted for ever.
@@ -121,21 +137,19 @@ class ClientRouter:
     def __init__(
         self,
         *,
-        serving: Callable[[], bool],
-        leaving: Callable[[], bool],
         master_address: Callable[[], str],
         epoch: Callable[[], int],
         ask: Callable[[], None],
     ) -> None:
         """Nothing is held or piped."""
+        self.member: Served | None = None
+        self.about_member: Mapping[int, AboutMember] = {}
         self.processor: Handler | None = None
         self.budget = Budget()
         self.held_total = 0
         self.spliced_total = 0
         self.moved_total = 0
         self.refused_total = 0
-        self._serving = serving
-        self._leaving = leaving
         self._master_address = master_address
         self._epoch = epoch
         self._ask = ask
@@ -146,6 +160,12 @@ class ClientRouter:
         self._cut_at_s: float | None = None  # this broker ends: when all pipes must be gone
         self._no_pipes = asyncio.Event()
         self._no_pipes.set()
+
+    def _serving(self) -> bool:
+        return self.member is not None and self.member.takes_requests
+
+    def _leaving(self) -> bool:
+        return self.member is not None and self.member.leaving
 
     @property
     def held(self) -> int:
@@ -171,6 +191,9 @@ class ClientRouter:
 
     def handle(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
         """Serve, hold or hand on; a ``Handler``."""
+        about_member = self.about_member.get(request.code)
+        if about_member is not None:
+            return about_member(request)
         if request.code == _HEART_BEAT:
             is_short = len(request.body) < MAX_HEARTBEAT_BYTES // 2  # its header is short, too
             conn.attrs[HEARTBEATS] = request if is_short else None

@@ -63,8 +63,6 @@ class DoorServer:
         self.asked = 0
         self.answered = 0
         self.router = ClientRouter(
-            serving=lambda: False,
-            leaving=lambda: False,
             master_address=lambda: self.course.address,
             epoch=lambda: self.course.epoch or 0,
             ask=self._doubt,

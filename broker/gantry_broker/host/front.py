@@ -59,12 +59,12 @@ class FrontServer:
         self.http_port = settings.http_port
         self.processor: ClientProcessor | None = None
         self.router = ClientRouter(
-            serving=lambda: self.processor is not None,
-            leaving=lambda: False,
             master_address=lambda: "",
             epoch=self._epoch,
             ask=lambda: None,
         )
+        self.router.member = self
+        self.leaving = False  # it has no mastership to hand over
         self.remoting = RemotingServer(
             self.router.handle,
             on_close=self._closed,
@@ -122,6 +122,11 @@ class FrontServer:
     def address(self) -> str:
         """The address of this broker for clients."""
         return join_address(self.settings.advertised, self.remoting_port)
+
+    @property
+    def takes_requests(self) -> bool:
+        """Whether clients are served here."""
+        return self.processor is not None
 
     def ready(self) -> tuple[bool, str]:
         """Whether clients may be sent here, and why not."""

@@ -7,6 +7,7 @@ a port of its own. Everything else is the process's (``member.shared_resources``
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gantry_protocol.codes import RequestCode
@@ -49,7 +50,7 @@ def _notice(group: ReplicationGroup, request: RemotingCommand) -> RemotingComman
 
 
 # What is asked of a member of the group, whatever its role.
-_FOR_MEMBERS: dict[int, Callable[[ReplicationGroup, RemotingCommand], RemotingCommand]] = {
+_ABOUT_MEMBER: dict[int, Callable[[ReplicationGroup, RemotingCommand], RemotingCommand]] = {
     RequestCode.NOTIFY_BROKER_ROLE_CHANGED: _notice,
     RequestCode.GET_BROKER_EPOCH_CACHE: administration.epoch_cache,
     RequestCode.GET_BROKER_HA_STATUS: administration.ha_status,
@@ -98,16 +99,12 @@ class HostedGroup(Watcher):
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.group: ReplicationGroup | None = None
         self.router = ClientRouter(
-            serving=lambda: (
-                store_port is None and self.group is not None and self.group.writes.takes_requests
-            ),
-            leaving=lambda: self.group is not None and self.group.leaving,
             master_address=self._where_clients_are_served,
             epoch=lambda: 0 if self.group is None else self.group.epoch,
             ask=self._ask,
         )
         self.remoting = RemotingServer(
-            self._handle,
+            self.router.handle,
             on_close=self._closed,
             on_response=self._answered,
             rules=CLIENT_RULES,
@@ -140,7 +137,12 @@ class HostedGroup(Watcher):
         finally:  # the thread that reads it cannot be stopped, and must not outlive the lock
             self.group = await opening
         self.group.watcher = self
-        if self.store_port is not None:
+        self.router.about_member = {
+            code: partial(answer, self.group) for code, answer in _ABOUT_MEMBER.items()
+        }
+        if self.store_port is None:
+            self.router.member = self.group.writes
+        else:
             self.store_server = StoreServer(
                 StoreView(self.group), self.router.role_changed, self._disk_is_full, shared.key
             )
@@ -200,6 +202,7 @@ class HostedGroup(Watcher):
         if leaves:
             await self._hand_over(self.group)
         former, self.group = self.group, None
+        self.router.member, self.router.about_member = None, {}
         self.serving_ends()
         self.router.role_changed()
         if self.store_server is not None:
@@ -298,12 +301,6 @@ class HostedGroup(Watcher):
             self.router.end_sessions(list(self.remoting.connections.values()))
 
     # ---- requests
-
-    def _handle(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        for_member = _FOR_MEMBERS.get(request.code)
-        if for_member is not None and self.group is not None:
-            return for_member(self.group, request)
-        return self.router.handle(conn, request)
 
     def _disk_is_full(self) -> bool:
         return self._shared is not None and self._shared.disk_space.refusing

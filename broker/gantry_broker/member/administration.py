@@ -94,7 +94,7 @@ def role_name(group: ReplicationGroup) -> str:
     if core is None:
         return "starting"
     if group.serving:
-        return "leaving" if group.leaving else "master"
+        return "leaving" if group.writes.leaving else "master"
     return "replica" if core.role is Role.FOLLOWING else core.role.value
 
 
@@ -117,7 +117,7 @@ def status(group: ReplicationGroup, router: ClientRouter) -> dict[str, Any]:
         "role": role_name(group),
         "ready": ready,
         "reason": reason,
-        "leaving": group.leaving,
+        "leaving": group.writes.leaving,
         "epoch": group.epoch,
         "masterBrokerId": None if view is None else view.master_id,
         "masterAddress": group.address if group.serving else group.master_address or None,

@@ -66,7 +66,6 @@ class ReplicationGroup:
     Attributes:
         failure: set to the error that ends this member; never to a result.
         left: set when a draining member has nothing more to do here.
-        leaving: whether it has been asked to leave.
         stuck: why a person must look; empty while nobody must.
         writes: what is written through this member.
         tier: its part in the group's tier.
@@ -98,7 +97,6 @@ class ReplicationGroup:
         self._store = store
         self._stored = stored
         self._key = GroupKey(options.cluster, options.group)
-        self.leaving = False
         self._silent: tuple[BrokerId, ...] = ()  # whom it did not hear when it was last cut off
         self._master_seen = ""
         self._readiness = Readiness()
@@ -220,7 +218,7 @@ class ReplicationGroup:
 
     def leave(self) -> None:
         """SIGTERM: accept no more writes, hand over if this is the master; ``left`` follows."""
-        self.leaving = True
+        self.writes.leaving = True
         if self.shell is None:
             self.left.set()
             return
@@ -311,7 +309,7 @@ class ReplicationGroup:
         """Whether clients may be sent here, and why not."""
         core, agent = self.core, self._agent
         standing = Standing(
-            leaving=self.leaving,
+            leaving=self.writes.leaving,
             joined=core is not None and agent is not None,
             stuck=self.stuck or ("" if agent is None else agent.behind),
             registered=agent is not None and agent.registered,
@@ -470,7 +468,7 @@ class ReplicationGroup:
             log_start=facts.log_start,
             end=facts.end,
             confirm=facts.confirm,
-            draining=self.leaving,
+            draining=self.writes.leaving,
             confirm_epoch=None if confirmed is None else confirmed.epoch,
             acted_epoch=core.epoch,
             tier=self.tier.report(),

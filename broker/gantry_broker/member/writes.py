@@ -85,6 +85,7 @@ class GroupWrites:
     Attributes:
         confirmed: writes that were answered 0, ever.
         unconfirmed: writes that were answered 12, ever.
+        leaving: it has been asked to leave.
         topics: changes topics with the controllers; None before the member has started.
         clock: tells store times.
     """
@@ -102,6 +103,7 @@ class GroupWrites:
         self._clock_is_off = False
         self.confirmed = 0
         self.unconfirmed = 0
+        self.leaving = False
         self.topics: TopicSync | None = None
         self._store = store
         self._met_full = met_full

@@ -270,7 +270,7 @@ _ROLES = (
         "leaves-without-a-word",
         "heartbeats do not say that a broker is leaving, and it is elected",
         "member.group:ReplicationGroup._report",
-        "draining=self.leaving",
+        "draining=self.writes.leaving",
         "draining=False",
         f"{MEMBER}::test_who_leaves_says_so",
     ),

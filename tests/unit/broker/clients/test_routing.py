@@ -39,15 +39,18 @@ class Member:
         self.asked = 0
         self.peers: list[tuple[str, bool]] = []
         self.router = ClientRouter(
-            serving=lambda: self.serving,
-            leaving=lambda: self.leaving,
             master_address=lambda: self.master,
             epoch=lambda: self.epoch,
             ask=self._ask,
         )
+        self.router.member = self
         self.server = RemotingServer(self.router.handle, on_close=self.router.connection_closed)
         self.address = ""
         self._clients: list[RemotingClient] = []
+
+    @property
+    def takes_requests(self) -> bool:
+        return self.serving
 
     def _ask(self) -> None:
         self.asked += 1
