@@ -7,9 +7,12 @@ are runs of a world, at most so many. Each must pass without the bug, on the ver
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
+import sys
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,6 +119,10 @@ class UnitTests:
         arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"]
         with contextlib.redirect_stdout(output), contextlib.chdir(TESTS.parent):
             code = pytest.main([*arguments, os.fspath(TESTS / self.where)])
+        sys.last_value = sys.last_traceback = None  # for a debugger; they hold what a test had open
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gc.collect()  # or the next run is blamed for it
         return code, output.getvalue()
 
 
