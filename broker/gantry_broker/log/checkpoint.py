@@ -99,28 +99,27 @@ class CheckpointFile:
 
     @property
     def current(self) -> Checkpoint:
-        """The checkpoint on the disk."""
+        """The checkpoint that was written last."""
         return self._current
 
-    def stage_floor(self, confirm_floor: Offset) -> Checkpoint:
-        """Write a higher floor; on the disk after ``sync``, and current after ``settle``."""
-        return self._stage(self._current.log_start, confirm_floor)
+    def stage_floor(self, confirm_floor: Offset) -> None:
+        """Write a higher floor; on the disk after ``sync``.
+
+        It is current at once: nothing follows from it if that sync fails, since a log whose disk
+        has failed writes no checkpoint any more.
+        """
+        self._stage(self._current.log_start, confirm_floor)
 
     def sync(self) -> None:
         """Make what was staged durable; blocks."""
         os.fdatasync(self._descriptor)
 
-    def settle(self, staged: Checkpoint) -> None:
-        """Note that what was staged is on the disk."""
-        self._current = staged
-
     def write(self, log_start: Offset, confirm_floor: Offset) -> None:
         """Make a later start and a higher floor durable, together; blocks for one sync."""
-        staged = self._stage(log_start, confirm_floor)
+        self._stage(log_start, confirm_floor)
         self.sync()
-        self.settle(staged)
 
-    def _stage(self, log_start: Offset, confirm_floor: Offset) -> Checkpoint:
+    def _stage(self, log_start: Offset, confirm_floor: Offset) -> None:
         assert log_start >= self._current.log_start
         assert confirm_floor >= self._current.confirm_floor
         following = msgspec.structs.replace(
@@ -131,7 +130,7 @@ class CheckpointFile:
         )
         at = _STRIDE_BYTES * (following.generation % 2)
         os.pwrite(self._descriptor, encode(following), at)
-        return following
+        self._current = following
 
     def reload(self) -> None:
         """Somebody replaced the file: read and keep the new one."""

@@ -207,8 +207,6 @@ class DiskWriter:
                 writer.guarded(writer.stage_checkpoint)
             staged = [writer for writer in writers if writer.is_staged]
             self._sync(staged, len(staged), lambda writer: writer.sync_checkpoint())
-            for writer in staged:
-                writer.guarded(writer.settle_checkpoint)
 
     def _sync(
         self, writers: Sequence["Writer"], files: int, one: Callable[["Writer"], None]

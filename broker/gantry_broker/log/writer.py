@@ -23,7 +23,7 @@ from gantry_protocol.errors import NO_ROOM
 from gantry_protocol.process.files import fsync_directory
 from gantry_protocol.types import Offset
 
-from gantry_broker.log.checkpoint import Checkpoint, CheckpointFile
+from gantry_broker.log.checkpoint import CheckpointFile
 from gantry_broker.log.disk import DiskWriter
 from gantry_broker.log.errors import LogFailedError
 from gantry_broker.log.segments import Segment
@@ -83,12 +83,14 @@ class Writer:
 
     Attributes:
         has_left: the last checkpoint is written; guarded by the disk's condition.
+        is_staged: a checkpoint waits to be synced; the thread's own, while files are held.
     """
 
     def __init__(
         self, directory: Path, checkpoint: CheckpointFile, disk: DiskWriter | None = None
     ) -> None:
         self.has_left = False
+        self.is_staged = False
         self._directory = directory
         self._checkpoint = checkpoint
         self._own_disk = DiskWriter(directory) if disk is None else None
@@ -105,7 +107,6 @@ class Writer:
         # The checkpoint's own, while files are held.
         self._syncing: dict[int, Segment] = {}
         self._promised = self._floor
-        self._staged: Checkpoint | None = None
 
     def submit(self, job: FlushJob) -> None:
         """Start a job; the one before has been settled."""
@@ -227,6 +228,7 @@ class Writer:
 
     def begin_checkpoint(self) -> int:
         """A checkpoint is about to be written; returns how many files of sums it rests on."""
+        self.is_staged = False
         with self._sums:
             self._is_noted = False  # from here on a risen floor is for the next one
             self._promised = self._floor
@@ -259,25 +261,15 @@ class Writer:
         floor = self._promised
         if floor > self._checkpoint.current.confirm_floor:
             try:
-                self._staged = self._checkpoint.stage_floor(floor)
+                self._checkpoint.stage_floor(floor)
+                self.is_staged = True
             except OSError as error:
                 if error.errno not in NO_ROOM:
                     raise  # otherwise the older promise holds, and the next checkpoint tries again
 
-    @property
-    def is_staged(self) -> bool:
-        """Whether a checkpoint waits to be synced."""
-        return self._staged is not None
-
     def sync_checkpoint(self) -> None:
         """Make the checkpoint durable."""
         self._checkpoint.sync()
-
-    def settle_checkpoint(self) -> None:
-        """It is durable."""
-        assert self._staged is not None
-        self._checkpoint.settle(self._staged)
-        self._staged = None
 
 
 class GroupCommit:
