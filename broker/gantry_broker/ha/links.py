@@ -335,8 +335,7 @@ class ReplicationLinks:
         self.deliver(ev.LinkOpened(link.number))
 
     def _received(self, link: Link, received: Received) -> None:
-        if link.number in self._links:
-            self.deliver(ev.Received(link.number, received.message))
+        self.deliver(ev.Received(link.number, received.message))
 
     def _welcome(self, link: Link, hello: Received) -> bool:
         """Whether it comes from a member of this very group; otherwise it is told why and ends."""
