@@ -249,7 +249,6 @@ class RemoteStore:
     def lost(self) -> None:
         """The link is gone: answer everybody who waits, and everybody who asks from now on."""
         self._is_lost = True
-        self._listeners.clear()
         self.appending_bytes = 0
         for _, done in _emptied(self._appends):
             self.unknown += 1
