@@ -22,6 +22,15 @@ def test_names_are_unique() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
 
 
+def test_each_bug_is_planted_once() -> None:
+    found: dict[tuple[Edit, ...], str] = {}
+    assert [
+        (mutant.name, first)
+        for mutant in MUTANTS
+        if (first := found.setdefault(mutant.edits, mutant.name)) != mutant.name
+    ] == []
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=by_name)
 def test_mutant_is_of_product_code(mutant: Mutant) -> None:
     """A bug in a simulator's double would only prove that the simulator looks at its double."""

@@ -26,19 +26,6 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "set-epoch-unchecked",
-        "metadata",
-        "a change of the sync-state set is taken whatever set it was made for",
-        (
-            Edit(
-                f"{METADATA}.mastership:_refuse_alteration",
-                "if event.expected_set_epoch != group.sync_state_set_epoch:",
-                "if False:",
-            ),
-        ),
-        UnitTests("unit/controller/metadata/test_sync_state_set.py"),
-    ),
-    Mutant(
         "master-epoch-unchecked",
         "metadata",
         "a change of the sync-state set is taken from the master of an earlier epoch",

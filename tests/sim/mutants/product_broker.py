@@ -145,17 +145,6 @@ MUTANTS = (
         ),
     ),
     _mutant(
-        "demoted-store-stays-master",
-        "broker member",
-        "a deposed master goes on numbering messages",
-        "member.shell:ReplicaShell._carry_out_role",
-        "self._store.drop_mastership()",
-        "pass",
-        UnitTests(
-            "unit/broker/member/test_member.py::test_the_store_is_the_masters_while_clients_are_served"
-        ),
-    ),
-    _mutant(
         "promoted-before-its-records-are-read",
         "broker member",
         "a master numbers messages by rows that lack the last ones",

@@ -223,7 +223,7 @@ MUTANTS = (
                 "if False:",
             ),
         ),
-        UnitTests("unit/controller/metadata/test_properties.py"),
+        UnitTests("unit/controller/metadata/test_sync_state_set.py"),
     ),
     Mutant(
         "joins-below-the-epochs-start",

@@ -31,7 +31,7 @@ MUTANTS = (
         "replica.core:ReplicaCore._trimmed",
         "[] if self.master is None else self.master.links_below(start)",
         "[]",
-        TRIMMED,
+        f"{TRIMMED}::test_who_goes_on_below_the_new_start_is_sent_away_and_begins_anew",
     ),
     _mutant(
         "cuts-leave-behind",
@@ -96,21 +96,5 @@ MUTANTS = (
         "min(self._wall(), self._passed() + self._ahead_s)",
         "self._wall()",
         f"{REAL_LOG}::test_a_clock_that_jumps_ahead_makes_nothing_old",
-    ),
-    _mutant(
-        "link-below-the-start",
-        "a replica outside the set waits for ever for bytes that are gone",
-        "replica.core:ReplicaCore._trimmed",
-        "[] if self.master is None else self.master.links_below(start)",
-        "[]",
-        f"{TRIMMED}::test_who_goes_on_below_the_new_start_is_sent_away_and_begins_anew",
-    ),
-    _mutant(
-        "no-new-beginning",
-        "a replica that ends below the master's start never joins again",
-        "replica.handshake:_common_end",
-        "point < mine.log_start or",
-        "",
-        f"{TRIMMED}::test_a_replica_that_ends_below_the_masters_start_begins_anew_there_and_joins",
     ),
 )
