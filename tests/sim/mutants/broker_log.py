@@ -10,6 +10,8 @@ POWER = "unit/broker/log/test_power.py"
 RECOVERY = "unit/broker/log/test_recovery.py"
 CHECKED = "unit/broker/log/test_checked.py"
 CUTTING = "unit/broker/log/test_cutting.py"
+COMMIT = "unit/broker/log/test_group_commit.py"
+TWO_FILES = "test_a_flush_over_two_files_leaves_both_and_their_names_on_the_disk"
 STORE = "unit/broker/queues/test_message_store.py"
 STATE = "unit/broker/store/test_state_records.py"
 POSITIONS = "unit/broker/clients/test_positions.py"
@@ -229,5 +231,83 @@ MUTANTS = (
             ),
         ),
         UnitTests(f"{STORE}::test_a_new_master_knows_what_is_in_its_log_and_not_confirmed_yet"),
+    ),
+    Mutant(
+        "flushed-is-what-is-written",
+        "log",
+        "what is written while a sync is under way counts as flushed when that sync ends",
+        (
+            Edit(
+                f"{LOG}.writer:GroupCommit._take_notice",
+                "max(self.flushed, job.target)",
+                "max(self.flushed, self.written)",
+            ),
+        ),
+        UnitTests(f"{COMMIT}::test_what_is_written_during_a_sync_is_not_flushed_by_it"),
+    ),
+    Mutant(
+        "waits-lost-in-a-cut",
+        "log",
+        "who waits for a flush while the log is cut is never told",
+        (
+            Edit(
+                f"{LOG}.writer:GroupCommit.cut",
+                "self._loop.call_soon(self._run, callbacks)",
+                "pass",
+            ),
+        ),
+        UnitTests(f"{COMMIT}::test_who_waits_for_nothing_more_is_told_the_cut"),
+    ),
+    Mutant(
+        "new-file-unnamed-on-disk",
+        "log",
+        "a flush of a new file leaves its name in memory, and a power cut takes the file",
+        (
+            Edit(
+                f"{LOG}.writer:Writer.sync_ranges",
+                "fsync_directory(self._directory)",
+                "pass",
+            ),
+        ),
+        UnitTests(f"{COMMIT}::{TWO_FILES}"),
+    ),
+    Mutant(
+        "only-the-last-file-synced",
+        "log",
+        "of a flush over two files only the newer one is synced",
+        (
+            Edit(
+                f"{LOG}.writer:Writer.sync_ranges",
+                "{segment.start: segment for segment, _ in ranges}.values()",
+                "[ranges[-1].segment]",
+            ),
+        ),
+        UnitTests(f"{COMMIT}::{TWO_FILES}"),
+    ),
+    Mutant(
+        "cut-of-damage",
+        "log",
+        "a cut gives damaged bytes beside it a sum of their own",
+        (
+            Edit(
+                f"{LOG}.commit_log:CommitLog.truncate",
+                "cutting.check_cut_sum(self._segments.at(to, flushed=to), to)",
+                "pass",
+            ),
+        ),
+        UnitTests(f"{CUTTING}::test_a_cut_next_to_damage_is_refused_before_anything_is_cut"),
+    ),
+    Mutant(
+        "damage-at-a-cut-refused",
+        "log",
+        "a member whose damage begins at the cut can never follow",
+        (
+            Edit(
+                f"{LOG}.commit_log:CommitLog._check_cut",
+                "if error.damage.start != to:",
+                "if True:",
+            ),
+        ),
+        UnitTests(f"{CHECKED}::test_a_cut_forgets_what_it_took"),
     ),
 )

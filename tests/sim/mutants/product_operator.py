@@ -57,6 +57,15 @@ MUTANTS = (
         UnitTests("unit/operator/test_workqueue.py::test_delays"),
     ),
     _mutant(
+        "only-the-first-delay-rings",
+        "operator",
+        "of several looks that wait only the first comes due",
+        "workqueue:WorkQueue._ring",
+        "    if self._delayed:\n        self._arm()",
+        "    pass",
+        UnitTests("unit/operator/test_workqueue.py::test_delays"),
+    ),
+    _mutant(
         "timer-outlives-the-queue",
         "operator",
         "a closed queue goes on ringing",

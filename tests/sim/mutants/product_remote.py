@@ -135,4 +135,15 @@ MUTANTS = (
             "unit/broker/clients/test_remote_store.py::test_the_store_checks_every_append_whatever_the_broker_believes"
         ),
     ),
+    _mutant(
+        "session-keeps-listening",
+        "remote store",
+        "the session of every broker that was ever served goes on reading the records of state",
+        "remote.session:Session.end",
+        "self._unsubscribe()",
+        "pass",
+        UnitTests(
+            "unit/broker/clients/test_remote_store.py::test_an_ended_session_reads_nothing_more"
+        ),
+    ),
 )

@@ -168,4 +168,48 @@ MUTANTS = (
             "unit/broker/clients/test_tier_pulls.py::test_the_end_of_the_mastership_sends_everybody_back"
         ),
     ),
+    _mutant(
+        "seen-is-not-marked",
+        "tier",
+        "a broker that has read its tier takes an empty listing for a new tier after a restart",
+        "tier.service:TierService._chain_moved",
+        "self._seen.mark()",
+        "pass",
+        UnitTests(
+            "unit/broker/tier/test_service.py::test_who_reads_the_tier_remembers_that_it_is_there"
+        ),
+    ),
+    _mutant(
+        "seen-of-another-place",
+        "tier",
+        "the mark of another place forbids a new tier here",
+        "tier.seen:Seen.__init__",
+        "found == self._mark",
+        "found is not None",
+        UnitTests(
+            "unit/broker/tier/test_calls.py::test_a_volume_remembers_that_it_has_seen_its_tier"
+        ),
+    ),
+    _mutant(
+        "chain-untold-to-the-uploader",
+        "tier",
+        "an uploader does not hear that another master uploads, and looks only by itself",
+        "tier.service:TierService._chain_moved",
+        "self.uploader.chain_seen(chain)",
+        "pass",
+        UnitTests(
+            "unit/broker/tier/test_service.py::test_who_reads_the_tier_remembers_that_it_is_there"
+        ),
+    ),
+    _mutant(
+        "old-timer-rings",
+        "tier",
+        "an uploader wakes at a time that it has given up",
+        "tier.uploader:Uploader._arm",
+        "self._timer.cancel()",
+        "pass",
+        UnitTests(
+            "unit/broker/tier/test_uploader.py::test_a_timer_that_was_set_anew_rings_as_set_last"
+        ),
+    ),
 )

@@ -7,6 +7,7 @@ from sim.mutants.planting import Edit
 
 RAFT = "gantry_controller.raft"
 LEASE = "unit/controller/raft/test_lease.py"
+OWN_TERM = "test_a_new_leader_reads_once_an_entry_of_its_own_term_is_committed"
 STORY = "unit/controller/raft/test_scenarios.py::test_story"
 
 MUTANTS = (
@@ -174,6 +175,28 @@ MUTANTS = (
             ),
         ),
         UnitTests(LEASE),
+        quick=True,
+    ),
+    Mutant(
+        "served-before-own-commit",
+        "reads",
+        "a read begins before an entry of the leader's term is committed",
+        (
+            Edit(
+                f"{RAFT}.replication:begin_reads",
+                " or not state.term_is_committed",
+                "",
+            ),
+        ),
+        UnitTests(f"{LEASE}::{OWN_TERM}"),
+        quick=True,
+    ),
+    Mutant(
+        "lease-before-own-commit",
+        "lease",
+        "a leader shows a lease before an entry of its term is committed",
+        (Edit(f"{RAFT}.lease:is_valid", " or not state.term_is_committed", ""),),
+        UnitTests(f"{LEASE}::{OWN_TERM}"),
         quick=True,
     ),
 )

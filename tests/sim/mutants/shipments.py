@@ -103,6 +103,14 @@ CHUNKS = (
         quick=True,
     ),
     Mutant(
+        "never-held",
+        "shipment",
+        "a snapshot that the follower holds is sent again and again",
+        (Edit(f"{RAFT}.shipment:Sending.done", "self.holds >= self.shipment.index", "False"),),
+        UnitTests(f"{SHIPMENT}::test_who_holds_the_snapshots_entries_needs_no_more_of_it"),
+        quick=True,
+    ),
+    Mutant(
         "answer-about-another-snapshot",
         "shipment",
         "what a follower says about an older transfer moves this one",
@@ -248,6 +256,30 @@ FILE = (
             ),
         ),
         UnitTests(TRAFFIC),
+        quick=True,
+    ),
+    Mutant(
+        "snapshot-sent-once-only",
+        "node",
+        "a peer that needs the next snapshot as well never gets it",
+        (Edit(f"{NODE}.shipping:SnapshotSender._deliver", "del self._tasks[node]", "pass"),),
+        UnitTests(f"{TRAFFIC}::TestSending::test_who_needs_the_next_one_is_sent_that_too"),
+        quick=True,
+    ),
+    Mutant(
+        "snapshot-sent-to-who-has-it",
+        "node",
+        "a follower takes a whole snapshot that brings it nothing",
+        (
+            Edit(
+                f"{NODE}.receiving:SnapshotReceiver._handle",
+                "if not self._core.snapshot_offered(shipment.index, shipment.term):",
+                "if False:",
+            ),
+        ),
+        UnitTests(
+            f"{TRAFFIC}::TestReceiving::test_half_of_one_that_is_no_longer_wanted_is_removed"
+        ),
         quick=True,
     ),
     Mutant(

@@ -78,6 +78,17 @@ def test_a_lost_link_answers_every_append_as_unknown_and_the_rest_to_try_again(
     assert behind.remote.unknown == 3
 
 
+def test_an_ended_session_reads_nothing_more(
+    behind: RemoteGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    behind.session.end()
+    read: list[object] = []
+    monkeypatch.setattr(behind.local, "read", lambda wanted, done: read.append(wanted))
+    behind.local.append([rows_record([("g", "TopicTest", 0, 5)])], lambda outcome: None)
+    assert behind.local.committed.query("g", "TopicTest", 0) == 5
+    assert read == []
+
+
 def test_after_the_link_is_lost_nothing_is_sent_any_more(behind: RemoteGroup) -> None:
     outcomes: list[SendOutcome] = []
     results: list[GetResult | Refusal] = []

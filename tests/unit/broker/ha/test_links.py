@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from gantry_broker.ha import links as links_module
 from gantry_broker.ha import listener as listener_module
-from gantry_broker.ha.links import ReplicationLinks, same_group
+from gantry_broker.ha.links import Link, ReplicationLinks, same_group
 from gantry_broker.ha.listener import GroupKey, ReplicaListener
-from gantry_broker.ha.wire import Caller, encode
+from gantry_broker.ha.wire import Caller, Received, encode
 from gantry_broker.replica import events as ev
 from gantry_broker.replica.messages import Ack, Append, Farewell, Hello
 from gantry_protocol.types import BrokerId, Epoch, EpochEntry, Offset
@@ -78,6 +79,26 @@ async def test_messages_arrive_in_order_both_ways() -> None:
     await replica.stop()
     await until(lambda: master.events[-1] == ev.LinkClosed(1))
     await master.stop()
+
+
+def test_nothing_is_heard_of_a_link_that_was_closed() -> None:
+    heard: list[object] = []
+    ended: list[Link] = []
+
+    def received(link: Link, got: Received) -> None:
+        heard.append(got.message)
+        link.close()
+
+    unused: Any = None
+    link = Link(
+        1, MINE, opened=unused, received=received, closed=ended.append, writable=unused, gone=unused
+    )
+    both = b"".join([*encode(HELLO, MINE), *encode(ACK, MINE)])
+    link.data_received(both)
+    assert heard == [HELLO], "it was closed between the two"
+    link.data_received(both)
+    link.data_received(b"no message at all")
+    assert (heard, ended) == ([HELLO], [])
 
 
 async def test_nobody_listening_is_a_closed_link() -> None:

@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 from gantry_broker.ha import repair
+from gantry_broker.ha.links import ReplicationLinks
+from gantry_broker.ha.listener import GroupKey, ReplicaListener
 from gantry_broker.ha.repair import NoRangeError, Repairs, give
 from gantry_broker.ha.wire import Caller
 from gantry_broker.log import CommitLog
 from gantry_broker.log.checked import Damage, DamagedError
 from gantry_broker.replica.messages import Range, RangeAsk
+from gantry_protocol.quorum_key import NO_KEY
 from gantry_protocol.types import Offset
 from support import logs
 from support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 CALLER = Caller("c", "g", "")
@@ -124,6 +128,50 @@ async def test_what_was_cut_meanwhile_is_left_alone(log, master, repairs) -> Non
     assert not log.overwrite(found, sound)
     assert log.end == found.start
     assert logs.contents(log) == before
+
+
+class Giver:
+    """What a member gives to who asks it."""
+
+    address = ""
+    gives: Callable[[RangeAsk], Range]
+
+    def __call__(self, ask: RangeAsk) -> Range:
+        return self.gives(ask)
+
+
+@pytest.fixture
+async def member():
+    """A member that can be asked at its address."""
+    giver = Giver()
+    links = ReplicationLinks(lambda: CALLER, lambda _: None, lambda: None, give=giver)
+    listener = ReplicaListener()
+    listener.add(GroupKey(CALLER.cluster, CALLER.group), links)
+    port = await listener.start("127.0.0.1", 0)
+    giver.address = f"127.0.0.1:{port}"
+    yield giver
+    await listener.stop()
+    await links.stop()
+
+
+async def test_a_long_range_comes_in_parts(member, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repair, "RANGE_BYTES", 4)
+    member.gives = lambda ask: Range(ask.start, bytes(range(ask.start, ask.start + ask.length)))
+    assert await repair.fetch(member.address, 10, 11, CALLER, NO_KEY) == bytes(range(10, 21))
+
+
+@pytest.mark.parametrize(
+    ("start", "data"),
+    [
+        pytest.param(11, b"1234", id="of another place"),
+        pytest.param(10, b"123", id="fewer"),
+        pytest.param(10, b"12345", id="more"),
+    ],
+)
+async def test_bytes_of_another_range_are_not_taken(member, start: int, data: bytes) -> None:
+    member.gives = lambda _: Range(Offset(start), data)
+    with pytest.raises(NoRangeError, match="other bytes"):
+        await repair.fetch(member.address, 10, 4, CALLER, NO_KEY)
 
 
 def test_what_is_given_is_confirmed_and_was_compared(log: CommitLog) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from gantry_broker.log import CommitLog, CutRefusedError, cutting, sums
+from gantry_broker.log.checked import DamagedError
 from gantry_protocol.errors import CorruptionError
 from gantry_protocol.types import Offset
 from support import logs
@@ -138,15 +139,27 @@ def test_the_floor_is_kept_over_a_restart_and_still_guards(tmp_path: Path) -> No
     again.close()
 
 
-def test_a_cut_next_to_damage_is_refused_before_anything_is_cut(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("was_read", "error"),
+    [
+        pytest.param(False, DamagedError, id="found by the look at the cut"),
+        pytest.param(True, CorruptionError, id="sound when it was read"),
+    ],
+)
+def test_a_cut_next_to_damage_is_refused_before_anything_is_cut(
+    tmp_path: Path, was_read: bool, error: type[CorruptionError]
+) -> None:
     log = CommitLog.open(tmp_path / "log", 1 << 20)
     starts = [logs.append(log, number)[0] for number in range(6)]
     log.flush()
+    if was_read:
+        logs.contents(log)  # is kept in memory, and given out again
     path = log.directory / f"{0:020d}"
     logs.flip(path, starts[1] + 13)
     before = logs.directory_bytes(log.directory)
-    with pytest.raises(CorruptionError) as caught:
+    with pytest.raises(error) as caught:
         log.truncate(starts[3])
+    assert type(caught.value) is error
     assert caught.value.file == path
     assert logs.directory_bytes(log.directory) == before
     logs.flip(path, starts[1] + 13)

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,65 @@ async def test_a_cut_while_a_sync_is_under_way_tells_the_cut(
     assert log.end == log.flushed == cut
     await _until(lambda: len(told) == 2)
     assert told == [("running", cut), ("waiting", cut)]
+    log.close()
+
+
+async def test_what_is_written_during_a_sync_is_not_flushed_by_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = CommitLog.open(tmp_path, 1 << 20)
+    disk = SlowDisk(monkeypatch)
+    told: list[int] = []
+    first_end = Offset(logs.append(log, 0)[0] + logs.RECORD_BYTES)
+    log.flush_soon(told.append)
+    await asyncio.to_thread(disk.started.acquire)
+    logs.append(log, 1)
+    assert len(logs.contents(log)) == log.end, "whoever reads has it written"
+    disk.gate.release()
+    await _until(lambda: told)
+    assert (told, log.flushed) == ([first_end], first_end)
+    disk.gate.release(100)
+    log.close()
+
+
+@pytest.mark.parametrize("is_reset", [False, True], ids=["cut", "reset"])
+async def test_who_waits_for_nothing_more_is_told_the_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_reset: bool
+) -> None:
+    log = CommitLog.open(tmp_path, 1 << 20)
+    disk = SlowDisk(monkeypatch)
+    told: list[tuple[str, int]] = []
+    cut = Offset(logs.append(log, 0)[0] + logs.RECORD_BYTES)
+    logs.append(log, 1)
+    log.flush_soon(lambda flushed: told.append(("running", flushed)))
+    await asyncio.to_thread(disk.started.acquire)
+    log.flush_soon(lambda flushed: told.append(("waiting", flushed)))
+    disk.gate.release(100)
+    (log.reset if is_reset else log.truncate)(cut)
+    await _until(lambda: len(told) == 2)
+    assert told == [("running", cut), ("waiting", cut)]
+    log.close()
+
+
+def test_a_flush_over_two_files_leaves_both_and_their_names_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "log"
+    log = CommitLog.open(root, 512)
+    synced: set[str] = set()
+    real = {name: getattr(os, name) for name in ("fsync", "fdatasync")}
+
+    def noted(name: str, descriptor: int) -> None:
+        synced.add(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        real[name](descriptor)
+
+    for name in real:
+        monkeypatch.setattr(os, name, partial(noted, name))
+    for number in range(4):
+        logs.append(log, number, 200)
+    log.flush()
+    assert len(log.starts) > 1
+    assert synced >= {root.name, *(f"{start:020d}" for start in log.starts)}
     log.close()
 
 

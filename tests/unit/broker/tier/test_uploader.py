@@ -156,6 +156,35 @@ async def test_who_fenced_it_is_asked_about() -> None:
     await made.stop()
 
 
+class Timed(Role):
+    """Wants to be woken some milliseconds after each promotion, as ``waits_ms`` says; or never."""
+
+    def __init__(self, *waits_ms: int | None) -> None:
+        super().__init__()
+        self.waits_ms = list(waits_ms)
+
+    def step(self, event: ev.Event, now_ms: int) -> list[fx.Effect]:
+        self.seen.append(event)
+        if not isinstance(event, ev.Promoted):
+            return []
+        wait_ms = self.waits_ms.pop(0)
+        return [fx.ArmTimer(None if wait_ms is None else now_ms + wait_ms)]
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(("later_ms", "rings"), [(200, 1), (None, 0)])
+async def test_a_timer_that_was_set_anew_rings_as_set_last(
+    later_ms: int | None, rings: int
+) -> None:
+    role = Timed(100, later_ms)
+    made = uploader(role, Calls(), Observer(), [])
+    made.promoted(PAIR)
+    made.promoted(PAIR)
+    await asyncio.sleep(1)
+    assert [type(event) for event in role.seen[2:]] == [ev.Timer] * rings
+    await made.stop()
+
+
 class Committing(Role):
     """Has something new whenever the log has."""
 

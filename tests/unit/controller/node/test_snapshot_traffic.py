@@ -102,6 +102,18 @@ class TestSending:
             await asyncio.sleep(0)
         assert sender.under_way == [PEER]
 
+    async def test_who_needs_the_next_one_is_sent_that_too(
+        self, sender: SnapshotSender, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def taken(*_: object) -> Index:
+            return META.index
+
+        monkeypatch.setattr(sender, "_attempt", taken)
+        for sent in (1, 2):
+            sender.serve([PEER])
+            await until(lambda: sender.stats.sent == sent)  # noqa: B023
+            assert sender.under_way == []
+
 
 class Core:
     """Says whether a snapshot would bring anything."""

@@ -145,6 +145,22 @@ def test_own_rounds_of_reads_prolong() -> None:
     assert leader.reads_by(2_299) is ReadMode.LEASE
 
 
+def test_a_new_leader_reads_once_an_entry_of_its_own_term_is_committed() -> None:
+    """Whatever is echoed: it does not know yet what its predecessor had committed."""
+    leader = Leader(node(ON, entry(2, EntryKind.COMMAND, b"x"), commit=1))
+    leader.holds(A, 2)
+    leader.heartbeat(2_000)
+    leader.holds(A, 2)
+    assert not leader.core.lease_is_valid(2_050)
+    assert leader.reads_by(2_050) is None
+    leader.holds(A, 2)
+    assert leader.turn(2_060).reads == []
+    leader.holds(A, 3)
+    assert leader.core.lease_is_valid(2_070)
+    (read,) = leader.turn(2_070).reads
+    assert (read.index, read.contexts) == (3, [2_050])
+
+
 def test_no_clock_no_lease() -> None:
     leader = leased()
     leader.core.read_index(["r"])

@@ -66,6 +66,13 @@ def test_a_few_chunks_are_ahead_of_the_answers() -> None:
     assert [sending.take(), sending.take()] == [(60, 30), None]
 
 
+@pytest.mark.parametrize(("holds", "done"), [(8, False), (9, True), (10, True)])
+def test_who_holds_the_snapshots_entries_needs_no_more_of_it(holds: int, done: bool) -> None:
+    sending = Sending(SHIPMENT)
+    sending.on_reply(wants(0, holds=holds))
+    assert sending.done is done
+
+
 @pytest.mark.parametrize("reply", [wants(31, index=8), wants(61), wants(0)])
 def test_an_answer_about_what_was_not_sent_ends_it(reply: InstallSnapshotReply) -> None:
     sending = Sending(SHIPMENT, chunk_bytes=30)
