@@ -163,7 +163,7 @@ _DISK = (
         "damage-survived",
         "a broker goes on after its store has refused",
         "member.shell:ReplicaShell.step",
-        "self._fail(error)",
+        "self.fail(error)",
         "pass",
         f"{MEMBER}::test_a_store_that_refuses_ends_the_member",
     ),

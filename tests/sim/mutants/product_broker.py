@@ -45,7 +45,7 @@ MUTANTS = (
         "broker member",
         "a member goes on after its log or its rows failed",
         "member.shell:ReplicaShell._guarded",
-        "self._fail(error)",
+        "self.fail(error)",
         "pass",
         UnitTests(
             "unit/broker/member/test_shell.py::test_an_error_of_the_rows_ends_the_member_and_what_it_hears"
