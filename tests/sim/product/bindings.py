@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from gantry_protocol.process.log import Log
@@ -43,7 +43,9 @@ class TimeModule:
     """``time``."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(time, name)
+        found = getattr(time, name)
+        setattr(self, name, found)  # asked once
+        return found
 
     def monotonic(self) -> float:
         thread = running()
@@ -239,7 +241,7 @@ class Bindings:
         for module_name, name, stand_in in _special():
             self._set(vars(sys.modules[module_name]), name, stand_in)
         Log.exception = _fault_of_ours  # type: ignore[method-assign]
-        for function in _functions({module.__name__ for module in modules}):
+        for function in _functions(frozenset(module.__name__ for module in modules)):
             self._rebind_defaults(function, stand_ins)
 
     def _set(self, names: dict[str, Any], name: str, value: Any) -> None:
@@ -270,8 +272,10 @@ class Bindings:
             function.__defaults__, function.__kwdefaults__ = defaults, named
 
 
-def _functions(modules: set[str]) -> list[Any]:
-    kind = type(_functions)
+@cache
+def _functions(modules: frozenset[str]) -> list[Any]:
+    """Functions of these modules that have defaults."""
+    kind = type(_stand_ins)
     return [
         found
         for found in gc.get_objects()

@@ -42,7 +42,7 @@ USED_US = 200 * MS
 SYNC_MAX_US = 1_500 * MS
 
 
-@dataclass
+@dataclass(slots=True)
 class _Write:
     """One unsynced write: what it put at ``offset``, and what was there before."""
 
@@ -456,7 +456,9 @@ class OsModule:
     """``os`` for the product's modules; what it does not change is the real one."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(os, name)
+        found = getattr(os, name)
+        setattr(self, name, found)  # asked once
+        return found
 
     # ---- descriptors
 

@@ -21,10 +21,29 @@ if TYPE_CHECKING:
     from sim.product.machines import Process
 
 
+class _Handle(asyncio.Handle):
+    """The same as asyncio's without its debugging: most of what a run does is made here."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Any, args: Any, loop: Any, context: Any) -> None:
+        self._context = contextvars.copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+
+
 class _TimerHandle(asyncio.TimerHandle):
     """A handle that takes its timer out of the world's queue when it is cancelled."""
 
     __slots__ = ("timer",)
+
+    def __init__(self, when: float, callback: Any, args: Any, loop: Any, context: Any) -> None:
+        _Handle.__init__(self, callback, args, loop, context)  # type: ignore[arg-type]
+        self._when = when
+        self._scheduled = True
 
 
 class SimLoop(asyncio.AbstractEventLoop):
@@ -47,7 +66,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = _Handle(callback, args, self, context)
         process = self.process
         process.ready.append(handle)
         if process._waits is not None:
@@ -69,7 +88,6 @@ class SimLoop(asyncio.AbstractEventLoop):
         # As with a real selector, never early, and up to a millisecond late.
         due_us = max(0, process.us_until(when)) + 1 + process.rng._randbelow(200)
         handle.timer = process.world.after(due_us, self._due, handle)
-        handle._scheduled = True  # type: ignore[attr-defined]
         return handle
 
     def _due(self, handle: asyncio.TimerHandle) -> None:

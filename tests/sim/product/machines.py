@@ -17,6 +17,7 @@ one would run its ``finally`` blocks, which a killed process does not do.
 from __future__ import annotations
 
 import asyncio
+from asyncio import _set_running_loop  # type: ignore[attr-defined]
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -120,12 +121,12 @@ class Thread:
         self._resumed = value
         assert self._greenlet is not None
         _running = self
-        asyncio._set_running_loop(process.loop if self is process.main else None)
+        _set_running_loop(process.loop if self is process.main else None)
         try:
             self._greenlet.switch()
         finally:
             _running = None
-            asyncio._set_running_loop(None)
+            _set_running_loop(None)
 
     def _run(self) -> None:
         try:

@@ -11,7 +11,7 @@ import errno
 import json
 import os
 from contextlib import ExitStack
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,11 +66,16 @@ class KubeNetwork(Network):
         return self.rng.choice(backends)
 
     def carries(self, source: str, target: str) -> bool:
-        if kube.KUBE in (source, target) and not (source + target).replace(
-            kube.KUBE, ""
-        ).startswith("10.0.0."):
-            return True
+        for one, other in ((source, target), (target, source)):
+            if one == kube.KUBE and not other.startswith("10.0.0."):
+                return True
         return super().carries(source, target)
+
+
+@cache
+def _crds() -> str:
+    """The definitions as JSON: half a second of reading YAML."""
+    return json.dumps(manifests.read(str(CRDS)))
 
 
 class PodNode(Node):
@@ -182,7 +187,7 @@ class OperatedCluster(Cluster):
 
     def _ready(self, registry: Registry) -> None:
         self.registry = registry
-        for manifest in manifests.read(str(CRDS)):
+        for manifest in json.loads(_crds()):
             self._create("apiextensions.k8s.io", "customresourcedefinitions", manifest)
         self._create(
             "mq.gantry.dev",

@@ -65,11 +65,12 @@ class Network:
     def latency_us(self, source: str, target: str) -> int:
         """How long the next segment takes."""
         if source == target:
-            return LOOPBACK_US + self.rng.randrange(10)
+            return LOOPBACK_US + self.rng._randbelow(10)
         options = self.options
         if options.spike_rate and self.rng.random() < options.spike_rate:
             return self.rng.randint(options.latency_us[0], options.spike_us)
-        return self.rng.randint(*options.latency_us)
+        low, high = options.latency_us
+        return low + self.rng._randbelow(high - low + 1)
 
     def behind(self, host: str, port: int) -> tuple[str, int]:
         """Where a connection to an address goes: behind a Service to one of several places."""
@@ -301,6 +302,9 @@ class Endpoint:
         """Send bytes, or the end."""
         if data is None:
             self._out.append(None)
+        elif len(data) <= SEGMENT_BYTES:
+            self._out.append(bytes(data))
+            self._out_bytes += len(data)
         else:
             view = memoryview(data)
             for start in range(0, len(view), SEGMENT_BYTES):
