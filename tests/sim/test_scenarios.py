@@ -28,7 +28,7 @@ class Calm:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.watch = Watch(cluster)
-        self.load = Workload(cluster, self.watch, body_bytes=200)
+        self.load = Workload(cluster, self.watch, body_bytes=200, rest_s=0)
         cluster.boot()
         self.load.start()
         self.comes_to_rest()

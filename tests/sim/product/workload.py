@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sim.product.cluster import Cluster, Node
 
 TOPIC = "orders"
+BURST = 40  # messages between two rests of a busy producer, on average
 
 
 class Load(Protocol):
@@ -87,6 +88,8 @@ class Workload:
         watch: is told of every acknowledgement.
         producers: how many; each waits for its answer before it sends the next message.
         body_bytes: greatest size of a message.
+        rest_s: longest rest of a busy producer after a burst, which finds what many messages find:
+            they meet a fault that comes within it, and each costs a millisecond of a core.
 
     Attributes:
         ledger: what was sent, acknowledged and consumed.
@@ -94,7 +97,13 @@ class Workload:
     """
 
     def __init__(
-        self, cluster: Cluster, watch: Told, *, producers: int = 2, body_bytes: int = 2_000
+        self,
+        cluster: Cluster,
+        watch: Told,
+        *,
+        producers: int = 2,
+        body_bytes: int = 2_000,
+        rest_s: float = 1.0,
     ) -> None:
         self.cluster = cluster
         self.watch = watch
@@ -103,6 +112,7 @@ class Workload:
         self.sending = 0
         self._producers = producers
         self._body_bytes = body_bytes
+        self._rest_s = rest_s
         self.consumers: list[Consumer] = []
 
     def start(self) -> None:
@@ -129,6 +139,8 @@ class Workload:
                     self.ledger.acknowledge(message.key, result.position)
                     self.watch.acknowledged(message.key, result.offset_id)
                 await asyncio.sleep(rng.random() * pause_s)
+                if pause_s < 0.1 and not rng.randrange(BURST):
+                    await asyncio.sleep(rng.random() * self._rest_s)
             self.sending -= 1
 
     async def _consume(self, node: Node) -> None:
