@@ -46,7 +46,11 @@ def test_mutant_fits_the_code(mutant: Mutant) -> None:
 
 @pytest.mark.parametrize("mutant", QUICK, ids=by_name)
 def test_quick_mutant_dies(mutant: Mutant) -> None:
-    assert mutant.kill().by
+    killer = mutant.killer
+    if isinstance(killer, UnitTests):  # without the bug ``make unit`` runs them
+        assert killer.find(mutant.edits).by
+    else:
+        assert mutant.kill().by
 
 
 def harmless(killer: Seeds | Script | UnitTests) -> Mutant:
