@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -145,3 +147,33 @@ def test_the_installed_command_ends_so() -> None:
 
 def test_version() -> None:
     assert run("--version").stdout.startswith("gantry, version 0.")
+
+
+WATCHED = """
+import click, gc
+seen = []
+def note(phase, facts):
+    seen.append(phase)
+gc.callbacks.append(note)
+kept = [[] for _ in range(10_000)]
+gc.callbacks.remove(note)
+command = click.Command("c", help=f"{len(seen)} collections")
+"""
+
+
+def test_no_garbage_is_looked_for_during_the_import_of_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processes start a fifth sooner; afterwards the collector works, whatever came of it."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "watched_command.py").write_text(WATCHED)
+    (tmp_path / "broken_command.py").write_text("raise ImportError")
+    entries = [CommandEntry(name, f"{name}_command:command", "") for name in ("watched", "broken")]
+    group = LazyGroup(entries=entries)
+    command = group.get_command(click.Context(group), "watched")
+    assert command is not None
+    assert command.help == "0 collections"
+    assert gc.isenabled()
+    with pytest.raises(ImportError):
+        group.get_command(click.Context(group), "broken")
+    assert gc.isenabled()
