@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import gc
+from typing import TYPE_CHECKING
+
 import pytest
 from sim.mutants.catalogue import MUTANTS
 from sim.mutants.mutant import Alive, Mutant, Script, Seeds, UnitTests
 from sim.mutants.planting import Edit, StaleMutant, planted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PRODUCT = {
     *("gantry_broker", "gantry_controller", "gantry_operator", "gantry_pipeline"),
     "gantry_protocol",
 }
 QUICK = [mutant for mutant in MUTANTS if mutant.quick]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _frozen() -> Iterator[None]:
+    """What lives before them is no garbage of a killer, and not walked after each."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def by_name(mutant: Mutant) -> str:
