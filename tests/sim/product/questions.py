@@ -259,7 +259,12 @@ class Questions(Clients):
                     }
                 ),
             ),
-            _Question(code.QUERY_CONSUME_TIME_SPAN, of_group, _reads(TimeSpans)),
+            _Question(
+                code.QUERY_CONSUME_TIME_SPAN,
+                of_group,
+                _reads(TimeSpans),
+                (but.TOPIC_NOT_EXIST,),  # as long as this master has not heard of it
+            ),
             _Question(
                 code.QUERY_CONSUME_QUEUE,
                 {**queue, "index": rng.randrange(50), "count": 8, "consumerGroup": self._group},
