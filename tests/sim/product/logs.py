@@ -50,8 +50,8 @@ class Logs:
         return data
 
     def is_durable(self, node: Node, group: str, offset: int) -> bool:
-        """Whether the record at ``offset`` would survive a power cut."""
-        folder = self._folder(node, group)
+        """Whether the record at ``offset``, which was just read, would survive a power cut."""
+        folder = self._folders[node.name, group]
         begin = folder.begins[bisect_right(folder.begins, offset) - 1]
         inode = folder.opened(begin)[1]
         return node.machine.volume.is_durable(inode, offset - begin, offset - begin + 1)
