@@ -221,6 +221,7 @@ REMOTING: dict[RequestCode, RequestClass] = {
     RequestCode.GANTRY_GET_CONSUMERS: _read(
         "GetConsumers", _C.CONTROLLER_BROKER_METADATA_NOT_EXIST, _AMBIGUOUS
     ),
+    RequestCode.GANTRY_GET_CHANGED_CONSUMERS: _read("GetChangedConsumers"),
     # The name service.
     RequestCode.PUT_KV_CONFIG: _named(_write("PutKvConfig", PutKv, _C.INVALID_PARAMETER)),
     RequestCode.GET_KV_CONFIG: _named(_read("GetKvConfig", _C.QUERY_NOT_FOUND)),

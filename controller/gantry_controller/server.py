@@ -96,8 +96,9 @@ class Controller:
         self.guard = Guard(self.key, is_open=settings.allow_unauthenticated)
         self.forwarder = Forwarder(self._remoting_address, self.key)
         self.live_settings = LiveSettings()
-        self.notifier = Notifier(self._is_notifying, self._living_addresses)
+        self.notifier = Notifier(self.machine.state, self._is_notifying, self._living_addresses)
         self.machine.add_listener(self.notifier.applied)
+        self.machine.add_consumer_listener(self.notifier.consumers_changed)
         self.imports = Imports(self.machine, self.node.propose, self._is_leading)
         self.hub = WatchHub(self.machine, self.node.read, self.watchman.liveness_changes)
         self.dispatcher = Dispatcher(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gantry_broker.clients.consumers import Consumers
+from gantry_broker.clients.elsewhere import Elsewhere
 from gantry_broker.clients.view import Created
 from gantry_broker.member.local_store import LocalStore
 from gantry_broker.queues import MessageStore
@@ -64,7 +65,12 @@ class FakeGroup:
         self.local = LocalStore(self.messages, self.append, lambda: self.tier, trims)
         self.store: Store = self.local
         self.controllers = NoControllers()
-        self.consumers = Consumers(self.cluster, self.broker_name, self.controllers)
+        self.consumers = Consumers(
+            self.cluster,
+            self.broker_name,
+            self.controllers,
+            Elsewhere(self.cluster, NoControllers()),
+        )
         self.refusal: Refusal | None = None
         self.topic_refusal: Refusal | None = None
         self.append_error: Exception | None = None

@@ -61,8 +61,9 @@ class LoopbackController:
             refresh=self.imports.refreshed,
         )
         NameRequests(dispatcher, self.machine, self.imports, dict)
-        self.notifier = Notifier(lambda: True, self._living)
+        self.notifier = Notifier(self.machine.state, lambda: True, self._living)
         self.machine.add_listener(self.notifier.applied)
+        self.machine.add_consumer_listener(self.notifier.consumers_changed)
         self.server = RemotingServer(dispatcher.handle, on_close=self._closed)
         self.address = ""
 

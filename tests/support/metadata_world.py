@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from gantry_controller.metadata.apply import apply
 from gantry_controller.metadata.clients import Client, ConsumerGroup, Subscription
+from gantry_controller.metadata.confirmed import Floor, Loss
 from gantry_controller.metadata.events import (
     AlterSyncStateSet,
     ApplyBrokerId,
@@ -30,7 +31,7 @@ from gantry_controller.metadata.events import (
     encode_event,
 )
 from gantry_controller.metadata.results import Result
-from gantry_controller.metadata.state import BrokerGroup, Floor, Loss, MetadataState
+from gantry_controller.metadata.state import BrokerGroup, MetadataState
 from gantry_protocol.types import BrokerId, Epoch, Index, Offset
 
 CLUSTER = "c"

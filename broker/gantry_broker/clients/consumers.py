@@ -4,6 +4,9 @@ Membership: what changes in the sessions is reported (31001), the changes of ``R
 request, one request under way at a time; a heartbeat without news costs nothing. A new master first
 reads what its predecessor reported (31002) and remembers it for ``REMEMBER_S``, so that the clients
 that come back are not told that everybody else is gone. Nothing is reported before that was read.
+Whom the masters of other broker groups hear is a member here, too (``elsewhere``). What the
+controllers hold is read again now and then, and mended: they forget what a master reported that
+they take for gone.
 
 Settings: subscription groups are read (201) whenever the controllers name a newer version.
 
@@ -39,9 +42,12 @@ from gantry_protocol.remoting.asking import Asker, Outcome
 from gantry_protocol.types import BrokerId, Epoch
 from msgspec.structs import replace
 
+from gantry_broker.clients.elsewhere import Elsewhere
+
 CALL_TIMEOUT_S = 2.0
 REPORT_GAP_S = 0.2
 RETRY_S = 1.0
+VERIFY_EVERY_S = 60.0
 REMEMBER_S = 45.0  # clients send their subscriptions every 30 s
 GROUPS_PER_REPORT = 200
 DIRTY_MAX = 20_000  # as many consumer groups as the controllers keep
@@ -63,6 +69,9 @@ class Here(Protocol):
     def membership(self, group: str) -> ConsumerMembership | None:
         """The members of ``group`` here; None if there are none."""
 
+    def has(self, group: str, client_id: str) -> bool:
+        """Whether a client is a member of ``group`` here."""
+
     def tell(self, group: str) -> None:
         """The members of ``group`` must divide its queues anew."""
 
@@ -74,19 +83,21 @@ class Consumers:
         cluster: of the group.
         name: of the group.
         peers: the controllers.
+        elsewhere: what they know of the cluster's other broker groups.
 
     Attributes:
         reports: that were accepted.
         unreported: changes that were given up, because there were too many or were refused.
     """
 
-    def __init__(self, cluster: str, name: str, peers: Asker) -> None:
+    def __init__(self, cluster: str, name: str, peers: Asker, elsewhere: Elsewhere) -> None:
         """Nothing is under way."""
         self.reports = 0
         self.unreported = 0
         self._cluster = cluster
         self._name = name
         self._peers = peers
+        self._elsewhere = elsewhere
         self._claim: Claim | None = None
         self._here: Here | None = None
         self._known: dict[str, ConsumerMembership] = {}  # what the controllers hold
@@ -108,12 +119,14 @@ class Consumers:
         self.end()
         self._claim = claim
         self._read_members()
+        self._elsewhere.join(self._name, self._moved)
 
     def end(self) -> None:
         """It is not any more; what is under way will be ignored."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        self._elsewhere.leave(self._name)
         self._claim = self._here = None
         self._read = self._reporting = self._everybody_is_back = False
         self._known, self._remembered, self._dirty = {}, {}, {}
@@ -127,6 +140,14 @@ class Consumers:
     def remembered(self, group: str) -> list[str]:
         """Clients that were members under the last master and have not come back yet."""
         return list(self._remembered.get(group, ()))
+
+    def elsewhere(self, group: str) -> list[str]:
+        """Members that the master of another broker group hears."""
+        return self._elsewhere.clients(self._name, group)
+
+    def is_elsewhere(self, group: str, client_id: str) -> bool:
+        """Whether a client is one of these."""
+        return self._elsewhere.has(self._name, group, client_id)
 
     @property
     def may_be_served(self) -> bool:
@@ -184,7 +205,32 @@ class Consumers:
             if absent:
                 self._remembered[group] = absent
         self._after("forget", REMEMBER_S, self._forget)
+        self._after("verify", VERIFY_EVERY_S, self._verify)
         self._report_in(REPORT_GAP_S)
+
+    def _verify(self) -> None:
+        """Read what the controllers hold; nothing is concluded if it changes meanwhile."""
+        claim, reports = self._claim, self.reports
+
+        def answered(outcome: Outcome) -> None:
+            if self._claim is not claim:
+                return
+            self._after("verify", VERIFY_EVERY_S, self._verify)
+            if self._reporting or self.reports != reports:
+                return
+            try:
+                held = decode_body(ConsumerTable, _accepted(outcome).body).groups
+            except (RemotingError, WireError) as error:
+                _log.debug("consumers could not be read", reason=error)
+                return
+            before, self._known = self._known, dict(held)
+            for group in sorted(before.keys() | held.keys()):
+                if before.get(group) != held.get(group):
+                    self.changed(group)
+
+        header = GetConsumersRequestHeader(self._name, self._cluster)
+        command = request(RequestCode.GANTRY_GET_CONSUMERS, to_ext(header))
+        self._peers.ask(command, answered, CALL_TIMEOUT_S)
 
     def _forget(self) -> None:
         """Who has not come back by now is gone."""
@@ -194,6 +240,14 @@ class Consumers:
             self.changed(group)
             if self._here is not None:
                 self._here.tell(group)
+
+    def _moved(self, group: str, clients: set[str]) -> None:
+        """These are heard elsewhere now, or not any more; of whom we hear that changes nothing."""
+        here, remembered = self._here, self._remembered.get(group, ())
+        if here is not None and any(
+            client not in remembered and not here.has(group, client) for client in clients
+        ):
+            here.tell(group)
 
     # ---- reporting
 

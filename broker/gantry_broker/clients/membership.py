@@ -85,15 +85,21 @@ class Membership:
         return reply(request)
 
     def consumer_ids(self, conn: Connection, request: RemotingCommand) -> RemotingCommand | None:
-        """GetConsumerListByGroup (38), to a member, or while the last master's are remembered.
+        """GetConsumerListByGroup (38), to a member, or while others are known to be members.
 
-        Of the latter the caller is one, or a newcomer that has no queues to give up yet.
+        Of these, whom the last master or one of another broker group heard, the caller is one, or a
+        newcomer that has no queues to give up yet.
         """
         name = from_ext(ConsumerGroupRequestHeader, request.ext).consumer_group
         group = self._sessions.group(name)
         is_member = group is not None and conn.id in group.members
-        if is_member or self._view.consumers.remembered(name):
-            return reply(request, body=encode_body(ConsumerIdList(self._sessions.client_ids(name))))
+        known = self._sessions.client_ids(name)
+        if (
+            is_member
+            or self._view.consumers.remembered(name)
+            or self._view.consumers.elsewhere(name)
+        ):
+            return reply(request, body=encode_body(ConsumerIdList(known)))
         if request.language not in _TOLERATES_ERRORS:
             conn.close()
             return None

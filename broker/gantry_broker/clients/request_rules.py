@@ -21,6 +21,7 @@ CLIENT_RULES = RequestRules(
         RequestCode.HEART_BEAT: _NEVER_LATE,
         RequestCode.UNREGISTER_CLIENT: _NEVER_LATE,
         RequestCode.NOTIFY_BROKER_ROLE_CHANGED: _NEVER_LATE,
+        RequestCode.GANTRY_CONSUMERS_CHANGED: _NEVER_LATE,
     },
     OTHERS,
 )

@@ -4,7 +4,8 @@ Upstream: ``ClientManageProcessor``, ``ConsumerManager``, ``ConsumerGroupInfo``.
 memory of one master; after a change of master clients heartbeat again. Members of a clustering
 group learn of every change by 40 and divide the queues among the ids that 38 returns, so that list
 is never served in a form that lacks the caller: it would give up all its queues. Who was a member
-under the last master counts as one until it comes back or is forgotten (see ``consumers``).
+under the last master counts as one until it comes back or is forgotten (see ``consumers``), and so
+does whom the master of another broker group hears (see ``elsewhere``).
 """
 
 import time
@@ -167,15 +168,20 @@ class Sessions:
         members = () if found is None else reversed(found.members.values())
         return next((one.connection for one in members if one.client_id == client_id), None)
 
+    def has(self, group: str, client_id: str) -> bool:
+        """Whether a client is a member of a consumer group here."""
+        return self.member(group, client_id) is not None
+
     def subscribers(self, topic: str) -> list[str]:
         """The consumer groups with members here that want ``topic``."""
         return [name for name, group in self._consumers.items() if topic in group.topics]
 
     def client_ids(self, name: str) -> list[str]:
-        """The members of a consumer group, here or remembered, each once."""
+        """The members of a consumer group, here, remembered, or heard elsewhere, each once."""
         group = self._consumers.get(name)
         here = [] if group is None else group.client_ids()
-        return list(dict.fromkeys([*here, *self._book.remembered(name)]))
+        away = [*self._book.remembered(name), *self._book.elsewhere(name)]
+        return list(dict.fromkeys([*here, *away]))
 
     def membership(self, name: str) -> ConsumerMembership | None:
         """A consumer group as it is reported to the controllers; None if nobody is here."""
@@ -235,7 +241,7 @@ class Sessions:
         is_new = member.connection.id not in group.members
         group.members[member.connection.id] = member
         learned = not without_subscriptions and group.learn(data)
-        was_one = is_new and self._book.came(group.name, member.client_id)
+        was_one = is_new and self._was_one(group.name, member.client_id)
         if learned or is_new:
             self._book.changed(group.name)
             if not was_one:
@@ -243,13 +249,19 @@ class Sessions:
 
     def _leave(self, connection_id: int, name: str) -> None:
         group = self._consumers.get(name)
-        if group is None or group.members.pop(connection_id, None) is None:
+        gone = None if group is None else group.members.pop(connection_id, None)
+        if group is None or gone is None:
             return
-        if group.members:
-            self._tell_members(group)
-        else:
+        if not group.members:
             del self._consumers[name]
+        elif not self._book.is_elsewhere(name, gone.client_id):
+            self._tell_members(group)
         self._book.changed(name)
+
+    def _was_one(self, name: str, client_id: str) -> bool:
+        """Whether a client that is new here was a member all along."""
+        came_back = self._book.came(name, client_id)
+        return came_back or self._book.is_elsewhere(name, client_id)
 
     def _leave_producers(self, connection_id: int, name: str) -> None:
         members = self._producers.get(name, {})

@@ -23,6 +23,12 @@ class ConsumerBook(Protocol):
     def remembered(self, group: str) -> list[str]:
         """Clients that were members under the last master and have not come back yet."""
 
+    def elsewhere(self, group: str) -> list[str]:
+        """Members that the master of another broker group hears."""
+
+    def is_elsewhere(self, group: str, client_id: str) -> bool:
+        """Whether a client is one of these."""
+
     @property
     def may_be_served(self) -> bool:
         """Whether any group may have members that this young mastership has not heard of yet."""

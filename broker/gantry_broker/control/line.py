@@ -68,6 +68,7 @@ class ControllerLine:
         key: shown to the controllers.
 
     Attributes:
+        cluster: of all groups of the process.
         messages: heartbeat messages made; each goes to every controller.
     """
 
@@ -85,7 +86,7 @@ class ControllerLine:
         self.messages = 0
         self.peers = ControllerPeers(controllers, self._connected, key)
         self.timeout_ms = heartbeat_timeout_ms
-        self._cluster = cluster
+        self.cluster = cluster
         self._pod_uid = pod_uid
         self._interval_s = heartbeat_interval_ms / 1000
         self._members: dict[str, GroupAgent] = {}
@@ -151,7 +152,7 @@ class ControllerLine:
         for some in _batched(headers):
             self.messages += 1
             body = requests.heartbeats_body(
-                self._cluster, some, timeout_ms=self.timeout_ms, pod_uid=self._pod_uid
+                self.cluster, some, timeout_ms=self.timeout_ms, pod_uid=self._pod_uid
             )
             self.peers.tell_all(partial(requests.heartbeats_command, body))
 
@@ -167,7 +168,7 @@ class ControllerLine:
         rows = [row for one in self._members.values() if (row := one.look()) is not None]
         for some in _batched(rows):
             self._looks += 1
-            command = requests.looks(self._cluster, some)
+            command = requests.looks(self.cluster, some)
             names = [row.broker_name for row in some]
             asked = partial(self._looked, names, self._looked_s)
             self.peers.ask(command, asked, CALL_TIMEOUT_S)

@@ -28,6 +28,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from gantry_broker.clients.consumers import Claim, Consumers
+from gantry_broker.clients.elsewhere import Elsewhere
 from gantry_broker.clients.request_rules import CLIENT_RULES
 from gantry_broker.clients.routing import ClientRouter
 from gantry_broker.clients.transaction_metrics import TransactionCollector
@@ -144,7 +145,9 @@ class FrontServer:
     def store_opened(self, store: RemoteStore, claim: Claim) -> None:
         """Serve clients from now on, with nothing of what was before."""
         settings = self.settings
-        consumers = self._consumers = Consumers(settings.cluster, self.group, store)
+        consumers = self._consumers = Consumers(
+            settings.cluster, self.group, store, Elsewhere(settings.cluster, store)
+        )
         consumers.began(claim)
         view = RemoteView(
             store,

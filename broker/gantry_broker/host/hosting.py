@@ -49,9 +49,16 @@ def _notice(group: ReplicationGroup, request: RemotingCommand) -> RemotingComman
     return reply(request)
 
 
+def _consumers_changed(group: ReplicationGroup, request: RemotingCommand) -> RemotingCommand:
+    """The controllers have news of who consumes."""
+    group.consumers_changed()
+    return reply(request)
+
+
 # What is asked of a member of the group, whatever its role.
 _ABOUT_MEMBER: dict[int, Callable[[ReplicationGroup, RemotingCommand], RemotingCommand]] = {
     RequestCode.NOTIFY_BROKER_ROLE_CHANGED: _notice,
+    RequestCode.GANTRY_CONSUMERS_CHANGED: _consumers_changed,
     RequestCode.GET_BROKER_EPOCH_CACHE: administration.epoch_cache,
     RequestCode.GET_BROKER_HA_STATUS: administration.ha_status,
 }

@@ -149,6 +149,11 @@ class ProcessCollector(Collector):
             line.peers.reads_moved,
         )
         yield counter(
+            "gantry_broker_cluster_consumers_pages",
+            "Answers of controllers about who consumes in the cluster.",
+            self._shared.elsewhere.pages,
+        )
+        yield counter(
             "gantry_broker_begun_anew",
             "Times that a group's id was struck from the record here, so that it took another one.",
             sum(one.begun_anew for one in self._hosted),

@@ -150,7 +150,7 @@ class ReplicationGroup:
             failed=self._fail,
         )
         self.writes.topics = TopicSync(self.view, agent.peers, lambda: self.serving)
-        self._consumers = Consumers(options.cluster, options.group, agent.peers)
+        self._consumers = Consumers(options.cluster, options.group, agent.peers, shared.elsewhere)
         me = await agent.join()
         shell_log = LogFacts(
             log_start=self._store.log.log_start,
@@ -493,6 +493,10 @@ class ReplicationGroup:
     def _catch_up_topics(self) -> None:
         if self._agent is not None:
             self.writes.catch_up_topics(self._agent.known.topics_version)
+
+    def consumers_changed(self) -> None:
+        """The controllers have news of who consumes in the cluster."""
+        self._shared.elsewhere.look()
 
     def notice(self, notice: RemotingCommand) -> bool:
         """Take a notification (1008); False if it is not for this group.

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from gantry_protocol.quorum_key import NO_KEY, KeyFile
 
+from gantry_broker.clients.elsewhere import Elsewhere
 from gantry_broker.control.line import ControllerLine
 from gantry_broker.ha.listener import ReplicaListener
 from gantry_broker.log.disk import Disks
@@ -28,12 +29,14 @@ class SharedResources:
         key: what members of groups show each other.
 
     Attributes:
+        elsewhere: whom masters of other processes hear.
         ha_port: of the listener; 0 before ``start``.
     """
 
     def __init__(self, line: ControllerLine, disk_space: DiskSpace, key: KeyFile = NO_KEY) -> None:
         """Nothing runs before ``start``, and disks' threads not before a volume is opened."""
         self.line = line
+        self.elsewhere = Elsewhere(line.cluster, line.peers)
         self.disk_space = disk_space
         self.key = key
         self.listener = ReplicaListener(key)

@@ -6,7 +6,8 @@ from gantry_controller.liveness.core import rules
 from gantry_controller.liveness.core.claims import RefusedClaim
 from gantry_controller.liveness.core.table import Tier
 from gantry_controller.liveness.watchman import Watchman
-from gantry_controller.metadata.state import BrokerGroup, Loss, Member
+from gantry_controller.metadata.confirmed import Loss
+from gantry_controller.metadata.state import BrokerGroup, Member
 
 
 def _member_views(group: BrokerGroup, watchman: Watchman) -> list[MemberView]:

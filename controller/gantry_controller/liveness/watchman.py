@@ -23,7 +23,9 @@ from gantry_controller.liveness.core.claims import Claims, RefusedClaim
 from gantry_controller.liveness.core.overseer import Overseer, Trigger
 from gantry_controller.liveness.core.probes import Knock, Probes
 from gantry_controller.liveness.core.table import Heartbeat, HeartbeatTable, MemberKey
+from gantry_controller.liveness.core.unheard import UnheardConsumers
 from gantry_controller.liveness.prober import knock
+from gantry_controller.metadata.confirmed import Floor, Loss
 from gantry_controller.metadata.events import (
     AlterSyncStateSet,
     ElectMaster,
@@ -35,7 +37,7 @@ from gantry_controller.metadata.events import (
 )
 from gantry_controller.metadata.machine import MetadataStateMachine
 from gantry_controller.metadata.results import Result
-from gantry_controller.metadata.state import BrokerGroup, Floor, GroupKey, Loss, Member
+from gantry_controller.metadata.state import BrokerGroup, GroupKey, Member
 
 GROUPS_PER_TURN = 200  # about 2 ms of work
 ROWS_PER_PULSE = 2000  # about 2 ms of work
@@ -55,7 +57,8 @@ class Watchman:
         machine: whose applied state is watched.
         propose: puts a command into the log and calls back with its result or an exception.
         default_timeout_s: of brokers that have not told their own.
-        may_raise: whether all members of the quorum understand ``RaiseFloors``.
+        may_raise: whether all members of the quorum understand ``RaiseFloors`` and
+            ``ForgetConsumers``.
         knocker: how an address is knocked at.
 
     Attributes:
@@ -83,6 +86,7 @@ class Watchman:
         self._propose = propose
         self._knocker = knocker
         self._overseer = Overseer(machine.state, self.table, default_timeout_s=default_timeout_s)
+        self._unheard = UnheardConsumers(machine.state, self._has_living_master)
         self._probes = Probes(self.table)
         self._knocks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -117,6 +121,7 @@ class Watchman:
             self._probes.clear()
             return
         now_s = self._now_s()
+        self._unheard.began()
         self._overseer.lead(now_s)
         for member in self.table.closed_members():
             self._probes.start(member, now_s)
@@ -210,6 +215,19 @@ class Watchman:
         if event is not None:
             self._propose(encode_event(event), lambda _: None)
 
+    def _forget_unheard(self, now_s: float) -> None:
+        if self._overseer.leading and self.may_raise():
+            for event in self._unheard.due(now_s):
+                _log.info("consumers forgotten", cluster=event.cluster, broker_name=event.name)
+                self._propose(encode_event(event), lambda _: None)
+
+    def _has_living_master(self, group: BrokerGroup) -> bool:
+        return (
+            group.master is not None
+            and group.master_is_current
+            and self.is_alive(group, group.master)
+        )
+
     def not_proved_gone(self, group: BrokerGroup) -> tuple[LiveMember, ...]:
         """The evidence for an event that only concerns members that are surely gone."""
         return rules.not_proved_gone(self.table, group, self._clock())
@@ -288,12 +306,14 @@ class Watchman:
     def _stood_still(self, stall_s: float, now_s: float) -> None:
         _log.warning("process stood still", seconds=round(stall_s, 3))
         self._overseer.did_not_listen(now_s)
+        self._unheard.began()
 
     def _pulse(self) -> None:
         loop = asyncio.get_running_loop()
         now_s = self._attention.pulse(loop.time())
         self.table.pass_time(now_s, ROWS_PER_PULSE)
         self._raise_due(now_s)
+        self._forget_unheard(now_s)
         self._say_who_waits(now_s)
         self._pulse_timer = loop.call_later(PULSE_S, self._pulse)
 

@@ -23,6 +23,7 @@ from gantry_controller.metadata.events import (
     DeleteTopic,
     ElectMaster,
     Event,
+    ForgetConsumers,
     ForgetImport,
     ForgetMember,
     ImportBroker,
@@ -53,6 +54,7 @@ from gantry_controller.metadata.results import Result
 from gantry_controller.metadata.state import MetadataState
 from gantry_controller.metadata.subscriptions import (
     delete_subscription_group,
+    forget_consumers,
     put_subscription_group,
     report_consumers,
 )
@@ -109,6 +111,8 @@ def apply(  # noqa: C901 - a table of one line per event, which mypy checks for 
             return delete_subscription_group(state, event)
         case ReportConsumers():
             return report_consumers(state, event)
+        case ForgetConsumers():
+            return forget_consumers(state, event)
         case PutKv():
             return put_kv(state, event)
         case DeleteKv():

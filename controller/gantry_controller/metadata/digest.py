@@ -29,14 +29,14 @@ def record_sum(table: str, key: object, value: object) -> int:
     return 0 if value is None else zlib.crc32(_encode((table, key, value)))
 
 
-def layout_of(kinds: Iterable[type]) -> int:
-    """A number of 16 bits that tells the layouts of records apart.
+def layout_of(kinds: Iterable[type], tables: Iterable[str]) -> int:
+    """A number of 16 bits that tells the layouts of records in these tables apart.
 
     Programs of different versions may write the same state in different fields; comparing their
     digests would accuse a healthy node in the middle of an upgrade.
     """
     fields = [(kind.__name__, *_fields(kind)) for kind in kinds]
-    return zlib.crc32(_encode(fields)) & 0xFFFF
+    return zlib.crc32(_encode((fields, tuple(tables)))) & 0xFFFF
 
 
 def _fields(kind: type) -> list[str]:

@@ -49,8 +49,9 @@ import msgspec
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.types import BrokerId
 
+from gantry_controller.metadata.confirmed import Floor
 from gantry_controller.metadata.events import ElectMaster, LiveMember
-from gantry_controller.metadata.state import BrokerGroup, Floor
+from gantry_controller.metadata.state import BrokerGroup
 
 BELOW_FLOOR = "BelowConfirmed"
 """How the reason begins where those that live lack what was confirmed."""

@@ -266,6 +266,15 @@ class ReportConsumers(_Event, frozen=True, tag="ReportConsumers/1"):
     incarnation: str = ""
 
 
+class ForgetConsumers(_Event, frozen=True, tag="ForgetConsumers/1"):
+    """The group has had no living master for long; what its last one reported is old.
+
+    ``master_epoch`` is the evidence: a master of a later epoch was not looked at.
+    """
+
+    master_epoch: Epoch
+
+
 class PutKv(_Record, frozen=True, tag="PutKv/1"):
     """A tool keeps a value in the name service (code 100)."""
 
@@ -320,6 +329,7 @@ Event = (
     | PutSubscriptionGroup
     | DeleteSubscriptionGroup
     | ReportConsumers
+    | ForgetConsumers
     | PutKv
     | DeleteKv
     | SetWritable

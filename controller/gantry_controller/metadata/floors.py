@@ -6,11 +6,12 @@ Rule protected: a floor falls only with ``AcceptLoss``, or with the group itself
 from gantry_protocol.codes import ResponseCode
 from gantry_protocol.types import BrokerId, Epoch
 
+from gantry_controller.metadata.confirmed import Floor, Loss
 from gantry_controller.metadata.election import Elected, believable, holds, newest
 from gantry_controller.metadata.events import AcceptLoss, FloorRow, LiveMember, RaiseFloors
 from gantry_controller.metadata.mastership import promote
 from gantry_controller.metadata.results import Result, missing, refuse
-from gantry_controller.metadata.state import BrokerGroup, Floor, Loss, MetadataState
+from gantry_controller.metadata.state import BrokerGroup, MetadataState
 
 
 def raise_floors(state: MetadataState, event: RaiseFloors) -> Result:

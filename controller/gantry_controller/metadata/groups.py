@@ -9,7 +9,7 @@ from gantry_protocol.codes import ResponseCode
 from gantry_protocol.types import BrokerId
 from msgspec.structs import replace
 
-from gantry_controller.metadata.clients import ConsumerTable, SubscriptionTable
+from gantry_controller.metadata.clients import SubscriptionTable
 from gantry_controller.metadata.election import believable
 from gantry_controller.metadata.events import (
     AdoptGroup,
@@ -30,6 +30,7 @@ from gantry_controller.metadata.state import (
     MetadataState,
     TopicTable,
 )
+from gantry_controller.metadata.subscriptions import end_consumers
 
 MEMBERS_MAX = 128
 """A group of nine leaks an id now and then (a Java broker whose 1013 reply was lost asks for the
@@ -81,7 +82,7 @@ def remove_group(state: MetadataState, event: RemoveGroup) -> Result:
     state.put_plain("wiped", group.key, None)
     state.put_plain("floors", group.key, None)
     state.put_plain("losses", group.key, None)
-    return Result(group=_bury(state, group, event.uid), changed=True)
+    return _bury(state, group, event.uid)
 
 
 def adopt_group(state: MetadataState, event: AdoptGroup) -> Result:
@@ -116,7 +117,8 @@ def retire_group(state: MetadataState, event: RetireGroup) -> Result:
         return refusal
     if group.retired:
         return Result(group=group)
-    return Result(group=state.put(group, retired=True), changed=True)
+    gone = end_consumers(state, group)
+    return Result(group=state.put(group, retired=True), changed=True, consumers_changed=gone)
 
 
 def _refuse_strangers(group: BrokerGroup, uid: str) -> Result | None:
@@ -233,7 +235,7 @@ def clean_broker_data(state: MetadataState, event: CleanBrokerData) -> Result:
     if members == group.members:
         return Result(group=group)
     if not members and group.declaration is None:
-        return Result(group=_bury(state, group, None), changed=True)
+        return _bury(state, group, None)
     kept = tuple(one for one in group.sync_state_set if one not in struck)
     lost_master = group.master_id in struck
     # If nothing is left to protect, the group starts again, above its epochs.
@@ -306,16 +308,15 @@ def _refuse_to_clean_the_living(group: BrokerGroup | None, event: CleanBrokerDat
     return None
 
 
-def _bury(state: MetadataState, group: BrokerGroup, uid: str | None) -> BrokerGroup:
+def _bury(state: MetadataState, group: BrokerGroup, uid: str | None) -> Result:
     table = state.topic_table(group.key)
     if table.topics:
         state.put_topics(group.key, TopicTable(version=table.version + 1))
-    subscriptions, consumers = state.subscription_table(group.key), state.consumer_table(group.key)
+    subscriptions = state.subscription_table(group.key)
     if subscriptions.groups:
         state.put_subscriptions(group.key, SubscriptionTable(subscriptions.version + 1))
-    if consumers.groups:
-        state.put_consumers(group.key, ConsumerTable(consumers.version + 1))
-    return state.put(
+    gone = end_consumers(state, group)
+    tombstone = state.put(
         group,
         declaration=None,
         members=(),
@@ -327,6 +328,7 @@ def _bury(state: MetadataState, group: BrokerGroup, uid: str | None) -> BrokerGr
         removed_uid=uid,
         retired=False,
     )
+    return Result(group=tombstone, changed=True, consumers_changed=gone)
 
 
 def _revive(tombstone: BrokerGroup) -> BrokerGroup:

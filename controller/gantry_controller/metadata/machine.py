@@ -20,6 +20,9 @@ from gantry_controller.raft.digests import DigestPoint
 ChangeListener = Callable[[Event, Result], None]
 """Called with each event that changed something and its result."""
 
+ConsumerListener = Callable[[BrokerGroup, tuple[str, ...]], None]
+"""Called with a broker group, and the consumer groups whose members there have changed."""
+
 RestoreListener = Callable[[], None]
 """Called when the whole state was replaced: everything may be different."""
 
@@ -48,11 +51,16 @@ class MetadataStateMachine:
         self._digest_due = digest_every  # begun before the first event beyond it
         self._counting = Index(0)  # the index of the digest that is being counted
         self._listeners: list[ChangeListener] = []
+        self._consumer_listeners: list[ConsumerListener] = []
         self._restore_listeners: list[RestoreListener] = []
 
     def add_listener(self, listener: ChangeListener) -> None:
         """Has ``listener`` told of every change from here on."""
         self._listeners.append(listener)
+
+    def add_consumer_listener(self, listener: ConsumerListener) -> None:
+        """Has ``listener`` told of every change of who consumes, from here on."""
+        self._consumer_listeners.append(listener)
 
     def add_restore_listener(self, listener: RestoreListener) -> None:
         """Has ``listener`` told when a snapshot has replaced the state."""
@@ -73,6 +81,9 @@ class MetadataStateMachine:
         if result.changed:
             for listener in self._listeners:
                 listener(event, result)
+        if result.consumers_changed and result.group is not None:
+            for consumers_changed in self._consumer_listeners:
+                consumers_changed(result.group, result.consumers_changed)
         return result
 
     def _begin_point(self, index: Index) -> None:

@@ -20,6 +20,7 @@ class Result(msgspec.Struct, frozen=True, gc=False):
         changed: whether ``group`` differs from the one before.
         topics_version: of the group's topics, where the event is about topics of one group.
         subscriptions_version: likewise of its subscription groups.
+        consumers_changed: the consumer groups whose members on ``group`` differ.
         topic_count: of the topics concerned, where the event says how producers reach a group.
     """
 
@@ -29,6 +30,7 @@ class Result(msgspec.Struct, frozen=True, gc=False):
     changed: bool = False
     topics_version: int | None = None
     subscriptions_version: int | None = None
+    consumers_changed: tuple[str, ...] = ()
     topic_count: int | None = None
 
     @property

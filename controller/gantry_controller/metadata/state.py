@@ -6,12 +6,12 @@ its invariant, and ``put`` asserts them.
 """
 
 from bisect import bisect_right, insort
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
 import msgspec
-from gantry_protocol.types import BrokerId, Epoch, Index, Offset
+from gantry_protocol.types import BrokerId, Epoch, Index
 from msgspec.structs import replace
 
 from gantry_controller.metadata.clients import (
@@ -21,6 +21,8 @@ from gantry_controller.metadata.clients import (
     Subscription,
     SubscriptionTable,
 )
+from gantry_controller.metadata.confirmed import Floor, Loss
+from gantry_controller.metadata.consumer_view import ClusterConsumers, ClusterGroup
 from gantry_controller.metadata.digest import Parted, RecordSum, layout_of
 from gantry_controller.metadata.kv import Namespace
 
@@ -204,38 +206,6 @@ class ImportedBroker(msgspec.Struct, frozen=True, array_like=True, gc=False):
     state_version: int = 0
 
 
-class Floor(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The known confirmed end of a group's log: all below ``offset``.
-
-    The last byte of that was written in ``epoch``, so whoever holds it reaches both.
-    """
-
-    epoch: Epoch
-    offset: Offset
-
-    def reached_by(self, epoch: int, end: int) -> bool:
-        """Whether a log of this end, the newest line of its lineage in ``epoch``, may hold it."""
-        return epoch >= self.epoch and end >= self.offset
-
-
-class Loss(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The last time a person gave up what was confirmed (``events.AcceptLoss``).
-
-    Attributes:
-        master_epoch: that began with it.
-        broker_id: who was elected, with a log up to ``end`` of ``epoch``.
-        floor: what was known to be confirmed; None if nothing was known.
-        at_ms: when, by the leader's clock.
-    """
-
-    master_epoch: Epoch
-    broker_id: BrokerId
-    epoch: Epoch
-    end: Offset
-    floor: Floor | None
-    at_ms: int
-
-
 class MetadataState:
     """All groups, topics and imported brokers, with the indexes that look-ups need.
 
@@ -247,7 +217,8 @@ class MetadataState:
     begin with an underscore and are made again by ``rebuild_indexes``. ``wiped`` are the groups
     whose routes allow no writes, by the index that wiped them; ``settings`` those of the
     name service that are not as they are by default (``metadata.names``). ``floors`` never fall but
-    with a ``Loss``, or with the end of their group.
+    with a ``Loss``, or with the end of their group. ``generations`` are those of the consumer
+    groups of each cluster: the index at which the members of one last changed at any broker group.
     """
 
     index: Index
@@ -257,6 +228,7 @@ class MetadataState:
 
     subscriptions: dict[GroupKey, SubscriptionTable]
     consumers: dict[GroupKey, ConsumerTable]
+    generations: dict[tuple[str, str], Index]
 
     kv: dict[str, Namespace]
     wiped: dict[GroupKey, Index]
@@ -271,6 +243,7 @@ class MetadataState:
         "imports",
         "subscriptions",
         "consumers",
+        "generations",
         "kv",
         "wiped",
         "settings",
@@ -279,6 +252,7 @@ class MetadataState:
     )
 
     __slots__ = (
+        "_cluster_consumers",
         "_headless",
         "_living",
         "_names",
@@ -296,6 +270,7 @@ class MetadataState:
         self.imports = {}
         self.subscriptions = {}
         self.consumers = {}
+        self.generations = {}
         self.kv = {}
         self.wiped = {}
         self.settings = {}
@@ -326,6 +301,9 @@ class MetadataState:
         for key, table in self.topics.items():
             for topic in table.topics:
                 self._topic_groups.setdefault(topic, {})[key] = None
+        self._cluster_consumers: dict[str, ClusterConsumers] = {}
+        for key, reported in sorted(self.consumers.items()):
+            self._consumers_of(key[0]).changed(key, sorted(reported.groups), reported, self.index)
 
     def find(self, cluster: str | None, name: str) -> BrokerGroup | None:
         """The living group; without ``cluster`` the only one of that name.
@@ -458,11 +436,31 @@ class MetadataState:
         self._sum.touched("subscriptions", key, self.subscriptions.get(key))
         self.subscriptions[key] = table
 
-    def put_consumers(self, key: GroupKey, table: ConsumerTable) -> None:
-        """Makes ``table`` the consumer groups with members on the group ``key``."""
+    def put_consumers(self, key: GroupKey, table: ConsumerTable, changed: Iterable[str]) -> None:
+        """Makes ``table`` the consumer groups with members on the group ``key``.
+
+        ``changed`` are the consumer groups that are other than before.
+        """
         assert table.version > self.consumer_table(key).version, (key, table.version)
         self._sum.touched("consumers", key, self.consumers.get(key))
         self.consumers[key] = table
+        consumers = self._consumers_of(key[0])
+        consumers.changed(key, sorted(changed), table, self.index)
+        for name in sorted(changed):
+            is_there = bool(consumers.heard_at(name))
+            self.put_plain("generations", (key[0], name), self.index if is_there else None)
+
+    def cluster_group(self, cluster: str, name: str) -> ClusterGroup:
+        """A consumer group over all broker groups of ``cluster``."""
+        generation = self.generations.get((cluster, name), Index(0))
+        return self.cluster_consumers(cluster).group(name, self.consumers, generation)
+
+    def cluster_consumers(self, cluster: str) -> ClusterConsumers:
+        """Consumers of ``cluster``, whichever master hears them; not kept for an unknown one."""
+        return self._cluster_consumers.get(cluster) or ClusterConsumers(self.index)
+
+    def _consumers_of(self, cluster: str) -> ClusterConsumers:
+        return self._cluster_consumers.setdefault(cluster, ClusterConsumers(self.index))
 
     def put_imports(self, key: GroupKey, brokers: tuple[ImportedBroker, ...]) -> None:
         """Makes ``brokers`` those of the old kind under ``key``; none strikes the key."""
@@ -473,7 +471,10 @@ class MetadataState:
             del self.imports[key]
 
     def put_plain(
-        self, field: Literal["kv", "wiped", "settings", "floors", "losses"], key: Any, value: object
+        self,
+        field: Literal["generations", "kv", "wiped", "settings", "floors", "losses"],
+        key: Any,
+        value: object,
     ) -> None:
         """Makes ``value`` the record of ``key`` in a field of no index; None strikes the key."""
         records: dict[Any, object] = getattr(self, field)
@@ -544,7 +545,8 @@ LAYOUT = layout_of(
         Namespace,
         Floor,
         Loss,
-    )
+    ),
+    MetadataState.REPLICATED,
 )
 """Tells this version's way to write the state from others'."""
 

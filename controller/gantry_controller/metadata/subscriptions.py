@@ -10,6 +10,7 @@ from gantry_protocol.codes import ResponseCode
 from gantry_controller.metadata.clients import ConsumerGroup, ConsumerTable, SubscriptionTable
 from gantry_controller.metadata.events import (
     DeleteSubscriptionGroup,
+    ForgetConsumers,
     PutSubscriptionGroup,
     ReportConsumers,
 )
@@ -87,10 +88,30 @@ def report_consumers(state: MetadataState, event: ReportConsumers) -> Result:
             groups[name] = _in_order(members)
         else:
             groups.pop(name, None)
-    if groups != table.groups:
-        state.put_consumers(group.key, ConsumerTable(table.version + 1, groups))
+    changed = [name for name in event.groups if groups.get(name) != table.groups.get(name)]
+    if changed:
+        state.put_consumers(group.key, ConsumerTable(table.version + 1, groups), changed)
     # Nobody who listens to changes of the broker group has anything to do with its clients.
-    return Result(group=group)
+    return Result(group=group, consumers_changed=tuple(changed))
+
+
+def end_consumers(state: MetadataState, group: BrokerGroup) -> tuple[str, ...]:
+    """Nobody consumes from the group any more; returns the consumer groups that did."""
+    table = state.consumer_table(group.key)
+    if table.groups:
+        state.put_consumers(group.key, ConsumerTable(table.version + 1), table.groups)
+    return tuple(table.groups)
+
+
+def forget_consumers(state: MetadataState, event: ForgetConsumers) -> Result:
+    """Nobody hears those whom a master that is gone for long has reported."""
+    group = state.find(event.cluster, event.name)
+    if group is None:
+        return Result()
+    if group.master_epoch != event.master_epoch:
+        code = ResponseCode.CONTROLLER_FENCED_MASTER_EPOCH
+        return refuse(code, f"The group is in master epoch {group.master_epoch} by now", group)
+    return Result(group=group, consumers_changed=end_consumers(state, group))
 
 
 def _refuse_report(

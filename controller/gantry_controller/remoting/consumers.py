@@ -4,6 +4,8 @@ A subscription group is committed here first, as a topic is; the group's master 
 it learns of a newer version. A membership is what the master reports of its clients.
 """
 
+from functools import partial
+
 from gantry_protocol.bodies import (
     SubscriptionGroupConfig,
     SubscriptionGroupTable,
@@ -12,6 +14,9 @@ from gantry_protocol.bodies import (
     encode_body,
 )
 from gantry_protocol.bodies.consumers import (
+    ChangedConsumers,
+    ClusterClient,
+    ClusterMembership,
     ConsumerClient,
     ConsumerMembership,
     ConsumerReport,
@@ -24,13 +29,16 @@ from gantry_protocol.command import RemotingCommand, reply
 from gantry_protocol.headers import from_ext, to_ext
 from gantry_protocol.headers.brokeradmin import DeleteSubscriptionGroupRequestHeader
 from gantry_protocol.headers.consumers import (
+    GetChangedConsumersRequestHeader,
     GetConsumersRequestHeader,
     ReportConsumersRequestHeader,
     SubscriptionGroupRequestHeader,
     SubscriptionsVersionHeader,
 )
+from gantry_protocol.types import Index
 
 from gantry_controller.metadata.clients import Client, ConsumerGroup, Subscription
+from gantry_controller.metadata.consumer_view import ClusterGroup
 from gantry_controller.metadata.events import (
     DeleteSubscriptionGroup,
     PutSubscriptionGroup,
@@ -57,6 +65,7 @@ class ConsumerRequests:
             RequestCode.DELETE_SUBSCRIPTIONGROUP: self._delete,
             RequestCode.GANTRY_REPORT_CONSUMERS: self._report,
             RequestCode.GANTRY_GET_CONSUMERS: self._members,
+            RequestCode.GANTRY_GET_CHANGED_CONSUMERS: self._changes,
         }
 
     # Subscription groups.
@@ -131,6 +140,20 @@ class ConsumerRequests:
 
         self._dispatcher.read(exchange, answer)
 
+    def _changes(self, exchange: Exchange) -> None:
+        header = from_ext(GetChangedConsumersRequestHeader, exchange.request.ext)
+
+        def answer() -> RemotingCommand:
+            state = self._machine.state
+            page = state.cluster_consumers(header.cluster_name).page(
+                Index(header.since), header.after, partial(state.cluster_group, header.cluster_name)
+            )
+            groups = {name: _in_cluster(group) for name, group in page.groups.items()}
+            body = ChangedConsumers(page.since, page.after, page.is_whole, page.more, groups)
+            return reply(exchange.request, body=encode_body(body))
+
+        self._dispatcher.read(exchange, answer)
+
     def _table(self, exchange: Exchange, group: BrokerGroup, wanted: str | None) -> RemotingCommand:
         table = self._machine.state.consumer_table(group.key)
         groups = {
@@ -177,4 +200,22 @@ def _as_body(group: ConsumerGroup) -> ConsumerMembership:
         message_model=group.message_model,
         consume_type=group.consume_type,
         consume_from_where=group.consume_from_where,
+    )
+
+
+def _in_cluster(group: ClusterGroup) -> ClusterMembership:
+    latest = group.latest or ConsumerGroup(())
+    return ClusterMembership(
+        generation=group.generation,
+        clients=[
+            ClusterClient(client.client_id, client.language, client.version, list(heard_by))
+            for client, heard_by in group.clients
+        ],
+        subscriptions=[
+            ConsumerSubscription(wanted.topic, wanted.expression, wanted.expression_type)
+            for wanted in group.subscriptions
+        ],
+        message_model=latest.message_model,
+        consume_type=latest.consume_type,
+        consume_from_where=latest.consume_from_where,
     )

@@ -1,8 +1,11 @@
-"""Role changes, told to the brokers at once (code 1008).
+"""Role changes and changes of who consumes, told to the brokers at once.
 
 After each election the leader sends the outcome to every living member, at the address it
-registered. Nothing is acknowledged and nothing sent twice: members poll as well. So only the newest
-word counts: while a message waits for an address, a newer one for the same address takes its place.
+registered (NotifyBrokerRoleChanged, 1008). When the members of a consumer group change at one
+broker group, the masters of others that hear members of it are told to look (ConsumersChanged,
+31008). Nothing is acknowledged and nothing sent twice: brokers poll as well. So only the newest
+word of each kind counts: while a message waits for an address, a newer one of the same kind for the
+same address takes its place.
 
 A thousand elections at once are a thousand targets at once. ``SENDERS_MAX`` connections are made at
 a time, so that neither the file descriptors nor the loop are taken from requests; each target is
@@ -11,7 +14,7 @@ that do not answer hold nobody up for longer. Addresses and connections are boun
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from gantry_protocol.command import RemotingCommand
 from gantry_protocol.errors import RemotingError
@@ -20,8 +23,8 @@ from gantry_protocol.remoting.pool import ClientPool
 
 from gantry_controller.metadata.events import AcceptLoss, ElectMaster, Event
 from gantry_controller.metadata.results import Result
-from gantry_controller.metadata.state import BrokerGroup
-from gantry_controller.remoting.replies import role_change
+from gantry_controller.metadata.state import BrokerGroup, MetadataState
+from gantry_controller.remoting.replies import consumers_changed, role_change
 
 BUDGET_S = 3.0  # upstream's time-out for this call
 ATTEMPT_S = 1.0  # one connection; a living broker's listener answers within milliseconds
@@ -37,25 +40,31 @@ class Notifier:
     """Tells brokers of elections.
 
     Args:
+        state: of the quorum.
         leading: whether this node leads; the others stay silent.
         living: the addresses of a group's living members.
 
     Attributes:
-        sent: role changes written to a connection.
-        failed: role changes that reached no connection.
+        sent: messages written to a connection.
+        failed: messages that reached no connection.
         retried: attempts to connect after the first one.
     """
 
     def __init__(
-        self, leading: Callable[[], bool], living: Callable[[BrokerGroup], list[str]]
+        self,
+        state: MetadataState,
+        leading: Callable[[], bool],
+        living: Callable[[BrokerGroup], list[str]],
     ) -> None:
         self.sent = 0
         self.failed = 0
         self.retried = 0
+        self._state = state
         self._leading = leading
         self._living = living
         self._pool = ClientPool(max_clients=ADDRESSES_MAX)
-        self._next: dict[str, RemotingCommand] = {}  # by address: the newest word, not sent yet
+        # By address and code: the newest word, not sent yet.
+        self._next: dict[str, dict[int, RemotingCommand]] = {}
         self._queue: dict[str, float] = {}  # no sender has taken these; until when they matter
         self._taken: set[str] = set()
         self._senders: set[asyncio.Task[None]] = set()
@@ -75,8 +84,20 @@ class Notifier:
             for address in self._living(result.group):
                 self.tell(address, role_change(result.group))
 
+    def consumers_changed(self, group: BrokerGroup, names: Iterable[str]) -> None:
+        """Has the masters of other broker groups that hear members of ``names`` look."""
+        if not self._leading():
+            return
+        consumers = self._state.cluster_consumers(group.cluster)
+        concerned = {key: None for name in names for key in consumers.heard_at(name)}
+        concerned.pop(group.key, None)
+        for key in concerned:
+            master = self._state.groups[key].master
+            if master is not None:
+                self.tell(master.address, consumers_changed(group.cluster))
+
     def tell(self, address: str, command: RemotingCommand) -> None:
-        """Sends ``command`` to ``address``, instead of anything that still waits to go there."""
+        """Sends ``command`` to ``address``, instead of one of its code that still waits there."""
         if address not in self._taken and address not in self._queue:
             if self._send_now(address, command):
                 return
@@ -88,7 +109,7 @@ class Notifier:
                 sender = asyncio.create_task(self._send_all())
                 self._senders.add(sender)
                 sender.add_done_callback(self._ended)
-        self._next[address] = command
+        self._next.setdefault(address, {})[command.code] = command
 
     async def close(self) -> None:
         """Ends everything that is on its way."""
@@ -122,10 +143,11 @@ class Notifier:
             except (RemotingError, TimeoutError) as error:
                 _log.info("broker could not be told", address=address, why=error)
             finally:  # in one step with the last look at what waits, so that nothing waits unseen
-                command = self._next.pop(address)
+                commands = self._next.pop(address)
                 self._taken.discard(address)
-            if not self._send_now(address, command):
-                self.failed += 1
+            for command in commands.values():
+                if not self._send_now(address, command):
+                    self.failed += 1
 
     async def _connect(self, address: str, until_s: float) -> None:
         loop = asyncio.get_running_loop()

@@ -20,6 +20,7 @@ from gantry_protocol.bodies import (
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import RemotingCommand, reply, request
 from gantry_protocol.headers import to_ext
+from gantry_protocol.headers.consumers import ConsumersChangedHeader
 from gantry_protocol.headers.controller import (
     AlterSyncStateSetResponseHeader,
     ElectMasterResponseHeader,
@@ -178,6 +179,12 @@ def replicas_info(group: BrokerGroup, alive: Iterable[BrokerId]) -> ReplicasInfo
 def sync_state_data_reply(to: RemotingCommand, table: dict[str, ReplicasInfo]) -> RemotingCommand:
     """GetSyncStateData (1006)."""
     return reply(to, body=encode_body(BrokerReplicasInfo(table)))
+
+
+def consumers_changed(cluster: str) -> RemotingCommand:
+    """ConsumersChanged (31008), oneway, to masters that hear other members of a consumer group."""
+    header = ConsumersChangedHeader(cluster)
+    return request(RequestCode.GANTRY_CONSUMERS_CHANGED, to_ext(header), oneway=True)
 
 
 def role_change(group: BrokerGroup) -> RemotingCommand:

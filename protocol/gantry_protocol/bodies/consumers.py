@@ -1,6 +1,8 @@
-"""Bodies of ReportConsumers (31001) and GetConsumers (31002): who consumes from a broker group.
+"""Bodies of the requests about who consumes, between masters and controllers.
 
-A group's master reports what changed; its successor, and anybody who asks, reads the whole.
+ReportConsumers (31001) and GetConsumers (31002) are about one broker group: its master reports what
+changed; its successor, and anybody who asks, reads the whole. GetChangedConsumers (31007) is about
+a cluster: who is in a consumer group, whichever master hears it.
 """
 
 import msgspec
@@ -46,3 +48,46 @@ class ConsumerTable(Body, frozen=True):
 
     groups: dict[str, ConsumerMembership]
     version: int = 0
+
+
+class ClusterClient(Body, frozen=True):
+    """One member of a consumer group, and two of the broker groups whose masters hear it."""
+
+    client_id: str
+    language: str = ""
+    version: int = 0
+    heard_by: list[str] = msgspec.field(default_factory=list)
+
+
+class ClusterMembership(Body, frozen=True):
+    """One consumer group in a cluster.
+
+    Attributes:
+        generation: rises with each change; the index of the change in the controllers' log.
+        clients: ascending by id; none if the group has ended.
+    """
+
+    generation: int
+    clients: list[ClusterClient]
+    subscriptions: list[ConsumerSubscription] = msgspec.field(default_factory=list)
+    message_model: str = ""
+    consume_type: str = ""
+    consume_from_where: str = ""
+
+
+class ChangedConsumers(Body, frozen=True):
+    """The answer to GetChangedConsumers.
+
+    Attributes:
+        since: up to where the reader has read now.
+        after: the name after which the whole goes on; None if nothing of it is left.
+        is_whole: a part of the whole; what is not in it has ended.
+        more: there is more to ask for at once.
+        groups: as they are now, by name.
+    """
+
+    since: int
+    after: str | None
+    is_whole: bool
+    more: bool
+    groups: dict[str, ClusterMembership]

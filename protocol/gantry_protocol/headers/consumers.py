@@ -35,3 +35,23 @@ class GetConsumersRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
     broker_name: str
     cluster_name: str | None = None
     consumer_group: str | None = None
+
+
+class GetChangedConsumersRequestHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """GetChangedConsumers (31007): what changed after ``since``, or a page of the whole.
+
+    Attributes:
+        cluster_name: whose consumers.
+        since: as the last answer said; 0 for whoever knows nothing.
+        after: likewise; None unless the last answer was a part of the whole and not its end.
+    """
+
+    cluster_name: str
+    since: Int64 = 0
+    after: str | None = None
+
+
+class ConsumersChangedHeader(msgspec.Struct, frozen=True, rename="camel"):
+    """ConsumersChanged (31008, oneway): a reason to ask for the changes now."""
+
+    cluster_name: str

@@ -12,6 +12,7 @@ _READS = frozenset(
     {
         RequestCode.GANTRY_GET_CHANGED_GROUPS,
         RequestCode.GANTRY_GET_CONSUMERS,
+        RequestCode.GANTRY_GET_CHANGED_CONSUMERS,
         RequestCode.CONTROLLER_GET_REPLICA_INFO,
         RequestCode.CONTROLLER_GET_NEXT_BROKER_ID,
         RequestCode.GET_ALL_TOPIC_CONFIG,

@@ -10,11 +10,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from gantry_broker.clients.elsewhere import LOOK_EVERY_S
+from gantry_protocol.bodies import ConsumerData, HeartbeatData, SubscriptionData, encode_body
+from gantry_protocol.command import request
 from gantry_protocol.process.datadir import DataDir
+from gantry_protocol.remoting.client import RemotingClient
 from support.broker_cluster import eventually
 from support.broker_processes import Process
 from support.loopback_controller import CLUSTER
 from support.many_groups import ManyGroups, parse_metrics
+from support.patience import PATIENCE_S
 
 GROUPS = 10
 
@@ -104,3 +109,41 @@ def test_a_directory_of_one_group_is_not_taken_for_many(tmp_path: Path) -> None:
     many = Process(tmp_path / "d", GANTRY_GROUP="", GANTRY_GROUPS="a,b")
     assert many.exit_code() == 2
     assert "belongs to it" in many.sentence
+
+
+async def members_at(client: RemotingClient, group: str) -> list[str]:
+    answer = await client.call(request(38, {"consumerGroup": group}), PATIENCE_S)
+    assert answer.code == 0, answer
+    ids: list[str] = json.loads(answer.body)["consumerIdList"]
+    return sorted(ids)
+
+
+async def test_masters_name_the_same_members_whichever_of_them_hears_a_client(
+    tmp_path: Path,
+) -> None:
+    cluster = ManyGroups(tmp_path, 2)
+    lines: dict[tuple[str, str], RemotingClient] = {}
+    try:
+        await cluster.start()
+        for client, group in (("x", "g-000"), ("x", "g-001"), ("y", "g-000")):
+            line = lines[client, group] = RemotingClient()
+            await line.connect(f"{cluster.master_ip(group)}:{cluster.port(group)}", PATIENCE_S)
+            wanted = [SubscriptionData(topic="t", sub_string="*")]
+            data = HeartbeatData(client, [], [ConsumerData("g", subscription_data_set=wanted)])
+            assert (await line.call(request(34, {}, encode_body(data)), PATIENCE_S)).code == 0
+
+        async def all_are_told(members: list[str], lines: list[RemotingClient]) -> None:
+            async with asyncio.timeout(PATIENCE_S):
+                while any([await members_at(line, "g") != members for line in lines]):
+                    await asyncio.sleep(0.02)
+
+        await all_are_told(["x", "y"], list(lines.values()))
+        lines.pop(("x", "g-000")).close()
+        await asyncio.sleep(2 * LOOK_EVERY_S)
+        await all_are_told(["x", "y"], list(lines.values()))
+        lines.pop(("x", "g-001")).close()
+        await all_are_told(["y"], list(lines.values()))
+    finally:
+        for line in lines.values():
+            line.close()
+        await cluster.stop()

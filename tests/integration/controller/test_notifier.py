@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from gantry_controller.metadata.state import MetadataState
 from gantry_controller.remoting import notifier as module
 from gantry_controller.remoting.notifier import Notifier
 from gantry_controller.remoting.replies import role_change
@@ -63,7 +64,7 @@ async def wait_for(broker: Broker, count: int) -> None:
 
 
 async def test_golden_fields(broker: Broker) -> None:
-    notifier = Notifier(lambda: True, lambda _: [])
+    notifier = Notifier(MetadataState(), lambda: True, lambda _: [])
     notifier.tell(broker.address, changes(1)[0])
     await wait_for(broker, 1)
     (command,) = broker.told
@@ -87,7 +88,7 @@ async def test_golden_fields(broker: Broker) -> None:
 
 
 async def test_newest_replaces_what_waits_for_the_same_address(broker: Broker) -> None:
-    notifier = Notifier(lambda: True, lambda _: [])
+    notifier = Notifier(MetadataState(), lambda: True, lambda _: [])
     for command in changes(5):
         notifier.tell(broker.address, command)
     await wait_for(broker, 1)
@@ -102,7 +103,7 @@ async def test_newest_replaces_what_waits_for_the_same_address(broker: Broker) -
 
 
 async def test_dead_address_harms_nobody(broker: Broker) -> None:
-    notifier = Notifier(lambda: True, lambda _: [])
+    notifier = Notifier(MetadataState(), lambda: True, lambda _: [])
     command = changes(1)[0]
     notifier.tell("127.0.0.1:1", command)
     notifier.tell(broker.address, command)
@@ -116,7 +117,7 @@ async def test_dead_address_harms_nobody(broker: Broker) -> None:
 
 async def test_addresses_are_bounded(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ADDRESSES_MAX", 1)
-    notifier = Notifier(lambda: True, lambda _: [])
+    notifier = Notifier(MetadataState(), lambda: True, lambda _: [])
     notifier.tell(broker.address, changes(1)[0])
     notifier.tell("127.0.0.1:1", changes(1)[0])
     assert notifier.failed == 1
@@ -126,7 +127,7 @@ async def test_addresses_are_bounded(broker: Broker, monkeypatch: pytest.MonkeyP
 
 async def test_broker_whose_listener_is_just_restarting_is_tried_again() -> None:
     (port,) = free_ports(1)
-    notifier = Notifier(lambda: True, lambda _: [])
+    notifier = Notifier(MetadataState(), lambda: True, lambda _: [])
     notifier.tell(f"127.0.0.1:{port}", changes(1)[0])
     async with asyncio.timeout(PATIENCE_S):
         while not notifier.retried:
@@ -145,7 +146,7 @@ async def test_number_of_senders_is_bounded_and_all_are_told(
     monkeypatch.setattr(module, "SENDERS_MAX", 3)
     monkeypatch.setattr(module, "RETRY_S", 0.0)
     port = broker.address.partition(":")[2]
-    notifier = Notifier(lambda: True, lambda _: [])
+    notifier = Notifier(MetadataState(), lambda: True, lambda _: [])
     most = 0
     for host in range(1, 41):
         notifier.tell(f"127.0.0.{host}:{port}", changes(1)[0])
@@ -162,7 +163,7 @@ async def test_who_waited_too_long_for_a_sender_is_left_to_its_poll(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "BUDGET_S", 0.0)
-    notifier = Notifier(lambda: True, lambda _: [])
+    notifier = Notifier(MetadataState(), lambda: True, lambda _: [])
     notifier.tell(broker.address, changes(1)[0])
     async with asyncio.timeout(PATIENCE_S):
         while notifier.waiting:

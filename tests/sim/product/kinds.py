@@ -14,6 +14,7 @@ from sim.product.bucket import BucketOptions
 from sim.product.cluster import CLUSTER, SEGMENT_BYTES, Cluster, Simulation, show_logs
 from sim.product.commits import Commits
 from sim.product.consents import Consents
+from sim.product.everywhere import Everywhere
 from sim.product.lives import Lives
 from sim.product.operated import OperatedCluster
 from sim.product.operated_watch import IDLE_S, OperatorWatch
@@ -467,8 +468,8 @@ class ManyRun(ProductRun):
         return {"groups": [f"g-{number}" for number in range(rng.randint(2, 5))], "keyed": True}
 
     def loads(self) -> Sequence[Load]:
-        """Producers that send to all of them."""
-        return [Workload(self._cluster, Watches(self._watch))]
+        """Producers that send to all of them, and consumers that read from all."""
+        return [Workload(self._cluster, Watches(self._watch)), Everywhere(self._cluster)]
 
 
 class SnapshotRun(QuorumRun):

@@ -47,6 +47,7 @@ class Line:
         client: knows the name servers.
         on_request: serves what the broker asks.
         greeting: a heartbeat (34) that each connection begins with, and repeats.
+        group: whose master; None for the first of the route.
     """
 
     def __init__(
@@ -55,10 +56,12 @@ class Line:
         *,
         on_request: RequestHandler | None = None,
         greeting: tuple[int, bytes] | None = None,
+        group: str | None = None,
     ) -> None:
         self._client = client
         self._on_request = on_request
         self._greeting = greeting
+        self._group = group
         self._connection: RemotingClient | None = None
 
     @property
@@ -108,10 +111,11 @@ class Line:
     async def _connected(self) -> RemotingClient:
         if self._connection is None or self._connection.closed:
             route = await self._client.routes.fetch(TOPIC)
-            if not route.writable:
+            wanted = [one for one in route.writable if self._group in (None, one.broker_name)]
+            if not wanted:
                 raise NameServiceError("there is no master")
             made = RemotingClient(on_request=self._on_request)
-            self._connection = await made.connect(route.writable[0].address, WITHIN_S)
+            self._connection = await made.connect(wanted[0].address, WITHIN_S)
             if self._greeting is not None:
                 code, body = self._greeting
                 await made.call(request(code, {}, body), WITHIN_S)

@@ -25,8 +25,9 @@ import msgspec
 from gantry_protocol.types import BrokerId, Epoch
 
 from gantry_controller.liveness.core.table import Heartbeat, HeartbeatTable
+from gantry_controller.metadata.confirmed import Floor
 from gantry_controller.metadata.events import FloorRow, LiveMember, RaiseFloors
-from gantry_controller.metadata.state import BrokerGroup, Floor, GroupKey, MetadataState
+from gantry_controller.metadata.state import BrokerGroup, GroupKey, MetadataState
 
 RAISE_EVERY_S = 5.0
 RAISE_GAP_S = 0.1

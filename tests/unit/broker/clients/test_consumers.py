@@ -10,9 +10,11 @@ from gantry_broker.clients.consumers import (
     REMEMBER_S,
     REPORT_GAP_S,
     RETRY_S,
+    VERIFY_EVERY_S,
     Claim,
     Consumers,
 )
+from gantry_broker.clients.elsewhere import Elsewhere
 from gantry_broker.clients.sessions import Sessions
 from gantry_protocol.bodies import ConsumerData, HeartbeatData, SubscriptionData, encode_body
 from gantry_protocol.bodies.consumers import ConsumerClient, ConsumerMembership, ConsumerTable
@@ -24,6 +26,11 @@ from support.group_view import FakeConnection, NoControllers
 
 CLAIM = Claim(BrokerId(1), Epoch(1), "i1")
 NEXT = Claim(BrokerId(2), Epoch(2), "i2")
+
+
+def nothing_elsewhere() -> Elsewhere:
+    """There is one broker group."""
+    return Elsewhere("c", NoControllers())
 
 
 class Controllers(NoControllers):
@@ -59,7 +66,7 @@ class Master:
     """One mastership: sessions on a book on the controllers."""
 
     def __init__(self, controllers: Controllers, claim: Claim = CLAIM) -> None:
-        self.book = Consumers("c", "broker-a", controllers)
+        self.book = Consumers("c", "broker-a", controllers, nothing_elsewhere())
         self.book.began(claim)
         self.sessions = Sessions(lambda _: None, self.book)
         self.book.serve(self.sessions)
@@ -157,6 +164,24 @@ async def test_a_lost_report_is_repeated(controllers: Controllers) -> None:
 
 
 @pytest.mark.looptime
+async def test_what_the_controllers_have_forgotten_is_reported_again(
+    controllers: Controllers,
+) -> None:
+    """They take a master for gone that they have not heard for long; then it is back."""
+    master = Master(controllers)
+    master.beat("a", "g", "h")
+    await asyncio.sleep(1)
+    reports = len(controllers.reports)
+    await asyncio.sleep(2 * VERIFY_EVERY_S)
+    assert len(controllers.reports) == reports, "nothing is said while all is well"
+    del controllers.groups["g"]
+    controllers.groups["x"] = controllers.groups["h"]
+    await asyncio.sleep(VERIFY_EVERY_S + 1)
+    assert sorted(controllers.groups) == ["g", "h"]
+    assert controllers.members("g") == ["a"]
+
+
+@pytest.mark.looptime
 async def test_a_refused_report_is_given_up_and_counted(controllers: Controllers) -> None:
     master = Master(controllers)
     controllers.refuse = ResponseCode.INVALID_PARAMETER
@@ -202,7 +227,7 @@ async def test_what_ended_says_nothing_more(controllers: Controllers) -> None:
 
 async def test_settings_are_read_when_there_is_a_newer_version() -> None:
     controllers = NoControllers()
-    book = Consumers("c", "broker-a", controllers)
+    book = Consumers("c", "broker-a", controllers, nothing_elsewhere())
     assert book.config("g").consume_enable
     book.catch_up(3)
     book.catch_up(3)
@@ -217,7 +242,7 @@ async def test_settings_are_read_when_there_is_a_newer_version() -> None:
 
 async def test_what_an_earlier_mastership_asked_for_is_not_believed_in_this_one() -> None:
     controllers = NoControllers()
-    consumers = Consumers("c", "g", controllers)
+    consumers = Consumers("c", "g", controllers, nothing_elsewhere())
     consumers.began(CLAIM)
     consumers.began(NEXT)
     (command, late), (_, own) = controllers.asked

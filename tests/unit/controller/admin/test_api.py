@@ -13,6 +13,7 @@ from gantry_controller.admin import api, pages
 from gantry_controller.admin.api import AdminApi
 from gantry_controller.admin.metrics import Metrics, RaftFigures
 from gantry_controller.admin.watch import WatchHub
+from gantry_controller.metadata.state import MetadataState
 from gantry_controller.remoting.forwarder import Forwarder
 from gantry_controller.remoting.notifier import Notifier
 from gantry_protocol.admin import PeerView, QuorumView
@@ -83,7 +84,7 @@ async def admin(harness: Harness) -> AsyncIterator[Admin]:
         peers_http=lambda: [LEADER, "http://third:9880"],
     )
     forwarder = Forwarder(lambda _: "h:1")
-    notifier = Notifier(lambda: True, lambda _: [])
+    notifier = Notifier(MetadataState(), lambda: True, lambda _: [])
     server = HttpServer(ready=lambda: (True, "ok"), token="secret")
     metrics = Metrics(
         lambda: RaftFigures(True, 1, 2, 3, 0, 0, {"lease": 7}, 5, True, 3, 1, 2),

@@ -7,6 +7,7 @@ from gantry_controller.liveness.core import floors as module
 from gantry_controller.liveness.core.floors import RAISE_EVERY_S, VOUCHED_AFTER_S
 from gantry_controller.liveness.core.overseer import OUTAGE_WAIT_S, Overseer
 from gantry_controller.liveness.core.table import Heartbeat, HeartbeatTable
+from gantry_controller.metadata.confirmed import Floor
 from gantry_controller.metadata.events import (
     AcceptLoss,
     AlterSyncStateSet,
@@ -15,7 +16,6 @@ from gantry_controller.metadata.events import (
     RaiseFloors,
 )
 from gantry_controller.metadata.results import Result
-from gantry_controller.metadata.state import Floor
 from gantry_protocol.types import BrokerId, Epoch, Offset
 from support.metadata_world import CLUSTER, NAME, incarnation, three_in_sync
 

@@ -102,7 +102,8 @@ def test_another_layout_has_another_number() -> None:
     class Narrow(msgspec.Struct):
         size: int
 
-    assert layout_of((Wider,)) != layout_of((Narrow,))
+    assert layout_of((Wider,), ("t",)) != layout_of((Narrow,), ("t",))
+    assert layout_of((Wider,), ("t",)) != layout_of((Wider,), ("t", "u"))
 
 
 def test_points_are_taken_at_the_same_indexes_whatever_is_missing() -> None:

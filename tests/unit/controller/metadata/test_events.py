@@ -59,6 +59,7 @@ SAMPLES: list[Event] = [
     events.ForgetImport(**GROUP, address="h:1"),
     events.PutSubscriptionGroup(**GROUP, group="g", config=b"{}"),
     events.DeleteSubscriptionGroup(**GROUP, group="g"),
+    events.ForgetConsumers(cluster="c", name="a", master_epoch=Epoch(3)),
     events.ReportConsumers(
         **GROUP,
         broker_id=BrokerId(1),

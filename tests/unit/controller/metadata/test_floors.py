@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from gantry_controller.metadata import snapshot
+from gantry_controller.metadata.confirmed import Floor
 from gantry_controller.metadata.election import BELOW_FLOOR
 from gantry_controller.metadata.events import (
     AcceptLoss,
@@ -15,7 +16,6 @@ from gantry_controller.metadata.events import (
     RemoveGroup,
 )
 from gantry_controller.metadata.results import Result
-from gantry_controller.metadata.state import Floor
 from gantry_protocol.types import BrokerId, Epoch, Offset
 from support.metadata_world import CLUSTER, NAME, World, three_in_sync
 

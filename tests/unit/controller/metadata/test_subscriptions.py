@@ -10,6 +10,7 @@ from gantry_controller.metadata.events import (
     PutSubscriptionGroup,
     RemoveGroup,
     ReportConsumers,
+    RetireGroup,
 )
 from gantry_controller.metadata.results import Result
 from gantry_protocol.codes import ResponseCode as Code
@@ -164,3 +165,27 @@ def test_deletion_of_a_topic_does_not_guess_the_cluster() -> None:
     world.apply(DeclareGroup(cluster="d", name=NAME, uid="u9", replicas=1, min_in_sync_replicas=1))
     result = world.apply(DeleteTopic(cluster="", name=NAME, topic="t"))
     assert result.code == Code.INVALID_PARAMETER
+
+
+class TestOneView:
+    def test_a_generation_rises_with_each_change_and_ends_with_the_group(self) -> None:
+        world = three_in_sync()
+        seen = []
+        for groups in ({"g": members("a")}, {"g": members("a", "b"), "h": members("c")}):
+            assert report(world, groups).consumers_changed == tuple(groups)
+            seen.append(world.state.cluster_group(CLUSTER, "g").generation)
+        assert 0 < seen[0] < seen[1]
+        assert report(world, {"g": members("b", "a")}).consumers_changed == ()
+        assert world.state.cluster_group(CLUSTER, "g").generation == seen[1]
+        report(world, {"g": None})
+        assert world.state.cluster_group(CLUSTER, "g").generation == 0
+        assert set(world.state.generations) == {(CLUSTER, "h")}
+
+    @pytest.mark.parametrize("ends", ["removed", "retired"])
+    def test_who_consumed_from_a_group_that_ended_does_not_any_more(self, ends: str) -> None:
+        world = three_in_sync()
+        report(world, {"g": members("a")})
+        uid = world.group.declaration.uid if world.group.declaration else ""
+        event = {"removed": RemoveGroup, "retired": RetireGroup}[ends]
+        assert world.apply(event(cluster=CLUSTER, name=NAME, uid=uid)).consumers_changed == ("g",)
+        assert world.state.cluster_group(CLUSTER, "g").clients == ()

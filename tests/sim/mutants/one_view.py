@@ -1,0 +1,131 @@
+"""Bugs in the one view of a cluster's consumers (RIP-18)."""
+
+from __future__ import annotations
+
+from sim.mutants.mutant import Mutant, UnitTests
+from sim.mutants.planting import Edit
+
+CLIENTS = "gantry_broker.clients"
+METADATA = "gantry_controller.metadata"
+UNHEARD = "gantry_controller.liveness.core.unheard:UnheardConsumers.due"
+BOTH, VIEW = (
+    "unit/broker/clients/test_elsewhere.py",
+    "unit/controller/metadata/test_consumer_view.py",
+)
+REPORTS = "unit/broker/clients/test_consumers.py"
+EVENTS = "unit/controller/metadata/test_subscriptions.py"
+GONE = "unit/controller/liveness/test_unheard.py"
+
+
+def _mutant(name: str, what: str, place: str, text: str, other: str, killer: str) -> Mutant:
+    return Mutant(
+        name, "one view", what, (Edit(place, text, other),), UnitTests(killer), quick=True
+    )
+
+
+MUTANTS = (
+    _mutant(
+        "heard-elsewhere-is-no-member",
+        "two masters name two lists of members, and a queue has two owners",
+        f"{CLIENTS}.sessions:Sessions.client_ids",
+        ", *self._book.elsewhere(name)",
+        "",
+        BOTH,
+    ),
+    _mutant(
+        "leaving-one-master-moves-queues",
+        "a client that loses one of two connections has all others divide their queues anew",
+        f"{CLIENTS}.sessions:Sessions._leave",
+        "elif not self._book.is_elsewhere(name, gone.client_id):",
+        "else:",
+        BOTH,
+    ),
+    _mutant(
+        "gone-elsewhere-is-told-to-nobody",
+        "the queues of a client that only another master heard are given to nobody",
+        f"{CLIENTS}.consumers:Consumers._moved",
+        "here.tell(group)",
+        "pass",
+        BOTH,
+    ),
+    _mutant(
+        "part-of-the-whole-believed",
+        "after the first page of a long list everybody else is gone for a moment",
+        f"{CLIENTS}.elsewhere:Elsewhere._take",
+        "if page.after is None:",
+        "if True:",
+        BOTH,
+    ),
+    _mutant(
+        "news-asked-for-without-end",
+        "whoever speaks to a broker's port has it ask the controllers as often as he likes",
+        f"{CLIENTS}.elsewhere:Elsewhere.look",
+        "self._answered_s + LOOK_GAP_S",
+        "0 * self._answered_s",
+        BOTH,
+    ),
+    _mutant(
+        "view-of-the-last-master",
+        "only those whom the master of the last broker group hears are members",
+        f"{METADATA}.consumer_view:ClusterConsumers.group",
+        "known = heard.get(client.client_id)",
+        "known = heard.clear()",
+        VIEW,
+    ),
+    _mutant(
+        "forgotten-end-untold",
+        "whoever has read long ago is never told that a consumer group has ended",
+        f"{METADATA}.consumer_view:ClusterConsumers.page",
+        "self._forgotten_at <= since",
+        "0 < since",
+        VIEW,
+    ),
+    _mutant(
+        "one-change-in-two-pages",
+        "a reader goes on behind what changed at the same index, and never learns of the rest",
+        f"{METADATA}.consumer_view:ClusterConsumers._news",
+        "size >= PAGE_CLIENTS_MAX and at > until",
+        "size >= PAGE_CLIENTS_MAX",
+        VIEW,
+    ),
+    _mutant(
+        "retired-group-keeps-its-consumers",
+        "clients of a broker group that nobody is sent to any more are members for ever",
+        f"{METADATA}.groups:retire_group",
+        "gone = end_consumers(state, group)",
+        "gone = ()",
+        EVENTS,
+    ),
+    _mutant(
+        "dead-masters-word-kept",
+        "what a master reported that is gone for good is believed for ever",
+        UNHEARD,
+        "if now_s - self._since_s[key] >= KEPT_S",
+        "if False",
+        GONE,
+    ),
+    _mutant(
+        "unheard-for-a-moment-forgotten",
+        "a failover that takes seconds has all queues divided anew",
+        UNHEARD,
+        "self._since_s[key] = seen_s.get(key, now_s)",
+        "self._since_s[key] = float('-inf')",
+        GONE,
+    ),
+    _mutant(
+        "living-masters-word-forgotten",
+        "a master that was elected meanwhile loses what it has just reported",
+        f"{METADATA}.subscriptions:forget_consumers",
+        "if group.master_epoch != event.master_epoch:",
+        "if False:",
+        GONE,
+    ),
+    _mutant(
+        "forgotten-and-never-told-again",
+        "a master that comes back after two minutes is believed to hear nobody",
+        f"{CLIENTS}.consumers:Consumers._verify",
+        "if before.get(group) != held.get(group):",
+        "if False:",
+        REPORTS,
+    ),
+)
