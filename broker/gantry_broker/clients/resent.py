@@ -217,7 +217,7 @@ class ResentSends:
         self._sender = sender
         self._clock = clock
         self._turns: dict[int, _Turn] = {}  # by connection id
-        self._lookups: set[_Lookup] = set()
+        self._lookups: dict[_Lookup, None] = {}
 
     def is_sought(self, conn: Connection, request: RemotingCommand) -> bool:
         """Whether ``send`` would look for it, or let it wait behind one that is looked for."""
@@ -261,7 +261,7 @@ class ResentSends:
         marks.discard(request.opaque)
         sought = self._sender.sought(conn, request)
         lookup = _Lookup(self._view, sought, marks, int(self._clock() * 1000))
-        self._lookups.add(lookup)
+        self._lookups[lookup] = None
         lookup.start(partial(self._looked, conn, request, lookup))
 
     def _looked(
@@ -273,7 +273,7 @@ class ResentSends:
     ) -> None:
         if lookup not in self._lookups:
             return
-        self._lookups.discard(lookup)
+        del self._lookups[lookup]
         if conn.closed:
             return  # whoever passed the client on gives it to a master again, maybe to this one
         if not stored:

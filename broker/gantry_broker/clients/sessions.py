@@ -140,7 +140,7 @@ class Sessions:
 
     def connection_closed(self, conn: Connection) -> None:
         """Forget a connection everywhere."""
-        for is_consumer, name in self._groups_of.pop(conn.id, ()):
+        for is_consumer, name in sorted(self._groups_of.pop(conn.id, ())):
             if is_consumer:
                 self._leave(conn.id, name)
             else:

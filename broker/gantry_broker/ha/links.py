@@ -202,7 +202,7 @@ class ReplicationLinks:
         self.deliver = deliver
         self._writable = writable
         self._links: dict[int, Link] = {}
-        self._sockets: set[Link] = set()
+        self._sockets: dict[Link, None] = {}
         self._accepted = 0
         self._connecting: dict[int, asyncio.Task[None]] = {}
         self._stopped = False
@@ -322,11 +322,11 @@ class ReplicationLinks:
             link.send(Range(ask.message.start, b"", "this is another group"))
 
     def _note_socket(self, link: Link) -> None:
-        self._sockets.add(link)
+        self._sockets[link] = None
         self._no_sockets.clear()
 
     def _gone(self, link: Link) -> None:
-        self._sockets.discard(link)
+        self._sockets.pop(link, None)
         if not self._sockets:
             self._no_sockets.set()
 

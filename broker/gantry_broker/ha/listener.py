@@ -60,7 +60,7 @@ class ReplicaListener:
         self.gate = KeyGate(key, Purpose.REPLICATION, self._accept)
         self.refused = 0
         self._hosts: dict[GroupKey, Host] = {}
-        self._strangers: set[Link] = set()
+        self._strangers: dict[Link, None] = {}
         self._server: asyncio.Server | None = None
 
     def __len__(self) -> int:
@@ -105,9 +105,9 @@ class ReplicaListener:
             _NOBODY,
             opened=self._opened,
             received=self._received,
-            closed=self._strangers.discard,
+            closed=self._forget,
             writable=lambda _: None,
-            gone=self._strangers.discard,
+            gone=self._forget,
         )
 
     def _opened(self, link: Link) -> None:
@@ -115,8 +115,11 @@ class ReplicaListener:
             self.refused += 1
             link.close()
             return
-        self._strangers.add(link)
+        self._strangers[link] = None
         asyncio.get_running_loop().call_later(HELLO_WITHIN_S, self._expect_hello, link)
+
+    def _forget(self, link: Link) -> None:
+        self._strangers.pop(link, None)
 
     def _expect_hello(self, link: Link) -> None:
         if link in self._strangers:
@@ -136,7 +139,7 @@ class ReplicaListener:
         if isinstance(received.message, RangeAsk):
             host.give(link, received)  # it stays a stranger, and is soon shown out
             return
-        self._strangers.discard(link)
+        self._forget(link)
         host.adopt(link, received)
 
     def _here(self) -> str:
@@ -152,5 +155,5 @@ class ReplicaListener:
 
     def _show_out(self, link: Link) -> None:
         self.refused += 1
-        self._strangers.discard(link)
+        self._forget(link)
         link.close()

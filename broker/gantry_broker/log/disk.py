@@ -63,7 +63,7 @@ class DiskWriter:
         # Guarded by the condition.
         self._waiting: list[Writer] = []  # each with a job
         self._leaving: list[Writer] = []
-        self._dirty: set[Writer] = set()  # which a checkpoint has something to say of
+        self._dirty: dict[Writer, None] = {}  # which a checkpoint has something to say of
         self._is_stopping = False
         self._is_timed = False  # the thread wakes by itself soon, so nobody needs to wake it
         self._is_flushing = False  # the thread syncs jobs
@@ -90,7 +90,7 @@ class DiskWriter:
     def note_dirty(self, writer: "Writer") -> None:
         """The next checkpoint of ``writer`` has something to say."""
         with self._condition:
-            self._dirty.add(writer)
+            self._dirty[writer] = None
             if not self._is_timed:
                 self._condition.notify_all()
 
@@ -148,7 +148,7 @@ class DiskWriter:
                 batch, self._waiting = self._waiting, []
                 self._is_flushing = bool(batch)
                 leaving, self._leaving = self._leaving, []
-                dirty: set[Writer] = set()
+                dirty: dict[Writer, None] = {}
                 if self._is_checkpoint_due():
                     dirty, self._dirty = self._dirty, dirty
                 if self._is_stopping and not (batch or leaving):
@@ -161,8 +161,8 @@ class DiskWriter:
             if leaving:
                 self._checkpoint(leaving)
                 with self._condition:
-                    self._dirty.difference_update(leaving)
                     for writer in leaving:
+                        self._dirty.pop(writer, None)
                         writer.has_left = True
                     self._condition.notify_all()
 
@@ -194,7 +194,7 @@ class DiskWriter:
         with self._condition:
             self._is_flushing = False
             jobs = [writer.take_done() for writer in batch]
-            self._dirty.update(writer for writer in batch if writer.is_dirty)
+            self._dirty.update((writer, None) for writer in batch if writer.is_dirty)
             self._condition.notify_all()
         _post(jobs)
 

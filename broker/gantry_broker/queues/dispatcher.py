@@ -15,7 +15,7 @@ transactions, of system topics, parked ones), long runs, and everything that is 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from itertools import repeat
 from typing import NamedTuple
@@ -208,8 +208,10 @@ class Dispatcher:
 
     def dispatch(
         self, upto: Offset, on_step: Callable[[Offset], None] = lambda _: None
-    ) -> set[QueueKey]:
+    ) -> Collection[QueueKey]:
         """Take in everything below ``upto``, a boundary of units; returns the queues that grew.
+
+        They come in the order of the log, so whoever waits for them is told in that order.
 
         Args:
             upto: where to stop.
@@ -220,7 +222,7 @@ class Dispatcher:
                 dispatched.
             OSError: the disk failed.
         """
-        touched: set[QueueKey] = set()
+        touched: dict[QueueKey, None] = {}
         while self.offset < upto:
             start = self.offset
             run = self.appended.take(start, upto)
@@ -298,7 +300,7 @@ class Dispatcher:
         except RecordError as error:
             raise CorruptionError(*self._log.locate(offset), str(error)) from error
 
-    def _take_all(self, data: bytes, start: int, touched: set[QueueKey]) -> None:
+    def _take_all(self, data: bytes, start: int, touched: dict[QueueKey, None]) -> None:
         """Take in the records in ``data``, which stands at ``start``.
 
         Records of one queue come in runs, so the queue is looked up once for each.
@@ -312,7 +314,7 @@ class Dispatcher:
                 physical, size, to_queue, number, flag, stored_ms, topic, properties, *_ = fields
                 if to_queue != queue_id or topic != queue_topic:
                     key, queue = self._key_of(topic, to_queue, physical), None
-                    touched.add(key)
+                    touched[key] = None
                     queue_topic, queue_id, is_system = topic, to_queue, key[0] in SYSTEM_TOPICS
                 step = flag & TRANSACTION_MASK
                 if step not in _NO_ENTRY:
@@ -340,9 +342,9 @@ class Dispatcher:
         if self.queues.fresh >= BATCH_ENTRIES:
             self.store()
 
-    def _take_run(self, run: AppendedRun, touched: set[QueueKey]) -> None:
+    def _take_run(self, run: AppendedRun, touched: dict[QueueKey, None]) -> None:
         """Take in a run that was appended here, as ``_take_all`` would take in its records."""
-        touched.add(run.key)
+        touched[run.key] = None
         queue = self.queues.changing(run.key, run.queue_offset)
         if queue.max_offset != run.queue_offset:
             raise self._skipped(queue, run.queue_offset, run.positions[0])

@@ -72,7 +72,7 @@ class QueueTable:
         known.update(
             rows.decode_queue_key(key) for key, _ in self._kv.pairs(*rows.queues_of(topic))
         )
-        for key in known:
+        for key in sorted(known):
             queue = self.changing(key, 0)
             queue.hide_below(queue.max_offset)
 

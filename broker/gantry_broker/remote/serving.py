@@ -73,7 +73,7 @@ class StoreServer:
         self._host = host
         self._changed = changed
         self._disk_is_full = disk_is_full
-        self._links: set[StoreLink] = set()
+        self._links: dict[StoreLink, None] = {}
         self._served: StoreLink | None = None
         self._session: Session | None = None
         self._listener: asyncio.Server | None = None
@@ -130,7 +130,7 @@ class StoreServer:
         )
 
     def _opened(self, link: StoreLink) -> None:
-        self._links.add(link)
+        self._links[link] = None
         if len(self._links) > LINKS_MAX:
             self._refuse(link, "too many links")
 
@@ -188,7 +188,7 @@ class StoreServer:
         link.close(reason)
 
     def _lost(self, link: StoreLink, reason: str) -> None:
-        self._links.discard(link)
+        self._links.pop(link, None)
         if link is not self._served or self._session is None:
             return
         _log.info("broker is served no more", broker=self.address, reason=reason)

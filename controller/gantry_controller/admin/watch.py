@@ -82,7 +82,7 @@ class WatchHub:
         read: Callable[[Callable[[Exception | None], None]], None],
         liveness_changes: Callable[[], set[GroupKey]],
     ) -> None:
-        self.watchers: set[Watcher] = set()
+        self.watchers: dict[Watcher, None] = {}  # in the order in which they came
         self.gate = TurnGate()
         self.dropped = 0
         self.refused = 0
@@ -120,12 +120,12 @@ class WatchHub:
         known = since if since <= state.index else 0
         watcher = Watcher(self.gate, _changed_after(known, list(state.groups.values())))
         watcher.beat(state.index)
-        self.watchers.add(watcher)
+        self.watchers[watcher] = None
         return watcher
 
     def close(self, watcher: Watcher) -> None:
         """The reader is gone."""
-        self.watchers.discard(watcher)
+        self.watchers.pop(watcher, None)
 
     def role_changed(self, *, leading: bool) -> None:
         """Only a leader's word is linearizable."""

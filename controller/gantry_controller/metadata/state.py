@@ -420,12 +420,12 @@ class MetadataState:
         old = self.topics.get(key, _NO_TOPICS)
         assert table.version > old.version, (key, old.version, table.version)
         self._sum.touched("topics", key, self.topics.get(key))
-        gone = old.topics.keys() - table.topics.keys() if added is None else ()
+        gone = sorted(old.topics.keys() - table.topics.keys()) if added is None else ()
         for topic in gone:
             self._topic_groups[topic].pop(key)
             if not self._topic_groups[topic]:
                 del self._topic_groups[topic]
-        for topic in table.topics.keys() - old.topics.keys() if added is None else added:
+        for topic in sorted(table.topics.keys() - old.topics.keys()) if added is None else added:
             self._topic_groups.setdefault(topic, {})[key] = None
         self.topics[key] = table
         return table

@@ -120,6 +120,17 @@ def test_what_cannot_be_a_record_is_refused_whole(store: MessageStore, record) -
     assert stores.put(store, stores.message())[0].queue_offset == 0
 
 
+def test_queues_that_grew_are_told_in_the_order_of_the_log(store: MessageStore) -> None:
+    """Who waits for them is answered in that order: equal logs, equal answers, in any process."""
+    told: list[list[tuple[str, int]]] = []
+    store.add_listener(lambda keys: told.append(list(keys)))
+    places = [(f"topic-{number}", number % 3) for number in random.Random(7).sample(range(99), 12)]
+    for topic, queue_id in (*places, places[0]):
+        stores.put(store, stores.message(topic, queue_id=queue_id))
+    stores.confirm(store)
+    assert told == [places]
+
+
 def test_nothing_is_visible_before_it_is_confirmed(store: MessageStore) -> None:
     arrivals: list[set[tuple[str, int]]] = []
     store.add_listener(lambda keys: arrivals.append(set(keys)))

@@ -126,7 +126,7 @@ async def test_leader_that_cannot_confirm_ends_its_streams() -> None:
     assert watcher.ended
     assert await read(watcher) == ([], None)
     harness.quorum.release()
-    assert hub.watchers == set()
+    assert not hub.watchers
     hub.stop()
     await harness.close()
 
@@ -151,7 +151,7 @@ async def test_an_error_instead_of_a_confirmation_ends_the_streams() -> None:
     harness.quorum.follow(2)
     await asyncio.sleep(HEARTBEAT_S + 0.1)
     assert watcher.ended
-    assert hub.watchers == set()
+    assert not hub.watchers
     hub.stop()
     await harness.close()
 
@@ -163,4 +163,4 @@ async def test_a_state_from_a_snapshot_ends_the_streams(harness: Harness) -> Non
     declare(harness)
     harness.machine.restore(harness.machine.assemble(list(harness.machine.snapshot())))
     assert watcher.ended
-    assert hub.watchers == set()
+    assert not hub.watchers
