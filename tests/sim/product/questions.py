@@ -175,9 +175,11 @@ class Questions(Clients):
                 if rng.random() < 0.2 and question.ext:
                     await self._ask_nonsense(line, question, rng)
                     continue
+                is_new = not self._ids  # the topic, which its brokers may not know yet
                 answer = await line.ask(question.code, question.ext, question.body, PATIENCE_S)
-                if answer is not None:
-                    self._judge_answer(question, answer)
+                if answer is None or (is_new and answer.code == ResponseCode.TOPIC_NOT_EXIST):
+                    continue
+                self._judge_answer(question, answer)
         self._busy -= 1
 
     async def _ask_nonsense(self, line: Line, question: _Question, rng: Random) -> None:
