@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from sim.kernel.world import Violation
@@ -11,6 +15,7 @@ from sim.product.failover import compare, is_worse
 from sim.product.kinds import RUNS, ProductRun
 from sim.product.run import run
 
+TESTS = Path(__file__).resolve().parents[1]
 SEEDS = {
     "product": 10,
     "power": 4,
@@ -48,6 +53,25 @@ def test_equal_seeds_are_equal_runs() -> None:
     first, second = run(5), run(5)
     assert first.trace_hash == second.trace_hash
     assert first.counters == second.counters
+
+
+@pytest.mark.parametrize("kind", ["rich", "consumers", "quorum"])
+def test_equal_seeds_are_equal_runs_under_any_hash_seed(kind: str) -> None:
+    """No set of strings decides what happens next, nor where something lies in memory."""
+    script = (
+        "import logging; logging.disable();"
+        "from sim.product.kinds import RUNS;"
+        f"one = RUNS[{kind!r}](0); one.play();"
+        "print(one.world.trace_hash, one.world.events_run, one.world.counters)"
+    )
+
+    def played(hash_seed: int) -> str:
+        environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(TESTS)}
+        command = [sys.executable, "-c", script]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    assert played(1) == played(2)
 
 
 def test_a_schedule_can_be_written_down() -> None:

@@ -46,6 +46,20 @@ class _TimerHandle(asyncio.TimerHandle):
         self._scheduled = True
 
 
+class _Task(asyncio.Task[Any]):
+    """A task whose place in a set follows from its number, not from where it lies in memory.
+
+    Task groups and others keep their tasks in sets, and cancel them in that order.
+    """
+
+    def __init__(self, *args: Any, number: int, **named: Any) -> None:
+        self._number = number
+        super().__init__(*args, **named)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
 class SimLoop(asyncio.AbstractEventLoop):
     """See the module.
 
@@ -60,6 +74,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.readers: dict[int, asyncio.Handle] = {}
         self.signals: dict[int, Callable[[], object]] = {}
         self._handler: Callable[[Any, dict[str, Any]], None] | None = None
+        self._tasks = 0  # ever made
 
     # ---- scheduling
 
@@ -120,7 +135,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         return asyncio.Future(loop=self)
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Any = None) -> Any:
-        task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name, context=context)
+        self._tasks += 1
+        task = _Task(coro, number=self._tasks, loop=self, name=name, context=context)
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # as a killed process does
         return task
 
