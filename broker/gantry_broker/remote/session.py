@@ -36,7 +36,13 @@ from gantry_broker.store.contract import (
     Snapshot,
 )
 from gantry_broker.store.tables.names import OFFSETS_TOPIC, SYSTEM_TOPICS, TOPICS_TOPIC
-from gantry_broker.store.tables.offsets import GONE, OffsetRow, decode_rows
+from gantry_broker.store.tables.offsets import (
+    GONE,
+    OffsetKey,
+    OffsetRow,
+    decode_rows,
+    encode_rows,
+)
 from gantry_broker.store.tables.topics import decode_change
 
 UNANSWERED_MAX = 20_000  # a broker holds its clients back long before
@@ -95,6 +101,10 @@ class Session:
         self._partial: list[wire.AppendRecords] = []  # pieces of one append that has not come whole
         self._ends = TopicEnds()
         self._next: dict[str, int] = {}  # first record of state that was not told, by topic
+        # Offsets that the tables at the beginning had from records which were not confirmed, and
+        # the first record of offsets behind them.
+        self._foreseen: dict[OffsetKey, int] = {}
+        self._foreseen_to = 0
         self._unsubscribe: Callable[[], None] = lambda: None
         self._ended = False
 
@@ -300,6 +310,8 @@ class Session:
             raise WireError(f"The queues of state cannot be read: {queues.remark}.")
         for topic, queue in zip(_STATE_TOPICS, queues, strict=True):
             self._next[topic] = queue.max_offset
+            if topic == OFFSETS_TOPIC and queue.next_offset > queue.max_offset:
+                self._foreseen, self._foreseen_to = self._store.committed.newer(), queue.next_offset
 
     def _confirmed(self, confirm: Offset, queues: Collection[QueueKey]) -> None:
         found: list[tuple[int, str, bytes]] = []
@@ -323,10 +335,26 @@ class Session:
             if isinstance(result, Refusal):
                 raise WireError(f"The records of state do not read: {result.remark}.")
             found.extend(
-                (one.physical_offset, topic, one.body) for one in decode_records(result.body)
+                (one.physical_offset, topic, self._as_told(one))
+                for one in decode_records(result.body)
             )
             self._next[topic] = result.next_offset
             if result.status is GetStatus.FOUND:
                 self._read_changes(topic, found)
 
         self._store.read(QueueRead(topic, 0, self._next[topic], _CHANGES), was_read)
+
+    def _as_told(self, record: MessageRecord) -> bytes:
+        """What a record of state says, without taking back what the tables said before it.
+
+        They were told with all that this master's log held. What stood there unconfirmed is read
+        later, record by record: an offset that is told as of then would fall back until the last
+        of them, and messages that were delivered would be delivered again.
+        """
+        if record.topic != OFFSETS_TOPIC or not self._foreseen:
+            return record.body
+        if record.queue_offset >= self._foreseen_to:
+            self._foreseen = {}
+            return record.body
+        rows = decode_rows(record.body)
+        return encode_rows([(*row[:3], self._foreseen.get(row[:3], row[3])) for row in rows])

@@ -146,4 +146,15 @@ MUTANTS = (
             "unit/broker/clients/test_remote_store.py::test_an_ended_session_reads_nothing_more"
         ),
     ),
+    _mutant(
+        "told-offsets-fall-back",
+        "H10",
+        "a broker that begins at a new master delivers what was delivered before it",
+        "remote.session:Session._as_told",
+        "self._foreseen.get(row[:3], row[3])",
+        "row[3]",
+        UnitTests(
+            "unit/broker/clients/test_remote_store.py::test_an_offset_that_was_told_does_not_fall_back_when_older_records_are_confirmed"
+        ),
+    ),
 )

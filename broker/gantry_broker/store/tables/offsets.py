@@ -215,6 +215,12 @@ class ConsumerOffsets:
         rows += [(*key, offset) for key, offset in pending.items() if offset != GONE]
         return self._without_ending(rows)
 
+    def newer(self) -> dict[OffsetKey, int]:
+        """Offsets that are newer than the applied ones; ``GONE`` where there is none any more."""
+        return {
+            key: GONE if self._is_over(key) else offset for key, offset in self._pending.items()
+        }
+
     def _without_ending(self, rows: list[OffsetRow]) -> list[OffsetRow]:
         return [row for row in rows if not self._is_over(row[:3])] if self._ending else rows
 

@@ -226,6 +226,32 @@ def test_the_tables_of_a_second_broker_are_those_of_the_first(behind: RemoteGrou
     assert second.committed.query("g", "TopicTest", 0) == 5
 
 
+@pytest.mark.parametrize("first", [3, 9])
+def test_an_offset_that_was_told_does_not_fall_back_when_older_records_are_confirmed(
+    behind: RemoteGroup, first: int
+) -> None:
+    """A delayed message that was delivered would be delivered again."""
+    behind.holding = True
+    ends = []
+    for offset in (first, 5):
+        behind.store.append([rows_record([("g", "TopicTest", 0, offset)])], lambda outcome: None)
+        ends.append(behind.messages.log.end)
+    second = RemoteStore(lambda request: None)
+    told: list[wire.FromStore] = []
+    behind.session._send = told.append
+    behind.session.open()
+    behind.messages.log.flush()
+    known: list[int | None] = []
+    for end in ends:
+        behind.messages.dispatch(end)
+        for one in told:
+            if not isinstance(one, wire.Welcome):
+                second.received(one)
+        told.clear()
+        known.append(second.committed.query("g", "TopicTest", 0))
+    assert known == [5, 5]
+
+
 @pytest.mark.parametrize(
     ("said", "wrong"),
     [
