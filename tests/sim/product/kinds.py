@@ -422,7 +422,7 @@ class RichRun(ProductRun):
         """Some of everything."""
         cluster = self._cluster
         few = Workload(cluster, self._watch, producers=1)
-        more = [Commits(cluster), Lives(cluster), parked.Parked(cluster)]
+        more = [Commits(cluster), Lives(cluster), parked.Parked(cluster, self._watch)]
         return [few, *more, *([] if cluster.fronts else [Orderly(cluster)])]
 
 

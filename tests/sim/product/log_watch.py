@@ -23,6 +23,8 @@ from gantry_broker.member.lineage_file import FILE, load
 from sim.kernel.world import Violation
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from gantry_broker.replica.lineage import Lineage
     from gantry_controller.metadata.state import BrokerGroup
     from sim.product.cluster import Cluster, Node
@@ -57,6 +59,11 @@ class LogWatch:
     def epochs(self) -> tuple[int, int]:
         """The newest epochs of master and set that the controllers are known to have had."""
         return max(self._agreed, default=(0, 0))
+
+    @property
+    def starts(self) -> Collection[int]:
+        """The offsets at which epochs begin."""
+        return self._starts.values()
 
     def check_member(self, node: Node, group: Any) -> None:
         """Look at a member that knows its log. Raises Violation."""

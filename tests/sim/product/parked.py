@@ -3,32 +3,43 @@
 A delayed message that was acknowledged is delivered once, and not before its time. A transaction
 that is committed is delivered once; its producer answers check-backs as it has decided, so this
 holds also where the end of it was lost. One that is rolled back, or whose producer does not know
-its end, is never delivered. A copy more is excused by each answer to its send that was lost.
+its end, is never delivered. A copy more is excused by each answer to its send that was lost, and by
+each delivery after which the log broke off: an epoch begins before the record that says how far the
+level has come.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
+from gantry_broker.clients.core.delay.parked import PROGRESS_GROUP
+from gantry_broker.log.units import parse_unit
+from gantry_broker.store.tables.names import OFFSETS_TOPIC
+from gantry_broker.store.tables.offsets import decode_rows
 from gantry_cli.client.consumer import Consumer, ReceivedRecord, Start
 from gantry_cli.client.session import session
 from gantry_protocol.bodies import encode_body
 from gantry_protocol.bodies.client import HeartbeatData, ProducerData
 from gantry_protocol.codes import RequestCode, ResponseCode
 from gantry_protocol.command import request
-from gantry_protocol.records import decode_offset_msg_id
+from gantry_protocol.records import decode_offset_msg_id, decode_properties, decode_records
+from gantry_protocol.records.properties import DELAY_TIME_LEVEL, UNIQ_KEY
 from sim.kernel.world import Violation
 from sim.product.line import Line, is_unknown, send_ext
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from random import Random
 
     from gantry_protocol.command import RemotingCommand
     from gantry_protocol.remoting.client import RemotingClient
     from sim.product.cluster import Cluster, Node
+    from sim.product.watch import Watch
 
 TOPIC = "parked"
 LEVELS_MS = (300, 1_500)
@@ -69,10 +80,11 @@ class Parked:
         found: what must not have been delivered.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, watch: Watch) -> None:
         self.messages: dict[str, _Message] = {}
         self.found: list[str] = []
         self._cluster = cluster
+        self._watch = watch
         self._stops = False
         self._outcomes: dict[str, int] = {}  # of transactions
         cluster.topics.append(TOPIC)
@@ -100,16 +112,40 @@ class Parked:
 
     def judge(self) -> None:
         """Raises Violation: something is lost, or came too early, too often, or against its end."""
+        broken_off = Counter(self._broken_off())
         self.found += [
             f"{key} is delivered too often: {message}"
             for key, message in self.messages.items()
-            if message.delivered > message.lost_answers + message.acknowledged
+            if message.delivered > message.lost_answers + message.acknowledged + broken_off[key]
         ]
         if self.found:
             raise Violation(f"{len(self.found)} parked messages: {self.found[:3]}")
         missing = self._missing()
         if missing:
             raise Violation(f"{len(missing)} parked are not delivered: {missing[:4]}")
+
+    def _broken_off(self) -> Iterator[str]:
+        """Keys of what was delivered in an append whose end is not in the log."""
+        log, starts, at = self._watch.confirmed, self._watch.logs.starts, 0
+        open_appends: dict[int, list[str]] = {}  # by level, from 0
+        while at < len(log):
+            if at in starts:
+                yield from chain.from_iterable(open_appends.values())
+                open_appends.clear()
+            unit = parse_unit(bytes(log[at : at + (1 << 17)]), 0, at, check_body=False)
+            data, at = bytes(log[at : at + unit.size]), at + unit.size
+            if unit.record is None or unit.record.topic not in (TOPIC, OFFSETS_TOPIC):
+                continue
+            (record,) = decode_records(data)
+            if record.topic == OFFSETS_TOPIC:
+                for group, _, level, _ in decode_rows(record.body):
+                    if group == PROGRESS_GROUP:
+                        open_appends.pop(level, None)
+                continue
+            properties = decode_properties(record.properties)
+            if DELAY_TIME_LEVEL in properties:
+                level = int(properties[DELAY_TIME_LEVEL]) - 1
+                open_appends.setdefault(level, []).append(properties[UNIQ_KEY])
 
     # ---- clients
 
