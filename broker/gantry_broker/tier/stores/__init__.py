@@ -1,4 +1,4 @@
-"""Object stores behind one small contract: memory, a directory, S3.
+"""Object stores behind one small contract: a directory, S3.
 
 ``contract`` says what the tier needs, ``opening`` makes a store of a URL, ``owner`` proves that the
 prefix is ours and that the store creates only once.
@@ -25,7 +25,6 @@ from gantry_broker.tier.stores.contract import (
     resolve,
 )
 from gantry_broker.tier.stores.credentials import Credentials
-from gantry_broker.tier.stores.memory import Fault, MemoryStore
 from gantry_broker.tier.stores.opening import open_store
 from gantry_broker.tier.stores.owner import own_prefix
 from gantry_broker.tier.stores.posix import PosixStore
@@ -39,10 +38,8 @@ __all__ = [
     "Created",
     "Creation",
     "Credentials",
-    "Fault",
     "Found",
     "Maybe",
-    "MemoryStore",
     "Mine",
     "Other",
     "PosixStore",

@@ -11,12 +11,12 @@ from gantry_broker.tier.calls import Calls
 from gantry_broker.tier.core import effects as fx
 from gantry_broker.tier.core import events as ev
 from gantry_broker.tier.seen import Seen
-from gantry_broker.tier.stores import Fault, MemoryStore
 from gantry_broker.tier.stores.posix import PosixStore
 from gantry_protocol.errors import CorruptionError
 from gantry_protocol.tier.keys import ManKey, MetaKey, Pair, parse_name
 from gantry_protocol.types import Epoch, EpochEntry, Offset
 from support import stores
+from support.memory_store import Fault, MemoryStore
 from support.tier_directory import TierDirectory
 from support.tier_logs import PLACE
 

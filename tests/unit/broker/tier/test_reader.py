@@ -13,11 +13,11 @@ from gantry_broker.tier.core.locate import Gone, Queue
 from gantry_broker.tier.core.losses import Patience
 from gantry_broker.tier.core.reading import Answer, Local, Messages, Trouble, Wanted
 from gantry_broker.tier.reader import TierReader
-from gantry_broker.tier.stores import Fault, MemoryStore
 from gantry_protocol.records import decode_records, tags_code
 from gantry_protocol.tier.footer import Footer
 from gantry_protocol.tier.packs import verify_pack
 from gantry_protocol.types import Offset
+from support.memory_store import Fault, MemoryStore
 from support.tier_directory import TierDirectory, messages
 from support.tier_logs import Sent
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from gantry_broker.tier.stores import MemoryStore, PosixStore, Store, StoreRefused, open_store
+from gantry_broker.tier.stores import PosixStore, Store, StoreRefused, open_store
 from gantry_broker.tier.stores.calls import DeadlineCalls
 from gantry_broker.tier.stores.late import LateStore
 from gantry_broker.tier.stores.objects import ObjectStore
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from obstore.store import LocalStore
+from support.memory_store import MemoryStore
 from support.store_contract import RACERS, StoreContract, keys_below, put
 
 

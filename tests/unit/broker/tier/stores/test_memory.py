@@ -6,9 +6,7 @@ import pytest
 from gantry_broker.tier.stores import (
     CREATED,
     Absent,
-    Fault,
     Maybe,
-    MemoryStore,
     Mine,
     Other,
     StoreRefused,
@@ -19,6 +17,7 @@ from gantry_broker.tier.stores import (
 from gantry_broker.tier.stores.contract import Creation
 from gantry_protocol.tier.keys import ManKey
 from gantry_protocol.tier.manifests import encode
+from support.memory_store import Fault, MemoryStore
 from support.store_contract import PLACE, some_claim
 
 KEY = PLACE.key(ManKey(1))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from gantry_broker.tier.stores import Fault, MemoryStore, StoreUnavailable
+from gantry_broker.tier.stores import StoreUnavailable
 from gantry_broker.tier.stores.packs import read_footer, read_run
 from gantry_protocol.tier.damage import (
     ForeignObject,
@@ -11,6 +11,7 @@ from gantry_protocol.tier.damage import (
 )
 from gantry_protocol.tier.footer import TAIL_BYTES
 from gantry_protocol.tier.packs import BuiltPack, run_records, verify_pack
+from support.memory_store import Fault, MemoryStore
 from support.tier_logs import PLACE, Sent, build_log, build_pack
 
 SMALL = build_pack(1000, build_log(1000, [Sent("a", 0, b"one"), Sent("b", 1, b"two"), None]))
