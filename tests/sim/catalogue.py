@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import msgspec
 from sim.kernel.world import SECOND, Violation, World
-from sim.product.kinds import RUNS
+from sim.product.runs import RUNS
 from sim.raft import places
 from sim.raft.world import RaftWorld
 

@@ -1,23 +1,28 @@
 """Which lines of the product the simulator reaches: ``make sim-coverage``.
 
 Runs seeds of every kind of run of the product and prints the share of lines of each room that some
-seed has run, the rooms that are pure cores included. What the simulator cannot reach is named in
-``OUTSIDE`` with the reason; it counts as missed all the same.
+seed has run, the rooms that are pure cores included. What no simulation can run is named in
+``OUTSIDE`` with the reason, and is not counted.
 
     python -m sim.reach [SEEDS]      of each kind; 4 without
     python -m sim.reach 4 --files    each file, too
+    python -m sim.reach 4 --missed 40    and the functions with the most lines that nobody ran
 """
 
 from __future__ import annotations
 
 import argparse
-import io
+import ast
 import logging
 import sys
 from collections import defaultdict
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from coverage import Coverage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPONENTS = {
@@ -25,11 +30,22 @@ COMPONENTS = {
     "broker": ROOT / "broker" / "gantry_broker",
     "operator": ROOT / "operator" / "gantry_operator",
 }
-OUTSIDE = {
+TIERS = ("broker/tier",)  # components of their own, of several rooms
+OUTSIDE = {  # of a file, or of one class or function of it
     "broker/host/guard.py": "forks a process and watches it in /proc",
     "broker/tier/pack_process.py": "a process of its own; the world packs in a thread",
     "broker/tier/stores/objects.py": "speaks S3 by a library; the world has a bucket of its own",
     "broker/tier/stores/posix.py": "a directory as a store; likewise",
+    "broker/tier/stores/opening.py": "makes one of these two",
+    "broker/tier/stores/credentials.py": "of S3",
+    "broker/tier/stores/calls.py": "threads around calls of these two",
+    "broker/log/kernel_syncs.py::KernelSyncer": "io_uring; the world has a disk of its own",
+    "broker/queues/kv.py::KeyValue._translated": "RocksDB's words; the world has its own store",
+    "broker/queues/kv.py::_options": "likewise",
+    "operator/models/generate.py": "writes files of this repository, from no process",
+    "operator/models/schema.py": "the schema of these files",
+    "operator/models/settings_page.py": "one of these files",
+    "operator/models/base.py::Model.__get_pydantic_json_schema__": "likewise",
 }
 
 
@@ -38,6 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="lines of the product that the simulator reaches")
     parser.add_argument("seeds", nargs="?", type=int, default=4, help="of each kind of run")
     parser.add_argument("--files", action="store_true", help="print each file, too")
+    parser.add_argument("--missed", type=int, default=0, help="functions to print, the worst first")
     asked = parser.parse_args(arguments)
     logging.getLogger("gantry").setLevel("CRITICAL")
     measured = Coverage(
@@ -46,14 +63,14 @@ def main(arguments: list[str] | None = None) -> int:
     measured.start()
     failed = _play(asked.seeds)
     measured.stop()
-    _print(measured, files=asked.files)
+    print(_report(measured, files=asked.files, functions=asked.missed))
     return int(failed > 0)
 
 
 def _play(seeds: int) -> int:
     from sim.kernel.world import Violation
-    from sim.product.kinds import RUNS
     from sim.product.run import run
+    from sim.product.runs import RUNS
 
     failed = 0
     for kind in RUNS:
@@ -68,30 +85,74 @@ def _play(seeds: int) -> int:
     return failed
 
 
-def _print(measured: Coverage, *, files: bool) -> None:
-    rooms: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
-    single: list[tuple[str, int, int]] = []
+class _File(NamedTuple):
+    """Lines of one file that count, and those of them that nobody ran."""
+
+    name: str
+    lines: set[int]
+    missed: set[int]
+    tree: ast.Module
+
+
+def _files(measured: Coverage) -> Iterator[_File]:
     for component, folder in COMPONENTS.items():
         for path in sorted(folder.rglob("*.py")):
-            _, lines, _, missed, _ = measured.analysis2(str(path))
             name = f"{component}/{path.relative_to(folder)}"
-            single.append((name, len(lines), len(missed)))
-            for key in (str(Path(name).parent), component):
-                rooms[key][0] += len(lines)
-                rooms[key][1] += len(missed)
-    out = io.StringIO()
-    print(f"{'room':32} {'lines':>7} {'reached':>8}", file=out)
-    for room in sorted(rooms):
-        count, missed = rooms[room]
-        if count:
-            print(f"{room:32} {count:7} {100 * (count - missed) / count:7.1f}%", file=out)
+            if name in OUTSIDE:
+                continue
+            _, lines, _, missed, _ = measured.analysis2(str(path))
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            out = {
+                line
+                for function, span in _functions(tree, classes=True)
+                if f"{name}::{function}" in OUTSIDE
+                for line in span
+            }
+            yield _File(name, set(lines) - out, set(missed) - out, tree)
+
+
+def _functions(
+    tree: ast.AST, within: str = "", *, classes: bool = False
+) -> Iterator[tuple[str, range]]:
+    """Names and lines of functions, and of classes if they are asked for."""
+    for node in ast.iter_child_nodes(tree):
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        name = f"{within}{node.name}"
+        if classes or not isinstance(node, ast.ClassDef):
+            yield name, range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        if isinstance(node, ast.ClassDef):
+            yield from _functions(node, f"{name}.", classes=classes)
+
+
+def _report(measured: Coverage, *, files: bool, functions: int) -> str:
+    """The table of rooms, and what else is asked for."""
+    found = list(_files(measured))
+    rooms: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for one in found:
+        rooms_of_one = [one.name.split("/")[0], str(Path(one.name).parent)]
+        rooms_of_one += [room for room in TIERS if one.name.startswith(f"{room}/")]
+        for room in dict.fromkeys(rooms_of_one):
+            rooms[room][0] += len(one.lines)
+            rooms[room][1] += len(one.missed)
+    table = [f"{'room':40} {'lines':>7} {'reached':>8}"]
+    table += [_row(room, *rooms[room]) for room in sorted(rooms)]
     if files:
-        for name, count, missed_lines in single:
-            if count:
-                share = 100 * (count - missed_lines) / count
-                why = OUTSIDE.get(name, "")
-                print(f"{name:56} {count:5} {share:7.1f}%  {why}", file=out)
-    print(out.getvalue(), end="")
+        table += [_row(one.name, len(one.lines), len(one.missed)) for one in found]
+    worst = sorted(
+        (
+            (len(one.missed & set(span)), f"{one.name}::{function}")
+            for one in found
+            for function, span in _functions(one.tree)
+        ),
+        reverse=True,
+    )
+    table += [f"{count:5} {name}" for count, name in worst[:functions] if count]
+    return "\n".join(table)
+
+
+def _row(name: str, lines: int, missed: int) -> str:
+    return f"{name:40} {lines:7} {100 * (lines - missed) / max(lines, 1):7.1f}%"
 
 
 if __name__ == "__main__":

@@ -12,14 +12,16 @@ import pytest
 from sim.kernel.world import Violation
 from sim.product import faults
 from sim.product.failover import compare, is_worse
-from sim.product.kinds import RUNS, ProductRun
+from sim.product.kinds import ProductRun
 from sim.product.run import run
+from sim.product.runs import RUNS
 
 TESTS = Path(__file__).resolve().parents[1]
 SEEDS = {
     "product": 10,
     "power": 4,
     "restored": 2,
+    "loss": 3,
     "tier": 5,
     "quorum": 6,
     "admin": 2,
@@ -33,6 +35,7 @@ SEEDS = {
     "many": 2,
     "snapshots": 3,
     "operator": 2,
+    "groups": 1,
 }
 
 

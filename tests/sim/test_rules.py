@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from sim.mutants.catalogue import MUTANTS
-from sim.product.kinds import RUNS
+from sim.product.runs import RUNS
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ROOT / "tests"

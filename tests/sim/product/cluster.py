@@ -189,6 +189,7 @@ class Cluster:
             self._node(f"10.0.3.{number}", f"front-{number - 1}", self._front)
             for number in range(1, fronts + 1)
         ]
+        self.operators: list[Node] = []
         self.clients: list[Node] = []
         self._route_address = f"{SERVICE}:{REMOTING_PORT}" if doors or fronts else None
         self.network.services[SERVICE] = self._service

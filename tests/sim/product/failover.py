@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from sim.kernel.world import Violation
 from sim.product import faults
 from sim.product.faults import Fault
-from sim.product.kinds import OperatorRun
 from sim.product.operated_faults import API_FAULTS
+from sim.product.operated_kinds import OperatorRun
 from sim.product.operated_watch import OperatorWatch
 from sim.product.run import settle_hash_seed
 

@@ -16,8 +16,6 @@ from sim.product.commits import Commits
 from sim.product.consents import Consents
 from sim.product.everywhere import Everywhere
 from sim.product.lives import Lives
-from sim.product.operated import OperatedCluster
-from sim.product.operated_watch import IDLE_S, OperatorWatch
 from sim.product.orderly import Orderly
 from sim.product.questions import Questions
 from sim.product.registers import Registers
@@ -479,64 +477,6 @@ class SnapshotRun(QuorumRun):
         """The smallest snapshots."""
         small = {"snapshot_log_bytes": 64 * 1024, "snapshot_margin_entries": rng.choice([0, 50])}
         return {**super().settings(rng), "keyed": True, "controller_settings": small}
-
-
-class OperatorRun(ProductRun):
-    """A cluster that the operator makes, with faults of the API server and wishes of people.
-
-    A second run of a seed in the same process is not equal to the first: start a process for each.
-    """
-
-    cluster_class = OperatedCluster
-    _cluster: OperatedCluster
-
-    def settings(self, rng: Random) -> dict[str, Any]:
-        """One operator or two that elect, and a mixture of faults."""
-        kinds = [
-            kind for kind in (*faults.KINDS, *OperatedCluster.more_faults) if rng.random() < 0.3
-        ]
-        self.kinds = kinds or ["kill-master", "operator-kill"]
-        return {
-            "operators": rng.choice([1, 1, 2]),
-            "operator_settings": {"resync_interval_s": rng.choice([2.0, 5.0, 20.0])},
-        }
-
-    def act(self) -> None:
-        """Raises Violation."""
-        self._operators = OperatorWatch(self._cluster, self._watch)
-        super().act()
-
-    def settle(self, loads: Sequence[Load]) -> None:
-        cluster, operators = self._cluster, self._operators
-        if not cluster.run(PEACE_S, until=lambda: not operators.unsettled()):
-            raise Violation(f"the operator does not come to rest: {operators.unsettled()}")
-        for load in loads:
-            load.stop_sending()
-        cluster.run(2)
-        operators.forget()
-        cluster.run(IDLE_S)
-        if not operators.unsettled():
-            operators.judge_idleness()
-
-
-RUNS = {
-    "product": ProductRun,
-    "power": PowerRun,
-    "restored": RestoredRun,
-    "tier": TierRun,
-    "quorum": QuorumRun,
-    "admin": AdminRun,
-    "members": MembersRun,
-    "retain": RetainRun,
-    "doors": DoorRun,
-    "stores": StoreRun,
-    "rich": RichRun,
-    "consumers": ConsumersRun,
-    "batches": BatchesRun,
-    "many": ManyRun,
-    "snapshots": SnapshotRun,
-    "operator": OperatorRun,
-}
 
 
 def _state(cluster: Cluster) -> str:

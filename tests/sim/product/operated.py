@@ -21,6 +21,7 @@ from gantry_cli.client.topics import create_topic
 from gantry_local import manifests
 from gantry_local.apiserver.admission import Options
 from gantry_local.apiserver.bootstrap import kubeconfig
+from gantry_local.apiserver.deletion import DeleteOptions
 from gantry_operator import names
 from gantry_operator.settings import OperatorSettings
 from gantry_protocol.errors import GantryError
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from sim.kernel.world import World
 
 MERGE = "application/merge-patch+json"
+BROKERS = names.broker_statefulset(GROUP)
 CRDS = Path(__file__).parents[3] / "crds"
 API = "mq.gantry.dev/v1alpha1"
 
@@ -92,12 +94,16 @@ class OperatedCluster(Cluster):
         operators: how many operator processes; more than one elect a leader.
         replicas: of the broker group at first.
         operator_settings: beside those that every operator here has.
+        group_spec: of the watched broker group, beside what every one here has.
 
     Attributes:
         registry: of the API server, once it runs.
         asks: called before each request to the API server, with verb, resource and name.
         deeds: called after each that was carried out.
         lost_disks: volumes that the claim controller gave up.
+        disposable: volumes that people have let go.
+        begins: called once the resources are there.
+        guests: brokers of other groups than the watched one, by StatefulSet.
     """
 
     network_class = KubeNetwork
@@ -112,6 +118,7 @@ class OperatedCluster(Cluster):
         brokers: int = 3,
         min_in_sync: int = 2,
         operator_settings: dict[str, Any] | None = None,
+        group_spec: dict[str, Any] | None = None,
         **named: Any,
     ) -> None:
         super().__init__(world, controllers=0, brokers=0, min_in_sync=min_in_sync, **named)
@@ -121,9 +128,13 @@ class OperatedCluster(Cluster):
         self.unkind = kube.Unkindness(world)
         self.disks: dict[str, Volume] = {}
         self.lost_disks: list[str] = []
+        self.disposable: set[str] = set()
+        self.guests: dict[str, list[Node]] = {}
         self.asks: list[Callable[[str, str, str], None]] = []
         self.deeds: list[Callable[[str, str, str], None]] = []
+        self.begins: list[Callable[[], None]] = []
         self._operator_settings = operator_settings or {}
+        self._group_spec = group_spec or {}
         self._stack = ExitStack()
         self._stack.enter_context(kube.bound(self))
         self.kube = self._node(kube.KUBE, "kube", lambda _: kube.serve(self, self._ready))
@@ -134,6 +145,11 @@ class OperatedCluster(Cluster):
         config = kubeconfig(f"http://{kube.KUBE}:{kube.PORT}", kube.API_TOKEN)
         config["clusters"][0]["cluster"]["server"] = f"http://{kube.KUBE}:{kube.PORT}"
         (self.root / "kubeconfig").write_text(json.dumps(config))
+
+    @property
+    def uploads(self) -> bool:
+        """Whether the watched group has a tier."""
+        return "tier" in self._group_spec
 
     # ---- pods
 
@@ -148,7 +164,10 @@ class OperatedCluster(Cluster):
     def place(self, component: str, launch: Launch) -> PodNode:
         """Where a container begins to run: the pod's machine, new with its address."""
         name, address = launch.env["GANTRY_NAME"], launch.env["POD_IP"]
+        statefulset = name.rpartition("-")[0]
         nodes = self.brokers if component == "broker" else self.controllers
+        if component == "broker" and statefulset != BROKERS:
+            nodes = self.guests.setdefault(statefulset, [])
         node = next((node for node in nodes if node.name == name), None)
         if node is None or node.machine.address != address:
             disk = self.disk(Path(launch.env["GANTRY_DATA_DIR"]).parent.name)
@@ -167,6 +186,10 @@ class OperatedCluster(Cluster):
         if machine is not None:
             machine.is_up = False
             machine.life += 1
+        for nodes in (self.brokers, *self.guests.values()):
+            for node in [one for one in nodes if one.machine is machine]:
+                if nodes is not self.brokers or self.brokers.index(node) >= self.replicas:
+                    nodes.remove(node)  # it is not wished for any more
 
     async def _nothing(self, _: Node) -> None:
         raise AssertionError("the kubelet starts pods")
@@ -188,8 +211,14 @@ class OperatedCluster(Cluster):
     def _ready(self, registry: Registry) -> None:
         self.registry = registry
         for manifest in json.loads(_crds()):
-            self._create("apiextensions.k8s.io", "customresourcedefinitions", manifest)
-        self._create(
+            self.create("apiextensions.k8s.io", "customresourcedefinitions", manifest)
+        self.declare()
+        for begin in self.begins:
+            begin()
+
+    def declare(self) -> None:
+        """Create the quorum and the watched group."""
+        self.create(
             "mq.gantry.dev",
             "controllergroups",
             {
@@ -199,7 +228,7 @@ class OperatedCluster(Cluster):
                 "spec": {"replicas": self.quorum, "storage": {"size": "1Gi"}},
             },
         )
-        self._create(
+        self.create(
             "mq.gantry.dev",
             "brokergroups",
             {
@@ -217,11 +246,13 @@ class OperatedCluster(Cluster):
                         "disk_spare_bytes": "0",
                         **{key: str(value) for key, value in self._broker_settings.items()},
                     },
+                    **self._group_spec,
                 },
             },
         )
 
-    def _create(self, group: str, plural: str, manifest: dict[str, Any]) -> None:
+    def create(self, group: str, plural: str, manifest: dict[str, Any]) -> None:
+        """``kubectl create``. Raises StatusError: the API server refuses it."""
         assert self.registry is not None
         resource = self.registry.catalogue.type(group, plural)
         self.registry.create(
@@ -240,6 +271,7 @@ class OperatedCluster(Cluster):
                         break
                     except GantryError:
                         await asyncio.sleep(0.2)
+        self.is_set_up = True
 
     # ---- what people do
 
@@ -248,6 +280,12 @@ class OperatedCluster(Cluster):
         assert self.registry is not None
         resource = self.registry.catalogue.type("mq.gantry.dev", plural)
         self.registry.patch(resource, NAMESPACE, name, MERGE, patch, Options(manager="people"))
+
+    def remove(self, plural: str, name: str) -> None:
+        """``kubectl delete`` of one of our resources."""
+        assert self.registry is not None
+        resource = self.registry.catalogue.type("mq.gantry.dev", plural)
+        self.registry.delete(resource, NAMESPACE, name, DeleteOptions())
 
     def objects(self, plural: str, group: str = "") -> list[dict[str, Any]]:
         """What the API server has, itself."""
@@ -305,7 +343,8 @@ class OperatedCluster(Cluster):
             self.world.after(self._rng.randrange(500 * MS), node.boot)
 
     def close(self) -> None:
-        for node in [self.kube, *self.operators]:
+        guests = [node for nodes in self.guests.values() for node in nodes]
+        for node in [self.kube, *self.operators, *guests]:
             node.wanted = False
             if node.process is not None:
                 node.process.kill(silently=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sim.product.operated import OperatedCluster
 
 NAMESPACE = "default"
-REPLICAS_MAX = 4
+REPLICAS_MIN, REPLICAS_MAX = 3, 4
 
 
 def _for_a_while(cluster: OperatedCluster, fault: Fault, **manners: Any) -> None:
@@ -132,6 +132,12 @@ def _grow(cluster: OperatedCluster, _: Fault) -> None:
         cluster.change("brokergroups", GROUP, {"spec": {"replicas": cluster.replicas}})
 
 
+def _shrink(cluster: OperatedCluster, _: Fault) -> None:
+    if cluster.replicas > REPLICAS_MIN:
+        cluster.replicas -= 1
+        cluster.change("brokergroups", GROUP, {"spec": {"replicas": cluster.replicas}})
+
+
 def _switchover(cluster: OperatedCluster, fault: Fault) -> None:
     wish: dict[str, Any] = {"id": f"at-{fault.at_ms}"}
     if fault.target % 2:
@@ -173,6 +179,7 @@ WISHES: dict[str, Callable[[Any, Fault], None]] = {
     "roll-brokers": _roll("brokergroups", GROUP),
     "roll-controllers": _roll("controllergroups", CLUSTER),
     "grow": _grow,
+    "shrink": _shrink,
     "switchover": _switchover,
     "delete-pod": _delete_pod,
 }

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from gantry_operator import names
 from sim.kernel.world import SECOND, Violation
 from sim.product.cluster import CLUSTER, GROUP
+from sim.product.operated import BROKERS
 
 if TYPE_CHECKING:
     from sim.product.cluster import Node
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 LATE_US = 8 * SECOND
 SERVED_US = 5 * SECOND
-BROKERS = names.broker_statefulset(GROUP)
 CONTROLLERS = names.controller_statefulset(CLUSTER)
 IDLE_REQUESTS = 8  # of one kind about one object, while nothing changes for ``IDLE_S``
 IDLE_S = 10
@@ -44,6 +44,7 @@ class OperatorWatch:
     Attributes:
         requests: how often each verb was asked for each object, since ``forget``.
         gap_us: the longest time without an acknowledged send, since ``forget``.
+        all_goes: people delete everything: what goes is not looked at.
     """
 
     def __init__(self, cluster: OperatedCluster, watch: Watch) -> None:
@@ -54,6 +55,7 @@ class OperatorWatch:
         self._master = ("", 0)  # who serves, and since when
         self._found: list[str] = []
         self._acks = 0
+        self.all_goes = False
         self.forget()
         cluster.asks.append(self._asked)
         cluster.deeds.append(self._deed)
@@ -99,6 +101,8 @@ class OperatorWatch:
     def _check_objects(self) -> None:
         for found in self._cluster.objects("statefulsets", "apps"):
             name, replicas = found["metadata"]["name"], found["spec"]["replicas"]
+            if name not in (BROKERS, CONTROLLERS) or self.all_goes:
+                continue
             wished = self._cluster.replicas if name == BROKERS else self._cluster.quorum
             if replicas < min(wished, 3):
                 raise Violation(f"scale: {name} has {replicas} replicas of {wished}")
@@ -108,16 +112,19 @@ class OperatorWatch:
             last, before = self._taken.get(statefulset, ("", ""))
             if last == name and before != uid and is_ready(pod):
                 del self._taken[statefulset]
-        if self._cluster.lost_disks:
-            raise Violation(f"volumes: {self._cluster.lost_disks} went")
+        lost = set(self._cluster.lost_disks) - self._cluster.disposable
+        if lost:
+            raise Violation(f"volumes: {lost} went")
 
     def _asked(self, verb: str, plural: str, name: str) -> None:
         key = (verb, plural, name)
         self.requests[key] = self.requests.get(key, 0) + 1
 
     def _deed(self, verb: str, plural: str, name: str) -> None:
-        if verb != "delete":
+        if verb != "delete" or self.all_goes:
             return
+        if plural == "statefulsets" and name not in (BROKERS, CONTROLLERS):
+            return  # of a guest; its claims tell
         if plural in ("persistentvolumeclaims", "statefulsets"):
             self._found.append(f"volumes: the operator deletes {plural} {name}")
         elif plural == "pods":
@@ -176,6 +183,8 @@ class OperatorWatch:
         for pod in cluster.objects("pods"):
             meta = pod["metadata"]
             statefulset = meta["name"].rpartition("-")[0]
+            if statefulset not in (BROKERS, CONTROLLERS):
+                continue
             if meta["labels"].get(names.LABEL_REVISION) != revisions[statefulset]:
                 return f"{meta['name']} is of an old revision"
             if statefulset != BROKERS:

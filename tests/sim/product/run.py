@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from sim.kernel.world import Violation
 from sim.product import faults
-from sim.product.kinds import RUNS
+from sim.product.runs import RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from gantry_broker.door.settings import HTTP_PORT as DOOR_HTTP
+from gantry_operator.names import OPERATOR_HTTP_PORT
 from sim.kernel.world import Violation
 from sim.product.cluster import BROKER_HTTP, CLUSTER, CONTROLLER_HTTP, GROUP, http
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from sim.product.cluster import Cluster, Node
 
 BROKER_PAGES = ("/livez", "/readyz", "/metrics", "/status", f"/status/{GROUP}")
+OPERATOR_PAGES = ("/livez", "/readyz", "/metrics")
 CONTROLLER_PAGES = (
     "/livez",
     "/readyz",
@@ -49,12 +51,17 @@ class Scraper:
         rng = self._cluster.world.stream("scraper")
         while True:
             await asyncio.sleep(rng.random() * EVERY_S)
-            asked = rng.choice(self._cluster.nodes)
+            nodes = [*self._cluster.nodes, *self._cluster.operators]
+            if not nodes:
+                continue
+            asked = rng.choice(nodes)
             port, pages = BROKER_HTTP, BROKER_PAGES
             if asked in self._cluster.controllers:
                 port, pages = CONTROLLER_HTTP, CONTROLLER_PAGES
             elif asked in self._cluster.doors:
                 port = DOOR_HTTP
+            elif asked in self._cluster.operators:
+                port, pages = OPERATOR_HTTP_PORT, OPERATOR_PAGES
             path = rng.choice(pages)
             try:
                 async with asyncio.timeout(PATIENCE_S):

@@ -45,8 +45,8 @@ class TierWatch:
         chain: the fold of what the bucket holds.
     """
 
-    def __init__(self, bucket: Bucket, watch: Watch, cluster_name: str) -> None:
-        self.place = tier_place(cluster_name, SHARD)
+    def __init__(self, bucket: Bucket, watch: Watch, cluster_name: str, shard: str = SHARD) -> None:
+        self.place = tier_place(cluster_name, shard)
         self.chain = empty(self.place)
         self._bucket = bucket
         self._watch = watch

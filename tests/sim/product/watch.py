@@ -43,6 +43,7 @@ class Watch:
         confirmed: the confirmed log, as whoever confirmed it first had it; from ``base`` on.
         acks: answers of 0 that clients got.
         more: checks of parts that not every cluster has.
+        is_over: the history that it knows counts no more.
     """
 
     def __init__(self, cluster: Cluster, group: str | None = None) -> None:
@@ -51,6 +52,7 @@ class Watch:
         self.confirmed = bytearray()
         self.acks = 0
         self.more: list[Callable[[], None]] = []
+        self.is_over = False
         self.logs = LogWatch(cluster, self.group, self.confirmed)
         self._served: dict[int, str] = {}  # epoch: incarnation
         self._confirms: dict[str, int] = {}  # by incarnation
@@ -73,6 +75,8 @@ class Watch:
             Violation: something must not be so.
         """
         self._check_groups()
+        if self.is_over:
+            return
         for node in self.cluster.controllers if self.group == self.cluster.groups[0] else ():
             controller = self.cluster.controller_of(node)
             if controller is not None:
@@ -85,7 +89,7 @@ class Watch:
     def _check_groups(self) -> None:
         if self._broken is not None:
             raise self._broken
-        for node in self.cluster.brokers:
+        for node in () if self.is_over else self.cluster.brokers:
             group = self.cluster.group_of(node, self.group)
             if group is not None and group.core is not None:
                 self._check_group(node, group)

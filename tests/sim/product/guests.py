@@ -1,0 +1,431 @@
+"""People who make broker groups beside the one that is watched, change them, and delete them.
+
+What cannot be meant is refused: by the API server, and then nothing is there; or by the operator,
+which says so and builds nothing. A guest that was made comes to be Ready. What was acknowledged in
+it is there after every change, a shrink and a pause among them. While it is paused nobody takes a
+pod of it.
+
+A guest that was deleted leaves nothing that it owned, and nobody is sent there. With Retain its
+claims stay, the controllers keep what they know of it, and a resource of the same name has all of
+its messages. With Delete its claims and the controllers' record go, and a resource of the same name
+is a new group. Its neighbours' objects are the same as before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from gantry_broker.host.settings import REMOTING_PORT
+from gantry_cli.client.session import session
+from gantry_local.apiserver.errors import StatusError
+from gantry_operator import names
+from gantry_protocol.codes import RequestCode, ResponseCode
+from gantry_protocol.command import request
+from gantry_protocol.errors import GantryError
+from gantry_protocol.headers.client import PullMessageRequestHeader
+from gantry_protocol.headers.codec import to_ext
+from gantry_protocol.records import decode_properties, decode_records
+from gantry_protocol.records.properties import UNIQ_KEY
+from sim.kernel.world import Violation
+from sim.product.cluster import CLUSTER, SEGMENT_BYTES
+from sim.product.line import _text, send_ext, topic_ext
+from sim.product.operated import API
+from sim.product.operated_faults import NAMESPACE
+from sim.product.workload import Clients
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from gantry_cli.client.session import Session
+    from gantry_protocol.command import RemotingCommand
+    from sim.product.cluster import Node
+    from sim.product.operated import OperatedCluster
+
+GROUP_KIND = ("mq.gantry.dev", "brokergroups")
+TOPIC = "guests"
+LOOK_S = 0.2
+WITHIN_S = 2.0
+MESSAGES = 5
+NEIGHBOURS = (("statefulsets", "apps"), ("persistentvolumeclaims", ""), ("services", ""))
+
+MEANINGLESS: tuple[dict[str, Any], ...] = (  # the API server refuses these
+    {"replicas": 12},
+    {"replicas": 2, "replication": {"minInSyncReplicas": 3}},
+    {"replicas": 3, "storage": {"type": "EmptyDir"}},
+    {"tier": {"url": "s3://bucket?key=secret"}},
+    {"tier": {"url": "s3://bucket"}, "retention": {"hours": 1}},
+    {"pipeline": {"audit": {"schedule": "@daily"}}},
+    {"nothing": True},
+)
+UNWISE: tuple[tuple[dict[str, Any], str], ...] = (  # and the operator these
+    ({"controllerRef": {"name": "nobody"}}, "ControllerGroupNotFound"),
+    ({"tier": {"url": "file:///x"}}, "InvalidSpec"),
+    ({"config": {"no_such_setting": "1"}}, "InvalidSpec"),
+    ({"config": {"log_segment_bytes": "few"}}, "InvalidSpec"),
+)
+EXTRAS: tuple[dict[str, Any], ...] = (
+    {},
+    {"clients": {"route": "Master", "door": {"enabled": False}}},
+    {"clients": {"route": "Pod", "door": {"enabled": False}}},
+    {"retention": {"hours": 1, "bytes": 2**20, "whenFull": "Refuse"}},
+    {
+        "resources": {"requests": {"cpu": 1}, "limits": {"memory": "1Gi"}},
+        "template": {
+            "metadata": {"labels": {"team": "guests"}},
+            "spec": {
+                "tolerations": [{"key": "guests", "operator": "Exists"}],
+                "priorityClassName": "guests",
+                "affinity": {"nodeAffinity": {}},
+            },
+        },
+        "networkPolicy": {
+            "clientsFrom": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}],
+            "metricsFrom": [{"namespaceSelector": {"matchLabels": {"team": "guests"}}}],
+        },
+    },
+    {
+        "tier": {
+            "url": "s3://bucket/guests",
+            "endpoint": "http://10.0.0.9:9000",
+            "region": "here",
+            "credentialsSecret": {"name": "keys"},
+            "lingerMs": 200,
+        },
+        "pipeline": {"audit": {"schedule": "0 3 * * *"}},
+    },
+)
+
+
+class Guests(Clients):
+    """See the module.
+
+    Attributes:
+        waits_for: of a guest, for people.
+    """
+
+    unsettled = "guests are still changed"
+    _cluster: OperatedCluster
+
+    def __init__(self, cluster: OperatedCluster) -> None:
+        super().__init__(cluster)
+        self.waits_for = ""
+        self._kept: dict[str, tuple[str, int]] = {}  # acknowledged, in the present guest
+        self._possible: set[str] = set()  # that were sent to it
+        self._number = 0
+
+    def start(self) -> None:
+        """Begin."""
+        self._cluster.client("people", self._live).boot()
+
+    def judge(self) -> None:
+        if self._busy:
+            raise Violation(f"{self.unsettled}: {self.waits_for}")
+
+    async def _live(self, node: Node) -> None:
+        rng = self._cluster.world.stream(f"load/{node.name}")
+        self._busy += 1
+        async with session(self._cluster.name_servers) as client:
+            while not self._stops:
+                await asyncio.sleep(rng.random())
+                if not self._cluster.is_set_up:
+                    continue
+                self._number += 1
+                await self._one(client, f"guest-{self._number}", rng)
+                self._cluster.world.count("guest")
+        self._busy -= 1
+
+    async def _one(self, client: Session, name: str, rng: Random) -> None:
+        """One guest, from the first mistake to its end."""
+        if rng.random() < 0.5:
+            self._must_be_refused(name, rng)
+        if rng.random() < 0.4:
+            await self._must_not_be_built(name, rng)
+        deletes = rng.random() < 0.5
+        spec = _spec(rng, deletes, may_upload=not self._cluster.uploads)
+        await self._make(name, spec)
+        self._kept, self._possible = {}, set()
+        await self._send(client, name, rng)
+        for _ in range(rng.randint(0, 2)):
+            await self._change(name, spec, rng)
+            await self._send(client, name, rng)
+        await self._read(client, name)
+        before = self._neighbours(name)
+        await self._delete(name, deletes=deletes)
+        gone = before.items() - self._neighbours(name).items()
+        if gone:
+            raise Violation(f"{name} was deleted, and of its neighbours went {gone}")
+        if rng.random() < 0.6:
+            if deletes:
+                self._kept = {}
+            await self._make(name, spec)
+            await self._read(client, name)
+            self._patch(name, {"storage": {"whenDeleted": "Delete"}})
+            await self._until(f"{name} to know of it", lambda: self._is_ready(name))
+            await self._delete(name, deletes=True)
+
+    # ---- what cannot be meant
+
+    def _must_be_refused(self, name: str, rng: Random) -> None:
+        """Raises Violation: the API server takes what cannot be meant."""
+        spec = rng.choice(MEANINGLESS)
+        try:
+            self._create(name, spec)
+        except StatusError:
+            self._cluster.world.count("guest-meaningless")
+        else:
+            raise Violation(f"the API server takes {spec}")
+
+    async def _must_not_be_built(self, name: str, rng: Random) -> None:
+        """The operator says what is wrong, builds nothing, and lets it go."""
+        spec, reason = rng.choice(UNWISE)
+        uid = self._create(name, {"replicas": 1, **spec})
+        await self._until(
+            f"{name} to be refused as {reason}",
+            lambda: self._condition(name, "Accepted") == ("False", reason),
+        )
+        if self._owned(uid):
+            raise Violation(f"{name} is refused, and there are {self._owned(uid)}")
+        self._cluster.world.count("guest-unwise")
+        self._cluster.remove("brokergroups", name)
+        await self._until(f"{name} to go", lambda: self._resource(name) is None)
+
+    # ---- life
+
+    async def _make(self, name: str, spec: dict[str, Any]) -> None:
+        self._create(name, spec)
+        await self._until(f"{name} to be Ready", lambda: self._is_ready(name))
+
+    async def _change(self, name: str, spec: dict[str, Any], rng: Random) -> None:
+        """A change that people make, until it is done."""
+        match rng.choice(["scale", "scale", "roll", "switchover", "pause"]):
+            case "scale":
+                least = spec["replication"]["minInSyncReplicas"]
+                spec["replicas"] = rng.randint(least, 3)
+                self._patch(name, {"replicas": spec["replicas"]})
+                self._cluster.world.count("guest-scaled")
+            case "roll":
+                notes = {"roll": f"{rng.getrandbits(32):x}"}
+                self._patch(name, {"template": {"metadata": {"annotations": notes}}})
+            case "switchover":
+                wish = {"id": f"{rng.getrandbits(32):x}", "to": rng.randrange(spec["replicas"])}
+                self._patch(name, {"switchover": wish})
+            case "pause":
+                await self._pause(name, rng)
+        await self._until(f"{name} to be changed", lambda: self._is_ready(name))
+
+    async def _pause(self, name: str, rng: Random) -> None:
+        """A change while it is paused: no pod goes before it is over. Raises Violation."""
+        self._patch(name, {"paused": True})
+        await self._until(
+            f"{name} to be paused", lambda: (self._condition(name, "Paused") or ("",))[0] == "True"
+        )
+        pods = self._pods(name)
+        notes = {"roll": f"{rng.getrandbits(32):x}"}
+        self._patch(name, {"template": {"metadata": {"annotations": notes}}})
+        await asyncio.sleep(4.0)
+        if self._pods(name) != pods:
+            raise Violation(f"{name} is paused, and its pods are {self._pods(name)}, were {pods}")
+        self._cluster.world.count("guest-paused")
+        self._patch(name, {"paused": False})
+
+    async def _delete(self, name: str, *, deletes: bool) -> None:
+        """Delete it; what it leaves is as the wish says. Raises Violation."""
+        resource = self._resource(name)
+        assert resource is not None, "only people delete guests"
+        uid, claims = resource["metadata"]["uid"], self._claims(name)
+        if deletes:
+            self._cluster.disposable |= set(claims.values())
+        self._cluster.remove("brokergroups", name)
+        await self._until(f"{name} to go", lambda: self._resource(name) is None)
+        await self._until(f"all of {name} to go", lambda: not self._owned(uid))
+        if deletes:
+            await self._until(f"the claims of {name} to go", lambda: not self._claims(name))
+            await self._until(f"{name} to be forgotten", lambda: self._record(name) is None)
+        else:
+            await self._until(f"{name} to be retired", lambda: self._record(name) == "retired")
+            if self._claims(name) != claims:
+                raise Violation(f"{name} had {claims}, left {self._claims(name)}")
+        self._cluster.world.count("guest-deleted" if deletes else "guest-retained")
+
+    # ---- messages
+
+    async def _send(self, client: Session, name: str, rng: Random) -> None:
+        """A few more messages, until that many are acknowledged."""
+        goal = len(self._kept) + MESSAGES
+        while len(self._kept) < goal:
+            await self._ask(client, name, RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(TOPIC))
+            key = f"{rng.getrandbits(128):032X}"
+            self._possible.add(key)
+            answer = await self._ask(
+                client, name, RequestCode.SEND_MESSAGE_V2, send_ext(TOPIC, key), b"x"
+            )
+            if answer is not None and answer.code == ResponseCode.SUCCESS:
+                self._kept[key] = (name, int((answer.ext or {})["queueOffset"]))
+
+    async def _read(self, client: Session, name: str) -> None:
+        """Everything acknowledged is at its place, and nothing else. Raises Violation."""
+        found: dict[str, int] = {}
+        self.waits_for = f"{name} to be read"
+        while True:
+            code, where = RequestCode.GET_MAX_OFFSET, {"topic": TOPIC, "queueId": 0}
+            bound = await self._ask(client, name, code, where)
+            if bound is not None and bound.code == ResponseCode.TOPIC_NOT_EXIST:
+                break
+            if bound is None or bound.code != ResponseCode.SUCCESS:
+                continue
+            if len(found) >= int((bound.ext or {})["offset"]):
+                break
+            header = PullMessageRequestHeader(
+                "people", TOPIC, 0, len(found), 32, 4, 0, 0, 0, "*", "TAG"
+            )
+            answer = await self._ask(client, name, RequestCode.PULL_MESSAGE, to_ext(header))
+            if answer is not None and answer.code == ResponseCode.SUCCESS:
+                for record in decode_records(answer.body):
+                    key = decode_properties(record.properties)[UNIQ_KEY]
+                    found[key] = record.queue_offset
+        for key, (_, place) in self._kept.items():
+            if found.get(key) != place:
+                raise Violation(f"{key} was acknowledged at {place} of {name}: {found.get(key)}")
+        if not self._kept and found:
+            raise Violation(f"{name} is new, and has {len(found)} messages")
+        if found.keys() - self._possible:
+            raise Violation(f"{name} has messages that nobody sent")
+
+    async def _ask(
+        self, client: Session, name: str, code: int, ext: Any, body: bytes = b""
+    ) -> RemotingCommand | None:
+        """The answer of the guest's master; None if there is none."""
+        master = self._master(name)
+        if master is None:
+            await asyncio.sleep(LOOK_S)
+            return None
+        address = f"{master.machine.address}:{REMOTING_PORT}"
+        texts = {key: _text(value) for key, value in ext.items()}
+        try:
+            answer = await client.calls.call(address, request(code, texts, body), WITHIN_S)
+        except GantryError:
+            answer = None
+        await asyncio.sleep(0.01 if answer is not None and not answer.code else LOOK_S)
+        return answer
+
+    def _master(self, name: str) -> Node | None:
+        serving = []
+        for node in self._cluster.guests.get(names.broker_statefulset(name), ()):
+            group = self._cluster.group_of(node)
+            if group is not None and group.core is not None and group.core.serving is not None:
+                serving.append((int(group.core.serving.epoch), node))
+        return max(serving, key=lambda pair: pair[0])[1] if serving else None
+
+    # ---- the API server, and what the controllers know
+
+    async def _until(self, what: str, holds: Callable[[], bool]) -> None:
+        self.waits_for = what
+        while not holds():
+            await asyncio.sleep(LOOK_S)
+
+    def _create(self, name: str, spec: dict[str, Any]) -> str:
+        """Its uid. Raises StatusError."""
+        manifest = {
+            "apiVersion": API,
+            "kind": "BrokerGroup",
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {
+                "controllerRef": {"name": CLUSTER},
+                "storage": {"size": "1Gi"},
+                "clients": {"door": {"enabled": False}},
+                **spec,
+            },
+        }
+        self._cluster.create(*GROUP_KIND, manifest)
+        resource = self._resource(name)
+        assert resource is not None
+        return str(resource["metadata"]["uid"])
+
+    def _patch(self, name: str, spec: dict[str, Any]) -> None:
+        self._cluster.change("brokergroups", name, {"spec": spec})
+
+    def _resource(self, name: str) -> dict[str, Any] | None:
+        found = self._cluster.objects("brokergroups", "mq.gantry.dev")
+        return next((obj for obj in found if obj["metadata"]["name"] == name), None)
+
+    def _condition(self, name: str, kind: str) -> tuple[str, str] | None:
+        """Status and reason of a condition of the present generation."""
+        resource = self._resource(name)
+        status = (resource or {}).get("status") or {}
+        if (
+            resource is None
+            or status.get("observedGeneration") != resource["metadata"]["generation"]
+        ):
+            return None
+        conditions = {one["type"]: one for one in status.get("conditions") or ()}
+        found = conditions.get(kind)
+        return None if found is None else (found["status"], found["reason"])
+
+    def _is_ready(self, name: str) -> bool:
+        return (self._condition(name, "Ready") or ("",))[0] == "True"
+
+    def _owned(self, uid: str) -> list[str]:
+        registry = self._cluster.registry
+        assert registry is not None
+        return [f"{one.resource[1]} {one.key[1]}" for one in registry.store.owned_by(uid)]
+
+    def _of(self, plural: str, name: str) -> list[dict[str, Any]]:
+        """Objects whose names begin with that of the guest's StatefulSet."""
+        begin = names.broker_statefulset(name)
+        found = self._cluster.objects(plural)
+        return [obj for obj in found if f"{begin}-" in f"{obj['metadata']['name']}-"]
+
+    def _pods(self, name: str) -> dict[str, str]:
+        return {obj["metadata"]["name"]: obj["metadata"]["uid"] for obj in self._of("pods", name)}
+
+    def _claims(self, name: str) -> dict[str, str]:
+        """The volumes of its claims."""
+        return {
+            obj["metadata"]["name"]: (obj.get("spec") or {}).get("volumeName", "")
+            for obj in self._of("persistentvolumeclaims", name)
+        }
+
+    def _neighbours(self, name: str) -> dict[str, str]:
+        """The uids of others' objects, but of pods, which come and go."""
+        begin = names.broker_statefulset(name)
+        return {
+            f"{plural} {obj['metadata']['name']}": obj["metadata"]["uid"]
+            for plural, group in (
+                ("statefulsets", "apps"),
+                ("persistentvolumeclaims", ""),
+                ("services", ""),
+            )
+            for obj in self._cluster.objects(plural, group)
+            if f"{begin}-" not in f"{obj['metadata']['name']}-"
+            and not obj["metadata"]["name"].startswith(name)
+        }
+
+    def _record(self, name: str) -> str | None:
+        """What the controllers know of it; None for nothing."""
+        states = [
+            controller.machine.state
+            for controller in map(self._cluster.controller_of, self._cluster.controllers)
+            if controller is not None
+        ]
+        newest = max(states, key=lambda state: int(state.index), default=None)
+        if newest is None:
+            return "unknown"
+        group = newest.groups.get((CLUSTER, name))
+        if group is None or group.removed:
+            return None
+        return "retired" if group.retired else "known"
+
+
+def _spec(rng: Random, deletes: bool, *, may_upload: bool) -> dict[str, Any]:
+    """What people wish for."""
+    extras = [one for one in EXTRAS if may_upload or "tier" not in one]
+    replicas = rng.choice([1, 2, 2])
+    return {
+        "replicas": replicas,
+        "replication": {"minInSyncReplicas": rng.randint(1, min(2, replicas))},
+        "config": {"log_segment_bytes": str(SEGMENT_BYTES), "disk_spare_bytes": "0"},
+        **rng.choice(extras),
+        "storage": {"size": "1Gi", "whenDeleted": "Delete" if deletes else "Retain"},
+    }

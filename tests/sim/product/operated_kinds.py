@@ -1,0 +1,164 @@
+"""Kinds of runs of a cluster that the operator makes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sim.kernel.world import Violation
+from sim.product import faults
+from sim.product.bucket import BucketOptions
+from sim.product.cluster import CLUSTER, GROUP
+from sim.product.guests import Guests
+from sim.product.kinds import PEACE_S, ProductRun
+from sim.product.operated import OperatedCluster
+from sim.product.operated_watch import IDLE_S, OperatorWatch
+from sim.product.rereader import Rereader
+from sim.product.scraper import Scraper
+from sim.product.tier_watch import TierWatch
+from sim.product.workload import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from random import Random
+
+    from sim.product.workload import Load
+
+
+class OperatorRun(ProductRun):
+    """A cluster that the operator makes, with faults of the API server and wishes of people.
+
+    A second run of a seed in the same process is not equal to the first: start a process for each.
+    """
+
+    onlookers = (Scraper,)
+    cluster_class = OperatedCluster
+    _cluster: OperatedCluster
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """One operator or two that elect, and a mixture of faults."""
+        kinds = [
+            kind for kind in (*faults.KINDS, *OperatedCluster.more_faults) if rng.random() < 0.3
+        ]
+        self.kinds = kinds or ["kill-master", "operator-kill"]
+        return {
+            "operators": rng.choice([1, 1, 2]),
+            "operator_settings": {"resync_interval_s": rng.choice([2.0, 5.0, 20.0])},
+        }
+
+    def act(self) -> None:
+        """Raises Violation."""
+        self._operators = OperatorWatch(self._cluster, self._watch)
+        super().act()
+
+    def settle(self, loads: Sequence[Load]) -> None:
+        cluster, operators = self._cluster, self._operators
+        if not cluster.run(PEACE_S, until=lambda: not operators.unsettled()):
+            raise Violation(f"the operator does not come to rest: {operators.unsettled()}")
+        for load in loads:
+            load.stop_sending()
+        cluster.run(2)
+        operators.forget()
+        cluster.run(IDLE_S)
+        if not operators.unsettled():
+            operators.judge_idleness()
+
+
+class GroupsRun(OperatorRun):
+    """Broker groups that come and go beside the watched one, and in the end all that there is.
+
+    Some watched groups have a tier. The others are deleted with their quorum, and made anew on the
+    volumes that are left: nothing that was acknowledged is missing.
+    """
+
+    def settings(self, rng: Random) -> dict[str, Any]:
+        """A group with a tier, or one that is deleted and comes back."""
+        tier = {
+            "url": "s3://bucket",
+            "lingerMs": rng.choice([100, 1_000]),
+            "packBytes": rng.choice([32, 128]) * 1024,
+            "localBytes": 1024**2,
+            "credentialsSecret": {"name": "keys"},
+        }
+        named = super().settings(rng)
+        self.kinds = [*(self.kinds or ()), "grow", "shrink"]
+        if rng.random() < 0.4:
+            named |= {
+                "group_spec": {"tier": tier, "pipeline": {"audit": {"schedule": "0 3 * * *"}}},
+                "bucket": BucketOptions.swarm(rng),
+            }
+        return named
+
+    def loads(self) -> Sequence[Load]:
+        """The clients, one that reads everything again, and people."""
+        cluster = self._cluster
+        workload = Workload(cluster, self._watch)
+        self._guests = Guests(cluster)
+        return [workload, Rereader(cluster, workload), self._guests]
+
+    def act(self) -> None:
+        """Raises Violation."""
+        self._tier: TierWatch | None = None
+        self._cluster.begins.append(self._begin)
+        super().act()
+        if self._tier is not None:
+            self._tier.judge()
+
+    def _begin(self) -> None:
+        cluster = self._cluster
+        if cluster.uploads:
+            uid = cluster.resource("brokergroups", GROUP)["metadata"]["uid"]
+            self._tier = TierWatch(cluster.network.bucket, self._watch, CLUSTER, uid)
+
+    def settle(self, loads: Sequence[Load]) -> None:
+        cluster, guests, operators = self._cluster, self._guests, self._operators
+        guests.stop_sending()
+        if not cluster.run(2 * PEACE_S, until=lambda: guests.is_settled):
+            guests.judge()
+        if not cluster.run(PEACE_S, until=lambda: not operators.unsettled()):
+            raise Violation(f"the operator does not come to rest: {operators.unsettled()}")
+        if self._tier is None:
+            self._leave_and_return()
+        elif not cluster.run(PEACE_S, until=self._is_told):
+            raise Violation(f"T16: the tier ends at {self._tier.chain.end}: {self._status()}")
+        super().settle(loads)
+
+    def _status(self) -> dict[str, Any]:
+        return dict(self._cluster.resource("brokergroups", GROUP)["status"].get("tier") or {})
+
+    def _is_told(self) -> bool:
+        """Whether the status says how far the tier has come. Raises Violation: it says more."""
+        assert self._tier is not None
+        told = self._status().get("committedOffset") or 0
+        if told > self._tier.chain.end:
+            raise Violation(f"the tier is said to reach {told}, and ends at {self._tier.chain.end}")
+        return told > 0
+
+    def _leave_and_return(self) -> None:
+        """The quorum is deleted, waits for the group, and both come back on their volumes."""
+        cluster, watch, operators = self._cluster, self._watch, self._operators
+        claims = {one["metadata"]["uid"] for one in cluster.objects("persistentvolumeclaims")}
+        operators.all_goes = True
+        cluster.remove("controllergroups", CLUSTER)
+        acks = watch.acks
+        if not cluster.run(PEACE_S, until=lambda: watch.acks > acks + 3):
+            raise Violation("a quorum whose deletion waits serves nobody")
+        if not any(self._left()):
+            raise Violation("a quorum is gone, and a group depended on it")
+        cluster.remove("brokergroups", GROUP)
+        if not cluster.run(PEACE_S, until=lambda: not any(self._left())):
+            raise Violation(f"both were deleted, and there are {self._left()}")
+        left = {one["metadata"]["uid"] for one in cluster.objects("persistentvolumeclaims")}
+        if left != claims:
+            raise Violation(f"both were deleted, and of {len(claims)} claims {len(left)} are left")
+        cluster.world.count("left")
+        cluster.declare()
+        self.recover()
+        operators.all_goes = False
+
+    def _left(self) -> list[list[str]]:
+        """What there is of our resources, pods and StatefulSets."""
+        kinds = (("controllergroups", "mq.gantry.dev"), ("brokergroups", "mq.gantry.dev"))
+        return [
+            [found["metadata"]["name"] for found in self._cluster.objects(plural, group)]
+            for plural, group in (*kinds, ("statefulsets", "apps"), ("pods", ""))
+        ]
