@@ -25,6 +25,7 @@ SEEDS = {
     "tier": 5,
     "quorum": 6,
     "admin": 2,
+    "rejoin": 2,
     "members": 2,
     "retain": 1,
     "doors": 4,
@@ -63,7 +64,7 @@ def test_equal_seeds_are_equal_runs_under_any_hash_seed(kind: str) -> None:
     """No set of strings decides what happens next, nor where something lies in memory."""
     script = (
         "import logging; logging.disable();"
-        "from sim.product.kinds import RUNS;"
+        "from sim.product.runs import RUNS;"
         f"one = RUNS[{kind!r}](0); one.play();"
         "print(one.world.trace_hash, one.world.events_run, one.world.counters)"
     )

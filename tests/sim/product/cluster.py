@@ -190,6 +190,7 @@ class Cluster:
             for number in range(1, fronts + 1)
         ]
         self.operators: list[Node] = []
+        self.rejoins: set[str] = set()  # controllers that are started with --rejoin
         self.clients: list[Node] = []
         self._route_address = f"{SERVICE}:{REMOTING_PORT}" if doors or fronts else None
         self.network.services[SERVICE] = self._service
@@ -232,6 +233,7 @@ class Cluster:
             bind=node.machine.address,
             data_dir=node.machine.directory / "data",
             admin_token_file=self.root / "token",
+            rejoin=node.name in self.rejoins,
             **self._key,
             **self._controller_settings,
         )

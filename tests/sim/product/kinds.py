@@ -14,6 +14,7 @@ from sim.product.bucket import BucketOptions
 from sim.product.cluster import CLUSTER, SEGMENT_BYTES, Cluster, Simulation, show_logs
 from sim.product.commits import Commits
 from sim.product.consents import Consents
+from sim.product.damages import Damages
 from sim.product.everywhere import Everywhere
 from sim.product.lives import Lives
 from sim.product.orderly import Orderly
@@ -324,6 +325,14 @@ class AdminRun(QuorumRun):
     def administrators(self) -> Sequence[Load]:
         """Of everything."""
         return [Registers(self._cluster, keyed=self._keyed)]
+
+
+class RejoinRun(QuorumRun):
+    """Controllers whose logs rot, one at a time, and a person who starts them so that they come."""
+
+    def administrators(self) -> Sequence[Load]:
+        """One."""
+        return [Damages(self._cluster)]
 
 
 class MembersRun(QuorumRun):

@@ -14,6 +14,7 @@ RUNS: dict[str, type[kinds.ProductRun]] = {
     "tier": kinds.TierRun,
     "quorum": kinds.QuorumRun,
     "admin": kinds.AdminRun,
+    "rejoin": kinds.RejoinRun,
     "members": kinds.MembersRun,
     "retain": kinds.RetainRun,
     "doors": kinds.DoorRun,
