@@ -17,6 +17,7 @@ from sim.product.consents import Consents
 from sim.product.damages import Damages
 from sim.product.everywhere import Everywhere
 from sim.product.lives import Lives
+from sim.product.logs import verify
 from sim.product.orderly import Orderly
 from sim.product.questions import Questions
 from sim.product.registers import Registers
@@ -148,6 +149,7 @@ class ProductRun:
         for load in loads:
             load.judge()
         watch.logs.judge()
+        verify(cluster)
 
     def disturb(self) -> None:
         """Let the faults happen."""

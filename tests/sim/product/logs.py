@@ -11,6 +11,9 @@ import time
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from gantry_broker.log.inspection import LogFiles
+from sim.kernel.world import Violation
+
 if TYPE_CHECKING:
     from sim.product.cluster import Cluster, Node
 
@@ -60,6 +63,20 @@ class Logs:
         """Close what is open."""
         for folder in self._folders.values():
             folder.forget()
+
+
+def verify(cluster: Cluster) -> None:
+    """What `gantry log verify` says of each log, beside the broker that runs on it.
+
+    Raises:
+        Violation: of damage, where nothing rotted.
+    """
+    for node in cluster.brokers:
+        for group in cluster.groups if node.name not in cluster.flipped else ():
+            found = LogFiles(cluster.store_of(node, group)).verify()
+            cluster.world.count("verified")
+            if found.damage:
+                raise Violation(f"the log of {node.name} is said to be damaged: {found.damage}")
 
 
 class _Folder:
