@@ -1,6 +1,7 @@
 """Rules for every test of the repository."""
 
 import asyncio
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -20,13 +21,20 @@ os.environ["GANTRY_ALLOW_UNAUTHENTICATED"] = "true"
 
 
 def pytest_configure() -> None:
-    """Keep looptime from making an event loop nobody closes.
+    """Keep looptime from making an event loop nobody closes; look for no garbage in imports.
 
     Around every test, asynchronous or not, looptime asks the policy for the current loop; on a main
     thread that never had one the policy makes one, whose ResourceWarning fails a later test. A
     thread whose loop was set, be it to None, is told that there is none.
     """
     asyncio.set_event_loop(None)
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage from here on, but not among ten thousand tests that stay."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_unconfigure() -> None:
