@@ -13,7 +13,6 @@ Rule protected: a volume whose log ends below what was confirmed on it is refuse
 
 import asyncio
 import secrets
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -55,8 +54,6 @@ from gantry_broker.replica import events as ev
 from gantry_broker.replica.effects import Fate
 from gantry_broker.replica.messages import Range, RangeAsk
 
-GIVES_WAY_MAX = 2  # masterships given up for one damaged range, until the process ends
-
 _log = log.get("group")
 
 
@@ -93,7 +90,6 @@ class ReplicationGroup:
             self._caller, self._too_early, self._writable, shared.key, self._give
         )
         self.repairs = Repairs(store.log, self._caller, self._followed, shared.key)
-        self._given_way: Counter[int] = Counter()
         self._store = store
         self._stored = stored
         self._key = GroupKey(options.cluster, options.group)
@@ -296,7 +292,17 @@ class ReplicationGroup:
         core = self.core
         if core is not None and core.disk_says:
             return f"its disk does not answer: {core.disk_says}"
-        return self._room_reason
+        return self._room_reason or self._damage_reason
+
+    @property
+    def _damage_reason(self) -> str:
+        """What this master cannot read of its log, so that it cannot write; empty for nothing."""
+        core, damage = self.core, self._store.in_the_way
+        if damage is None or core is None or core.serving is None:
+            return ""
+        return (
+            f"its log is damaged from offset {damage.start} to {damage.end}, it takes no messages"
+        )
 
     @property
     def _room_reason(self) -> str:
@@ -317,7 +323,7 @@ class ReplicationGroup:
             following=core is not None and core.role is Role.FOLLOWING and core.streaming,
             epoch=self.epoch,
             disk=self.disk_reason,
-            alone=self.alone,
+            alone=self.alone or ("" if self.serving else self._damage_reason),
         )
         return self._readiness.look(standing, asyncio.get_running_loop().time())
 
@@ -369,13 +375,17 @@ class ReplicationGroup:
         if self._consumers is not None and not self.options.clients_elsewhere:
             self._consumers.began(self.claim)
         self.tier.promoted(epoch)
-        for damage in self._store.log.checks.damage.values():
-            self._give_way(damage)
+        self._give_way()
         self.watcher.serving_began()
         self._changed()
         if self._agent is not None:
             self._agent.beat()
             self._catch_up_topics()
+
+    def held_back(self) -> None:
+        """Have a member take over that may have what is damaged here."""
+        self._give_way()
+        self._changed()
 
     def demoted(self, writes: Sequence[object]) -> None:
         """Serve no more; nobody waits for an answer any longer."""
@@ -436,13 +446,12 @@ class ReplicationGroup:
             reason=damage.reason,
         )
         self.repairs.wake()
-        self._give_way(damage)
+        self.step(ev.LogDamaged(Offset(damage.start)))
 
-    def _give_way(self, damage: Damage) -> None:
-        """A few times for each range: the others may lack it, too, and would give way to us."""
-        if self.serving and self._given_way[damage.start] < GIVES_WAY_MAX:
-            self._given_way[damage.start] += 1
-            self.step(ev.LogDamaged())
+    def _give_way(self) -> None:
+        """Tell the core of all damage; it asks for another master, not too often."""
+        for start in self._store.log.checks.damage:
+            self.step(ev.LogDamaged(Offset(start)))
 
     def _followed(self) -> str:
         core = self.core

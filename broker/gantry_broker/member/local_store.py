@@ -196,6 +196,7 @@ class LocalStore:
 
     def _offsets(self, question: QueueQuestion) -> QueueOffsets:
         store, key = self.messages, (question.topic, question.queue_id)
+        store.check_known()
         low, high = store.min_offset(*key), store.max_offset(*key)
         return QueueOffsets(
             min_offset=low,

@@ -42,6 +42,7 @@ from gantry_broker.replica.effects import Fate
 from gantry_broker.replica.messages import Ack, Message, Truncate
 
 DISPATCH_BYTES = 128 * 1024
+HELD_BACK_MS = 10_000  # until a master whose log is damaged serves what it can read of it
 SAVE_AGAIN_S = 1.0  # a state that found no room on the disk
 
 _log = log.get("replica")
@@ -52,6 +53,9 @@ class RoleObserver(Protocol):
 
     def promoted(self, epoch: Epoch, start: Offset) -> None:
         """This broker serves from now on."""
+
+    def held_back(self) -> None:
+        """It is the master, and does not serve yet: another member may have what is damaged."""
 
     def demoted(self, writes: Sequence[object]) -> None:
         """It does not any more; ``writes`` waited, and end with it."""
@@ -126,6 +130,8 @@ class ReplicaShell:
         self._ticker = shared.ticker
         self._disk_space = shared.disk_space
         self._room = (False, False)
+        self._held_back: tuple[Epoch, Offset] | None = None  # a mastership that does not serve yet
+        self._held_until_ms = 0
         self._feeder = Feeder(core, store, self._next_turn)
 
     @property
@@ -191,6 +197,7 @@ class ReplicaShell:
         self._look_at_room()
         self.step(ev.Tick())
         self._guarded(self._dispatch)
+        self._guarded(self._look_at_damage)
         self._observer.ticked()
 
     def appended(self, write: object | None = None) -> None:
@@ -241,9 +248,7 @@ class ReplicaShell:
             case fx.Promoted(epoch=epoch, start=start):
                 self._promoted(epoch, start)
             case fx.Demoted(epoch=epoch, writes=writes):
-                _log.info("demoted", epoch=epoch)
-                self._store.drop_mastership()
-                self._observer.demoted(writes)
+                self._demoted(epoch, writes)
             case fx.Propose():
                 _log.info("proposing", set=sorted(effect.sync_state_set), attempt=effect.attempt)
                 agent.propose(effect, self.step)
@@ -269,13 +274,55 @@ class ReplicaShell:
             case _:
                 raise AssertionError(f"unknown effect {effect!r}")
 
+    def _demoted(self, epoch: Epoch, writes: Sequence[object]) -> None:
+        _log.info("demoted", epoch=epoch)
+        held_back, self._held_back = self._held_back, None
+        self._store.drop_mastership()
+        if held_back is None:
+            self._observer.demoted(writes)
+
     def _promoted(self, epoch: Epoch, start: Offset) -> None:
         _log.info("promoted", epoch=epoch, start=start, confirm=self.core.log.confirm)
         self._dispatch()
         if self._store.lost:
             raise DerivedLostError(f"nobody can serve from here: {self._store.lost}")
         self._store.take_mastership()
-        self._observer.promoted(epoch, start)
+        self._held_back, self._held_until_ms = (epoch, start), self.now_ms + HELD_BACK_MS
+        damage = self._store.in_the_way
+        if damage is not None:
+            _log.error(
+                "the log is damaged where its queues are not made yet: another member is to serve",
+                file=damage.path,
+                start=damage.start,
+                end=damage.end,
+                reason=damage.reason,
+                held_back_ms=HELD_BACK_MS,
+            )
+            self._observer.held_back()
+        self._serve()
+
+    def _serve(self) -> None:
+        """Serve as the master; with damage in the way only after a while, and only what is sound.
+
+        Who has the damaged bytes may be among those that attach now. What is told to clients
+        without these bytes is not wrong, but it ends too early, and nothing can be written.
+        """
+        if self._held_back is None:
+            return
+        if self._store.in_the_way is not None:
+            if self.now_ms < self._held_until_ms:
+                return
+            _log.error("nobody took over: only what stands before the damage is served")
+        serving, self._held_back = self._held_back, None
+        self._observer.promoted(*serving)
+
+    def _look_at_damage(self) -> None:
+        """Go on behind what was damaged and is mended."""
+        if self._store.is_way_free:
+            self._dispatch()
+            if self._store.is_master and self._store.in_the_way is not None:
+                self._store.take_mastership()
+        self._serve()
 
     def _note_disk(
         self, effect: fx.DiskSilent | fx.DiskAnswers | fx.DiskFull | fx.DiskHasRoom
@@ -355,7 +402,9 @@ class ReplicaShell:
             # Whoever is acknowledged finds its record. An error on the way ends the process, and
             # answers nobody: whoever passes clients on asks the next master.
             self._dispatch()
-            self._answer(moved.fate, moved.writes)
+            # What cannot be read here is on the disks of the set: not lost, and not acknowledged.
+            is_damaged = self._store.in_the_way and self._store.dispatched < moved.confirm
+            self._answer(Fate.LATE if is_damaged else moved.fate, moved.writes)
         elif self._is_dispatch_due:
             self._next_turn()
 
@@ -366,7 +415,7 @@ class ReplicaShell:
     def _dispatch(self) -> None:
         """Make visible what is confirmed and not dispatched yet.
 
-        A replica that finds damage on the way goes on from there once it is repaired.
+        Who finds damage on the way goes on from there once it is repaired.
         Where the rows for it are lost the log goes on, so that a master can be relieved.
         """
         if self._confirmed <= self._store.dispatched:
@@ -375,8 +424,8 @@ class ReplicaShell:
             if not self._store.lost:
                 self._store.dispatch(self._confirmed)
         except GantryError as error:
-            if isinstance(error, DamagedError) and self.core.serving is None:
-                return
+            if isinstance(error, DamagedError):
+                return  # it is in the way, and whoever is the master with it gives way
             if not self._store.lost:
                 raise
 

@@ -143,7 +143,18 @@ class GroupWrites:
         reason = master.no_writes
         if reason is not None:
             return _REFUSALS[reason]
-        return None if self._store.is_whole else _NOT_WHOLE
+        return self._refused_for_damage() or (None if self._store.is_whole else _NOT_WHOLE)
+
+    def _refused_for_damage(self) -> Refusal | None:
+        """Where a part of the log cannot be read nobody knows which numbers its records have."""
+        damage = self._store.in_the_way
+        if damage is None:
+            return None
+        return Refusal(
+            ResponseCode.SERVICE_NOT_AVAILABLE,
+            f"service not available now. {damage.path} is damaged (log offsets {damage.start} to"
+            f" {damage.end}), and no member of the set with these bytes has taken over yet",
+        )
 
     def append(self, records: Records, done: Appended) -> None:
         """Store and replicate; ``done(outcome)`` comes exactly once, maybe at once.
@@ -158,6 +169,10 @@ class GroupWrites:
         shell = self._shell
         if shell is None or shell.core.serving is None:
             done(SendOutcome(_NOT_MASTER.code, _NOT_MASTER.remark))
+            return
+        refusal = self._refused_for_damage()
+        if refusal is not None:
+            done(SendOutcome(refusal.code, refusal.remark))
             return
         now_ms = self.clock.now_ms(int(self._wall() * 1000), self._steady())
         try:

@@ -25,7 +25,7 @@ from gantry_protocol.records import (
 from gantry_protocol.types import Offset
 
 from gantry_broker.log import CommitLog, CutRefusedError, LogFailedError
-from gantry_broker.log.checked import DamagedError
+from gantry_broker.log.checked import Damage, DamagedError
 from gantry_broker.log.disk import Disks
 from gantry_broker.log.segments import Segment
 from gantry_broker.log.units import parse_unit, unit_size
@@ -71,6 +71,8 @@ class MessageStore:
         self._directory = directory
         self._next: dict[QueueKey, int] | None = None  # of what is not dispatched; None: no master
         self._put_timestamp = 0
+        self._in_the_way: Damage | None = None
+        self._foresees = False  # a master has seen all that is not dispatched
         self._listeners: list[tuple[OnArrival, Collection[str] | None]] = []
         self.scrubber: Scrubber | None = None
         self._derive_from(kv, head)
@@ -160,8 +162,25 @@ class MessageStore:
         return self._dispatcher.whole_from
 
     @property
+    def in_the_way(self) -> Damage | None:
+        """Damage that ``dispatch``, or a master's look at what is not confirmed, did not get past.
+
+        What stands from there on is not known here: neither what is in the queues, nor which
+        numbers and changes come next. None once ``dispatch`` or ``take_mastership`` got past it.
+        """
+        return self._in_the_way
+
+    @property
+    def is_way_free(self) -> bool:
+        """Whether what was in the way is mended, or gone with the part of the log it was in."""
+        damage = self._in_the_way
+        return damage is not None and damage.start not in self.log.checks.damage
+
+    @property
     def is_whole(self) -> bool:
         """Whether topics, offsets and queues are all known, though the log may begin later."""
+        if self.in_the_way is not None:
+            return False
         return self.log.log_start == 0 or self.whole_from is not None
 
     def add_listener(self, on_arrival: OnArrival, topics: Collection[str] | None = None) -> None:
@@ -180,14 +199,26 @@ class MessageStore:
     # Writing
 
     def take_mastership(self) -> None:
-        """Get ready to ``put``: learn queue positions and offsets of what is not confirmed yet."""
+        """Get ready to ``put``: learn queue positions and offsets of what is not confirmed yet.
+
+        Damage on the way is ``in_the_way``, and nothing may be put before it is mended and this was
+        called again.
+        """
         self._next = {}
         self._put_timestamp = self._dispatcher.store_timestamp
-        self._dispatcher.look_ahead(self._foresee)
+        self._foresees = False
+        try:
+            self._dispatcher.look_ahead(self._foresee)
+        except DamagedError as error:
+            self._in_the_way = error.damage
+            return
+        self._foresees, self._in_the_way = True, None
 
     def drop_mastership(self) -> None:
         """Forget what only a master may know: unconfirmed records, positions and commits."""
         self._next = None
+        if self._in_the_way is not None and self._in_the_way.start > self.dispatched:
+            self._in_the_way = None  # only a master looks so far ahead
         self._dispatcher.appended.forget()
         self.offsets.forget_pending()
 
@@ -205,6 +236,7 @@ class MessageStore:
             LogFailedError: the disk failed.
         """
         assert self._next is not None, "only a master puts"
+        assert self.in_the_way is None, "nobody knows which number comes next"
         timestamp = max(now_ms, self._put_timestamp)
         if isinstance(records, RecordRun):
             stored = self._put_run(records, timestamp)
@@ -260,16 +292,25 @@ class MessageStore:
 
         Raises:
             CorruptionError: the log does not fit what is derived from it.
+            DamagedError: of the log; it is ``in_the_way``, and what stands before it is visible.
             LogFailedError: the disk failed.
         """
         if upto <= self._dispatcher.offset:
             return
         self.log.raise_confirm_floor(upto)
+        damage = self._in_the_way
+        if damage is not None and damage.start <= self.dispatched and not self.is_way_free:
+            raise DamagedError(damage)  # it was looked at, and is tried for again and again
         try:
             touched = self._dispatcher.dispatch(upto)
             self._save_sometimes()
+        except DamagedError as error:
+            self._in_the_way = error.damage
+            raise
         except OSError as error:
             raise self._failed(error) from error
+        if damage is not None and damage.start < upto and (self._next is None or self._foresees):
+            self._in_the_way = None
         if self._next is not None:
             self._forget_dispatched(touched)
         for listener, topics in list(self._listeners):
@@ -347,6 +388,7 @@ class MessageStore:
         # First, and durably: its offset would be evidence for a log that is gone.
         kv = derived.begin_again(self._kv)
         self.log.reset(to)
+        self._in_the_way = None
         self._derive_from(kv, None)
 
     # Reading
@@ -362,6 +404,8 @@ class MessageStore:
     ) -> GetResult:
         """Confirmed records of a queue from ``offset`` on; see ``reads.get``."""
         queue = self._queues.get((topic, queue_id))
+        if self.in_the_way is not None and offset >= self.max_offset(topic, queue_id):
+            raise self._unknown()
         return reads.get(self.log, queue, offset, limits, codes, tiered=self.tiered, fetch=fetch)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
@@ -414,6 +458,8 @@ class MessageStore:
 
     def view(self, offset: int) -> bytes | None:
         """The confirmed record at a log offset; None when no record begins there."""
+        if self.in_the_way is not None and offset >= self.dispatched:
+            raise self._unknown()
         if not self.log.log_start <= offset < self.dispatched:
             return None
         try:
@@ -426,6 +472,8 @@ class MessageStore:
 
     def find(self, wanted: KeyRead) -> GetResult:
         """Confirmed records with a key; see ``lookups.find``."""
+        if self.in_the_way is not None:
+            raise self._unknown()
         return lookups.find(self._dispatcher.keys, self.view, wanted)
 
     # Keeping
@@ -467,6 +515,15 @@ class MessageStore:
         finally:
             self.log.close()
             self._kv.close()
+
+    def check_known(self) -> None:
+        """Raises DamagedError: the ends of the queues are not known, see ``in_the_way``."""
+        if self.in_the_way is not None:
+            raise self._unknown()
+
+    def _unknown(self) -> DamagedError:
+        assert self._in_the_way is not None
+        return DamagedError(self._in_the_way)
 
     def _next_offset(self, key: QueueKey) -> int:
         assert self._next is not None
@@ -513,8 +570,10 @@ class MessageStore:
 
         if upto > self.dispatched:
             self.log.raise_confirm_floor(upto)
-            with suppress(DamagedError):  # a replica goes on from there once it is repaired
+            try:
                 self._dispatcher.dispatch(upto, on_step)
+            except DamagedError as error:  # it goes on from there once it is repaired
+                self._in_the_way = error.damage
 
     def _save_sometimes(self) -> None:
         grown_bytes = self._dispatcher.offset - self._saved_offset

@@ -38,6 +38,7 @@ from gantry_broker.replica.stall import (
     GIVES_WAY,
     PATIENCE_MAX,
     STAYS_FULL,
+    DamageRelief,
     DiskWatch,
     Relief,
     Room,
@@ -84,7 +85,7 @@ class ReplicaCore:
         self._departure = Departure(limits)
         self.disk = DiskWatch(limits, now_ms)
         self.disk_says = ""
-        self._is_damaged = False
+        self._damage = DamageRelief()
         self.room = Room(is_full=False, has_room=False)
         self.room_says = ""
         self._relief = Relief(limits)
@@ -182,19 +183,27 @@ class ReplicaCore:
                 return []
             case ev.DrainRequested():
                 return self._begin_drain()
-            case ev.LogDamaged():
-                self._is_damaged = self.serving is not None
+            case ev.LogDamaged(start=start):
+                if self.serving is not None:
+                    self._damage.found(start)
                 return []
             case ev.ProposalFinished():
                 master = self.master
                 return [] if master is None else master.proposal_finished(event, self._now_ms)
             case ev.HandOverFinished(accepted=accepted):
-                drain = None if self.master is None else self.master.drain
-                asker = self._relief if drain is None else drain
-                asker.finished(accepted=accepted, now_ms=self._now_ms)
+                self._hand_over_finished(accepted=accepted)
                 return []
             case _:
                 raise AssertionError(f"unknown event {event!r}")
+
+    def _hand_over_finished(self, *, accepted: bool) -> None:
+        drain = None if self.master is None else self.master.drain
+        if drain is not None:
+            drain.finished(accepted=accepted, now_ms=self._now_ms)
+            return
+        self._relief.finished(accepted=accepted, now_ms=self._now_ms)
+        if not accepted:
+            self._damage.refused()
 
     def _trimmed(self, start: Offset) -> list[fx.Effect]:
         """The log begins later now; who still needs what is gone has to call again, and reset."""
@@ -333,7 +342,7 @@ class ReplicaCore:
         self.master = self.following = None
         self._promotion_token = 0
         self._forget_relief()
-        self._is_damaged = False
+        self._damage.forget()
         self.role = Role.IDLE
         return effects + [fx.CloseLink(link, reason) for link in links]
 
@@ -487,8 +496,8 @@ class ReplicaCore:
         self.disk.look(self.log, self._saver, self._now_ms)
         heirs: list[BrokerId] = []
         says = ""
-        if self._is_damaged and self.serving is not None and self.serving.drain is None:
-            heirs = self.serving.holders()
+        if self._damage.is_due and self.serving is not None and self.serving.drain is None:
+            heirs = self._damage.heirs(self.serving.holders())
         if self.disk.is_silent:
             heirs = self._heirs()
             says = _what_is_done(heirs, is_master=self.master is not None)
@@ -499,7 +508,11 @@ class ReplicaCore:
             said = fx.DiskSilent(self.disk.waited_ms, says) if says else fx.DiskAnswers()
             effects.append(said)
             self.disk_says = says
-        return effects + self._relief.step(heirs, self.epoch, self._now_ms)
+        for hand_over in self._relief.step(heirs, self.epoch, self._now_ms):
+            if not self.disk.is_silent:
+                self._damage.asked_for(hand_over.target)
+            effects.append(hand_over)
+        return effects
 
     def _look_at_room(self) -> list[fx.Effect]:
         """A master without room says so, and gives way to a member that has some.
@@ -519,7 +532,7 @@ class ReplicaCore:
             return [] if self.room.is_full else [fx.DiskHasRoom()]
         if not heirs or self.log.confirm < self.log.end:
             return []
-        return self._relief.step(heirs, self.epoch, self._now_ms)
+        return [*self._relief.step(heirs, self.epoch, self._now_ms)]
 
     def _heirs(self) -> list[BrokerId]:
         """Who is to be asked to take over; a master that leaves sees to that by itself."""

@@ -118,7 +118,13 @@ class ProposalFinished(msgspec.Struct, frozen=True):
 
 
 class LogDamaged(msgspec.Struct, frozen=True):
-    """A range of our log is not what was flushed; as a replica we could have it again."""
+    """A range of our log is not what was flushed; as a replica we could have it again.
+
+    Attributes:
+        start: of the range.
+    """
+
+    start: Offset
 
 
 class DrainRequested(msgspec.Struct, frozen=True):

@@ -15,21 +15,67 @@ fill up nobody is asked, and a mastership does not come back before a good part 
 written.
 """
 
+from collections import Counter
 from typing import NamedTuple
 
-from gantry_protocol.types import BrokerId, Epoch
+from gantry_protocol.types import BrokerId, Epoch, Offset
 
-from gantry_broker.replica.effects import Effect, HandOver
+from gantry_broker.replica.effects import HandOver
 from gantry_broker.replica.lineage import LogFacts
 from gantry_broker.replica.saver import Saver
 from gantry_broker.replica.values import Limits
 
+DAMAGE_RELIEFS_MAX = 2  # of one range: the others may lack it, too, and would give way to us
 GIVES_WAY = "its disk is full: a member that is in sync and has room is asked to take over"
 STAYS_FULL = (
     "its disk is full, and no member that is in sync has room: it stays the master and takes no "
     "messages"
 )
 PATIENCE_MAX = 8  # times ``disk_wait_ms``, for the disk of one who is being promoted
+
+
+class DamageRelief:
+    """Masterships given away since a range of the log is damaged, over all epochs of a process.
+
+    Where several members lack a range, they would hand the mastership round for ever. So each gives
+    it away at most ``DAMAGE_RELIEFS_MAX`` times for a range, and to another member the next time.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is damaged."""
+        self._found: set[Offset] = set()  # in this epoch
+        self._given_away: Counter[Offset] = Counter()  # by range
+        self._asked: set[Offset] = set()  # for these somebody is to take over now
+        self._tried: Counter[BrokerId] = Counter()
+
+    def found(self, start: Offset) -> None:
+        """The serving master's log is damaged from ``start`` on."""
+        self._found.add(start)
+
+    def forget(self) -> None:
+        """The epoch is over; whoever serves next finds its damage again."""
+        self._found.clear()
+        self._asked.clear()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether another master is to be asked for."""
+        return any(self._given_away[start] < DAMAGE_RELIEFS_MAX for start in self._found)
+
+    def heirs(self, holders: list[BrokerId]) -> list[BrokerId]:
+        """Who of ``holders`` may have what is damaged here, those that were not tried first."""
+        return sorted(holders, key=lambda one: self._tried[one]) if self.is_due else []
+
+    def asked_for(self, target: BrokerId) -> None:
+        """``target`` is to take over. It counts now: the answer may come after the next epoch."""
+        self._tried[target] += 1
+        self._asked = set(self._found)
+        self._given_away.update(self._asked)
+
+    def refused(self) -> None:
+        """It did not take over, so nothing was given away."""
+        self._given_away.subtract(self._asked)
+        self._asked.clear()
 
 
 class Room(NamedTuple):
@@ -109,7 +155,7 @@ class Relief:
         self._not_before_ms = 0
         self._refused: set[BrokerId] = set()
 
-    def step(self, heirs: list[BrokerId], epoch: Epoch, now_ms: int) -> list[Effect]:
+    def step(self, heirs: list[BrokerId], epoch: Epoch, now_ms: int) -> list[HandOver]:
         """Ask for the first of ``heirs`` that was not refused; after the last, for all again."""
         if self._asked is not None or now_ms < self._not_before_ms or not heirs:
             return []

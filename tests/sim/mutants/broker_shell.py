@@ -80,8 +80,8 @@ _ANSWERS = (
         "answered-before-it-is-visible",
         "a producer is answered 0 before its record can be read",
         "member.shell:ReplicaShell._confirm",
-        "self._dispatch()\n        self._answer(moved.fate, moved.writes)",
-        "self._answer(moved.fate, moved.writes)\n        self._dispatch()",
+        "self._dispatch()\n",
+        "self._answer(moved.fate, moved.writes)\n        self._dispatch()\n        return\n",
         f"{MEMBER}::test_who_is_acknowledged_finds_its_record",
     ),
     _mutant(
@@ -229,7 +229,7 @@ _ROLES = (
     _mutant(
         "deposed-store-stays-master",
         "a deposed master's store goes on numbering",
-        "member.shell:ReplicaShell._carry_out_role",
+        "member.shell:ReplicaShell._demoted",
         "self._store.drop_mastership()",
         "pass",
         f"{MEMBER}::test_the_store_is_the_masters_while_clients_are_served",
@@ -238,8 +238,8 @@ _ROLES = (
         "served-before-mastership",
         "clients are served by a store that numbers nothing yet",
         "member.shell:ReplicaShell._promoted",
-        "self._store.take_mastership()\n    self._observer.promoted(epoch, start)",
-        "self._observer.promoted(epoch, start)\n    self._store.take_mastership()",
+        "self._store.take_mastership()\n",
+        "self._observer.promoted(epoch, start)\n    self._store.take_mastership()\n",
         f"{MEMBER}::test_the_store_is_the_masters_while_clients_are_served",
     ),
     _mutant(

@@ -333,7 +333,7 @@ MUTANTS = (
         "broker member",
         "a master with damage in its log stays the master",
         "member.group:ReplicationGroup._damaged",
-        "self._give_way(damage)",
+        "self.step(ev.LogDamaged(Offset(damage.start)))",
         "pass",
         UnitTests(
             "unit/broker/member/test_member.py::test_a_master_with_damage_asks_for_its_repair_and_gives_way"

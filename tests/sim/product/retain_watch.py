@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 SLACK_US = 2 * SECOND
 OVER_BYTES = 4 * SEGMENT_BYTES  # files go as a whole, and a state stands behind the cut
+OLD_US = 4 * SECOND  # at one look the state is written, at the next one the log is cut below it
 
 
 class RetainWatch:
@@ -46,6 +47,7 @@ class RetainWatch:
         self._old_end = 0  # how far, so long ago that it may go
         self._clocks_agree = True
         self._bounded: set[str] = set()
+        self._grown: deque[tuple[int, int]] = deque()  # when, how far any log went, lately
         watch.more.append(self._look)
 
     def _look(self) -> None:
@@ -54,7 +56,11 @@ class RetainWatch:
         self._clocks_agree = self._clocks_agree and cluster.clocks_agree
         groups = [(node, cluster.group_of(node)) for node in cluster.brokers]
         logs = [(node, group._store.log) for node, group in groups if group is not None]
-        self._ends.append((now_us, max((int(log.end) for _, log in logs), default=0)))
+        end = max((int(log.end) for _, log in logs), default=0)
+        self._ends.append((now_us, end))
+        self._grown.append((now_us, end))
+        while self._grown[0][0] < now_us - OLD_US:
+            self._grown.popleft()
         if self._kept_us is not None:
             drift = 1 + cluster.drift
             while self._ends and self._ends[0][0] < now_us - self._kept_us / drift + SLACK_US:
@@ -77,13 +83,15 @@ class RetainWatch:
     def is_bounded(self) -> bool:
         """Whether each log was seen to keep not much more than it is to keep, since it was asked.
 
-        Not all at once: a log grows by a lot between two looks of its retention.
+        Not all at once, and what was written lately is not counted: a log grows by a lot between
+        two looks of its retention.
         """
+        lately = self._grown[-1][1] - self._grown[0][1]
         cluster = self._watch.cluster
         for node in cluster.brokers:
             group = cluster.group_of(node)
             log = None if group is None else group._store.log
-            most = OVER_BYTES + (self._kept_bytes or 0)
+            most = OVER_BYTES + (self._kept_bytes or 0) + lately
             if log and (self._kept_bytes is None or log.end - log.log_start <= most):
                 self._bounded.add(node.name)
         return len(self._bounded) == len(cluster.brokers)

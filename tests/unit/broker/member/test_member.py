@@ -488,7 +488,7 @@ async def test_a_master_with_damage_asks_for_its_repair_and_gives_way(member: Lo
     await eventually(lambda: not member.group.repairs._found.is_set(), "nothing is to be repaired")
     member.group._damaged(Damage(Path("0"), 0, 0, 100, 1, "it is not what it was"))
     assert member.group.repairs._found.is_set()
-    assert member.core._is_damaged, "who could take over is looked for"
+    assert member.core._damage.is_due, "who could take over is looked for"
 
 
 async def test_a_group_that_has_ended_takes_no_replica(member: LoneMember) -> None:

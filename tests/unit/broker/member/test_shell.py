@@ -41,6 +41,8 @@ class World:
         self.effects: list[fx.Effect] = []
         self.dispatched = self.end = Offset(0)
         self.lost = ""
+        self.in_the_way = None
+        self.is_way_free = False
         self.fed: dict[int, int] = {}
         self.serving: object | None = None
         self.tick: Callable[[], None] = lambda: None

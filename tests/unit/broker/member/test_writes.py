@@ -65,12 +65,12 @@ def writes_under(
 async def test_who_may_write(
     master: Mastership | None, is_whole: bool, code: ResponseCode | None
 ) -> None:
-    refusal = writes_under(master, SimpleNamespace(is_whole=is_whole)).accepting()
+    refusal = writes_under(master, SimpleNamespace(is_whole=is_whole, in_the_way=None)).accepting()
     assert (None if refusal is None else refusal.code) == code
 
 
 async def test_nothing_is_stored_or_created_without_a_mastership() -> None:
-    store: Any = SimpleNamespace(is_whole=True)  # no put: it would raise
+    store: Any = SimpleNamespace(is_whole=True, in_the_way=None)  # no put: it would raise
     for writes in (GroupWrites(store, lambda: None), writes_under(None, store)):
         outcomes: list[SendOutcome] = []
         writes.append([], outcomes.append)
@@ -88,7 +88,7 @@ async def test_store_times_follow_a_clock_that_jumped_by_as_much_as_has_passed()
         stored.append(now_ms)
         return [StoredAt(0, 0, Offset(0), 100)]
 
-    store: Any = SimpleNamespace(put=put)
+    store: Any = SimpleNamespace(put=put, in_the_way=None)
     writes = writes_under(mastership(), store, wall=lambda: wall_s, steady=lambda: steady)
     for passed_ms, off_s in ((0, 0.0), (1_000, 86_400.0), (10_000, 86_400.0), (60_000, 0.0)):
         steady, wall_s = passed_ms, 1_700_000_000.0 + passed_ms / 1000 + off_s
@@ -99,7 +99,7 @@ async def test_store_times_follow_a_clock_that_jumped_by_as_much_as_has_passed()
 
 
 async def test_who_is_cut_off_changes_no_topic() -> None:
-    writes = writes_under(mastership(cut_off=True), SimpleNamespace(is_whole=True))
+    writes = writes_under(mastership(cut_off=True), SimpleNamespace(is_whole=True, in_the_way=None))
     writes.topics = SimpleNamespace()  # type: ignore[assignment]  # it would raise
     answers: list[Any] = []
     writes.create_topic(TopicConfig("t"), answers.append, if_absent=True)
@@ -119,7 +119,9 @@ async def test_who_is_cut_off_changes_no_topic() -> None:
 )
 async def test_what_whoever_waits_is_answered(fate: Fate, code: int, has_places: bool) -> None:
     """12 names the places while this is the master; without them clients ask the next one."""
-    store: Any = SimpleNamespace(put=lambda *_, **__: [StoredAt(0, 0, Offset(0), 9)])
+    store: Any = SimpleNamespace(
+        put=lambda *_, **__: [StoredAt(0, 0, Offset(0), 9)], in_the_way=None
+    )
     waiting: list[Any] = []
     writes = writes_under(mastership(), store, waiting)
     outcomes: list[SendOutcome] = []

@@ -1,0 +1,110 @@
+"""Bugs in what a member does with a log that is damaged: who serves, what is said, what goes."""
+
+from __future__ import annotations
+
+from sim.mutants.mutant import UnitTests, one_edit
+
+_mutant = one_edit("gantry_broker")
+DAMAGED = "unit/broker/member/test_damaged_log.py"
+
+MUTANTS = (
+    _mutant(
+        "damaged-master-serves-at-once",
+        "broker member",
+        "a master that cannot read all of its log serves while another may have what it lacks",
+        "member.shell:ReplicaShell._serve",
+        "self.now_ms < self._held_until_ms",
+        "False",
+        UnitTests(f"{DAMAGED}::test_it_does_not_serve_while_another_may_have_what_is_damaged"),
+    ),
+    _mutant(
+        "damaged-master-never-serves",
+        "broker member",
+        "a master alone with a damaged log serves nothing of it, for ever",
+        "member.shell:ReplicaShell._serve",
+        "self.now_ms < self._held_until_ms",
+        "True",
+        UnitTests(f"{DAMAGED}::test_alone_it_serves_what_stands_before_and_takes_nothing"),
+    ),
+    _mutant(
+        "damage-ends-the-role",
+        "broker member",
+        "a master that meets damage while it derives its queues ends, is elected again, and so on",
+        "queues.message_store:MessageStore.take_mastership",
+        "except DamagedError as error:",
+        "except KeyError as error:",
+        UnitTests(f"{DAMAGED}::test_alone_it_serves_what_stands_before_and_takes_nothing"),
+    ),
+    _mutant(
+        "damage-ends-who-serves",
+        "broker member",
+        "a master that meets damage in what was just confirmed ends, and answers nobody",
+        "member.shell:ReplicaShell._dispatch",
+        "isinstance(error, DamagedError)",
+        "False",
+        UnitTests(f"{DAMAGED}::test_what_cannot_be_read_once_it_is_confirmed_is_not_acknowledged"),
+    ),
+    _mutant(
+        "unreadable-and-acknowledged",
+        "broker member",
+        "a record that nobody can read here is answered 0",
+        "member.shell:ReplicaShell._confirm",
+        "Fate.LATE if is_damaged else moved.fate",
+        "moved.fate",
+        UnitTests(f"{DAMAGED}::test_what_cannot_be_read_once_it_is_confirmed_is_not_acknowledged"),
+    ),
+    _mutant(
+        "numbers-behind-damage",
+        "broker member",
+        "a master takes messages though it does not know which numbers come next",
+        "member.writes:GroupWrites._refused_for_damage",
+        "damage is None",
+        "True",
+        UnitTests(f"{DAMAGED}::test_alone_it_serves_what_stands_before_and_takes_nothing"),
+    ),
+    _mutant(
+        "mended-and-not-looked-at",
+        "broker store",
+        "a master numbers records before it has looked at those behind what was mended",
+        "queues.message_store:MessageStore.dispatch",
+        "(self._next is None or self._foresees)",
+        "True",
+        UnitTests("unit/broker/queues/test_damage.py::test_it_goes_on_once_the_bytes_are_back"),
+    ),
+    _mutant(
+        "end-of-a-queue-guessed",
+        "broker store",
+        "a consumer at the damage is told that its queue ends there, and is sent back",
+        "queues.message_store:MessageStore.get",
+        "self.in_the_way is not None and",
+        "False and",
+        UnitTests(
+            "unit/broker/queues/test_damage.py"
+            "::test_what_stands_behind_it_is_neither_served_nor_written_to"
+        ),
+    ),
+    _mutant(
+        "mastership-handed-round",
+        "broker replica",
+        "members that lack the same range hand the mastership to each other for ever",
+        "replica.stall:DamageRelief.is_due",
+        "any(self._given_away[start] < DAMAGE_RELIEFS_MAX for start in self._found)",
+        "bool(self._found)",
+        UnitTests(
+            "unit/broker/replica/test_damage.py"
+            "::test_members_that_lack_the_same_range_ask_each_other_a_few_times_only"
+        ),
+    ),
+    _mutant(
+        "same-heir-again",
+        "broker replica",
+        "a damaged master asks the one that lacks the range, too, and never the one that has it",
+        "replica.stall:DamageRelief.heirs",
+        "sorted(holders, key=lambda one: self._tried[one])",
+        "holders",
+        UnitTests(
+            "unit/broker/replica/test_damage.py"
+            "::test_members_that_lack_the_same_range_ask_each_other_a_few_times_only"
+        ),
+    ),
+)
