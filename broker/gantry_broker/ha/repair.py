@@ -6,9 +6,10 @@ on a connection of its own, compares the answer with its own sum, and writes it.
 ask: it has a member of the set take over, and asks as a replica.
 
 Rules protected: only bytes that match the sum which was made when they were first flushed are
-written, whoever sent them; a range that was cut or trimmed meanwhile is left alone. What it
-refuses: a range whose sum is gone. What cannot be repaired is tried again every ``RETRY_S``, said
-once for each reason, and shown.
+written, whoever sent them; a range that was cut or trimmed meanwhile is left alone. A member does
+without a range only by its master's word that its log begins behind it. What it refuses: a range
+whose sum is gone. What cannot be repaired is tried again every ``RETRY_S``, said once for each
+reason, and shown.
 """
 
 import asyncio
@@ -42,6 +43,18 @@ class NoRangeError(Exception):
     """The other side has not got the range, does not give it, or is too old for the question."""
 
 
+class TrimmedError(NoRangeError):
+    """The other side's log begins later by now.
+
+    Attributes:
+        log_start: where.
+    """
+
+    def __init__(self, address: str, log_start: Offset) -> None:
+        super().__init__(f"the log of {address} begins at {log_start}, behind these bytes")
+        self.log_start = log_start
+
+
 class Repairs:
     """See the module.
 
@@ -50,6 +63,7 @@ class Repairs:
         caller: which group this is.
         master: where the master that this replica follows listens for replicas; empty without one.
         key: shown to the master.
+        trimmed: told of a range that the master has trimmed, and where its log begins.
 
     Attributes:
         repaired: ranges, ever.
@@ -62,6 +76,7 @@ class Repairs:
         caller: Callable[[], Caller],
         master: Callable[[], str],
         key: KeyFile = NO_KEY,
+        trimmed: Callable[[Damage, Offset], None] = lambda damage, log_start: None,
     ) -> None:
         """Nothing is asked before ``start``."""
         self.repaired = 0
@@ -70,6 +85,7 @@ class Repairs:
         self._caller = caller
         self._master = master
         self._key = key
+        self._trimmed = trimmed
         self._found = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -123,6 +139,10 @@ class Repairs:
         for damage in list(self._log.checks.damage.values()):
             try:
                 await self._repair(damage, address)
+            except TrimmedError as error:
+                self._say(damage, str(error))
+                if error.log_start >= damage.end:
+                    self._trimmed(damage, error.log_start)
             except (ConnectError, ConfigError, NoRangeError, DamagedError, OSError) as error:
                 self._say(damage, str(error))
 
@@ -158,6 +178,7 @@ async def fetch(address: str, start: int, length: int, caller: Caller, key: KeyF
         ConnectError: it cannot be reached, or is no member for this process.
         ConfigError: the key cannot be read.
         NoRangeError: it does not give them.
+        TrimmedError: it has them no more.
     """
     answers: asyncio.Queue[Range | None] = asyncio.Queue()
 
@@ -187,6 +208,8 @@ async def fetch(address: str, start: int, length: int, caller: Caller, key: KeyF
                 answer = await answers.get()
             if answer is None:
                 raise NoRangeError(f"{address} ended the link: it may be of an older version")
+            if answer.reason and answer.start > at:
+                raise TrimmedError(address, answer.start)
             if answer.reason or (answer.start, len(answer.data)) != (at, size):
                 raise NoRangeError(f"{address} says: {answer.reason or 'other bytes'}")
             parts.append(answer.data)
@@ -198,10 +221,14 @@ async def fetch(address: str, start: int, length: int, caller: Caller, key: KeyF
 
 
 def give(log: CommitLog, ask: RangeAsk, confirm: Offset) -> Range:
-    """The answer to another member: bytes that are confirmed here and were compared, or why not."""
+    """The answer to another member: bytes that are confirmed here and were compared, or why not.
+
+    A refusal begins where the log does, if that is behind what was asked for.
+    """
     start, end = ask.start, ask.start + ask.length
     if not (log.log_start <= start < end <= confirm and ask.length <= RANGE_BYTES):
-        return Range(start, b"", f"confirmed here is [{log.log_start}, {confirm})")
+        reason = f"confirmed here is [{log.log_start}, {confirm})"
+        return Range(max(start, log.log_start), b"", reason)
     parts: list[bytes] = []
     try:
         while start < end:

@@ -89,7 +89,9 @@ class ReplicationGroup:
         self.links = ReplicationLinks(
             self._caller, self._too_early, self._writable, shared.key, self._give
         )
-        self.repairs = Repairs(store.log, self._caller, self._followed, shared.key)
+        self.repairs = Repairs(
+            store.log, self._caller, self._followed, shared.key, self._trimmed_by_the_master
+        )
         self._store = store
         self._stored = stored
         self._key = GroupKey(options.cluster, options.group)
@@ -457,6 +459,31 @@ class ReplicationGroup:
         core = self.core
         following = None if core is None or not core.streaming else core.following
         return "" if following is None else following.view.master_ha_address
+
+    def _trimmed_by_the_master(self, damage: Damage, log_start: Offset) -> None:
+        """Let go of a damaged range that the master has let go of, if nothing is derived from it.
+
+        The whole state stands in the log behind the master's start, so what follows from the log
+        can be made again from there. A range that is dispatched hinders nothing: it goes with the
+        rest when this member's own retention comes to it.
+        """
+        store, core = self._store, self.core
+        in_the_way = store.in_the_way
+        if core is None or not core.streaming or in_the_way is None:
+            return
+        if in_the_way.start != damage.start:
+            return
+        found = [start for start in store.log.starts if damage.end <= start <= log_start]
+        if not found or found[-1] > store.log.confirm_floor:
+            return
+        _log.warning(
+            "the master has trimmed what is damaged here: beginning behind it",
+            file=damage.path,
+            start=damage.start,
+            end=damage.end,
+            log_start=found[-1],
+        )
+        store.begin_behind(found[-1])
 
     def _give(self, ask: RangeAsk) -> Range:
         core = self.core

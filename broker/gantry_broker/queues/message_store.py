@@ -370,6 +370,21 @@ class MessageStore:
             )
         return self.log.trim(to)
 
+    def begin_behind(self, to: Offset) -> None:
+        """Let the log begin at ``to``, behind damage that is ``in_the_way``; durable on return.
+
+        What is derived ends below: it is ``lost``, and the next opening makes it again from ``to``
+        on, which is only right if a whole state stands in the log behind it.
+
+        Raises:
+            CutRefusedError: no file begins there, or not everything below is confirmed.
+            LogFailedError: the disk failed.
+        """
+        assert self._next is None, "a master's queues are never lost for this"
+        assert to > self.dispatched
+        self.log.trim(to)  # its files go with the next opening
+        self._lose(f"they ended at {self.dispatched}, and the log begins at {to}")
+
     def truncate(self, to: Offset) -> None:
         """Cut the log; nothing derived is affected, since only confirmed records led to it.
 

@@ -112,7 +112,10 @@ class RangeAsk(msgspec.Struct, frozen=True):
 
 
 class Range(msgspec.Struct, frozen=True):
-    """The bytes from ``start`` on that were asked for, or ``reason`` why they are not given."""
+    """The bytes from ``start`` on that were asked for, or ``reason`` why they are not given.
+
+    With a reason, a later ``start`` than was asked for is where the sender's log begins.
+    """
 
     start: Offset
     data: bytes

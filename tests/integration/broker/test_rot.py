@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,10 +21,12 @@ from support.broker_cluster import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from gantry_broker.host.settings import BrokerSettings
     from gantry_broker.log import CommitLog
 
 COUNT = 60
 EXPECTED = [b"body %d" % number for number in range(COUNT)]
+KEEPS_ALL = 2
 NEEDLE = b"blue25"  # in a property: the CRC of a record does not cover it
 
 
@@ -121,3 +124,52 @@ async def test_alone_it_serves_the_rest_and_says_what_is_lost(tmp_path: Path) ->
             lambda: f"offsets {damage.start} to " in cluster.master.group._report().log_damage,
             "its heartbeats name it",
         )
+
+
+class Uneven(BrokerCluster):
+    """Broker 2 keeps its whole log, the others little of theirs."""
+
+    def settings(self, number: int) -> BrokerSettings:
+        made = super().settings(number)
+        kept = 0 if number == KEEPS_ALL else 4 * 64 * 1024
+        return made.model_copy(update={"retention_bytes": kept, "log_segment_bytes": 64 * 1024})
+
+
+async def test_what_the_master_has_trimmed_is_done_without(tmp_path: Path) -> None:
+    """Its bytes are gone everywhere, so whoever stands before them goes on behind them."""
+    async with Uneven(tmp_path) as cluster:
+        if cluster.master is cluster.brokers[KEEPS_ALL]:
+            await cluster.master.stop()  # who keeps little has to write the state to be kept
+            cluster.boot(KEEPS_ALL)
+            await cluster.settled()
+        client = await cluster.client(cluster.master)
+        for _ in range(40):
+            assert (await client.call(send_command(b"x" * 20_000))).code == 0
+        others = [broker for number, broker in cluster.brokers.items() if number != KEEPS_ALL]
+        await eventually(
+            lambda: all(one.group.store.log.log_start > 64 * 1024 for one in others),
+            "the others have trimmed their logs",
+        )
+        keeper = cluster.brokers[KEEPS_ALL]
+        await keeper.stop()
+        store = keeper.group.store.log.directory.parent
+        shutil.rmtree(store / "kv")
+        path = store / "commitlog" / f"{0:020d}"
+        logs.flip(path, 30_000)
+        again = cluster.boot(KEEPS_ALL)
+        await eventually(
+            lambda: again.member.group is not None and again.member.rebuilt == 1,
+            "it makes its rows again, from where the master's log begins",
+        )
+        await eventually(lambda: not path.exists(), "what is damaged is gone")
+        await cluster.settled()
+        master = next(one for one in others if one.is_master)
+        log = again.group.store.log
+        assert log.log_start > 0
+        assert not log.checks.damage
+        await eventually(
+            lambda: again.group.store.dispatched == master.group.store.dispatched,
+            "it has derived all that there is",
+        )
+        assert again.group.store.is_whole
+        assert again.member.rebuilt == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sim.mutants.mutant import UnitTests, one_edit
 
 _mutant = one_edit("gantry_broker")
+REPAIR = "unit/broker/ha/test_repair.py"
 DAMAGED = "unit/broker/member/test_damaged_log.py"
 
 MUTANTS = (
@@ -105,6 +106,62 @@ MUTANTS = (
         UnitTests(
             "unit/broker/replica/test_damage.py"
             "::test_members_that_lack_the_same_range_ask_each_other_a_few_times_only"
+        ),
+    ),
+    _mutant(
+        "refused-without-a-start",
+        "broker ha",
+        "a replica asks for ever for a range that its master has trimmed",
+        "ha.repair:give",
+        "max(start, log.log_start)",
+        "start",
+        UnitTests(f"{REPAIR}::test_what_is_given_is_confirmed_and_was_compared"),
+    ),
+    _mutant(
+        "part-of-a-range-is-gone",
+        "broker ha",
+        "a damaged range is given up though the master has a part of it",
+        "ha.repair:Repairs._repair_all",
+        "error.log_start >= damage.end",
+        "True",
+        UnitTests(f"{REPAIR}::test_what_the_master_has_trimmed_is_told_of"),
+    ),
+    _mutant(
+        "given-up-on-no-word",
+        "broker member",
+        "a member drops a part of its log though it follows nobody",
+        "member.group:ReplicationGroup._trimmed_by_the_master",
+        "core is None or not core.streaming or in_the_way is None",
+        "in_the_way is None",
+        UnitTests(f"{DAMAGED}::test_what_the_master_has_trimmed_is_done_without"),
+    ),
+    _mutant(
+        "any-damage-is-given-up",
+        "broker member",
+        "a member drops what is in force of its log for a range that hinders nothing",
+        "member.group:ReplicationGroup._trimmed_by_the_master",
+        "in_the_way.start != damage.start",
+        "False",
+        UnitTests(f"{DAMAGED}::test_what_the_master_has_trimmed_is_done_without"),
+    ),
+    _mutant(
+        "trimmed-and-asked-for-ever",
+        "broker member",
+        "a member never gets past damage that its master has trimmed",
+        "member.group:ReplicationGroup._trimmed_by_the_master",
+        "store.begin_behind(found[-1])",
+        "pass",
+        UnitTests(f"{DAMAGED}::test_what_the_master_has_trimmed_is_done_without"),
+    ),
+    _mutant(
+        "rows-outlive-their-log",
+        "broker store",
+        "a member goes on with rows whose log was dropped",
+        "queues.message_store:MessageStore.begin_behind",
+        'self._lose(f"they ended at {self.dispatched}, and the log begins at {to}")',
+        "pass",
+        UnitTests(
+            "unit/broker/queues/test_damage.py::test_it_begins_behind_what_nobody_has_any_more"
         ),
     ),
 )

@@ -9,7 +9,7 @@ import pytest
 from gantry_broker.ha import repair
 from gantry_broker.ha.links import ReplicationLinks
 from gantry_broker.ha.listener import GroupKey, ReplicaListener
-from gantry_broker.ha.repair import NoRangeError, Repairs, give
+from gantry_broker.ha.repair import NoRangeError, Repairs, TrimmedError, give
 from gantry_broker.ha.wire import Caller
 from gantry_broker.log import CommitLog
 from gantry_broker.log.checked import Damage, DamagedError
@@ -110,6 +110,22 @@ async def test_only_what_matches_the_sum_is_written(log, master, repairs) -> Non
     assert repairs.told() == ""
 
 
+async def test_what_the_master_has_trimmed_is_told_of(log, master, monkeypatch) -> None:
+    told: list[tuple[Damage, int]] = []
+    repairs = Repairs(
+        log, lambda: CALLER, lambda: "there:1", trimmed=lambda *what: told.append(what)
+    )
+    found, _ = damage(log, 5_000)
+    master.gives = TrimmedError("there:1", Offset(found.end - 1))  # a part of it is there
+    repairs.start()
+    await until(lambda: len(master.asked) > 1)
+    assert told == []
+    master.gives = TrimmedError("there:1", Offset(found.end))
+    await until(lambda: bool(told))
+    assert told[0] == (found, found.end)
+    await repairs.stop()
+
+
 async def test_without_a_master_it_waits_for_one(log, master, repairs) -> None:
     master.address = ""
     _, master.gives = damage(log, 5_000)
@@ -184,6 +200,12 @@ def test_what_is_given_is_confirmed_and_was_compared(log: CommitLog) -> None:
     for start, length in ((11_999, 2), (13_000, 10), (0, repair.RANGE_BYTES + 1)):
         refused = give(log, RangeAsk(Offset(start), length), confirm)
         assert (refused.data, "confirmed here is [0, 12000)" in refused.reason) == (b"", True)
+    begin = log.starts[1]
+    log.raise_confirm_floor(confirm)
+    log.trim(begin)
+    for start, said in ((0, begin), (begin - 1, begin), (confirm, confirm)):
+        refused = give(log, RangeAsk(Offset(start), 10), confirm)
+        assert (refused.start, refused.data) == (said, b"")
     log.checks.forget(0, log.end)
     damage(log, 5_000)
     assert "damaged here, too" in give(log, RangeAsk(Offset(4_900), 200), confirm).reason

@@ -6,11 +6,12 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from gantry_broker.log import DerivedLostError
 from gantry_broker.member import shell
 from gantry_broker.replica import events as ev
-from gantry_broker.replica.messages import Hello
+from gantry_broker.replica.messages import Hello, Truncate
 from gantry_broker.store.contract import QueueRead, ReadLimits, Refusal
-from gantry_protocol.types import BrokerId, Offset
+from gantry_protocol.types import BrokerId, Epoch, Offset
 from support import logs
 from support.broker_cluster import eventually
 from support.lone_member import LoneMember, lone_member
@@ -140,3 +141,42 @@ async def test_what_cannot_be_read_once_it_is_confirmed_is_not_acknowledged(
         assert member.codes == [12]
         assert not member.group.failure.done()
         assert member.group.writes.accepting() is not None
+
+
+async def following(member: LoneMember, epoch: int) -> None:
+    """It follows broker 2, whose log ends where its own does."""
+    member.depose(epoch)
+    await eventually(lambda: bool(member.links.opened), "it connects")
+    link, facts = member.links.opened[-1], member.core.log
+    member.group.step(ev.LinkOpened(link))
+    entry = facts.lineage.last
+    member.group.step(ev.Received(link, Truncate(Epoch(epoch), "of 2", facts.end, entry)))
+    await eventually(lambda: bool(member.core.streaming), "it is attached")
+
+
+async def test_what_the_master_has_trimmed_is_done_without(tmp_path: Path) -> None:
+    """By the word of the master that it follows, and where nothing is derived from it yet."""
+    async with lone_member(tmp_path) as member:
+        await member.elect(1)
+        while member.end < 3 * 64 * 1024:
+            member.send(bytes(10_000))
+            await member.flushed()
+        path = member.group.store.log.locate(Offset(0))[0]
+    shutil.rmtree(tmp_path / "store" / "kv")
+    logs.flip(path, 60)
+    async with lone_member(tmp_path) as member:
+        store = member.group.store
+        (damage,) = store.log.checks.damage.values()
+        first, second, third = store.log.starts[:3]
+        member.group._trimmed_by_the_master(damage, third)
+        assert store.log.log_start == first, "nobody is followed yet"
+        await following(member, 2)
+        member.group._trimmed_by_the_master(damage, Offset(second - 1))
+        assert store.log.log_start == first, "a part of its file is there"
+        other = damage._replace(start=damage.end)
+        member.group._trimmed_by_the_master(other, third)
+        assert store.log.log_start == first, "this one hinders nothing"
+        member.group._trimmed_by_the_master(damage, Offset(third + 1))
+        assert store.log.log_start == third
+        await eventually(member.group.failure.done, "its rows are to be made again")
+        assert isinstance(member.group.failure.exception(), DerivedLostError)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
+from gantry_broker.log import CutRefusedError
 from gantry_broker.log.checked import DamagedError
 from gantry_broker.queues import MessageStore
 from gantry_broker.store.contract import KeyRead, ReadLimits
+from gantry_protocol.types import Offset
 from support import logs, stores
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from gantry_protocol.types import Offset
 
 SEGMENT_BYTES = 64 * 1024
 ALL = ReadLimits(32, 1 << 20)
@@ -83,6 +84,40 @@ def test_it_goes_on_once_the_bytes_are_back(tmp_path: Path, confirmed: int) -> N
     assert stored.queue_offset == 5
     stores.confirm(store)
     assert store.get("T", 0, 0, ALL).count == 6
+    store.close()
+
+
+def test_it_begins_behind_what_nobody_has_any_more(tmp_path: Path) -> None:
+    """A whole state stands behind; only the next opening derives from there."""
+    store = MessageStore.open(tmp_path, 4096)
+    store.take_mastership()
+    while len(store.log.starts) < 3:
+        stores.put(store, stores.message(body=bytes(500)))
+    stores.confirm(store)
+    stores.put(store, *(store.state_records() or ()))
+    stores.confirm(store)
+    stores.put(store, stores.message())
+    stores.confirm(store)
+    end, begin, known = store.log.end, store.log.starts[2], store.max_offset("T", 0)
+    store.close()
+    shutil.rmtree(tmp_path / "kv")
+    logs.flip(tmp_path / "commitlog" / f"{0:020d}", 100)
+    store = MessageStore.open(tmp_path, 4096, confirm_floor=end)
+    told: list[str] = []
+    store.on_lost = told.append
+    with pytest.raises(CutRefusedError):
+        store.begin_behind(Offset(begin - 1))
+    assert not store.lost
+    store.begin_behind(begin)
+    assert told == [store.lost]
+    store.close()
+    store = MessageStore.open(tmp_path, 4096, confirm_floor=end)
+    assert (store.log.log_start, store.dispatched, store.in_the_way) == (begin, end, None)
+    assert store.is_whole
+    assert store.max_offset("T", 0) == known
+    low = store.min_offset("T", 0)
+    assert 0 < low < known
+    assert store.get("T", 0, low, ALL).count == known - low
     store.close()
 
 
