@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 BEGIN_S = 15  # until the group stands
 FAULTS_S = 12
 PEACE_S = 90  # until everything stands again
-ROT = ("flipped-bit", "flipped-bit", "slow-disk", "freeze", "one-way", "slow-network", "isolate")
 SETTLE_S = 30  # until clients have got everything
 RESTORES = 2
 ALONE_MAX_MS, APART_MAX_MS = 8_000, 2_000
@@ -368,10 +367,9 @@ class RetainRun(ProductRun):
         self._bytes = rng.choice([None, 4 * SEGMENT_BYTES, 8 * SEGMENT_BYTES])
         self._seconds = rng.choice([3, 6]) if self._bytes is None or rng.random() < 0.3 else None
         self._gives_way = rng.random() < 0.3
-        # Rot that is found by a start, with nobody else in the set, is a failure of its own.
-        self.kinds = (
-            ROT if rng.random() < 0.4 else _some(rng, faults.KINDS.keys() - {"flipped-bit"})
-        )
+        self.kinds = _some(rng, faults.KINDS.keys() - {"flipped-bit"})
+        if rng.random() < 0.6:
+            self.kinds = [*self.kinds, "flipped-bit", "flipped-bit"]
         return {
             "broker_settings": {
                 "retention_bytes": self._bytes or 0,
