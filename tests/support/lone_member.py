@@ -35,6 +35,7 @@ ME = BrokerId(1)
 class Line:
     """To controllers that never answer; ``asked`` is what they were asked."""
 
+    cluster = CLUSTER
     timeout_ms = 2_500
 
     def __init__(self) -> None:

@@ -57,6 +57,8 @@ class MessageStore:
 
     Attributes:
         tiered: what the log no longer has can be read from the tier.
+        in_the_way: damage that ``dispatch`` or ``take_mastership`` did not get past. Neither the
+            ends of the queues are known then, nor which numbers and changes come next.
         lost: why the rows are of no use any more and have to be made again by another opening;
             empty while they are sound.
         on_lost: called once with that, in any thread.
@@ -71,7 +73,7 @@ class MessageStore:
         self._directory = directory
         self._next: dict[QueueKey, int] | None = None  # of what is not dispatched; None: no master
         self._put_timestamp = 0
-        self._in_the_way: Damage | None = None
+        self.in_the_way: Damage | None = None
         self._foresees = False  # a master has seen all that is not dispatched
         self._listeners: list[tuple[OnArrival, Collection[str] | None]] = []
         self.scrubber: Scrubber | None = None
@@ -162,26 +164,16 @@ class MessageStore:
         return self._dispatcher.whole_from
 
     @property
-    def in_the_way(self) -> Damage | None:
-        """Damage that ``dispatch``, or a master's look at what is not confirmed, did not get past.
-
-        What stands from there on is not known here: neither what is in the queues, nor which
-        numbers and changes come next. None once ``dispatch`` or ``take_mastership`` got past it.
-        """
-        return self._in_the_way
-
-    @property
     def is_way_free(self) -> bool:
         """Whether what was in the way is mended, or gone with the part of the log it was in."""
-        damage = self._in_the_way
+        damage = self.in_the_way
         return damage is not None and damage.start not in self.log.checks.damage
 
     @property
     def is_whole(self) -> bool:
         """Whether topics, offsets and queues are all known, though the log may begin later."""
-        if self.in_the_way is not None:
-            return False
-        return self.log.log_start == 0 or self.whole_from is not None
+        knows_all = self.log.log_start == 0 or self.whole_from is not None
+        return knows_all and self.in_the_way is None
 
     def add_listener(self, on_arrival: OnArrival, topics: Collection[str] | None = None) -> None:
         """Call ``on_arrival(queues)`` at the end of every dispatch that gave them records.
@@ -201,8 +193,7 @@ class MessageStore:
     def take_mastership(self) -> None:
         """Get ready to ``put``: learn queue positions and offsets of what is not confirmed yet.
 
-        Damage on the way is ``in_the_way``, and nothing may be put before it is mended and this was
-        called again.
+        Where damage is ``in_the_way`` nothing may be put before this was called again.
         """
         self._next = {}
         self._put_timestamp = self._dispatcher.store_timestamp
@@ -210,15 +201,15 @@ class MessageStore:
         try:
             self._dispatcher.look_ahead(self._foresee)
         except DamagedError as error:
-            self._in_the_way = error.damage
+            self.in_the_way = error.damage
             return
-        self._foresees, self._in_the_way = True, None
+        self._foresees, self.in_the_way = True, None
 
     def drop_mastership(self) -> None:
         """Forget what only a master may know: unconfirmed records, positions and commits."""
         self._next = None
-        if self._in_the_way is not None and self._in_the_way.start > self.dispatched:
-            self._in_the_way = None  # only a master looks so far ahead
+        if self.in_the_way is not None and self.in_the_way.start > self.dispatched:
+            self.in_the_way = None  # only a master looks so far ahead
         self._dispatcher.appended.forget()
         self.offsets.forget_pending()
 
@@ -298,19 +289,19 @@ class MessageStore:
         if upto <= self._dispatcher.offset:
             return
         self.log.raise_confirm_floor(upto)
-        damage = self._in_the_way
+        damage = self.in_the_way
         if damage is not None and damage.start <= self.dispatched and not self.is_way_free:
             raise DamagedError(damage)  # it was looked at, and is tried for again and again
         try:
             touched = self._dispatcher.dispatch(upto)
             self._save_sometimes()
         except DamagedError as error:
-            self._in_the_way = error.damage
+            self.in_the_way = error.damage
             raise
         except OSError as error:
             raise self._failed(error) from error
         if damage is not None and damage.start < upto and (self._next is None or self._foresees):
-            self._in_the_way = None
+            self.in_the_way = None
         if self._next is not None:
             self._forget_dispatched(touched)
         for listener, topics in list(self._listeners):
@@ -371,17 +362,11 @@ class MessageStore:
         return self.log.trim(to)
 
     def begin_behind(self, to: Offset) -> None:
-        """Let the log begin at ``to``, behind damage that is ``in_the_way``; durable on return.
+        """Let the log begin at ``to``, behind damage ``in_the_way``; a whole state stands there.
 
-        What is derived ends below: it is ``lost``, and the next opening makes it again from ``to``
-        on, which is only right if a whole state stands in the log behind it.
-
-        Raises:
-            CutRefusedError: no file begins there, or not everything below is confirmed.
-            LogFailedError: the disk failed.
+        What is derived is ``lost``. Raises as ``CommitLog.trim``.
         """
-        assert self._next is None, "a master's queues are never lost for this"
-        assert to > self.dispatched
+        assert self._next is None, "a master's rows are never lost for this"
         self.log.trim(to)  # its files go with the next opening
         self._lose(f"they ended at {self.dispatched}, and the log begins at {to}")
 
@@ -403,7 +388,7 @@ class MessageStore:
         # First, and durably: its offset would be evidence for a log that is gone.
         kv = derived.begin_again(self._kv)
         self.log.reset(to)
-        self._in_the_way = None
+        self.in_the_way = None
         self._derive_from(kv, None)
 
     # Reading
@@ -420,7 +405,7 @@ class MessageStore:
         """Confirmed records of a queue from ``offset`` on; see ``reads.get``."""
         queue = self._queues.get((topic, queue_id))
         if self.in_the_way is not None and offset >= self.max_offset(topic, queue_id):
-            raise self._unknown()
+            self.check_known()
         return reads.get(self.log, queue, offset, limits, codes, tiered=self.tiered, fetch=fetch)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
@@ -473,8 +458,8 @@ class MessageStore:
 
     def view(self, offset: int) -> bytes | None:
         """The confirmed record at a log offset; None when no record begins there."""
-        if self.in_the_way is not None and offset >= self.dispatched:
-            raise self._unknown()
+        if offset >= self.dispatched:
+            self.check_known()
         if not self.log.log_start <= offset < self.dispatched:
             return None
         try:
@@ -487,8 +472,7 @@ class MessageStore:
 
     def find(self, wanted: KeyRead) -> GetResult:
         """Confirmed records with a key; see ``lookups.find``."""
-        if self.in_the_way is not None:
-            raise self._unknown()
+        self.check_known()
         return lookups.find(self._dispatcher.keys, self.view, wanted)
 
     # Keeping
@@ -534,11 +518,7 @@ class MessageStore:
     def check_known(self) -> None:
         """Raises DamagedError: the ends of the queues are not known, see ``in_the_way``."""
         if self.in_the_way is not None:
-            raise self._unknown()
-
-    def _unknown(self) -> DamagedError:
-        assert self._in_the_way is not None
-        return DamagedError(self._in_the_way)
+            raise DamagedError(self.in_the_way)
 
     def _next_offset(self, key: QueueKey) -> int:
         assert self._next is not None
@@ -588,7 +568,7 @@ class MessageStore:
             try:
                 self._dispatcher.dispatch(upto, on_step)
             except DamagedError as error:  # it goes on from there once it is repaired
-                self._in_the_way = error.damage
+                self.in_the_way = error.damage
 
     def _save_sometimes(self) -> None:
         grown_bytes = self._dispatcher.offset - self._saved_offset

@@ -63,7 +63,7 @@ class DamageRelief:
         return any(self._given_away[start] < DAMAGE_RELIEFS_MAX for start in self._found)
 
     def heirs(self, holders: list[BrokerId]) -> list[BrokerId]:
-        """Who of ``holders`` may have what is damaged here, those that were not tried first."""
+        """Those of ``holders`` to ask, while it is due; who was asked less often comes first."""
         return sorted(holders, key=lambda one: self._tried[one]) if self.is_due else []
 
     def asked_for(self, target: BrokerId) -> None:
