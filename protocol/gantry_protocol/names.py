@@ -115,6 +115,7 @@ CHECKS: dict[str, Check] = {
 # Other texts of requests: words, places of messages, filters. Whoever keeps one bounds it there.
 NO_NAMES = frozenset(
     {
+        "after",  # a place in a list
         "attributes",
         "boundary_type",
         "broker_ids_to_clean",
