@@ -564,3 +564,16 @@ async def test_a_client_that_leaves_is_forgotten(
     with pytest.raises(RemotingError):
         await asking
     await until(lambda: one.router.held == 0)
+
+
+async def test_a_closed_router_lets_everybody_go_and_holds_nobody(
+    members: tuple[Member, Member],
+) -> None:
+    one, _ = members
+    asking = asyncio.create_task(ask(await one.client()))
+    await until(lambda: one.router.held == 1)
+    one.router.close()
+    with pytest.raises(RemotingError):
+        await asking
+    assert (await (await one.client()).call(request(READ), 5)).code == 14
+    assert one.router.held == 0

@@ -186,6 +186,33 @@ async def test_a_notice_while_a_look_is_due_at_once(
     assert world.agent._refresh_timer is not None
 
 
+def notice(**of: str) -> RemotingCommand:
+    header = {"brokerName": "g", "masterEpoch": "9", "syncStateSetEpoch": "9", **of}
+    body = encode_body(SyncStateSetBody([BrokerId(1)], Epoch(1)))
+    return request(RequestCode.NOTIFY_BROKER_ROLE_CHANGED, header, body)
+
+
+async def test_a_notice_during_a_look_makes_it_look_again(world: World) -> None:
+    """The answer that is on its way may be older."""
+    look = RequestCode.CONTROLLER_GET_REPLICA_INFO
+    world.agent.notice(notice())
+    assert len(world.controllers.of(look)) == 1
+    world.controllers.answer(look, ResponseCode.SUCCESS, **world.told(5))
+    await world.looking()
+
+
+@pytest.mark.parametrize("of", [{"brokerName": "other"}, {"clusterName": "other"}])
+async def test_a_notice_for_another_group_is_no_reason_to_look(
+    world: World, of: dict[str, str]
+) -> None:
+    look = RequestCode.CONTROLLER_GET_REPLICA_INFO
+    world.controllers.answer(look, ResponseCode.SUCCESS, **world.told(5))
+    assert not world.agent.notice(notice(**of))
+    assert world.agent._refresh_timer is None
+    assert world.agent.notice(notice(clusterName="c"))
+    assert world.agent._refresh_timer is not None
+
+
 async def test_after_the_stop_nothing_is_learned(world: World) -> None:
     await world.agent.stop()
     world.controllers.answer(

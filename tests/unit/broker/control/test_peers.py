@@ -161,3 +161,11 @@ async def test_a_change_without_an_answer_is_not_sent_again() -> None:
         quorum.codes[0] = None
         assert isinstance(await outcome_of(peers, CHANGE, 0.05), RequestTimeout)
         assert quorum.asked == [0]
+
+
+async def test_who_stops_leaves_no_connection_behind() -> None:
+    async with led_quorum() as (quorum, peers):
+        await peers.stop()
+        await eventually(
+            lambda: all(server.stats.connections == 0 for server in quorum.servers), "all are gone"
+        )

@@ -12,7 +12,7 @@ from gantry_broker.clients.core.delay.levels import DelayLevels
 from gantry_broker.clients.core.transactions import Policy
 from gantry_broker.control.joining import IdStruck
 from gantry_broker.host.client_options import ClientOptions
-from gantry_broker.host.hosting import HostedGroup
+from gantry_broker.host.hosting import REBUILDS_MAX, HostedGroup
 from gantry_broker.host.server import BrokerServer
 from gantry_broker.host.settings import BrokerSettings
 from gantry_protocol.errors import VolumeError
@@ -39,13 +39,17 @@ class World:
         self.hosted.store_server = server
         self.hosted.router.processor = processor
         self.hosted.router.end_sessions = lambda _: self.told.append("sessions")  # type: ignore[method-assign]
-        self.hosted.router.cut_all = self.cut_all  # type: ignore[method-assign]
+        self.hosted.router.cut_all = self.noted("pipes")  # type: ignore[method-assign]
+        self.hosted.remoting.stop_listening = self.noted("port")  # type: ignore[method-assign]
 
     def note(self, what: str) -> Any:
         return lambda: self.told.append(what)
 
-    async def cut_all(self) -> None:
-        self.told.append("pipes")
+    def noted(self, what: str) -> Any:
+        async def note(*_: object) -> None:
+            self.told.append(what)
+
+        return note
 
 
 @pytest.fixture
@@ -64,7 +68,30 @@ async def test_the_end_of_a_mastership_ends_whom_it_served(world: World) -> None
 
 async def test_who_leaves_writes_offsets_hands_over_and_cuts_pipes(world: World) -> None:
     await world.hosted.leave()
-    assert world.told == ["offsets", "leave", "pipes"]
+    assert world.told == ["offsets", "leave", "port", "pipes"]
+
+
+async def test_who_begins_anew_has_ended_before(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosted = world.hosted
+    hosted.store_server = None
+    monkeypatch.setattr(hosted, "_options", object())
+    monkeypatch.setattr(hosted, "_shared", object())
+    monkeypatch.setattr(hosted.group, "stop", world.noted("stop"), raising=False)
+    for step in ("open", "start"):
+        monkeypatch.setattr(hosted, step, world.noted(step))
+    await hosted._begin_anew(leaves=True)
+    assert world.told == ["offsets", "leave", "close", "sessions", "stop", "open", "start"]
+
+
+async def test_a_disk_that_spoils_more_and_more_is_not_worth_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = [world.hosted._may_rebuild() for _ in range(REBUILDS_MAX + 1)]
+    assert tries == [*[True] * REBUILDS_MAX, False]
+    monkeypatch.setattr("gantry_broker.host.hosting.REBUILDS_WITHIN_S", 0.0)
+    assert world.hosted._may_rebuild(), "what was long ago does not count"
 
 
 async def test_a_failed_group_just_goes(world: World) -> None:
