@@ -198,6 +198,7 @@ async def test_a_notice_during_a_look_makes_it_look_again(world: World) -> None:
     world.agent.notice(notice())
     assert len(world.controllers.of(look)) == 1
     world.controllers.answer(look, ResponseCode.SUCCESS, **world.told(5))
+    assert world.agent._refresh_timer is not None
     await world.looking()
 
 

@@ -9,7 +9,7 @@ from gantry_controller.liveness import watchman
 from gantry_controller.liveness.core.probes import GAP_S, Knock
 from gantry_controller.liveness.watchman import Watchman
 from gantry_controller.metadata.events import DeclareGroup
-from gantry_protocol.types import BrokerId
+from gantry_protocol.types import BrokerId, Epoch, Offset
 from support.controller_dispatcher import CLUSTER, NAME, Harness, address
 
 pytestmark = pytest.mark.looptime
@@ -225,3 +225,26 @@ async def test_what_a_broker_says_of_its_tier_is_kept_no_longer_than_it_may_be()
         assert (len(row.beat.tier.state), len(row.beat.tier.reason)) == (32, 256)
         harness.heartbeat(1, **beat, tierReason="a reason without a state")
         assert row.beat.tier is None
+
+
+async def test_nobody_knocks_who_has_ceased_to_lead_or_has_ended() -> None:
+    for ends in (False, True):
+        async with three_in_sync() as harness:
+            harness.watchman.connection_closed(1)
+            if ends:
+                await harness.watchman.stop()
+            else:
+                harness.watchman.role_changed(leading=False)
+            await asyncio.sleep(1)
+            assert harness.knocks == []
+
+
+async def test_a_refused_copy_that_is_heard_again_is_no_claim_any_more() -> None:
+    async with three_in_sync() as harness:
+        watch, group = harness.watchman, harness.group
+        watch.registration_refused(group, BrokerId(2), Epoch(9), Offset(100))
+        assert list(watch.claims(group)) == [2]
+        beat(harness, 3)
+        assert list(watch.claims(group)) == [2]
+        beat(harness, 2)
+        assert watch.claims(group) == {}
