@@ -115,7 +115,7 @@ class UnitTests:
             raise Alive(f"{self.where} passed with it")
         if code != pytest.ExitCode.TESTS_FAILED:
             raise Alive(f"{self.where} did not run:\n{output}")
-        failed = [line for line in output.splitlines() if line.startswith("FAILED")]
+        failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
         return Death(self.where.removeprefix("unit/"), None, failed[0][:200], spent_s)
 
     def _run(self) -> tuple[int, str]:
